@@ -1,7 +1,8 @@
 """The compiled modules, which setup.cfg cannot declare.
 
-A module is compiled when a ``.pxd`` of its name with C types for it lies beside the ``.py``. Without Cython, a C compiler or Python's headers the
-build warns and installs the plain ``.py``, which answers the same, about 30 times slower. ``GOMQ_REQUIRE_COMPILED=1`` makes that an error.
+A module is compiled when a ``.pxd`` of its name with C types for it lies beside the ``.py``. Without Cython,
+a C compiler or Python's headers the build warns and installs the plain ``.py``, which answers the same, about
+30 times slower. ``GOMQ_REQUIRE_COMPILED=1`` makes that an error.
 
 What a module was built from is known by a digest of its sources (gomq_py/build_info.py), which the compiled
 module carries as its ELF build ID. What carries another digest is thrown away before the build, because times
@@ -32,7 +33,8 @@ DIRECTIVES = {
     "initializedcheck": False,
     "cdivision": True,
 }
-# -g0: half of the compiler's time is debug information that nobody looks at; set CFLAGS=-g to profile by line.
+# -g0: half of the compiler's time is debug information that nobody looks at;
+# set CFLAGS=-g to profile by line.
 FLAGS = ["-O2", "-g0", "-Wno-unused-function", "-Wno-unreachable-code", "-Wno-sign-compare"]
 JOBS = os.cpu_count() or 1
 # A folder shared by several working copies, so that each does not translate the same sources again.
@@ -41,7 +43,9 @@ TRANSLATED = Path("build", "cython")
 
 
 class OptionalBuildExt(build_ext):
-    """Compile what can be compiled, on all cores; what could not be is said, and its plain module installed."""
+    """Compile what can be compiled, on all cores; what could not be is said,
+    and its plain module installed.
+    """
 
     def finalize_options(self):
         super().finalize_options()
@@ -86,7 +90,9 @@ def say(text):
 
 
 def must_compile():
-    """True where a failure is a fault of the sources: when asked for, and in a working copy of somebody who could compile."""
+    """True where a failure is a fault of the sources: when asked for,
+    and in a working copy of somebody who could compile.
+    """
     if os.environ.get("GOMQ_REQUIRE_COMPILED"):
         return True
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
@@ -96,11 +102,16 @@ def must_compile():
 
 def warn(reason):
     """Say that the plain modules will be used."""
-    print(f"WARNING: gomq-py's hot modules are not compiled, they will run interpreted and slowly: {reason}", file=sys.stderr)
+    print(
+        f"WARNING: gomq-py's hot modules are not compiled, they will run interpreted and slowly: {reason}",
+        file=sys.stderr,
+    )
 
 
 def compiled_modules():
-    """An extension for every ``gomq_py/**/x.py`` with an ``x.pxd`` beside it; none with a warning where Cython is missing, too old or fails."""
+    """An extension for every ``gomq_py/**/x.py`` with an ``x.pxd`` beside it; none with a warning where
+    Cython is missing, too old or fails.
+    """
     if os.environ.get("GOMQ_PURE_PYTHON", "") not in ("", "0"):
         return []
     extensions = [extension_of(name) for name in build_info.hot_modules()]
@@ -146,16 +157,20 @@ def throw_away_stale_translations(extensions):
 
 
 def see_modules():
-    """Have Cython see that ``from package cimport module`` depends on the module, so that a changed ``.pxd`` compiles anew whoever cimports it.
+    """Have Cython see that ``from package cimport module`` depends on the module, so that a changed ``.pxd``
+    compiles anew whoever cimports it.
 
-    Its own pattern for what follows the word cimport begins with ``^``, which does not match where the search for it begins (seen in 3.3.1).
+    Its own pattern for what follows the word cimport begins with ``^``, which does not match where the search
+    for it begins (seen in 3.3.1).
     """
     from Cython.Build import Dependencies
     inherited = Dependencies.parse_dependencies
 
     def parse_dependencies(path):
         cimports, *others = inherited(path)
-        found = re.findall(r"^from ([\w.]+) cimport ([\w ,]+)", Path(path).read_text(encoding="utf-8"), re.MULTILINE)
+        found = re.findall(
+            r"^from ([\w.]+) cimport ([\w ,]+)", Path(path).read_text(encoding="utf-8"), re.MULTILINE
+        )
         modules = [f"{package}.{name.split()[0]}" for package, names in found for name in names.split(",")]
         return [*cimports, *modules], *others
 

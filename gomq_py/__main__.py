@@ -4,7 +4,10 @@ Patches the standard library first, for the libraries the broker carries; broker
 it. gevent would look for plugins to tell of that among all installed packages, with modules for mail and
 archives that a broker has no use for: 3 MB.
 """
-from gevent import events, monkey; events.notify_and_call_entry_points = events.notify; monkey.patch_all()  # noqa: E702 - before any other import
+from gevent import events, monkey
+
+events.notify_and_call_entry_points = events.notify
+monkey.patch_all()  # before any other import
 
 import sys  # noqa: E402
 

@@ -1,12 +1,14 @@
-"""Node: one data folder, and the role in which this process has it open. Builds the rooms of a broker and hands them to each other.
+"""Node: one data folder, and the role in which this process has it open.
+
+Builds the rooms of a broker and hands them to each other.
 
 - A *leader* has read the folder (``Broker.recover``) and serves it: broker, doors, listeners.
 - A *follower* only holds it. Somebody writes into it what another node's files are told of
-  (``storage.replication.Replicator``); nothing is read, nothing else is written, no door is open. ``promote`` makes a
-  leader of it, once that somebody has come to an end.
+  (``storage.replication.Replicator``); nothing is read, nothing else is written, no door is open. ``promote``
+  makes a leader of it, once that somebody has come to an end.
 
-Below launcher and whatever else runs a broker; the only place that knows every room. Never parses flags, never patches,
-knows no signals.
+Below launcher and whatever else runs a broker; the only place that knows every room. Never parses flags,
+never patches, knows no signals.
 """
 from collections.abc import Callable
 from typing import Any
@@ -32,13 +34,15 @@ forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # How what a node holds ends, in this order.
 _ENDS = (
-    ("doors", "close"), ("_management", "close"), ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
+    ("doors", "close"), ("_management", "close"), ("hub", "take_leave"), ("broker", "close"),
+    ("_committer", "stop"), ("hub", "close"),
 )
 
 
 class Node:
-    """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed. ``broker``, ``hub``, ``amqp``, ``doors``
-    and ``durability`` are the leader's, else None.
+    """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed.
+
+    ``broker``, ``hub``, ``amqp``, ``doors`` and ``durability`` are the leader's, else None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
@@ -56,7 +60,9 @@ class Node:
         self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
 
     def lead(self) -> None:
-        """Open the data folder and read what is in it: the model is there, and no door is open. Blocks. May switch.
+        """Open the data folder and read what is in it: the model is there, and no door is open.
+
+        Blocks. May switch.
 
         Raises BackendError, DataDirError, DefinitionsError, LogError, OSError, StoreError; then ``close`` it.
         """
@@ -76,12 +82,17 @@ class Node:
         self.role = LEADER
 
     def follow(self) -> None:
-        """Hold the data folder for somebody who writes into it what another node's files are told of. Raises DataDirError, OSError."""
+        """Hold the data folder for somebody who writes into it what another node's files are told of.
+
+        Raises DataDirError, OSError.
+        """
         self._data_dir.follow()
         self.role = FOLLOWER
 
     def promote(self, inherited: Any = ()) -> None:
-        """Make a leader of a follower, and open its doors. Whoever wrote into the folder must have come to an end. Blocks. May switch.
+        """Make a leader of a follower, and open its doors.
+
+        Whoever wrote into the folder must have come to an end. Blocks. May switch.
 
         ``inherited`` as in ``open_doors``. Raises as ``lead`` and ``open_doors`` do.
         """
@@ -90,10 +101,14 @@ class Node:
         self.open_doors(inherited)
 
     def open_doors(self, inherited: Any = ()) -> None:
-        """Listen. ``inherited``: (name, listening socket) of those that need not be opened. Raises BindError, OSError. May switch."""
+        """Listen. ``inherited``: (name, listening socket) of those that need not be opened.
+
+        Raises BindError, OSError. May switch.
+        """
         handlers = {AMQP: (self.amqp.handle, self.amqp.gate)}
         if self.settings.mqtt_port >= 0:
-            from gomq_py.mqtt.server.server import MQTTServer  # here, because a broker without it should not carry it
+            # here, because a broker without it should not carry it
+            from gomq_py.mqtt.server.server import MQTTServer
             mqtt = MQTTServer(self.broker, self.settings, self.hub)
             handlers[MQTT] = (mqtt.handle, mqtt.gate)
         self.doors = Doors(self.settings, handlers, self._make_side_door, list(inherited))
@@ -105,9 +120,9 @@ class Node:
         return self.doors.listeners if self.doors is not None else []
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
-        """Close everything that is open: doors, connections, the broker; then call ``before_lock()`` and give the folder back.
-        A second call closes nothing. What fails keeps nothing else open, and the first failure is raised at the end
-        (see Shutdown). May switch.
+        """Close everything that is open: doors, connections, the broker; then call ``before_lock()`` and give
+        the folder back. A second call closes nothing. What fails keeps nothing else open, and the first
+        failure is raised at the end (see Shutdown). May switch.
         """
         ended = self.broker is not None  # a boot that failed has left things half done
         committer = self._committer
@@ -127,6 +142,7 @@ class Node:
 
     def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
         if self._management is None:
-            from gomq_py.http.door import Management  # here, because a broker without it should not carry Flask
+            # here, because a broker without it should not carry Flask
+            from gomq_py.http.door import Management
             self._management = Management(self.broker, self.hub, self.settings, lambda: self.listeners)
         return self._management.door(protocol, listening, tls)

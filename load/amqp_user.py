@@ -1,7 +1,9 @@
-"""Locust users that speak AMQP, to derive scenarios from. On gomq_py.client with gevent's sockets: Locust is built on gevent.
+"""Locust users that speak AMQP, to derive scenarios from.
 
-Each user has a connection of its own, used by its own greenlet. What it does is told to Locust's statistics under
-the type AMQP: how long a confirm took, an answer, and from a publish to its delivery.
+On gomq_py.client with gevent's sockets: Locust is built on gevent.
+
+Each user has a connection of its own, used by its own greenlet. What it does is told to Locust's statistics
+under the type AMQP: how long a confirm took, an answer, and from a publish to its delivery.
 """
 
 import itertools
@@ -22,7 +24,9 @@ _CONFIRMED, _DELIVERED = 1, 2
 
 
 class Account:
-    """What publishers were promised, and what consumers got: of each publisher the messages are numbered from 0."""
+    """What publishers were promised, and what consumers got:
+    of each publisher the messages are numbered from 0.
+    """
 
     def __init__(self):
         self._marks = defaultdict(bytearray)
@@ -54,7 +58,8 @@ class Account:
         return before
 
 
-# One for each process: with several (locust --worker) each has queues of its own, so that each account balances alone.
+# One for each process: with several (locust --worker) each has queues of its own,
+# so that each account balances alone.
 ACCOUNT = Account()
 PREFIX = f"load.{os.getpid()}.{uuid.uuid4().hex[:6]}"
 
@@ -67,7 +72,10 @@ def amqp_url(host):
 
 
 class AmqpUser(User):
-    """Connects when it starts. Derive from it, declare in ``prepare`` and give it tasks; ``timed`` tells Locust."""
+    """Connects when it starts.
+
+    Derive from it, declare in ``prepare`` and give it tasks; ``timed`` tells Locust.
+    """
 
     abstract = True
 
@@ -159,7 +167,10 @@ class PublishingUser(AmqpUser):
 
 
 class ConsumingUser(AmqpUser):
-    """Consumes its ``queue`` with manual acks, and accounts for what comes. What it does not want is rejected."""
+    """Consumes its ``queue`` with manual acks, and accounts for what comes.
+
+    What it does not want is rejected.
+    """
 
     abstract = True
     prefetch = 50

@@ -1,7 +1,10 @@
-"""Attacks: what hostile or broken clients do to a broker, each for a bounded time. Run by load.hostile in a process of its own.
+"""Attacks: what hostile or broken clients do to a broker, each for a bounded time.
 
-Every attack takes an AMQP URL (those of ``MANAGEMENT`` the management API's), the monotonic time at which it has to end, and a scale (1 is the full
-attack), and answers with a few words on what became of it. They speak with plain sockets behind the login, because our client reads what it is sent.
+Run by load.hostile in a process of its own.
+
+Every attack takes an AMQP URL (those of ``MANAGEMENT`` the management API's), the monotonic time at which it
+has to end, and a scale (1 is the full attack), and answers with a few words on what became of it. They speak
+with plain sockets behind the login, because our client reads what it is sent.
 """
 import contextlib
 import json
@@ -37,7 +40,10 @@ def logged_in(url, receive_buffer_bytes=0):
 
 
 def ready(sockets, event, most_s=0.0):
-    """Those of the sockets that are ``event`` (select.POLLIN or POLLOUT) or broken, after at most so long. Any number, unlike select.select()."""
+    """Those of the sockets that are ``event`` (select.POLLIN or POLLOUT) or broken, after at most so long.
+
+    Any number, unlike select.select().
+    """
     poll = select.poll()
     by_descriptor = {one.fileno(): one for one in sockets}
     for descriptor in by_descriptor:
@@ -46,12 +52,17 @@ def ready(sockets, event, most_s=0.0):
 
 
 def write_until(sockets, octets, ends_at, most_octets=None):
-    """Write ``octets`` again and again to all sockets, at most so many to each, reading nothing. Returns (octets taken, sockets closed on us)."""
+    """Write ``octets`` again and again to all sockets, at most so many to each, reading nothing.
+
+    Returns (octets taken, sockets closed on us).
+    """
     rest = {one: b"" for one in sockets}
     taken = dict.fromkeys(sockets, 0)
     sent = closed = 0
     while rest and time.monotonic() < ends_at:
-        for one in ready([one for one in rest if most_octets is None or taken[one] < most_octets], select.POLLOUT, 0.1):
+        for one in ready(
+            [one for one in rest if most_octets is None or taken[one] < most_octets], select.POLLOUT, 0.1
+        ):
             data = rest[one] or octets
             try:
                 count = one.send(data)
@@ -77,7 +88,10 @@ def dead_consumers(url, ends_at, scale):
         consuming.consume("hostile", no_ack=True)
         dead.append(connection)
     sent, closed = write_until([publisher.socket], publish("hostile", bytes(1024)) * 50, ends_at)
-    return f"{len(dead)} consumers, {sent / 1e6:.0f} MB published to them, publisher {'closed' if closed else 'served'}"
+    return (
+        f"{len(dead)} consumers, {sent / 1e6:.0f} MB published to them, publisher "
+        f"{'closed' if closed else 'served'}"
+    )
 
 
 def slowloris_before_login(url, ends_at, scale):
@@ -159,7 +173,9 @@ def unread_answers(url, ends_at, scale):
         channel.queue_declare("hostile")
         ours.append(connection.socket)
         keep(connection)
-    sent, closed = write_until(ours, method_frame(1, QueueDeclare(queue="hostile", passive=True)) * 1000, ends_at)
+    sent, closed = write_until(
+        ours, method_frame(1, QueueDeclare(queue="hostile", passive=True)) * 1000, ends_at
+    )
     return f"{len(ours)} clients, {sent / 1e6:.0f} MB taken, {closed} closed by the broker"
 
 
@@ -168,9 +184,13 @@ def unfinished_bodies(url, ends_at, scale):
     size = 128 * 1024 * 1024
     ours = [logged_in(url)[0] for _ in range(max(4, int(20 * scale)))]
     for one in ours:
-        one.socket.send(method_frame(1, BasicPublish(routing_key="nowhere")) + frame(FRAME_HEADER, 1, header_payload(NO_PROPERTIES, size)))
+        one.socket.send(
+            method_frame(1, BasicPublish(routing_key="nowhere"))
+            + frame(FRAME_HEADER, 1, header_payload(NO_PROPERTIES, size))
+        )
     sent, closed = write_until(
-        [one.socket for one in ours], frame(FRAME_BODY, 1, bytes(PART_OCTETS)), ends_at, size // PART_OCTETS * (PART_OCTETS + 8))
+        [one.socket for one in ours], frame(FRAME_BODY, 1, bytes(PART_OCTETS)), ends_at,
+        size // PART_OCTETS * (PART_OCTETS + 8))
     return f"{len(ours)} publishers, {sent / 1e6:.0f} MB taken, {closed} closed by the broker"
 
 
@@ -182,7 +202,9 @@ def unread_large_messages(url, ends_at, scale):
     count = max(4, int(20 * scale))
     for _ in range(count):
         channel.publish("", "large", bytes(16 * 1024 * 1024))
-        channel.wait_for_confirms()  # so that what the publisher holds of the broker's memory is one message, and gone when the consumers come
+        # so that what the publisher holds of the broker's memory is one message,
+        # and gone when the consumers come
+        channel.wait_for_confirms()
     dead = []
     for _ in range(count):
         connection, consuming = logged_in(url, 4096)
@@ -196,16 +218,23 @@ def unread_large_messages(url, ends_at, scale):
 
 def management_slowloris(url, ends_at, scale):
     """600 connections to the management API that send an octet of a request's head a second."""
-    return besiege(url, ends_at, int(600 * scale), b"GET /api/overview HTTP/1.1\r\n" + b"X: y\r\n" * 10_000, at_once=1)
+    return besiege(
+        url, ends_at, int(600 * scale), b"GET /api/overview HTTP/1.1\r\n" + b"X: y\r\n" * 10_000, at_once=1
+    )
 
 
 def unread_management_answers(url, ends_at, scale):
     """300 connections to the management API that ask without end and read no answer."""
-    return besiege(url, ends_at, int(300 * scale), b"GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\n" * 10_000, at_once=100_000)
+    return besiege(
+        url, ends_at, int(300 * scale), b"GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\n" * 10_000,
+        at_once=100_000,
+    )
 
 
 def besiege(url, ends_at, count, octets, at_once):
-    """Send ``octets``, so many at once, on as many connections as the port gives us, again when it closes one; somebody else asks meanwhile."""
+    """Send ``octets``, so many at once, on as many connections as the port gives us, again when it closes
+    one; somebody else asks meanwhile.
+    """
     address = urlsplit(url)
     ours, closed, turns, took = [], 0, 0, []
     while time.monotonic() < ends_at:
@@ -233,13 +262,18 @@ def besiege(url, ends_at, count, octets, at_once):
         began = time.monotonic()
         took.append(time.monotonic() - began if asked_from_elsewhere(address) else float("inf"))
         time.sleep(max(0.0, min(1.0 - (time.monotonic() - began), ends_at - time.monotonic())))
-    return f"{count} connections, {closed} closed by the broker; another address was answered {len(took)} times, in {1000 * max(took):.0f} ms at most"
+    return (
+        f"{count} connections, {closed} closed by the broker; another address was answered {len(took)} "
+        f"times, in {1000 * max(took):.0f} ms at most"
+    )
 
 
 def asked_from_elsewhere(address):
     """Ask for something from another address of this machine, which waits its turn."""
     with contextlib.suppress(OSError):
-        with socket.create_connection((address.hostname, address.port), timeout=20, source_address=("127.0.0.2", 0)) as one:
+        with socket.create_connection(
+            (address.hostname, address.port), timeout=20, source_address=("127.0.0.2", 0)
+        ) as one:
             one.sendall(b"GET /api/whoami HTTP/1.0\r\n\r\n")
             return one.recv(100).startswith(b"HTTP/1.1 401")
     return False
@@ -254,9 +288,11 @@ def keep(connection):
 
 
 ATTACKS = {
-    function.__name__: function for function in (
-        dead_consumers, slowloris_before_login, slowloris_after_login, connection_flood, login_flood, unread_confirms, unread_answers,
-        unfinished_bodies, unread_large_messages, management_slowloris, unread_management_answers,
+    function.__name__: function
+    for function in (
+        dead_consumers, slowloris_before_login, slowloris_after_login, connection_flood, login_flood,
+        unread_confirms, unread_answers, unfinished_bodies, unread_large_messages, management_slowloris,
+        unread_management_answers,
     )
 }
 MANAGEMENT = {"management_slowloris", "unread_management_answers"}
@@ -267,7 +303,10 @@ def main(arguments):
     name, url, seconds, scale = arguments
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    print(json.dumps({"outcome": ATTACKS[name](url, time.monotonic() + float(seconds), float(scale))}), flush=True)
+    print(
+        json.dumps({"outcome": ATTACKS[name](url, time.monotonic() + float(seconds), float(scale))}),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

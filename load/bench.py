@@ -1,7 +1,8 @@
 """``make bench``: the performance table, measured on this machine and written into docs/performance.md.
 
-Every row is run against gomq-py and, where it is installed, RabbitMQ, in turn (A B A B), each on an empty queue; the best of the rounds counts,
-because what neighbours on the machine take away is not the broker's. ``python -m load.bench --help`` has the options.
+Every row is run against gomq-py and, where it is installed, RabbitMQ, in turn (A B A B), each on an empty
+queue; the best of the rounds counts, because what neighbours on the machine take away is not the broker's.
+``python -m load.bench --help`` has the options.
 """
 import argparse
 import os
@@ -19,13 +20,16 @@ from load.scenarios import ROOT, ROWS, command, measure, measure_memory
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 MEMORY_LIMITS = (
-    ("idle", "resident when idle, AMQP alone", 45e6), ("connection", "an idle connection with a channel", 25 * 1024),
+    ("idle", "resident when idle, AMQP alone", 45e6),
+    ("connection", "an idle connection with a channel", 25 * 1024),
     ("waiting", "1 million waiting messages of 16 octets", 2e6), ("unacked", "an unacked message", 24),
 )
 
 
 def main(arguments=None):
-    """Measure, print, write; exit code 1 when a load came back wrong (lost, disordered), whatever its speed."""
+    """Measure, print, write; exit code 1 when a load came back wrong (lost, disordered),
+    whatever its speed.
+    """
     options = _options(arguments)
     options.load_before = os.getloadavg()[2]
     with tempfile.TemporaryDirectory(prefix="gomq-bench-") as folder:
@@ -35,7 +39,10 @@ def main(arguments=None):
         brokers = [kind(folder).start() for kind in kinds]
         versions = {broker.name: broker.version() for broker in brokers}
         try:
-            results = {row.key: _rounds(row, brokers, options) for row in ROWS if not options.rows or row.key in options.rows}
+            results = {
+                row.key: _rounds(row, brokers, options)
+                for row in ROWS if not options.rows or row.key in options.rows
+            }
         finally:
             for broker in brokers:
                 broker.stop()
@@ -50,7 +57,10 @@ def _options(arguments):
     parser = argparse.ArgumentParser(prog="python -m load.bench", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5, help="of each run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="per row and broker (%(default)s)")
-    parser.add_argument("--rows", nargs="*", help=f"only these, and do not write the document: {' '.join(row.key for row in ROWS)}")
+    parser.add_argument(
+        "--rows", nargs="*",
+        help=f"only these, and do not write the document: {' '.join(row.key for row in ROWS)}",
+    )
     parser.add_argument("--alone", action="store_true", help="without RabbitMQ")
     parser.add_argument("--no-memory", action="store_true", help="without the memory rows")
     parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
@@ -72,7 +82,10 @@ def _rounds(row, brokers, options):
         for broker in brokers:
             figures = measure(row, broker, options.seconds)
             runs[broker.name].append(figures)
-            print(f"{row.key} {number + 1}/{options.rounds} {broker.name}: {figures}", file=sys.stderr, flush=True)
+            print(
+                f"{row.key} {number + 1}/{options.rounds} {broker.name}: {figures}", file=sys.stderr,
+                flush=True,
+            )
     return {name: best(figures) for name, figures in runs.items()}
 
 
@@ -91,9 +104,13 @@ def document(results, memory, managed, versions, options):
     names = list(versions)
     rows = [row for row in ROWS if row.key in results]
     lines = [
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors ({_processor()}), {platform.system()} {platform.release()}, "
-        f"Python {platform.python_version()}; {'; '.join(versions.values())}; best of {options.rounds} rounds of {options.seconds:g} s, in turn. "
-        f"Load average of the quarter of an hour before: {options.load_before:.1f} (a quiet machine has 0).", "",
+        (
+            f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors ({_processor()}), {platform.system()} "
+            f"{platform.release()}, Python {platform.python_version()}; {'; '.join(versions.values())}; best "
+            f"of {options.rounds} rounds of {options.seconds:g} s, in turn. Load average of the quarter of "
+            f"an hour before: {options.load_before:.1f} (a quiet machine has 0)."
+        ),
+        "",
         *_throughput_table([row for row in rows if row.p99_ms is None], results, names), "",
         *_latency_table([row for row in rows if row.p99_ms is not None], results, names), "",
         *(_memory_table(memory, names) if memory else []), "",
@@ -101,19 +118,38 @@ def document(results, memory, managed, versions, options):
     ]
     generators = [results[row.key]["gomq-py"]["generator_us"] for row in rows if row.key in ("small", "four")]
     if generators and all(generators):
-        lines += ["", f"The generator itself spent {max(generators):.2f} us of CPU time per message of the first two rows."]
-    commands = [f"{row.key + ':':10}{command(row, options.seconds)}" + (f"   (beside: {row.flood})" if row.flood else "") for row in rows]
-    faults = [f"- FAULT: {row.key}, {name}: {fault}" for row in rows for name in names for fault in results[row.key][name]["faults"]]
+        lines += [
+            "",
+            (
+                f"The generator itself spent {max(generators):.2f} us of CPU time per "
+                "message of the first two rows."
+            ),
+        ]
+    commands = [
+        f"{row.key + ':':10}{command(row, options.seconds)}" + (
+            f"   (beside: {row.flood})" if row.flood else ""
+        )
+        for row in rows
+    ]
+    faults = [
+        f"- FAULT: {row.key}, {name}: {fault}"
+        for row in rows for name in names for fault in results[row.key][name]["faults"]
+    ]
     return "\n".join([*lines, "", "```", *commands, "```", *faults]) + "\n"
 
 
 def _throughput_table(rows, results, names):
     lines = [
-        "| load | CPU us per message, at most | rate, at least | " + " | ".join(f"{name}: CPU us | {name}: messages/s" for name in names) + " |",
+        "| load | CPU us per message, at most | rate, at least | " + " | ".join(
+            f"{name}: CPU us | {name}: messages/s" for name in names
+        ) + " |",
         "|---|---|---|" + "---|---|" * len(names),
     ]
     for row in rows:
-        figures = " | ".join(f"{_cpu(results[row.key][name], row, name)} | {_rate(results[row.key][name], row, name)}" for name in names)
+        figures = " | ".join(
+            f"{_cpu(results[row.key][name], row, name)} | {_rate(results[row.key][name], row, name)}"
+            for name in names
+        )
         lines.append(f"| {row.title} | {row.cpu_us or ''} | {_thousands(row.rate)} | {figures} |")
     return lines
 
@@ -130,7 +166,9 @@ def _latency_table(rows, results, names):
 def _memory_table(memory, names):
     lines = ["| memory | at most | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
     for key, title, limit in MEMORY_LIMITS:
-        figures = " | ".join(_mark(_octets(memory[name][key]), name, memory[name][key] <= limit) for name in names)
+        figures = " | ".join(
+            _mark(_octets(memory[name][key]), name, memory[name][key] <= limit) for name in names
+        )
         lines.append(f"| {title} | {_octets(limit)} | {figures} |")
     return lines
 
@@ -142,7 +180,10 @@ def _cpu(figures, row, name):
 
 
 def _rate(figures, row, name):
-    return "-" if figures["rate"] is None else _mark(_thousands(figures["rate"]), name, row.rate is None or figures["rate"] >= row.rate)
+    return (
+        "-" if figures["rate"] is None
+        else _mark(_thousands(figures["rate"]), name, row.rate is None or figures["rate"] >= row.rate)
+    )
 
 
 def _latency(figures, row, name):
@@ -162,7 +203,10 @@ def _thousands(number):
 
 
 def _octets(count):
-    return f"{count / 1e6:.1f} MB" if abs(count) >= 1e6 else f"{count / 1024:.1f} KiB" if abs(count) >= 1024 else f"{count:.0f} B"
+    return (
+        f"{count / 1e6:.1f} MB" if abs(count) >= 1e6 else f"{count / 1024:.1f} KiB" if abs(count) >= 1024
+        else f"{count:.0f} B"
+    )
 
 
 def _processor():

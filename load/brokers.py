@@ -1,4 +1,6 @@
-"""Brokers as child processes on free ports and empty folders, for the benchmark: ours on the shipped configuration, and Debian's rabbitmq-server."""
+"""Brokers as child processes on free ports and empty folders, for the benchmark: ours on the shipped
+configuration, and Debian's rabbitmq-server.
+"""
 import json
 import os
 import re
@@ -39,7 +41,8 @@ class GomqBroker:
         command = [
             sys.executable, "-m", "load.metered" if self._metered else "gomq_py",
             "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
-            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", self._management_ports[0],
+            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port",
+            self._management_ports[0],
             "--metrics-http-port", self._management_ports[1], "--control-unix-path", "",
         ]
         with open(self._log, "wb") as log:
@@ -47,7 +50,9 @@ class GomqBroker:
                 command, cwd=ROOT, stdin=subprocess.PIPE if self._metered else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._metered else log, stderr=log, start_new_session=True)
         _wait(lambda: "ready after" in self._text(), self._process, self._text)
-        self.uri = f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', self._text())[1]}/%2f"
+        self.uri = (
+            f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', self._text())[1]}/%2f"
+        )
         return self
 
     def pieces(self):
@@ -89,7 +94,8 @@ class RabbitBroker:
     """A RabbitMQ node with its own Erlang port mapper, no plugins and RabbitMQ's defaults."""
 
     name = "RabbitMQ"
-    _SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # Debian's; the one in /usr/sbin insists on the rabbitmq user
+    # Debian's; the one in /usr/sbin insists on the rabbitmq user
+    _SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
     def __init__(self, folder):
         self._folder = Path(folder) / "rabbitmq"
@@ -109,15 +115,20 @@ class RabbitBroker:
         (self._folder / "plugins").write_text("[].")
         port, distribution_port, mapper_port = _free_ports(3)
         self._environment = {
-            **os.environ, "HOME": str(self._folder), "RABBITMQ_NODENAME": f"bench{port}@localhost", "RABBITMQ_NODE_PORT": str(port),
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_DIST_PORT": str(distribution_port), "ERL_EPMD_PORT": str(mapper_port),
-            "RABBITMQ_MNESIA_BASE": str(self._folder / "data"), "RABBITMQ_LOG_BASE": str(self._folder / "log"),
-            "RABBITMQ_PID_FILE": str(self._folder / "pid"), "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
+            **os.environ, "HOME": str(self._folder), "RABBITMQ_NODENAME": f"bench{port}@localhost",
+            "RABBITMQ_NODE_PORT": str(port),
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_DIST_PORT": str(distribution_port),
+            "ERL_EPMD_PORT": str(mapper_port),
+            "RABBITMQ_MNESIA_BASE": str(self._folder / "data"),
+            "RABBITMQ_LOG_BASE": str(self._folder / "log"),
+            "RABBITMQ_PID_FILE": str(self._folder / "pid"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(self._folder / "none"),
         }
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                [self._SERVER], env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                [self._SERVER], env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True)
         _wait(lambda: "completed with" in self._text(), self._process, self._text)
         self.uri = f"amqp://guest:guest@127.0.0.1:{port}/%2f"
         return self
@@ -134,7 +145,10 @@ class RabbitBroker:
     def stop(self):
         """Stop it, its port mapper, and delete what it stored."""
         _stop(self._process, self.pid)
-        subprocess.run(["epmd", "-kill"], env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(
+            ["epmd", "-kill"], env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            check=False,
+        )
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _text(self):

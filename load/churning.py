@@ -31,7 +31,9 @@ class Load:
 
 
 class Connections(Load):
-    """Log in and close, drop the socket at once, after half a handshake, with a wrong password, with channels open."""
+    """Log in and close, drop the socket at once, after half a handshake, with a wrong password,
+    with channels open.
+    """
 
     def turn(self):
         how = self.random.randrange(5)
@@ -52,7 +54,8 @@ class Connections(Load):
                 raw.recv(100)
         else:
             try:
-                # Never guest, whose right logins would wait for the wrong ones to be forgotten, nor twice the same.
+                # Never guest, whose right logins would wait for the wrong ones to be forgotten,
+                # nor twice the same.
                 Connection(self.uri.replace("guest:guest", f"stranger{self.random.randrange(1 << 20)}:wrong"))
             except ClosedError:
                 pass
@@ -77,8 +80,10 @@ class Queues(Load):
     """Declare queues of every kind with bindings, put messages in, delete them full or empty."""
 
     KINDS = (
-        {}, {"x-max-length": 3}, {"x-message-ttl": 50}, {"x-max-priority": 5}, {"x-max-length": 2, "x-overflow": "reject-publish"},
-        {"x-expires": 100}, {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "soak.dead", "x-max-length": 1},
+        {}, {"x-max-length": 3}, {"x-message-ttl": 50}, {"x-max-priority": 5},
+        {"x-max-length": 2, "x-overflow": "reject-publish"},
+        {"x-expires": 100},
+        {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "soak.dead", "x-max-length": 1},
     )
 
     def turn(self):
@@ -95,7 +100,10 @@ class Queues(Load):
             name = f"soak.{self.random.randrange(1 << 40)}"
             durable = self.random.random() < 0.7
             channel.queue_declare(name, durable=durable, arguments=arguments)
-            channel.exchange_declare(f"{name}.x", type=self.random.choice(("topic", "headers", "fanout", "x-consistent-hash")), durable=durable)
+            channel.exchange_declare(
+                f"{name}.x", type=self.random.choice(("topic", "headers", "fanout", "x-consistent-hash")),
+                durable=durable,
+            )
             channel.queue_bind(name, f"{name}.x", "1", {"a": 1})
             for number in range(self.random.randrange(20)):
                 properties = Properties(delivery_mode=1 + number % 2, priority=number % 7, headers={"a": 1})
@@ -107,7 +115,9 @@ class Queues(Load):
 
 
 class Consumers(Load):
-    """Publish with confirms, consume, acknowledge, reject and requeue; some consumers go without a word, with messages in hand."""
+    """Publish with confirms, consume, acknowledge, reject and requeue;
+    some consumers go without a word, with messages in hand.
+    """
 
     def turn(self):
         random = self.random
@@ -174,7 +184,8 @@ class Scrapes(Load):
     """What monitoring and the pages ask for."""
 
     PATHS = (
-        "/api/overview", "/api/queues", "/api/connections", "/api/channels", "/api/exchanges", "/metrics", "/api/definitions", "/api/nodes", "/nope",
+        "/api/overview", "/api/queues", "/api/connections", "/api/channels", "/api/exchanges", "/metrics",
+        "/api/definitions", "/api/nodes", "/nope",
     )
     LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 

@@ -1,7 +1,9 @@
-"""``python -m load.features``: what features cost beside a plain queue, for docs/performance.md; ``make bench`` runs it behind the table of loads.
+"""``python -m load.features``: what features cost beside a plain queue, for docs/performance.md;
+``make bench`` runs it behind the table of loads.
 
-Rows that ``gomq-py-perf`` can express are run with it, in turn with a plain queue and the best of the rounds counted; delayed messages, ten thousand
-queues and ten thousand bindings are measured here. All of it on our own broker, alone.
+Rows that ``gomq-py-perf`` can express are run with it, in turn with a plain queue and the best of the rounds
+counted; delayed messages, ten thousand queues and ten thousand bindings are measured here. All of it on our
+own broker, alone.
 """
 import argparse
 import os
@@ -23,15 +25,24 @@ DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- features: written by load.features -->", "<!-- end of features -->"
 
 # What a kind of queue may cost beside its plain twin: limits of our own.
-TWINS = {"priority": ("plain", 1.5), "ttl": ("plain", 1.25), "length": ("plain", 1.25), "limit": ("acked", 1.25), "stream": ("hundreds", 1.5)}
+TWINS = {
+    "priority": ("plain", 1.5), "ttl": ("plain", 1.25), "length": ("plain", 1.25), "limit": ("acked", 1.25),
+    "stream": ("hundreds", 1.5),
+}
 STREAM = """--queue-args '{"x-queue-type": "stream"}'"""
 ROWS = (
     Row("plain", "plain queue", "-V"),
-    Row("priority", "x-max-priority 10, all messages on one level", "-V --queue-args '{\"x-max-priority\": 10}' --properties '{\"priority\": 5}'"),
+    Row(
+        "priority", "x-max-priority 10, all messages on one level",
+        "-V --queue-args '{\"x-max-priority\": 10}' --properties '{\"priority\": 5}'",
+    ),
     Row("ttl", "x-message-ttl of an hour", "-V --queue-args '{\"x-message-ttl\": 3600000}'"),
     Row("length", "x-max-length of 100 million", "-V --queue-args '{\"x-max-length\": 100000000}'"),
     Row("acked", "plain queue, each message acked", "-V -a 1 -P 1000"),
-    Row("limit", "x-delivery-limit 20, each message acked", "-V -a 1 -P 1000 --queue-args '{\"x-delivery-limit\": 20}'"),
+    Row(
+        "limit", "x-delivery-limit 20, each message acked",
+        "-V -a 1 -P 1000 --queue-args '{\"x-delivery-limit\": 20}'",
+    ),
     Row("hundreds", "plain queue, persistent, acks of 100, prefetch 1000", "-V -p -a 100 -P 1000"),
     Row("stream", "stream, the same", f"-V -p -a 100 -P 1000 {STREAM}"),
 )
@@ -64,9 +75,13 @@ def main(arguments=None):
             for number in range(options.rounds):
                 for row in ROWS:
                     runs[row.key].append(measure(row, broker, options.seconds))
-                    print(f"{row.key} {number + 1}/{options.rounds}: {runs[row.key][-1]}", file=sys.stderr, flush=True)
+                    print(
+                        f"{row.key} {number + 1}/{options.rounds}: {runs[row.key][-1]}", file=sys.stderr,
+                        flush=True,
+                    )
             figures = [
-                *levels(broker, options.messages), *dead_letters(broker, options.messages), *delayed(broker, options.delayed),
+                *levels(broker, options.messages), *dead_letters(broker, options.messages),
+                *delayed(broker, options.delayed),
                 *hashed(broker, options.messages), *many_bindings(broker), *worst_topics(broker)]
         finally:
             broker.stop()
@@ -86,7 +101,9 @@ def _options(arguments):
     parser = argparse.ArgumentParser(prog="python -m load.features", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2, help="of each run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="per row (%(default)s)")
-    parser.add_argument("--messages", type=int, default=200_000, help="of the rows that count them (%(default)s)")
+    parser.add_argument(
+        "--messages", type=int, default=200_000, help="of the rows that count them (%(default)s)"
+    )
     parser.add_argument("--delayed", type=int, default=1_000_000, help="messages that wait (%(default)s)")
     parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
     return parser.parse_args(arguments)
@@ -95,13 +112,18 @@ def _options(arguments):
 # what perf cannot express
 
 def levels(broker, count):
-    """Messages on ten levels in turn, and on one level of a plain queue, both persistent and confirmed; then all are taken."""
+    """Messages on ten levels in turn, and on one level of a plain queue, both persistent and confirmed;
+    then all are taken.
+    """
     figures = []
     with Connection(broker.uri, timeout_s=120) as connection:
         channel = connection.channel()
         for name, title, arguments in (
                 ("flat", "a plain queue, persistent and confirmed, then purged", {}),
-                ("levels", f"the same with x-max-priority {LEVELS}, a level after the other", {"x-max-priority": LEVELS})):
+                (
+                    "levels", f"the same with x-max-priority {LEVELS}, a level after the other",
+                    {"x-max-priority": LEVELS},
+                )):
             channel.queue_declare(name, durable=True, arguments=arguments)
             wires = [Properties(delivery_mode=2, priority=number) for number in range(LEVELS)]
 
@@ -110,13 +132,17 @@ def levels(broker, count):
                 channel.queue_purge(name)
 
             elapsed_s, cpu_s = _timed(broker, work)
-            figures.append(Figure(f"{title}, {count:,} messages", _per_message(count, elapsed_s, cpu_s, MOST_US["levels"])))
+            figures.append(Figure(
+                f"{title}, {count:,} messages", _per_message(count, elapsed_s, cpu_s, MOST_US["levels"])
+            ))
             channel.queue_delete(name)
     return figures
 
 
 def dead_letters(broker, count):
-    """Messages of 16 octets that go one hop: from a queue that takes none to the exchange of its dead letters."""
+    """Messages of 16 octets that go one hop: from a queue that takes none to the
+    exchange of its dead letters.
+    """
     with Connection(broker.uri, timeout_s=120) as connection:
         channel = connection.channel()
         channel.queue_declare("dead", durable=True)
@@ -125,21 +151,33 @@ def dead_letters(broker, count):
         elapsed_s, cpu_s = _timed(broker, lambda: _publish_until(channel, "", "hop", "dead", count))
         for name in ("hop", "dead"):
             channel.queue_delete(name)
-    return [Figure(f"dead-letter hop, {count:,} messages that expire at once", _per_message(count, elapsed_s, cpu_s, MOST_US["hop"]))]
+    return [
+        Figure(
+            f"dead-letter hop, {count:,} messages that expire at once",
+            _per_message(count, elapsed_s, cpu_s, MOST_US["hop"]),
+        ),
+    ]
 
 
 def delayed(broker, count):
     """Messages that wait an hour: what keeping one costs in time and memory."""
     with Connection(broker.uri, timeout_s=300) as connection:
         channel = connection.channel()
-        channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}, durable=True)
+        channel.exchange_declare(
+            "later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}, durable=True
+        )
         before = memory_octets(broker.pid)["anonymous"]
         wire = Properties(delivery_mode=2, headers={"x-delay": 3_600_000})
         elapsed_s, cpu_s = _timed(broker, lambda: _publish(channel, "later", lambda _: "k", count, [wire]))
         octets = (memory_octets(broker.pid)["anonymous"] - before) / count
         channel.exchange_delete("later")
     kept = f"{octets:.1f} octets of memory each (at most {MOST_DELAYED_OCTETS})"
-    return [Figure(f"delayed exchange, {count:,} messages stored", f"{_per_message(count, elapsed_s, cpu_s, MOST_US['delayed'])}, {kept}")]
+    return [
+        Figure(
+            f"delayed exchange, {count:,} messages stored",
+            f"{_per_message(count, elapsed_s, cpu_s, MOST_US['delayed'])}, {kept}",
+        ),
+    ]
 
 
 def hashed(broker, count):
@@ -150,11 +188,18 @@ def hashed(broker, count):
         for number in range(10):
             channel.queue_declare(f"hash{number}", durable=True)
             channel.queue_bind(f"hash{number}", "hash", "10")
-        elapsed_s, cpu_s = _timed(broker, lambda: _publish(channel, "hash", lambda number: f"key{number % 1000}", count))
+        elapsed_s, cpu_s = _timed(
+            broker, lambda: _publish(channel, "hash", lambda number: f"key{number % 1000}", count)
+        )
         for number in range(10):
             channel.queue_delete(f"hash{number}")
         channel.exchange_delete("hash")
-    return [Figure("consistent hash over 10 queues, 1000 keys", _per_message(count, elapsed_s, cpu_s, MOST_US["hashed"]))]
+    return [
+        Figure(
+            "consistent hash over 10 queues, 1000 keys",
+            _per_message(count, elapsed_s, cpu_s, MOST_US["hashed"]),
+        ),
+    ]
 
 
 def many_bindings(broker):
@@ -167,36 +212,55 @@ def many_bindings(broker):
 
         def bind():
             for number in range(BINDINGS - 1):
-                channel.send(QueueBind(queue="bound", exchange="many", routing_key=f"a.{number}.*.c", no_wait=True))
+                channel.send(
+                    QueueBind(queue="bound", exchange="many", routing_key=f"a.{number}.*.c", no_wait=True)
+                )
             channel.queue_bind("bound", "many", "last")
 
         elapsed_s, cpu_s = _timed(broker, bind)
         octets = (memory_octets(broker.pid)["anonymous"] - before) / BINDINGS
-        published_s, published_cpu_s = _timed(broker, lambda: _publish(channel, "many", lambda number: f"a.{number % BINDINGS}.b.c", 50_000))
+        published_s, published_cpu_s = _timed(
+            broker, lambda: _publish(channel, "many", lambda number: f"a.{number % BINDINGS}.b.c", 50_000)
+        )
         channel.exchange_delete("many")
         channel.queue_delete("bound")
     return [
         Figure(
             f"{BINDINGS:,} durable bindings of one topic exchange",
             f"{elapsed_s:.2f} s, {cpu_s * 1e6 / BINDINGS:.0f} us of CPU and {octets:.0f} octets each"),
-        Figure(f"a publish to that exchange, {BINDINGS:,} keys in turn", _per_message(50_000, published_s, published_cpu_s)),
+        Figure(
+            f"a publish to that exchange, {BINDINGS:,} keys in turn",
+            _per_message(50_000, published_s, published_cpu_s),
+        ),
     ]
 
 
 def worst_topics(broker):
-    """Patterns of many # and *, and a key of as many words as fit: every node of the trie is looked at once per word, at the worst."""
+    """Patterns of many # and *, and a key of as many words as fit:
+    every node of the trie is looked at once per word, at the worst.
+    """
     words = 40
     with Connection(broker.uri, timeout_s=120) as connection:
         channel = connection.channel()
         channel.exchange_declare("worst", "topic", durable=True)
         channel.queue_declare("bound", durable=True)
         for words_of_pattern in product("a*#", repeat=8):
-            channel.send(QueueBind(queue="bound", exchange="worst", routing_key=".".join((*words_of_pattern, "end")), no_wait=True))
+            channel.send(QueueBind(
+                queue="bound", exchange="worst", routing_key=".".join((*words_of_pattern, "end")),
+                no_wait=True,
+            ))
         channel.queue_bind("bound", "worst", "#.end")
-        elapsed_s, cpu_s = _timed(broker, lambda: _publish(channel, "worst", lambda number: f"{'a.' * words}{number}", 500))
+        elapsed_s, cpu_s = _timed(
+            broker, lambda: _publish(channel, "worst", lambda number: f"{'a.' * words}{number}", 500)
+        )
         channel.exchange_delete("worst")
         channel.queue_delete("bound")
-    return [Figure(f"a new key of {words} words against the {3 ** 8:,} patterns of eight words a, * or #", _per_message(500, elapsed_s, cpu_s))]
+    return [
+        Figure(
+            f"a new key of {words} words against the {3 ** 8:,} patterns of eight words a, * or #",
+            _per_message(500, elapsed_s, cpu_s),
+        ),
+    ]
 
 
 def many_queues(broker):
@@ -215,16 +279,20 @@ def many_queues(broker):
         octets = (memory_octets(broker.pid)["rss"] - before) / QUEUES
     return [Figure(
         f"{QUEUES:,} durable queues declared",
-        f"{elapsed_s:.2f} s, {cpu_s * 1e6 / QUEUES:.0f} us of CPU and {octets / 1024:.1f} KiB resident each (at most 10 KiB)")]
+        f"{elapsed_s:.2f} s, {cpu_s * 1e6 / QUEUES:.0f} us of CPU and {octets / 1024:.1f} KiB "
+        "resident each (at most 10 KiB)")]
 
 
 def _publish(channel, exchange, key_of, count, wires=(Properties(delivery_mode=2),)):
-    """Publish persistent messages of 16 octets, with these properties in turn, 1000 confirms outstanding, and wait for the last."""
+    """Publish persistent messages of 16 octets, with these properties in turn, 1000 confirms outstanding,
+    and wait for the last.
+    """
     wires = [wire.encode() for wire in wires]
     channel.confirm_select()
     for start in range(0, count, BATCH):
         channel.publish_many([
-            (exchange, key_of(number), BODY, wires[number % len(wires)]) for number in range(start, min(start + BATCH, count))])
+            (exchange, key_of(number), BODY, wires[number % len(wires)])
+            for number in range(start, min(start + BATCH, count))])
         channel.wait_for_confirms()
 
 
@@ -251,18 +319,35 @@ def _per_message(count, elapsed_s, cpu_s, most_us=None):
 
 def document(runs, figures, version, options):
     """The generated part of docs/performance.md."""
-    best = {row.key: min((run["cpu_us"] for run in runs[row.key] if run["cpu_us"]), default=None) for row in ROWS}
+    best = {
+        row.key: min((run["cpu_us"] for run in runs[row.key] if run["cpu_us"]), default=None) for row in ROWS
+    }
     lines = [
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors, {version}; best of {options.rounds} rounds of {options.seconds:g} s. Load "
-        f"average of the quarter of an hour before: {os.getloadavg()[2]:.1f}.", "",
-        "| queue, 1 publisher and 1 consumer of 16 octets | CPU us per message | beside its plain twin | at most |", "|---|---|---|---|",
+        (
+            f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors, {version}; best of {options.rounds} "
+            f"rounds of {options.seconds:g} s. Load average of the quarter of an hour before: "
+            f"{os.getloadavg()[2]:.1f}."
+        ),
+        "",
+        (
+            "| queue, 1 publisher and 1 consumer of 16 octets | CPU us per message | beside "
+            "its plain twin | at most |"
+        ),
+        "|---|---|---|---|",
     ]
     for row in ROWS:
         twin, most = TWINS.get(row.key, (row.key, None))
         if best[row.key] and best[twin]:
-            lines.append(f"| {row.title} | {best[row.key]:.2f} | {best[row.key] / best[twin]:.2f} | {most or ''} |")
-    lines += ["", "| what | figures |", "|---|---|", *(f"| {figure.title} | {figure.value} |" for figure in figures), "", "```"]
-    return "\n".join([*lines, *(f"{row.key + ':':10}{command(row, options.seconds)}" for row in ROWS), "```"]) + "\n"
+            lines.append(
+                f"| {row.title} | {best[row.key]:.2f} | {best[row.key] / best[twin]:.2f} | {most or ''} |"
+            )
+    lines += [
+        "", "| what | figures |", "|---|---|",
+        *(f"| {figure.title} | {figure.value} |" for figure in figures), "", "```",
+    ]
+    return "\n".join(
+        [*lines, *(f"{row.key + ':':10}{command(row, options.seconds)}" for row in ROWS), "```"]
+    ) + "\n"
 
 
 def _write(text):

@@ -1,9 +1,11 @@
 """``python -m load.hostile``: what hostile or broken clients cost the others, measured.
 
-Each attack goes to a broker of its own on the shipped configuration, beside a quiet pair whose latency is taken, and the broker's memory. Prints a
-table, and writes it into docs/performance.md with ``--write``. Each row takes ``--seconds`` and what starting a broker takes.
+Each attack goes to a broker of its own on the shipped configuration, beside a quiet pair whose latency is
+taken, and the broker's memory. Prints a table, and writes it into docs/performance.md with ``--write``. Each
+row takes ``--seconds`` and what starting a broker takes.
 
-With ``--work`` a second table instead: what long work, at its usual size and at 10 and 100 times as much, takes of the hub's CPU time in one piece.
+With ``--work`` a second table instead: what long work, at its usual size and at 10 and 100 times as much,
+takes of the hub's CPU time in one piece.
 """
 import argparse
 import json
@@ -25,7 +27,9 @@ from load.brokers import ROOT, GomqBroker
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- hostile: written by python -m load.hostile --write -->", "<!-- end of hostile -->"
-WORK_BEGIN, WORK_END = "<!-- work: written by python -m load.hostile --work --write -->", "<!-- end of work -->"
+WORK_BEGIN, WORK_END = (
+    "<!-- work: written by python -m load.hostile --work --write -->", "<!-- end of work -->"
+)
 FACTORS = (1, 10, 100)
 PACE_S = 0.005
 PATIENCE_S = 30
@@ -33,7 +37,11 @@ PATIENCE_S = 30
 
 @dataclass
 class Row:
-    """What one attack did. Latencies in milliseconds, memory in octets: what is used (mapped files left out) before, and at most during it."""
+    """What one attack did.
+
+    Latencies in milliseconds, memory in octets: what is used (mapped files left out) before,
+    and at most during it.
+    """
 
     name: str
     title: str
@@ -56,9 +64,13 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m load.hostile", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10, help="of each attack (%(default)s)")
     parser.add_argument("--scale", type=float, default=1, help="how large the attacks are (%(default)s)")
-    parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS), help="only these")
+    parser.add_argument(
+        "--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS), help="only these"
+    )
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
-    parser.add_argument("--work", nargs="*", choices=[work.__name__ for work in WORKS], help="long work instead, only this")
+    parser.add_argument(
+        "--work", nargs="*", choices=[work.__name__ for work in WORKS], help="long work instead, only this"
+    )
     options = parser.parse_args(arguments)
     if options.work is not None:
         text = work_document(options.work, options.scale)
@@ -86,9 +98,11 @@ def main(arguments=None):
 def work_document(names, scale):
     """The table of the longest pieces of long work."""
     lines = [
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors. Load average of the quarter of an hour before: {os.getloadavg()[2]:.1f} (a quiet "
-        "machine has 0).", "",
-        "| what is done | at its usual size | at 10 times | at 100 times |", "|---|---|---|---|"]
+        (
+            f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors. Load average of the quarter of an "
+            f"hour before: {os.getloadavg()[2]:.1f} (a quiet machine has 0)."
+        ),
+        "", "| what is done | at its usual size | at 10 times | at 100 times |", "|---|---|---|---|"]
     for work, size in WORKS.items():
         if not names or work.__name__ in names:
             cells = [measured_work(work, max(1, int(size * factor * scale))) for factor in FACTORS]
@@ -112,7 +126,8 @@ def measured_work(work, size):
 
 
 def measure(uri, pid, name, seconds, scale, target):
-    """A Row: the attack ``name`` (None for nobody) on the URL ``target``, of the broker of process ``pid``, beside a quiet pair at ``uri``.
+    """A Row: the attack ``name`` (None for nobody) on the URL ``target``, of the broker of process ``pid``,
+    beside a quiet pair at ``uri``.
 
     Raises RuntimeError when it fails.
     """
@@ -126,7 +141,10 @@ def measure(uri, pid, name, seconds, scale, target):
         ends_at = time.monotonic() + seconds
         latencies, most = [], before
         try:
-            while time.monotonic() < ends_at or attack is not None and attack.poll() is None and time.monotonic() < ends_at + PATIENCE_S:
+            while (
+                time.monotonic() < ends_at
+                or attack is not None and attack.poll() is None and time.monotonic() < ends_at + PATIENCE_S
+            ):
                 latencies += exchange(publisher, consumer, 5)
                 most = max(most, used_memory(pid))
         finally:
@@ -153,8 +171,9 @@ def exchange(publisher, consumer, count):
 def start(name, url, seconds, scale):
     """The attack in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "load.attacks", name, url, str(seconds), str(scale)], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        [sys.executable, "-m", "load.attacks", name, url, str(seconds), str(scale)], cwd=ROOT,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def finish(attack, name):
@@ -179,16 +198,25 @@ def used_memory(pid):
 
 def line(row):
     """A row of the table."""
-    return (f"| {row.title} | {row.outcome} | {row.p50_ms:.2f} / {row.p99_ms:.1f} / {row.max_ms:.0f} | {row.before / 1e6:.0f} | "
-            f"{row.growth / 1e6:+.0f} |")
+    return (
+        f"| {row.title} | {row.outcome} | {row.p50_ms:.2f} / {row.p99_ms:.1f} / {row.max_ms:.0f} | "
+        f"{row.before / 1e6:.0f} | {row.growth / 1e6:+.0f} |"
+    )
 
 
 def document(rows, options):
     """The table with what it needs to be read."""
     return "\n".join([
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors, {options.seconds:g} s each at scale {options.scale:g}. Load average of the "
-        f"quarter of an hour before: {os.getloadavg()[2]:.1f} (a quiet machine has 0).", "",
-        "| who attacks | what became of it | others' latency p50 / p99 / max ms | memory before, MB | at most more, MB |",
+        (
+            f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors, {options.seconds:g} s each at scale "
+            f"{options.scale:g}. Load average of the quarter of an hour before: "
+            f"{os.getloadavg()[2]:.1f} (a quiet machine has 0)."
+        ),
+        "",
+        (
+            "| who attacks | what became of it | others' latency p50 / p99 / max ms | memory before, "
+            "MB | at most more, MB |"
+        ),
         "|---|---|---|---|---|", *map(line, rows), ""])
 
 

@@ -1,19 +1,25 @@
-"""Hub pieces: how much of its processor's time the loop takes from one poll to the next, measured inside of the broker's process.
+"""Hub pieces: how much of its processor's time the loop takes from one poll to the next,
+measured inside of the broker's process.
 
-That is what everybody else waits for on a quiet machine, and a busy one changes little of it: what counts is the CPU time of the hub's thread, not
-what passes. A piece is everything that happens between two polls, so the figure is that of the longest piece of one client's work or more.
+That is what everybody else waits for on a quiet machine, and a busy one changes little of it: what counts is
+the CPU time of the hub's thread, not what passes. A piece is everything that happens between two polls, so
+the figure is that of the longest piece of one client's work or more.
 """
 import time
 
 
 class HubPieces:
-    """Measures from ``start()`` on; ``take()`` tells and forgets. ``loop`` is gevent's, and all calls are made in its thread."""
+    """Measures from ``start()`` on; ``take()`` tells and forgets.
+
+    ``loop`` is gevent's, and all calls are made in its thread.
+    """
 
     def __init__(self, loop, clock=time.thread_time):
         self._clock = clock
         self._began = None
         self._longest_s = self._total_s = 0.0
-        # After everything else that runs before a poll, gevent's own callbacks first of all, and before everything that runs after it.
+        # After everything else that runs before a poll, gevent's own callbacks first of all, and before
+        # everything that runs after it.
         self._before_poll, self._after_poll = loop.prepare(), loop.check()
         self._before_poll.priority, self._after_poll.priority = loop.MINPRI, loop.MAXPRI
 

@@ -1,7 +1,9 @@
-"""The ledger of the stress: for each queue, what was sent to it, what the broker answered about it, and what must therefore be in it.
+"""The ledger of the stress: for each queue, what was sent to it, what the broker answered about it,
+and what must therefore be in it.
 
-Kept by several threads at once, each call whole under one lock. A message is a number, in a queue at most once. Breaches of a promise are collected
-as lines in ``breaches``; the run goes on, so that one line does not hide the others.
+Kept by several threads at once, each call whole under one lock. A message is a number, in a queue at most
+once. Breaches of a promise are collected as lines in ``breaches``; the run goes on, so that one line does not
+hide the others.
 """
 import hashlib
 import threading
@@ -30,7 +32,9 @@ class Ledger:
         self._sent = defaultdict(set)
         self._confirmed = defaultdict(set)
         self._gone = defaultdict(set)  # may be gone: acked, purged, deleted
-        self._settled = defaultdict(dict)  # are gone: the broker has answered something later on the same channel; -> the broker's life of that time
+        # are gone: the broker has answered something later on the same channel;
+        # -> the broker's life of that time
+        self._settled = defaultdict(dict)
         self._letters = set()  # rejected in a lettered queue: there or in the dead one
         self._received = defaultdict(set)
         self._in_hand = {}  # (queue, number) -> consumer, of the broker's present life
@@ -62,7 +66,9 @@ class Ledger:
     # consumers
 
     def delivered(self, consumer, queue, body, redelivered, life):
-        """Returns the number in a delivery, now in this consumer's hands unless it is from an earlier life and was read late."""
+        """Returns the number in a delivery, now in this consumer's hands unless it is from an
+        earlier life and was read late.
+        """
         number, size = (int(part) for part in body.split(b":", 2)[:2])
         with self._lock:
             self.counts["delivered"] += 1
@@ -75,8 +81,12 @@ class Ledger:
                 return number
             if number in self._settled[queue]:
                 settled = self._settled[queue][number]
-                self._breach(f"{queue}: {number} was acked in life {settled} and is delivered again in {life}, redelivered: {redelivered}")
-            if number in self._received[queue] and not redelivered and queue != self._dead:  # there it may be twice: a move is a copy first
+                self._breach(
+                    f"{queue}: {number} was acked in life {settled} and is delivered again in {life}, "
+                    f"redelivered: {redelivered}"
+                )
+            # there it may be twice: a move is a copy first
+            if number in self._received[queue] and not redelivered and queue != self._dead:
                 self._breach(f"{queue}: {number} is delivered again and not marked")
             self._received[queue].add(number)
             if (holder := self._in_hand.get((queue, number))) is not None and queue != self._dead:
@@ -103,7 +113,9 @@ class Ledger:
             self._in_hand.pop((queue, number), None)
 
     def broker_died(self, life):
-        """The broker is dead, and another life of it, of this number, about to begin: nobody holds anything."""
+        """The broker is dead, and another life of it, of this number, about to begin:
+        nobody holds anything.
+        """
         with self._lock:
             self._life = life
             self._in_hand.clear()
@@ -117,7 +129,9 @@ class Ledger:
     # whoever empties queues
 
     def emptying(self, queue):
-        """A purge or a deletion is about to be asked for: from here on to ``emptied`` nothing is promised about what is or comes in."""
+        """A purge or a deletion is about to be asked for: from here on to ``emptied`` nothing is promised
+        about what is or comes in.
+        """
         with self._lock:
             self._emptied[queue] += 1
 
@@ -146,8 +160,13 @@ class Ledger:
                     self._breach(f"{queue}: confirmed and lost: {sorted(lost)[:10]} of {len(lost)}")
                 self.counts["in place"] += len(numbers & everywhere.get(queue, set()))
             for queue, number in self._letters:
-                if number not in everywhere[queue] and number not in everywhere[self._dead] and queue not in self._was_emptied:
-                    self._breach(f"{queue}: {number} was rejected and is neither there nor among the dead letters")
+                if (
+                    number not in everywhere[queue] and number not in everywhere[self._dead]
+                    and queue not in self._was_emptied
+                ):
+                    self._breach(
+                        f"{queue}: {number} was rejected and is neither there nor among the dead letters"
+                    )
             self.counts["sent"] = self._next
             self.counts["dead letters"] = len(found.get(self._dead, ()))
             return dict(self.counts)

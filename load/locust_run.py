@@ -1,11 +1,12 @@
-"""make load: starts a broker, has Locust's users at it, prints what they saw and what it cost, and says whether that is enough.
+"""make load: starts a broker, has Locust's users at it, prints what they saw and what it cost,
+and says whether that is enough.
 
     python -m load.locust_run [--account-only] [--ui]     LOAD_USERS=300 LOAD_SECONDS=60 LOAD_SHAPE=spike
 
-Fails when the account of confirmed messages does not balance, a request failed, or a target is missed: 3000 confirmed
-messages a second of 300 users, of fewer in proportion, where they are there all the time (no shape but soak); 250 ms
-from publish to delivery (p99); and after ten minutes memory that has not grown by more than 5 MB since minute 2.
-``--account-only`` judges the account alone: what a busy machine can be held to.
+Fails when the account of confirmed messages does not balance, a request failed, or a target is missed: 3000
+confirmed messages a second of 300 users, of fewer in proportion, where they are there all the time (no shape
+but soak); 250 ms from publish to delivery (p99); and after ten minutes memory that has not grown by more than
+5 MB since minute 2. ``--account-only`` judges the account alone: what a busy machine can be held to.
 """
 
 import argparse
@@ -26,7 +27,8 @@ import psutil
 from load.brokers import ROOT, GomqBroker
 
 SHAPES = ("ramp", "spike", "soak", "fanin")
-# Confirmed messages a second of so many users, and how many of the users are there whatever the number: they publish nothing.
+# Confirmed messages a second of so many users, and how many of the users are there whatever the number:
+# they publish nothing.
 CONFIRMED_PER_S, OF_USERS, FIXED_USERS = 3000, 300, 11
 RAMP_S = 5  # in which the users come
 LATENCY_MS = 250
@@ -73,12 +75,16 @@ class Watch:
 
 
 def confirmed_per_s(count, seconds):
-    """The rate of a run in which they come in the first seconds, as if all had been there from the middle of these on."""
+    """The rate of a run in which they come in the first seconds,
+    as if all had been there from the middle of these on.
+    """
     return count / (seconds - min(RAMP_S, seconds) / 2)
 
 
 def wanted_per_s(users, shape=""):
-    """Confirmed messages a second that so many users must reach; None for a shape in which they are not all there."""
+    """Confirmed messages a second that so many users must reach;
+    None for a shape in which they are not all there.
+    """
     if shape not in ("", "soak"):
         return None
     return CONFIRMED_PER_S * max(0, users - FIXED_USERS) / (OF_USERS - FIXED_USERS)
@@ -93,7 +99,10 @@ def run(options):
         return 2
     shape = os.environ.get("LOAD_SHAPE", "").lower()
     if users < 1 or not 1 <= seconds < 1e6 or shape not in ("", *SHAPES):
-        print(f"LOAD_USERS and LOAD_SECONDS are from 1 on, LOAD_SHAPE is one of {', '.join(SHAPES)}", file=sys.stderr)
+        print(
+            f"LOAD_USERS and LOAD_SECONDS are from 1 on, LOAD_SHAPE is one of {', '.join(SHAPES)}",
+            file=sys.stderr,
+        )
         return 2
     with tempfile.TemporaryDirectory(prefix="gomq-load-") as folder:
         broker = GomqBroker(folder, management=True).start()
@@ -151,11 +160,13 @@ def _judge(folder, watch, cpu_s, lasted_s, seconds, code, wanted, account_only):
     grown_mb = watch.grown_mb()
     memory = [megabytes for _, megabytes in watch.memory] or [0.0]
     print(
-        f"\nbroker: {cpu_s:.1f} s of CPU in {lasted_s:.0f} s ({100 * cpu_s / lasted_s:.0f}%), anonymous memory {memory[0]:.0f} to "
-        f"{memory[-1]:.0f} MB, loop lag up to {1000 * max(watch.lags, default=0):.0f} ms"
+        f"\nbroker: {cpu_s:.1f} s of CPU in {lasted_s:.0f} s ({100 * cpu_s / lasted_s:.0f}%), anonymous "
+        f"memory {memory[0]:.0f} to {memory[-1]:.0f} MB, loop lag up to "
+        f"{1000 * max(watch.lags, default=0):.0f} ms"
     )
     print(
-        f"confirmed: {rate:.0f} a second; publish to delivery p99 {latency_ms} ms; {failed} failures; account {account}"
+        f"confirmed: {rate:.0f} a second; publish to delivery p99 {latency_ms} ms; "
+        f"{failed} failures; account {account}"
     )
     missed = []
     if account is None or account["missing"] or account["delivered"] < account["confirmed"]:

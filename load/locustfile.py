@@ -1,7 +1,9 @@
-"""A mix like real life: workers with manual acks, calls over direct reply-to, devices, retry loops, readers of a stream, watchers.
+"""A mix like real life: workers with manual acks, calls over direct reply-to, devices, retry loops,
+readers of a stream, watchers.
 
-Run by ``make load`` and ``make load-ui``; load/README.md says how to point it elsewhere. The account of confirmed
-messages is closed at the end of the test: a message that was confirmed and never delivered fails the run.
+Run by ``make load`` and ``make load-ui``; load/README.md says how to point it elsewhere. The account of
+confirmed messages is closed at the end of the test: a message that was confirmed and never delivered fails
+the run.
 """
 
 import itertools
@@ -60,7 +62,9 @@ class Producer(PublishingUser):
 
 
 class Worker(ConsumingUser):
-    """Takes work from all queues, and refuses one message in a hundred once: that comes back by the retry loop."""
+    """Takes work from all queues, and refuses one message in a hundred once:
+    that comes back by the retry loop.
+    """
 
     fixed_count = WORK_QUEUES
     wait_time = constant(0)
@@ -80,7 +84,10 @@ class Worker(ConsumingUser):
 
 
 class Device(AmqpUser):
-    """Reports to amq.topic, as a device does: small, transient, unconfirmed. Many of them fan in to one stream."""
+    """Reports to amq.topic, as a device does: small, transient, unconfirmed.
+
+    Many of them fan in to one stream.
+    """
 
     weight = 25
     wait_time = between(0.5, 1.5)

@@ -1,7 +1,10 @@
-"""Long work: what one client may ask of the broker at many times its usual size. Run by load.hostile, which measures how long a piece of it is.
+"""Long work: what one client may ask of the broker at many times its usual size.
 
-Every kind of work prepares ``size`` of something and then does the one thing that is measured. They speak to a broker of their own, over AMQP with
-plain frames, because a client that waits for each answer takes minutes, and over the management API.
+Run by load.hostile, which measures how long a piece of it is.
+
+Every kind of work prepares ``size`` of something and then does the one thing that is measured. They speak to
+a broker of their own, over AMQP with plain frames, because a client that waits for each answer takes minutes,
+and over the management API.
 """
 import base64
 import contextlib
@@ -66,10 +69,15 @@ class Client:
     def request(self, verb, path, value=None):
         """A request to the management API; the octets of its answer."""
         data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-        headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
+        headers = {
+            "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(),
+            "Content-Type": "application/json",
+        }
         with contextlib.suppress(urllib.error.HTTPError):  # what is refused was looked at, too
             url = urllib.parse.urljoin(self._http, path)  # of ../metrics, too
-            with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=verb), timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(
+                urllib.request.Request(url, data, headers, method=verb), timeout=PATIENCE_S
+            ) as answer:
                 return answer.read()
         return b""
 
@@ -94,8 +102,13 @@ def vhost(client, size):
     client.request("PUT", "vhosts/big")
     client.request("POST", "definitions/big", {
         "queues": [{"name": f"q{number}", "durable": True} for number in range(size)],
-        "bindings": [{"source": "amq.topic", "destination": f"q{number}", "destination_type": "queue", "routing_key": f"k.{number}"}
-                     for number in range(size)]})
+        "bindings": [
+            {
+                "source": "amq.topic", "destination": f"q{number}", "destination_type": "queue",
+                "routing_key": f"k.{number}",
+            }
+            for number in range(size)
+        ]})
     yield
     client.request("DELETE", "vhosts/big")
 
@@ -105,7 +118,9 @@ def channels(client, size):
     connections = []
     for first in range(0, size, 2000):
         connections.append(client.connect())
-        client.write(b"".join(method_frame(2 + number, ChannelOpen()) for number in range(min(2000, size - first))))
+        client.write(
+            b"".join(method_frame(2 + number, ChannelOpen()) for number in range(min(2000, size - first)))
+        )
         client.channel.queue_declare("last")
     yield
     for connection in connections:
@@ -122,7 +137,9 @@ def exclusive_queues(client, size):
 def consumers(client, size):
     """so many consumers of as many auto-delete queues, on one channel whose connection is dropped"""
     client.declare(size, auto_delete=True)
-    client.send(BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_wait=True) for number in range(size))
+    client.send(
+        BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_wait=True) for number in range(size)
+    )
     yield
     client.connection.socket.close()
 
@@ -150,8 +167,14 @@ def queue_bindings(client, size):
 
 
 def _bind(client, exchange, size):
-    client.send([ExchangeDeclare(exchange=exchange, type="topic", no_wait=True), QueueDeclare(queue="last", no_wait=True)])
-    client.send(QueueBind(queue="last", exchange=exchange, routing_key=f"k.{number}", no_wait=True) for number in range(size))
+    client.send([
+        ExchangeDeclare(exchange=exchange, type="topic", no_wait=True),
+        QueueDeclare(queue="last", no_wait=True),
+    ])
+    client.send(
+        QueueBind(queue="last", exchange=exchange, routing_key=f"k.{number}", no_wait=True)
+        for number in range(size)
+    )
 
 
 def emptied(client, size):
@@ -159,20 +182,33 @@ def emptied(client, size):
     client.declare(size, durable=True)
     client.send(_published("", f"q{number}", b"x") for number in range(size))
     yield
-    client.send(BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_ack=True, no_wait=True) for number in range(size))
+    client.send(
+        BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_ack=True, no_wait=True)
+        for number in range(size)
+    )
     time.sleep(12)
 
 
 def many_words(client, size):
-    """one publish with a key of 127 words to so many patterns with many '#' that differ from their second word on"""
-    client.send([ExchangeDeclare(exchange="t", type="topic", no_wait=True), QueueDeclare(queue="last", no_wait=True)])
-    client.send(QueueBind(queue="last", exchange="t", routing_key=_pattern(number), no_wait=True) for number in range(size))
+    """one publish with a key of 127 words to so many patterns with many '#' that differ
+    from their second word on
+    """
+    client.send(
+        [ExchangeDeclare(exchange="t", type="topic", no_wait=True), QueueDeclare(queue="last", no_wait=True)]
+    )
+    client.send(
+        QueueBind(queue="last", exchange="t", routing_key=_pattern(number), no_wait=True)
+        for number in range(size)
+    )
     yield
     client.send([_published("t", ".".join(["a"] * 127), b"x")])
 
 
 def _pattern(number):
-    """One of 4096 that share no long path: which of its words are ``*`` says its number. A key of letters a matches all."""
+    """One of 4096 that share no long path: which of its words are ``*`` says its number.
+
+    A key of letters a matches all.
+    """
     return "#." + ".#.".join("a" if number >> bit & 1 else "*" for bit in range(12))
 
 
@@ -185,7 +221,9 @@ def transaction(client, size):
 
 
 def acks_in_transactions(client, size):
-    """200 times basic.ack of everything in a transaction, with so many unacknowledged messages, and its commit"""
+    """200 times basic.ack of everything in a transaction, with so many unacknowledged messages,
+    and its commit
+    """
     client.channel.queue_declare("last")
     client.send(_published("", "last", b"x") for _ in range(size))
     client.channel.tx_select()
@@ -199,17 +237,29 @@ def acks_in_transactions(client, size):
 def definitions(client, size):
     """definitions of so many queues and bindings, posted"""
     value = json.dumps({
-        "queues": [{"name": f"a.queue.of.an.ordinary.name.{number}", "vhost": "/", "durable": False, "arguments": {"x-max-length": 1000}}
-                   for number in range(size)],
-        "bindings": [{"source": "amq.topic", "vhost": "/", "destination": f"a.queue.of.an.ordinary.name.{number}", "destination_type": "queue",
-                      "routing_key": f"k.{number}", "arguments": {}} for number in range(size)]}).encode()
+        "queues": [
+            {
+                "name": f"a.queue.of.an.ordinary.name.{number}", "vhost": "/", "durable": False,
+                "arguments": {"x-max-length": 1000},
+            }
+            for number in range(size)
+        ],
+        "bindings": [
+            {
+                "source": "amq.topic", "vhost": "/", "destination": f"a.queue.of.an.ordinary.name.{number}",
+                "destination_type": "queue", "routing_key": f"k.{number}", "arguments": {},
+            }
+            for number in range(size)
+        ]}).encode()
     yield
     client.request("POST", "definitions", value)
 
 
 def large_entry(client, size):
     """definitions of one entry of so many KiB, posted"""
-    value = json.dumps({"parameters": [{"vhost": "/", "component": "x", "name": "y", "value": ["0123456"] * (size * 100)}]}).encode()
+    value = json.dumps(
+        {"parameters": [{"vhost": "/", "component": "x", "name": "y", "value": ["0123456"] * (size * 100)}]}
+    ).encode()
     yield
     client.request("POST", "definitions", value)
 
@@ -218,7 +268,10 @@ def lists(client, size):
     """lists of queues (whole, a sorted page), definitions, overview and metrics, with so many queues"""
     client.declare(size)
     yield
-    for path in ("queues", "queues?page=1&page_size=10&sort=messages", "queues?page=1&name=q.*7&use_regex=true", "definitions", "overview", "vhosts"):
+    for path in (
+        "queues", "queues?page=1&page_size=10&sort=messages", "queues?page=1&name=q.*7&use_regex=true",
+        "definitions", "overview", "vhosts",
+    ):
         client.request("GET", path)
     client.request("GET", "../metrics/per-object")
 
@@ -227,18 +280,24 @@ def declares(client, size):
     """so many queues, declared and bound"""
     yield
     client.declare(size)
-    client.send(QueueBind(queue=f"q{number}", exchange="amq.topic", routing_key=f"k.{number}", no_wait=True) for number in range(size))
+    client.send(
+        QueueBind(queue=f"q{number}", exchange="amq.topic", routing_key=f"k.{number}", no_wait=True)
+        for number in range(size)
+    )
 
 
 def _published(exchange, key, body):
-    return method_frame(1, BasicPublish(exchange=exchange, routing_key=key)) + content_frames(1, NO_PROPERTIES, body, 131072)
+    return method_frame(1, BasicPublish(exchange=exchange, routing_key=key)) + content_frames(
+        1, NO_PROPERTIES, body, 131072
+    )
 
 
 # Each with its usual size; it is measured at that, at 10 and at 100 times as much.
 WORKS = {
-    costly_policy: 30, policy: 1000, vhost: 30, channels: 655, exclusive_queues: 1000, consumers: 160, queue_consumers: 160,
-    exchange_bindings: 1000, queue_bindings: 1000,
-    emptied: 30, many_words: 30, transaction: 10_000, acks_in_transactions: 500, definitions: 1000, large_entry: 600, lists: 1000, declares: 1000,
+    costly_policy: 30, policy: 1000, vhost: 30, channels: 655, exclusive_queues: 1000, consumers: 160,
+    queue_consumers: 160, exchange_bindings: 1000, queue_bindings: 1000, emptied: 30, many_words: 30,
+    transaction: 10_000, acks_in_transactions: 500, definitions: 1000, large_entry: 600, lists: 1000,
+    declares: 1000,
 }
 
 

@@ -1,5 +1,5 @@
-"""The management rows of the performance table: what lists of ten thousand queues and readers of streams (Spark) do to messages, and what the API
-costs in memory. Ours alone.
+"""The management rows of the performance table: what lists of ten thousand queues and readers of streams
+(Spark) do to messages, and what the API costs in memory. Ours alone.
 """
 import base64
 import http.client
@@ -20,11 +20,30 @@ STREAM = "bench-read"
 STREAM_COUNT = 200_000
 # (row, path that is fetched in a loop meanwhile, how nice that is)
 ROWS = (
-    (Row("list", "500 messages per second while /api/queues of 10 000 queues is fetched in a loop", _STEADY, p99_ms=20), "/api/queues", 0),
-    (Row("scrape", "500 messages per second while /metrics/per-object of 10 000 queues is fetched in a loop", _STEADY, p99_ms=20),
-     "/metrics/per-object", 0),
-    (Row("read", "500 messages per second while a stream is read over HTTP by a process with nice 19, as Spark does", _STEADY, p99_ms=5),
-     f"/api/streams/%2F/{STREAM}/segments/1", 19),
+    (
+        Row(
+            "list", "500 messages per second while /api/queues of 10 000 queues is fetched in a loop",
+            _STEADY, p99_ms=20,
+        ),
+        "/api/queues", 0,
+    ),
+    (
+        Row(
+            "scrape",
+            "500 messages per second while /metrics/per-object of 10 000 queues is fetched in a loop",
+            _STEADY, p99_ms=20,
+        ),
+        "/metrics/per-object", 0,
+    ),
+    (
+        Row(
+            "read",
+            "500 messages per second while a stream is read over HTTP by a process with nice 19, "
+            "as Spark does",
+            _STEADY, p99_ms=5,
+        ),
+        f"/api/streams/%2F/{STREAM}/segments/1", 19,
+    ),
 )
 
 
@@ -64,7 +83,9 @@ def fill_stream(broker, count=STREAM_COUNT):
 
 def beside(broker, row, path, seconds, niceness=0):
     """One run of a row with somebody fetching the path all the while."""
-    command = ["nice", "-n", str(niceness), sys.executable, "-m", "load.management", str(broker.http_port), path]
+    command = [
+        "nice", "-n", str(niceness), sys.executable, "-m", "load.management", str(broker.http_port), path
+    ]
     fetcher = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         fetcher.stdout.readline()
@@ -72,7 +93,10 @@ def beside(broker, row, path, seconds, niceness=0):
     finally:
         fetcher.terminate()
         fetched = len(fetcher.communicate()[0].split())
-    return {"p50_ms": figures["p50_ms"], "p99_ms": figures["p99_ms"], "fetched": fetched, "faults": figures["faults"]}
+    return {
+        "p50_ms": figures["p50_ms"], "p99_ms": figures["p99_ms"], "fetched": fetched,
+        "faults": figures["faults"],
+    }
 
 
 def table(figures):
@@ -80,10 +104,19 @@ def table(figures):
     lines = ["| management | at most | gomq-py | fetched meanwhile |", "|---|---|---|---|"]
     for row, *_ in ROWS:
         found = figures[row.key]
-        p99 = "-" if found["p99_ms"] is None else _marked(f"{found['p99_ms']:.3f}", found["p99_ms"] <= row.p99_ms)
+        p99 = (
+            "-" if found["p99_ms"] is None
+            else _marked(f"{found['p99_ms']:.3f}", found["p99_ms"] <= row.p99_ms)
+        )
         lines.append(f"| {row.title}: p99 ms | {row.p99_ms} | {p99} | {found['fetched']} times |")
     idle = _marked(f"{figures['idle'] / 1e6:.1f} MB", figures["idle"] <= IDLE_LIMIT)
-    return [*lines, f"| resident when idle, with the API and the metrics port open | {IDLE_LIMIT / 1e6:.0f} MB | {idle} | |"]
+    return [
+        *lines,
+        (
+            "| resident when idle, with the API and the metrics port open | "
+            f"{IDLE_LIMIT / 1e6:.0f} MB | {idle} | |"
+        ),
+    ]
 
 
 def _marked(text, is_good):

@@ -1,6 +1,8 @@
-"""The broker's command with a meter inside, for ``load.hostile``: ``python -m load.metered FLAGS``, the flags of ``gomq-py``.
+"""The broker's command with a meter inside, for ``load.hostile``:
+``python -m load.metered FLAGS``, the flags of ``gomq-py``.
 
-Each line on standard input is answered with a JSON line: the longest piece of the hub's CPU time since the last one, and all of them.
+Each line on standard input is answered with a JSON line: the longest piece of the hub's CPU time since the
+last one, and all of them.
 """
 from gevent import monkey; monkey.patch_all()  # noqa: E702 - before anything else is imported
 
@@ -22,7 +24,12 @@ def answer():
     make_nonblocking(0)
     while nb_read(0, 100):
         longest_s, total_s = pieces.take()
-        os.write(1, json.dumps({"longest_ms": round(1000 * longest_s, 1), "total_ms": round(1000 * total_s, 1)}).encode() + b"\n")
+        os.write(
+            1,
+            json.dumps(
+                {"longest_ms": round(1000 * longest_s, 1), "total_ms": round(1000 * total_s, 1)}
+            ).encode() + b"\n",
+        )
 
 
 if __name__ == "__main__":

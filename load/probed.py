@@ -1,7 +1,9 @@
-"""The broker's command with a probe inside, for the soak: ``python -m load.probed FLAGS``, the flags of ``gomq-py``.
+"""The broker's command with a probe inside, for the soak:
+``python -m load.probed FLAGS``, the flags of ``gomq-py``.
 
-Every second a JSON line on standard output says how late the loop was. A line on standard input asks for a look at the process at rest: cyclic
-garbage is collected and free heap given back to the system first, so that what is counted then is what the broker holds.
+Every second a JSON line on standard output says how late the loop was. A line on standard input asks for a
+look at the process at rest: cyclic garbage is collected and free heap given back to the system first, so that
+what is counted then is what the broker holds.
 """
 from gevent import monkey; monkey.patch_all()  # noqa: E702 - before anything else is imported
 
@@ -46,7 +48,9 @@ def look_at_rest():
 
 
 def count_objects():
-    """In a function of its own: a list of all objects that lived until the next look would keep every one of them."""
+    """In a function of its own: a list of all objects that lived until the next look
+    would keep every one of them.
+    """
     objects = gc.get_objects()
     greenlets = sum(1 for thing in objects if isinstance(thing, greenlet.greenlet) and not thing.dead)
     types = Counter(f"{type(thing).__module__}.{type(thing).__qualname__}" for thing in objects)

@@ -1,4 +1,5 @@
-"""Shapes of load over time: ``LOAD_SHAPE=spike make load``, or ``locust -f load/locustfile.py,load/shapes.py``.
+"""Shapes of load over time: ``LOAD_SHAPE=spike make load``, or
+``locust -f load/locustfile.py,load/shapes.py``.
 
 Each says how many users there are at a second of the run. LOAD_USERS is the most, LOAD_SECONDS the length.
 """

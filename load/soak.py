@@ -1,14 +1,17 @@
 """``python -m load.soak``: minutes of churn on a broker, and whether it keeps anything of it.
 
-Connections, channels, queues, consumers, transactions and HTTP scrapes, in rounds; after each round everything is closed, and the broker at rest is
-looked at, without its cyclic garbage and free heap: resident and anonymous memory, descriptors, maps of files, greenlets, Python objects, and how
-late its loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by more than ``--most`` MB an hour after
-the warm-up, or when that cannot be told; when descriptors, maps, greenlets or the store's open files grow, or when a load failed.
+Connections, channels, queues, consumers, transactions and HTTP scrapes, in rounds; after each round
+everything is closed, and the broker at rest is looked at, without its cyclic garbage and free heap: resident
+and anonymous memory, descriptors, maps of files, greenlets, Python objects, and how late its loop was. The
+samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by more than ``--most``
+MB an hour after the warm-up, or when that cannot be told; when descriptors, maps, greenlets or the store's
+open files grow, or when a load failed.
 
-Memory is judged together with the error of its growth. Of resident memory the pages of segment files are taken away, which go up and down with the
-number of files that happen to be kept for use again: that number is bounded, and judged by itself, with its error too. The slope is the median of all
-slopes between two looks (Theil and Sen); its error comes from taking blocks of the residuals again and again (a moving block bootstrap), because a
-look resembles the one before it.
+Memory is judged together with the error of its growth. Of resident memory the pages of segment files are
+taken away, which go up and down with the number of files that happen to be kept for use again: that number is
+bounded, and judged by itself, with its error too. The slope is the median of all slopes between two looks
+(Theil and Sen); its error comes from taking blocks of the residuals again and again (a moving block
+bootstrap), because a look resembles the one before it.
 """
 import argparse
 import contextlib
@@ -30,12 +33,16 @@ from gomq_py.perf.process import memory_octets
 from load.brokers import ROOT
 from load.churning import LOADS
 
-COLUMNS = ("seconds", "rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "store_files", "greenlets", "objects",
-           "lag_ms", "mean_lag_ms", "turns")
+COLUMNS = (
+    "seconds", "rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "store_files", "greenlets",
+    "objects", "lag_ms", "mean_lag_ms", "turns",
+)
 # Of a test of seconds: an interpreter's first minutes still fill its caches and arenas.
 LEAST_SAMPLES = 4
 # What is judged, how it is called, and what is taken away from it.
-MEMORY = {"rss_mb": ("resident memory without segments", "segments_mb"), "anonymous_mb": ("anonymous memory", None)}
+MEMORY = {
+    "rss_mb": ("resident memory without segments", "segments_mb"), "anonymous_mb": ("anonymous memory", None)
+}
 # What is the same at each rest, but for so many.
 COUNTS = ("descriptors", "maps", "greenlets")
 SPARE = 3
@@ -58,17 +65,21 @@ class Broker:
         configuration = Path(folder, "gomq.ini")
         configuration.write_text(f"[main]\nsegment_size = {SEGMENT_BYTES}\n")
         command = [
-            sys.executable, "-m", "load.probed", "--config", str(configuration), "--data-dir", str(self._data), "--bind", "127.0.0.1",
+            sys.executable, "-m", "load.probed", "--config", str(configuration), "--data-dir",
+            str(self._data), "--bind", "127.0.0.1",
             "--port", "0", "--mqtt-port", "-1", "--http-port", "0", "--metrics-http-port", "-1",
         ]
         self._log = open(Path(folder, "log"), "w+b")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, "PYTHONPATH": str(ROOT)})
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            env={**os.environ, "PYTHONPATH": str(ROOT)})
         self._at_rest = queue.Queue()
         self._lags = []
         threading.Thread(target=self._listen, daemon=True).start()
         deadline = time.monotonic() + BOOT_S
-        while b"ready after" not in self.text() and time.monotonic() < deadline and self.process.poll() is None:
+        while (
+            b"ready after" not in self.text() and time.monotonic() < deadline and self.process.poll() is None
+        ):
             time.sleep(0.05)
         ports = dict(re.findall(r"listening (\w+) 127.0.0.1:([0-9]+)", self.text().decode(errors="replace")))
         self.uri = f"amqp://guest:guest@127.0.0.1:{ports['amqp']}/%2f"
@@ -78,7 +89,10 @@ class Broker:
     def wait_for_rest(self):
         """Until it has closed the connections that its clients have left, or for long enough."""
         deadline = time.monotonic() + REST_S
-        while self.process.poll() is None and self._sockets() > self._own_sockets and time.monotonic() < deadline:
+        while (
+            self.process.poll() is None and self._sockets() > self._own_sockets
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.1)
 
     def _sockets(self):
@@ -108,11 +122,13 @@ class Broker:
         maps, store_maps, segments = files_mapped(pid, self._data)
         descriptors, store_descriptors = descriptors_of(pid, self._data)
         return {
-            "rss_mb": round(memory["rss"] / 1e6, 3), "segments_mb": round(segments / 1e6, 3), "anonymous_mb": round(memory["anonymous"] / 1e6, 3),
+            "rss_mb": round(memory["rss"] / 1e6, 3), "segments_mb": round(segments / 1e6, 3),
+            "anonymous_mb": round(memory["anonymous"] / 1e6, 3),
             "maps": maps, "descriptors": descriptors, "store_files": store_maps + store_descriptors,
             "greenlets": inside["greenlets"], "objects": inside["objects"],
             "types": inside["types"],
-            "lag_ms": max(worst for worst, _ in lags), "mean_lag_ms": round(sum(mean for _, mean in lags) / len(lags), 3),
+            "lag_ms": max(worst for worst, _ in lags),
+            "mean_lag_ms": round(sum(mean for _, mean in lags) / len(lags), 3),
         }
 
     def stop(self):
@@ -181,11 +197,19 @@ def main(arguments=None):
 def _options(arguments):
     parser = argparse.ArgumentParser(prog="python -m load.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--round-s", type=float, default=8, help="seconds of churn between two looks (%(default)s)")
-    parser.add_argument("--warm-up", type=float, default=0.3, help="share of the time that is not judged (%(default)s)")
-    parser.add_argument("--most", type=float, default=1.0, help="MB an hour that memory may grow (%(default)s)")
+    parser.add_argument(
+        "--round-s", type=float, default=8, help="seconds of churn between two looks (%(default)s)"
+    )
+    parser.add_argument(
+        "--warm-up", type=float, default=0.3, help="share of the time that is not judged (%(default)s)"
+    )
+    parser.add_argument(
+        "--most", type=float, default=1.0, help="MB an hour that memory may grow (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", default=str(ROOT / "build" / "soak"), help="folder for soak.csv and soak.svg")
+    parser.add_argument(
+        "--out", default=str(ROOT / "build" / "soak"), help="folder for soak.csv and soak.svg"
+    )
     return parser.parse_args(arguments)
 
 
@@ -193,10 +217,15 @@ def run(broker, options):
     """(samples at rest, failures of loads)."""
     failures, samples = [], []
     began = time.monotonic()
-    loads = [load(broker.uri, broker.management, Random(f"{options.seed}.{number}")) for number, load in enumerate(LOADS)]
+    loads = [
+        load(broker.uri, broker.management, Random(f"{options.seed}.{number}"))
+        for number, load in enumerate(LOADS)
+    ]
     # On a slow machine the rounds of a short soak would be too few to be judged.
-    while (time.monotonic() - began < options.minutes * 60 or len(judged(samples, options)) < LEAST_SAMPLES) and not failures \
-            and broker.process.poll() is None:
+    while (
+        (time.monotonic() - began < options.minutes * 60 or len(judged(samples, options)) < LEAST_SAMPLES)
+        and not failures and broker.process.poll() is None
+    ):
         stop_at = time.monotonic() + options.round_s
         threads = [threading.Thread(target=_turns, args=(load, stop_at, failures)) for load in loads]
         for thread in threads:
@@ -236,8 +265,14 @@ def judge(samples, options):
     for name, (what, _) in MEMORY.items():
         low, rate, high = growth(late, name, options.seed)
         if high > options.most:
-            told = "grows by" if low > options.most else "may grow by more than it should; it takes more --minutes to tell:"
-            findings.append(f"{what} {told} {rate:.2f} MB an hour ({low:.2f} to {high:.2f} with {CONFIDENCE:.0%} confidence)")
+            told = (
+                "grows by" if low > options.most
+                else "may grow by more than it should; it takes more --minutes to tell:"
+            )
+            findings.append(
+                f"{what} {told} {rate:.2f} MB an hour ({low:.2f} to {high:.2f} with "
+                f"{CONFIDENCE:.0%} confidence)"
+            )
     for name in COUNTS:
         half = len(late) // 2
         before, after = (sorted(sample[name] for sample in part) for part in (late[:half], late[half:]))
@@ -246,12 +281,18 @@ def judge(samples, options):
     if len(late) >= LOOKS_FOR_FILES:
         low, rate, high = growth(late, "store_files", options.seed)
         if low * (late[-1]["seconds"] - late[0]["seconds"]) / 3600 > SPARE:
-            findings.append(f"the store's open files and maps grow by {rate:.0f} an hour ({low:.0f} to {high:.0f} with {CONFIDENCE:.0%} confidence)")
+            findings.append(
+                f"the store's open files and maps grow by {rate:.0f} an hour ({low:.0f} to {high:.0f} with "
+                f"{CONFIDENCE:.0%} confidence)"
+            )
     return findings
 
 
 def growth(samples, name, seed=1):
-    """(low, slope, high): growth an hour, and the interval that holds it with CONFIDENCE. ``samples`` are in the order of their times."""
+    """(low, slope, high): growth an hour, and the interval that holds it with CONFIDENCE.
+
+    ``samples`` are in the order of their times.
+    """
     hours = [sample["seconds"] / 3600 for sample in samples]
     besides = MEMORY[name][1] if name in MEMORY else None
     values = [sample[name] - (sample[besides] if besides else 0.0) for sample in samples]
@@ -264,10 +305,15 @@ def growth(samples, name, seed=1):
 
 
 def slope(xs, ys):
-    """The median of the slopes between all pairs (Theil and Sen), which no single jump can move; at most PAIRS_FROM points are paired with all."""
+    """The median of the slopes between all pairs (Theil and Sen), which no single jump can move; at most
+    PAIRS_FROM points are paired with all.
+    """
     step = max(1, len(xs) // PAIRS_FROM)
     points = list(zip(xs, ys))
-    return median((y - y0) / (x - x0) for number, (x0, y0) in enumerate(points[::step]) for x, y in points[number * step + 1:])
+    return median(
+        (y - y0) / (x - x0)
+        for number, (x0, y0) in enumerate(points[::step]) for x, y in points[number * step + 1:]
+    )
 
 
 def blocks(residuals, random):
@@ -284,9 +330,13 @@ def summary(samples, options):
     """The figures for a note."""
     late = judged(samples, options) or samples
     first, last = late[0], late[-1]
-    rates = {name: [round(value, 2) for value in growth(late, name, options.seed)] for name in MEMORY} if len(late) > 1 else {}
+    rates = (
+        {name: [round(value, 2) for value in growth(late, name, options.seed)] for name in MEMORY}
+        if len(late) > 1 else {}
+    )
     return {
-        "minutes": options.minutes, "rounds": len(samples), "turns": last["turns"], "growth_an_hour_low_middle_high": rates,
+        "minutes": options.minutes, "rounds": len(samples), "turns": last["turns"],
+        "growth_an_hour_low_middle_high": rates,
         **{name: [first[name], last[name]] for name in COLUMNS[1:9]},
         "types": grown(late), "worst_lag_ms": max(sample["lag_ms"] for sample in samples),
         "mean_lag_ms": round(sum(s["mean_lag_ms"] for s in samples) / len(samples), 2),
@@ -311,16 +361,22 @@ def write_csv(path, samples):
 def plot(samples, width=900, height=110):
     """The columns over time, one below the other, as SVG."""
     names = COLUMNS[1:11]
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height * len(names)}" font-family="sans-serif" font-size="12">']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height * len(names)}" '
+        'font-family="sans-serif" font-size="12">',
+    ]
     last = max((sample["seconds"] for sample in samples), default=1) or 1
     for number, name in enumerate(names):
         values = [sample[name] for sample in samples] or [0]
         low, high = min(values), max(values)
         top, span = number * height, (high - low) or 1
         points = " ".join(
-            f'{80 + sample["seconds"] / last * (width - 100):.1f},{top + height - 20 - (sample[name] - low) / span * (height - 45):.1f}'
+            f'{80 + sample["seconds"] / last * (width - 100):.1f},'
+            f"{top + height - 20 - (sample[name] - low) / span * (height - 45):.1f}"
             for sample in samples)
-        parts.append(f'<text x="5" y="{top + 15}">{name}</text><text x="5" y="{top + 35}" fill="#777">{high:g}</text>')
+        parts.append(
+            f'<text x="5" y="{top + 15}">{name}</text><text x="5" y="{top + 35}" fill="#777">{high:g}</text>'
+        )
         parts.append(f'<text x="5" y="{top + height - 18}" fill="#777">{low:g}</text>')
         parts.append(f'<polyline fill="none" stroke="#1f6feb" stroke-width="1.5" points="{points}"/>')
     return "".join([*parts, "</svg>\n"])

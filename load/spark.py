@@ -2,13 +2,14 @@
 
     python -m load.spark [--rows 2000000] [--runs 3] [--master 'local[2]']
 
-Rows of 16 octets and of 1 KiB: by the reader alone, in rows per CPU second; through Spark to noop and to Parquet; what the
-broker pays for serving them; and how long messages of a steady queue take while a reader with nice 19 reads. The best of
-the runs counts, and runs of different kinds alternate.
+Rows of 16 octets and of 1 KiB: by the reader alone, in rows per CPU second; through Spark to noop and to
+Parquet; what the broker pays for serving them; and how long messages of a steady queue take while a reader
+with nice 19 reads. The best of the runs counts, and runs of different kinds alternate.
 
     python -m load.spark --memory 10000000
 
-What the processes of a bronze job with 1 GiB for the driver take together at most, over so many messages of 16 octets.
+What the processes of a bronze job with 1 GiB for the driver take together at most,
+over so many messages of 16 octets.
 """
 import argparse
 import json
@@ -31,7 +32,8 @@ from gomq_py.testing.brokers import ChildBroker
 
 SIZES = {"16 B": 16, "1 KiB": 1024}
 WANTED = {
-    ("reader alone", "16 B"): 1_000_000, ("reader alone", "1 KiB"): 500_000, ("noop", "16 B"): 400_000, ("noop", "1 KiB"): 60_000,
+    ("reader alone", "16 B"): 1_000_000, ("reader alone", "1 KiB"): 500_000, ("noop", "16 B"): 400_000,
+    ("noop", "1 KiB"): 60_000,
     ("parquet", "16 B"): 120_000, ("parquet", "1 KiB"): 15_000}
 COLUMNS = tuple(name for name in rows.DDL if name != "headers")
 AT_ONCE = 500
@@ -65,19 +67,26 @@ def alone(url, name, broker_pid):
     options = Options({"subscribe": name, "url": url})
     planner = Planner(options, HttpTransport(options, Credentials()))
     shape = planner.transport.describe(name)
-    pieces = planner.pieces(name, shape, Position(shape.epoch, shape.first_offset), end_position(shape, shape.end_offset))
+    pieces = planner.pieces(
+        name, shape, Position(shape.epoch, shape.first_offset), end_position(shape, shape.end_offset)
+    )
     began, broker_began = time.process_time(), cpu_s(broker_pid)
     count = sum(batch.num_rows for batch in PieceReader(options, planner.transport, COLUMNS).batches(pieces))
     return count / (time.process_time() - began), (cpu_s(broker_pid) - broker_began) / count * 1e6
 
 
 def beside(broker, url, name):
-    """p99 in ms of 500 messages per second on a queue, while a process with nice 19 reads a stream as fast as it can."""
+    """p99 in ms of 500 messages per second on a queue, while a process with nice 19 reads a
+    stream as fast as it can.
+    """
     reader = subprocess.Popen(["nice", "-n", "19", sys.executable, "-m", "load.spark", "--read", url, name])
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "gomq_py.perf", "throughput", "--uri", broker.amqp_url, "-V", "-l", "-r", "500", "-z", "8", "-j",
-             "-u", "steady"], capture_output=True, text=True, check=True)
+            [
+                sys.executable, "-m", "gomq_py.perf", "throughput", "--uri", broker.amqp_url, "-V", "-l",
+                "-r", "500", "-z", "8", "-j", "-u", "steady",
+            ],
+            capture_output=True, text=True, check=True)
     finally:
         reader.kill()
         reader.wait()
@@ -90,7 +99,9 @@ def read_on(url, name):
     planner = Planner(options, HttpTransport(options, Credentials()))
     while True:
         shape = planner.transport.describe(name)
-        pieces = planner.pieces(name, shape, Position(shape.epoch, shape.first_offset), end_position(shape, shape.end_offset))
+        pieces = planner.pieces(
+            name, shape, Position(shape.epoch, shape.first_offset), end_position(shape, shape.end_offset)
+        )
         for _ in PieceReader(options, planner.transport, COLUMNS).batches(pieces):
             pass
 
@@ -107,13 +118,18 @@ def through_spark(spark, url, name, count, folder):
 
 
 def memory_of_a_job(count, folder):
-    """(rows, peak of resident octets of all processes together, seconds) of bronze over ``count`` messages."""
+    """(rows, peak of resident octets of all processes together,
+    seconds) of bronze over ``count`` messages.
+    """
     with ChildBroker(http_port=0, sync=True) as broker:
         fill(broker, "many", SIZES["16 B"], count)
         began = time.monotonic()
         job = subprocess.Popen(
-            [sys.executable, "-m", "gomq_py.pipeline", "bronze", "--url", "http://{}:{}".format(*broker.addresses["http"]), "--streams", "many",
-             "--out", os.path.join(folder, "many"), "--memory", "1g", "--master", "local[2]", "--once"],
+            [
+                sys.executable, "-m", "gomq_py.pipeline", "bronze", "--url",
+                "http://{}:{}".format(*broker.addresses["http"]), "--streams", "many", "--out",
+                os.path.join(folder, "many"), "--memory", "1g", "--master", "local[2]", "--once",
+            ],
             stdout=subprocess.PIPE, text=True, start_new_session=True)
         peak = 0
         try:
@@ -150,14 +166,19 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--read", nargs=2, metavar=("URL", "STREAM"), help="only read, until killed")
-    parser.add_argument("--memory", type=int, metavar="MESSAGES", help="only what a bronze job over so many takes")
+    parser.add_argument(
+        "--memory", type=int, metavar="MESSAGES", help="only what a bronze job over so many takes"
+    )
     given = parser.parse_args()
     if given.read:
         return read_on(*given.read)
     if given.memory:
         with tempfile.TemporaryDirectory(prefix="gomq-bench-spark-") as folder:
             count, peak, seconds = memory_of_a_job(given.memory, folder)
-        print(f"bronze over {count:,} messages: {peak / 1e9:.2f} GB resident at most, {MEMORY_LIMIT / 1e9:g} are allowed; {seconds:.0f} s")
+        print(
+            f"bronze over {count:,} messages: {peak / 1e9:.2f} GB resident at most, {MEMORY_LIMIT / 1e9:g} "
+            f"are allowed; {seconds:.0f} s"
+        )
         return peak > MEMORY_LIMIT or count != given.memory
     from gomq_py.pipeline.session import make_session
     best: dict = {}
@@ -178,16 +199,24 @@ def main():
                     best["reader alone", label] = max(rate, best.get(("reader alone", label), 0))
                     served[label] = min(cost, served.get(label, 1e9))
                     for kind, place in (("noop", None), ("parquet", folder)):
-                        best[kind, label] = max(through_spark(spark, url, name, counts[label], place), best.get((kind, label), 0))
+                        best[kind, label] = max(
+                            through_spark(spark, url, name, counts[label], place), best.get((kind, label), 0)
+                        )
             spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{'':<14}{'messages':<10}{'rows/s':>12}{'wanted':>12}")
     for (kind, label), rate in best.items():
-        print(f"{kind:<14}{label:<10}{rate:>12,.0f}{WANTED[kind, label]:>12,.0f}" + ("" if rate >= WANTED[kind, label] else "  less"))
+        print(
+            f"{kind:<14}{label:<10}{rate:>12,.0f}{WANTED[kind, label]:>12,.0f}"
+            + ("" if rate >= WANTED[kind, label] else "  less")
+        )
     for label, cost in served.items():
         print(f"the broker's CPU for serving a row of {label}: {cost:.3f} us")
-    print(f"p99 of a steady queue beside a reader with nice 19: {p99_ms:.2f} ms, at most {BESIDE_P99_MS:g} are wanted")
+    print(
+        "p99 of a steady queue beside a reader with nice 19: "
+        f"{p99_ms:.2f} ms, at most {BESIDE_P99_MS:g} are wanted"
+    )
     return p99_ms > BESIDE_P99_MS or any(rate < WANTED[key] for key, rate in best.items())
 
 

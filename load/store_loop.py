@@ -1,4 +1,7 @@
-"""The loops that ``store_speed`` times: what a fast lane does to a store, and nothing else. Typed in the ``.pxd``; compiled on the fly."""
+"""The loops that ``store_speed`` times: what a fast lane does to a store, and nothing else.
+
+Typed in the ``.pxd``; compiled on the fly.
+"""
 
 
 def append(store, message, count):
@@ -9,7 +12,9 @@ def append(store, message, count):
 
 
 def pass_through(store, message, shown, count, batch):
-    """``count`` messages in and out in batches: append all of a batch, then peek, shift and delete each, as auto-ack deliveries do."""
+    """``count`` messages in and out in batches: append all of a batch, then peek, shift and delete each,
+    as auto-ack deliveries do.
+    """
     done = 0
     while done < count:
         for _ in range(batch):

@@ -1,7 +1,8 @@
 """Microseconds per message of the message store alone: ``python load/store_speed.py [folder]``.
 
-Prints processor time (user and system of this process) per message for each scenario. Compiles its loops into a temporary folder when Cython
-is there; the modules of gomq_py are used as they are installed, compiled or not.
+Prints processor time (user and system of this process) per message for each scenario. Compiles its loops into
+a temporary folder when Cython is there; the modules of gomq_py are used as they are installed, compiled or
+not.
 """
 import resource
 import sys
@@ -32,7 +33,10 @@ def load_loops(folder):
         from setuptools.command.build_ext import build_ext
         for name in ("store_loop.py", "store_loop.pxd"):
             (folder / name).write_text((Path(__file__).parent / name).read_text())
-        options = {"language_level": 3, "boundscheck": False, "wraparound": False, "initializedcheck": False, "annotation_typing": False}
+        options = {
+            "language_level": 3, "boundscheck": False, "wraparound": False, "initializedcheck": False,
+            "annotation_typing": False,
+        }
         loops = [Extension("store_loop", [str(folder / "store_loop.py")])]
         extensions = cythonize(loops, compiler_directives=options, include_path=[str(ROOT)], quiet=True)
         command = build_ext(Distribution({"ext_modules": extensions}))
@@ -85,7 +89,9 @@ class Speed:
         return message
 
     def pass_through(self, store, message, shown, count, batch):
-        """In pieces of half a segment, as a broker's loop does: in between, threads give emptied segments back to the pool."""
+        """In pieces of half a segment, as a broker's loop does:
+        in between, threads give emptied segments back to the pool.
+        """
         piece = max(batch, 4_000_000 // (64 + len(message.get_body())) // batch * batch)
         for begun in range(0, count, piece):
             self.loops.pass_through(store, message, shown, min(piece, count - begun), batch)
@@ -104,11 +110,20 @@ class Speed:
             count = int((4_000_000 if size == 16 else 500_000) * scale)
             count -= count % 10000
             store = self.store()
-            self.report(f"{size} B in and out, batches of 500, auto-ack", count, self.pass_through, store, self.message(size), shown, count, 500)
-            self.report(f"{size} B in and out, again (recycled segments)", count, self.pass_through, store, self.message(size), shown, count, 500)
+            self.report(
+                f"{size} B in and out, batches of 500, auto-ack", count, self.pass_through, store,
+                self.message(size), shown, count, 500,
+            )
+            self.report(
+                f"{size} B in and out, again (recycled segments)", count, self.pass_through, store,
+                self.message(size), shown, count, 500,
+            )
             store.delete_files()
             store = self.store(durable=False)
-            self.report(f"{size} B in and out, transient queue", count, self.pass_through, store, self.message(size), shown, count, 500)
+            self.report(
+                f"{size} B in and out, transient queue", count, self.pass_through, store, self.message(size),
+                shown, count, 500,
+            )
             store.delete_files()
             store = self.store()
             before = resident_kib()
@@ -117,12 +132,17 @@ class Speed:
             half = count // 2
             self.report(f"{size} B take only", half, loops.take, store, shown, half)
             window = array("Q", bytes(8 * 1000))
-            self.report(f"{size} B take 1000, then ack each", half, loops.take_then_ack, store, shown, half, 1000, window)
+            self.report(
+                f"{size} B take 1000, then ack each", half, loops.take_then_ack, store, shown, half, 1000,
+                window,
+            )
             store.delete_files()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="gomq-store-speed-", dir=sys.argv[1] if len(sys.argv) > 1 else None) as temporary:
+    with tempfile.TemporaryDirectory(
+        prefix="gomq-store-speed-", dir=sys.argv[1] if len(sys.argv) > 1 else None
+    ) as temporary:
         at = Path(temporary)
         (at / "loops").mkdir()
         loops = load_loops(at / "loops")

@@ -1,9 +1,11 @@
-"""``python -m load.stress``: a broker under random work that is killed again and again, and an account of every message at the end.
+"""``python -m load.stress``: a broker under random work that is killed again and again, and an account of
+every message at the end.
 
-From ``--seed`` come the topology, what publishers, consumers and an operator do, and when the broker gets SIGKILL; threads and the disk make each run
-different all the same. Confirmed messages must be delivered or in place; what was acked, and answered past, must not come back; what is delivered
-again must be marked; nothing may be with two consumers at once; rejected messages are in their queue or among the dead letters. Exit code 1 on a
-breach.
+From ``--seed`` come the topology, what publishers, consumers and an operator do, and when the broker gets
+SIGKILL; threads and the disk make each run different all the same. Confirmed messages must be delivered or in
+place; what was acked, and answered past, must not come back; what is delivered again must be marked; nothing
+may be with two consumers at once; rejected messages are in their queue or among the dead letters. Exit code 1
+on a breach.
 """
 import argparse
 import json
@@ -35,7 +37,10 @@ LOST = (ClosedError, Timeout, OSError)
 
 
 class Broker:
-    """A broker process that is killed and started again on the same data. ``up`` is set while workers may come."""
+    """A broker process that is killed and started again on the same data.
+
+    ``up`` is set while workers may come.
+    """
 
     def __init__(self, folder):
         self._folder = Path(folder)
@@ -44,7 +49,8 @@ class Broker:
         self.up = threading.Event()
         self.uri = ""
         self.life = 0
-        self.serving = (0, "")  # life and uri, as one: whoever comes late with these sees that the broker has died since
+        # life and uri, as one: whoever comes late with these sees that the broker has died since
+        self.serving = (0, "")
 
     def start(self, kill_after_s=None):
         """Start it, or kill it on its way up. Returns whether it serves."""
@@ -52,8 +58,11 @@ class Broker:
         log = self._folder / f"log.{self.life}"
         with open(log, "wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gomq_py", "--config", str(self._folder / "gomq.ini"), "--data-dir", str(self._folder / "data"), "--bind",
-                 "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port", "-1", "--metrics-http-port", "-1"],
+                [
+                    sys.executable, "-m", "gomq_py", "--config", str(self._folder / "gomq.ini"), "--data-dir",
+                    str(self._folder / "data"), "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1",
+                    "--http-port", "-1", "--metrics-http-port", "-1",
+                ],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         began = time.monotonic()
         while b"ready after" not in log.read_bytes():
@@ -61,12 +70,16 @@ class Broker:
                 self._process.kill()
             if self._process.poll() is not None:
                 if kill_after_s is None:
-                    raise AssertionError(f"the broker does not boot\n{log.read_text(errors='replace')[-3000:]}")
+                    raise AssertionError(
+                        f"the broker does not boot\n{log.read_text(errors='replace')[-3000:]}"
+                    )
                 return False
             if time.monotonic() - began > BOOT_S:
                 raise AssertionError("the broker does not boot in time")
             time.sleep(0.02)
-        self.uri = f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', log.read_text())[1]}/%2f"
+        self.uri = (
+            f"amqp://guest:guest@{re.search(r'listening amqp (127.0.0.1:[0-9]+)', log.read_text())[1]}/%2f"
+        )
         self.serving = self.life, self.uri
         return True
 
@@ -88,7 +101,11 @@ class Broker:
         """Lines of its logs that tell of a fault."""
         found = []
         for log in sorted(self._folder.glob("log.*")):
-            found += [f"{log.name}: {line}" for line in log.read_text(errors="replace").splitlines() if " error " in line or "Traceback" in line]
+            found += [
+                f"{log.name}: {line}"
+                for line in log.read_text(errors="replace").splitlines()
+                if " error " in line or "Traceback" in line
+            ]
         return found[:10]
 
 
@@ -99,7 +116,9 @@ class Topology:
         self.queues = {f"stress.{number}": random.choice(KINDS) for number in range(QUEUES)}
         self.bindings = []  # (exchange, key, queue)
         for queue in self.queues:
-            for exchange, keys in (("stress.direct", KEYS), ("stress.topic", PATTERNS), ("stress.fanout", ("",))):
+            for exchange, keys in (
+                ("stress.direct", KEYS), ("stress.topic", PATTERNS), ("stress.fanout", ("",))
+            ):
                 if random.random() < 0.5:
                     self.bindings.append((exchange, random.choice(keys), queue))
 
@@ -124,7 +143,11 @@ class Topology:
         """The queues a message goes to."""
         if not exchange:
             return [key]
-        return sorted({queue for source, pattern, queue in self.bindings if source == exchange and self._matches(exchange, pattern, key)})
+        return sorted({
+            queue
+            for source, pattern, queue in self.bindings
+            if source == exchange and self._matches(exchange, pattern, key)
+        })
 
     @staticmethod
     def _matches(exchange, pattern, key):
@@ -132,11 +155,16 @@ class Topology:
             return True
         if exchange == "stress.direct":
             return pattern == key
-        return {"#": True, "a.#": key == "a" or key.startswith("a."), "*.a": key == "b.a", "c": key == "c"}[pattern]
+        return {
+            "#": True, "a.#": key == "a" or key.startswith("a."), "*.a": key == "b.a", "c": key == "c"
+        }[pattern]
 
 
 class Worker:
-    """One thread's work on connections of its own, which go with the broker and are made anew. ``turn`` is one session's step."""
+    """One thread's work on connections of its own, which go with the broker and are made anew.
+
+    ``turn`` is one session's step.
+    """
 
     def __init__(self, stress, name, random):
         self.stress, self.ledger, self.topology = stress, stress.ledger, stress.topology
@@ -225,14 +253,22 @@ class Publisher(Worker):
 
     def left(self):
         """What the broker said before it died counts."""
-        if self.connection is not None and getattr(self, "channel", None) is not None and self.channel.confirming:
-            self.numbers = {sequence: number for sequence, number in self.numbers.items() if sequence <= self.channel.published}
+        if (
+            self.connection is not None and getattr(self, "channel", None) is not None
+            and self.channel.confirming
+        ):
+            self.numbers = {
+                sequence: number
+                for sequence, number in self.numbers.items() if sequence <= self.channel.published
+            }
             self._note_confirms()
         self.channel = None
 
 
 class Consumer(Worker):
-    """Takes messages of one queue at a time: acks, rejects, gives back, keeps; goes in order or without a word."""
+    """Takes messages of one queue at a time: acks, rejects, gives back, keeps;
+    goes in order or without a word.
+    """
 
     def session(self):
         random = self.random
@@ -323,7 +359,10 @@ class Stress:
         """Work, kills, the account. Returns its figures."""
         self._start(None)
         kinds = [Publisher] * 2 + [Consumer] * 4 + [Operator]
-        workers = [kind(self, f"{kind.__name__} {number}", Random(f"{self.options.seed} {number}")) for number, kind in enumerate(kinds)]
+        workers = [
+            kind(self, f"{kind.__name__} {number}", Random(f"{self.options.seed} {number}"))
+            for number, kind in enumerate(kinds)
+        ]
         for worker in workers:
             worker.thread.start()
         try:
@@ -335,8 +374,10 @@ class Stress:
         found = self._everything()
         self.broker.stop()
         figures = self.ledger.close(found)
-        return {"seed": self.options.seed, "kills": self.kills, **figures, "breaches": self.ledger.breaches, "odd": self.odd[:10],
-                "errors logged": self.broker.errors()}
+        return {
+            "seed": self.options.seed, "kills": self.kills, **figures, "breaches": self.ledger.breaches,
+            "odd": self.odd[:10], "errors logged": self.broker.errors(),
+        }
 
     def backlog(self):
         """About how many messages wait: what publishers slow down for."""
@@ -344,7 +385,10 @@ class Stress:
         return counts["confirmed"] - counts["delivered"]
 
     def _kill_now_and_then(self, until):
-        while time.monotonic() < until and not self.over.wait(self.random.uniform(0.3, 4) if self.options.kills else 1):
+        while (
+            time.monotonic() < until
+            and not self.over.wait(self.random.uniform(0.3, 4) if self.options.kills else 1)
+        ):
             if not self.options.kills:
                 continue
             self._kill()
@@ -360,7 +404,9 @@ class Stress:
         self.ledger.broker_died(self.broker.life + 1)
 
     def _start(self, queues):
-        """Start the broker, and make these queues again before anybody comes: a kill may have left them deleted. None: everything."""
+        """Start the broker, and make these queues again before anybody comes: a kill may have left them
+        deleted. None: everything.
+        """
         self.broker.start()
         self.ledger.broker_died(self.broker.life)
         with Connection(self.broker.uri, timeout_s=PATIENCE_S) as connection:
@@ -379,7 +425,9 @@ class Stress:
             for queue in (*self.topology.queues, DEAD):
                 found[queue] = []
                 while (delivery := channel.get(queue)) is not None:
-                    found[queue].append(self.ledger.delivered("the account", queue, delivery.body, delivery.redelivered, self.broker.life))
+                    found[queue].append(self.ledger.delivered(
+                        "the account", queue, delivery.body, delivery.redelivered, self.broker.life
+                    ))
                     self.ledger.will_return(queue, found[queue][-1])
         return found
 

@@ -56,8 +56,9 @@ if SYSTEM == "celery":
 
     app = Celery("tasks", broker=URL.replace("%2f", "/"))
     app.conf.update(
-        task_ignore_result=True, task_acks_late=True, task_default_queue=QUEUE, worker_prefetch_multiplier=PREFETCH,
-        broker_transport_options={"confirm_publish": True}, worker_hijack_root_logger=False,
+        task_ignore_result=True, task_acks_late=True, task_default_queue=QUEUE,
+        worker_prefetch_multiplier=PREFETCH, broker_transport_options={"confirm_publish": True},
+        worker_hijack_root_logger=False,
     )
 
     @app.task(name="job")
@@ -98,7 +99,10 @@ def main():
         send(time.time(), seconds)
         if pace_s:
             time.sleep(pace_s)
-    cost = {"sender_us": (time.process_time() - cpu) / count * 1e6, "sender_s": (time.perf_counter() - began) / count}
+    cost = {
+        "sender_us": (time.process_time() - cpu) / count * 1e6,
+        "sender_s": (time.perf_counter() - began) / count,
+    }
     print(json.dumps(cost))
 
 

@@ -1,10 +1,12 @@
-"""``python -m load.task_queues``: what a task costs in gomq_py.dispatcher, in Celery and in dramatiq, at the same broker.
+"""``python -m load.task_queues``: what a task costs in gomq_py.dispatcher, in Celery and in dramatiq,
+at the same broker.
 
-Tasks are persistent, sent one after the other with a confirm each, and acknowledged after they ran. First they are sent,
-then a worker takes them; the systems take turns (A B C A B C). CPU time is the figure to compare: user and system of the
-whole process from the first task to the last, divided by the tasks, so that starting and loading do not count. Rates
-depend on what else the machine does. Latencies are from before the send to the function's first line, of tasks that
-come one by one to a worker that waits. Systems that are not installed are left out. Prints a table for docs/dispatcher.md.
+Tasks are persistent, sent one after the other with a confirm each, and acknowledged after they ran. First
+they are sent, then a worker takes them; the systems take turns (A B C A B C). CPU time is the figure to
+compare: user and system of the whole process from the first task to the last, divided by the tasks, so that
+starting and loading do not count. Rates depend on what else the machine does. Latencies are from before the
+send to the function's first line, of tasks that come one by one to a worker that waits. Systems that are not
+installed are left out. Prints a table for docs/dispatcher.md.
 """
 
 import argparse
@@ -31,7 +33,9 @@ _ENDED_S, _LOOK_S = 300, 0.05
 
 @dataclass(frozen=True)
 class Load:
-    """``count`` tasks that take ``work_ms``, ``concurrency`` at once; every ``pace_ms`` one, or before the worker comes."""
+    """``count`` tasks that take ``work_ms``, ``concurrency`` at once;
+    every ``pace_ms`` one, or before the worker comes.
+    """
 
     title: str
     count: int
@@ -56,7 +60,10 @@ def main(arguments=None):
     parser.add_argument("--share", type=float, default=1.0, help="of the tasks (%(default)s)")
     parser.add_argument("--systems", nargs="*", default=[each for each in SYSTEMS if is_installed(each)])
     options = parser.parse_args(arguments)
-    print("| load | system | worker: CPU us a task | tasks/s | sender: CPU us | sent/s | latency p50 / p99 ms |\n|---|---|---|---|---|---|---|")
+    print(
+        "| load | system | worker: CPU us a task | tasks/s | sender: CPU us | sent/s | latency p50 / p99 ms "
+        "|\n|---|---|---|---|---|---|---|"
+    )
     for load in LOADS:
         count = max(20, int(load.count * options.share))
         rounds = [[measure(each, load, count) for each in options.systems] for _ in range(options.rounds)]
@@ -75,13 +82,15 @@ def row(load, system, figures):
     least = {name: min(each[name] for each in figures) for name in figures[0]}
     latency = f"{least['p50_ms']:.1f} / {least['p99_ms']:.1f}" if load.pace_ms else ""
     return (
-        f"| {load.title} | {system} | {least['worker_us']:.0f} | {1 / least['worker_s']:.0f} | {least['sender_us']:.0f} "
-        f"| {1 / least['sender_s']:.0f} | {latency} |"
+        f"| {load.title} | {system} | {least['worker_us']:.0f} | {1 / least['worker_s']:.0f} | "
+        f"{least['sender_us']:.0f} | {1 / least['sender_s']:.0f} | {latency} |"
     )
 
 
 def measure(system, load, count):
-    """Figures of one run with a broker of its own: seconds and CPU microseconds for each task, and latencies."""
+    """Figures of one run with a broker of its own: seconds and CPU microseconds for each task,
+    and latencies.
+    """
     with tempfile.TemporaryDirectory(prefix="gomq-tasks-") as folder:
         broker = GomqBroker(folder).start()
         result = Path(folder) / "result.json"
@@ -100,7 +109,10 @@ def measure(system, load, count):
             if load.pace_ms:
                 worker = start(system, load, environment, folder)
                 wait_for(lambda: consumers(broker), worker, _ENDED_S)
-            command = [sys.executable, "-m", "load.task_queue_jobs", str(count), str(load.work_ms / 1000), str(load.pace_ms / 1000)]
+            command = [
+                sys.executable, "-m", "load.task_queue_jobs", str(count), str(load.work_ms / 1000),
+                str(load.pace_ms / 1000),
+            ]
             sent = json.loads(subprocess.check_output(command, env=environment, timeout=_ENDED_S, text=True))
             worker = worker or start(system, load, environment, folder)
             wait_for(result.exists, worker, _ENDED_S)
@@ -116,10 +128,15 @@ def start(system, load, environment, folder):
     """The system's own command for workers, in threads."""
     commands = {
         "gomq_py.dispatcher": ["gomq_py.dispatcher", "load.task_queue_jobs:app", "--log-level", "error"],
-        "celery": ["celery", "-A", "load.task_queue_jobs:app", "worker", "-P", "threads", "-c", str(load.concurrency),
-                   "--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "error"],
-        "dramatiq": ["dramatiq", "load.task_queue_jobs:app", "--processes", "1", "--threads", str(load.concurrency),
-                     "--queues", QUEUE],
+        "celery": [
+            "celery", "-A", "load.task_queue_jobs:app", "worker", "-P", "threads", "-c",
+            str(load.concurrency), "--without-gossip", "--without-mingle", "--without-heartbeat", "-l",
+            "error",
+        ],
+        "dramatiq": [
+            "dramatiq", "load.task_queue_jobs:app", "--processes", "1", "--threads", str(load.concurrency),
+            "--queues", QUEUE,
+        ],
     }
     with open(Path(folder) / "worker.log", "wb") as log:
         return subprocess.Popen(
@@ -141,7 +158,9 @@ def wait_for(condition, worker, seconds):
     deadline = time.monotonic() + seconds
     while not condition():
         if worker.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the worker {worker.args} ended with {worker.poll()}, or took over {seconds} s")
+            raise RuntimeError(
+                f"the worker {worker.args} ended with {worker.poll()}, or took over {seconds} s"
+            )
         time.sleep(_LOOK_S)
 
 

@@ -1,7 +1,9 @@
-"""``python -m load.viewers``: what a page of a long list costs, for its first viewer of an interval and for the next ones.
+"""``python -m load.viewers``: what a page of a long list costs,
+for its first viewer of an interval and for the next ones.
 
-CPU milliseconds of the broker's hub for each request to the management API, of a broker with many queues, exchanges, channels and consumers.
-``--size`` of each, fewer connections. Prints a table for docs/performance.md.
+CPU milliseconds of the broker's hub for each request to the management API, of a broker with many queues,
+exchanges, channels and consumers. ``--size`` of each, fewer connections. Prints a table for
+docs/performance.md.
 """
 import argparse
 import sys
@@ -21,25 +23,31 @@ CONNECTIONS = 500
 PAGE = "page=1&page_size=100"
 SORTED = f"{PAGE}&sort=messages&sort_reverse=true"
 PATHS = (
-    f"queues?{PAGE}", f"queues?{SORTED}", f"queues?{SORTED}&name=7", f"queues?{SORTED}&name=q.*7&use_regex=true",
-    f"queues?{PAGE}&sort=message_stats.publish_details.rate&sort_reverse=true", f"queues?{SORTED}&columns=name,messages",
-    f"queues?{SORTED}&disable_stats=true&enable_queue_totals=true", "queues",
-    f"exchanges?{PAGE}&sort=name", f"connections?{PAGE}&sort=channels", f"channels?{PAGE}&sort=name", f"consumers?{PAGE}&sort=queue.name",
+    f"queues?{PAGE}", f"queues?{SORTED}", f"queues?{SORTED}&name=7",
+    f"queues?{SORTED}&name=q.*7&use_regex=true",
+    f"queues?{PAGE}&sort=message_stats.publish_details.rate&sort_reverse=true",
+    f"queues?{SORTED}&columns=name,messages", f"queues?{SORTED}&disable_stats=true&enable_queue_totals=true",
+    "queues", f"exchanges?{PAGE}&sort=name", f"connections?{PAGE}&sort=channels",
+    f"channels?{PAGE}&sort=name", f"consumers?{PAGE}&sort=queue.name",
 )
 
 
 def main(arguments=None):
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m load.viewers", description=__doc__)
-    parser.add_argument("--size", type=int, default=10_000, help="of everything but connections (%(default)s)")
+    parser.add_argument(
+        "--size", type=int, default=10_000, help="of everything but connections (%(default)s)"
+    )
     parser.add_argument("--paths", nargs="*", default=PATHS, help="only these, below /api/")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="gomq-viewers-") as folder:
         broker = GomqBroker(folder, management=True, metered=True).start()
         try:
             clients = fill(broker, options.size)
-            print("| GET /api/ | first viewer of an interval | longest piece | next ones, each | after a declare |\n"
-                  "|---|---|---|---|---|")
+            print(
+                "| GET /api/ | first viewer of an interval | longest piece | next ones, each | after a "
+                "declare |\n|---|---|---|---|---|"
+            )
             for path in options.paths:
                 print(line(broker, clients[0], path), flush=True)
         finally:
@@ -52,11 +60,15 @@ def fill(broker, size):
     client = Client(broker)
     client.declare(size)
     client.send(ExchangeDeclare(exchange=f"x{number}", type="topic", no_wait=True) for number in range(size))
-    client.send(BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_wait=True) for number in range(size))
+    client.send(
+        BasicConsume(queue=f"q{number}", consumer_tag=f"c{number}", no_wait=True) for number in range(size)
+    )
     clients = [client]
     for _ in range(0, size, CHANNELS_OF_A_CONNECTION):
         clients.append(Client(broker))
-        clients[-1].send(method_frame(number, ChannelOpen()) for number in range(2, CHANNELS_OF_A_CONNECTION + 2))
+        clients[-1].send(
+            method_frame(number, ChannelOpen()) for number in range(2, CHANNELS_OF_A_CONNECTION + 2)
+        )
     return [*clients, *(Client(broker) for _ in range(CONNECTIONS))]
 
 

@@ -1,9 +1,12 @@
-"""``make asan``: the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer, run by the tests that feed them octets.
+"""``make asan``: the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer,
+run by the tests that feed them octets.
 
-A copy of the tree in ``build/asan`` is compiled with both (gcc), so that the working copy keeps its fast modules. Then run the unit tests of what is
-compiled, and the seeds of every fuzz target with whatever the fuzzer has found on this machine besides. Octets lie in heap blocks of their exact size
-(tests/support/exact.py); Python's own allocator is replaced by malloc, so that the sanitizer sees each object. Stacks are left out, because greenlets
-move them, and leaks, because an interpreter never frees everything.
+A copy of the tree in ``build/asan`` is compiled with both (gcc), so that the working copy keeps its fast
+modules. Then run the unit tests of what is compiled, and the seeds of every fuzz target with whatever the
+fuzzer has found on this machine besides. Octets lie in heap blocks of their exact size
+(tests/support/exact.py); Python's own allocator is replaced by malloc, so that the sanitizer sees each
+object. Stacks are left out, because greenlets move them, and leaks, because an interpreter never frees
+everything.
 """
 import os
 import shutil
@@ -13,17 +16,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COPY = ROOT / "build" / "asan"
-FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined --param asan-stack=0 -fno-omit-frame-pointer -g1"
+FLAGS = (
+    "-fsanitize=address,undefined -fno-sanitize-recover=undefined --param asan-stack=0 "
+    "-fno-omit-frame-pointer -g1"
+)
 # Cython reads a module's own structures through casts; what matters here is arithmetic, shifts, bounds and null.
 FLAGS += " -fno-sanitize=alignment,vptr"
 TESTS = (
     "tests/fuzz/test_seeds.py", "tests/unit/amqp/wire", "tests/unit/mqtt/wire",
     "tests/unit/amqp/server/test_fast_lane.py", "tests/unit/amqp/server/test_unacked.py",
-    "tests/unit/amqp/server/test_delivery.py", "tests/unit/storage/format", "tests/unit/storage/test_message_store.py",
-    "tests/unit/storage/test_priority_store.py", "tests/unit/storage/test_requeued.py", "tests/unit/storage/test_segment_log.py",
-    "tests/unit/storage/test_stream_store.py",
-    "tests/unit/net/test_output.py", "tests/unit/net/test_stream.py", "tests/unit/broker/queues", "tests/unit/broker/exchanges/test_topic_trie.py",
-    "tests/unit/perf/test_walk.py", "tests/unit/perf/test_batch.py", "tests/unit/perf/test_latency.py",
+    "tests/unit/amqp/server/test_delivery.py", "tests/unit/storage/format",
+    "tests/unit/storage/test_message_store.py", "tests/unit/storage/test_priority_store.py",
+    "tests/unit/storage/test_requeued.py", "tests/unit/storage/test_segment_log.py",
+    "tests/unit/storage/test_stream_store.py", "tests/unit/net/test_output.py",
+    "tests/unit/net/test_stream.py", "tests/unit/broker/queues",
+    "tests/unit/broker/exchanges/test_topic_trie.py", "tests/unit/perf/test_walk.py",
+    "tests/unit/perf/test_batch.py", "tests/unit/perf/test_latency.py",
 )
 
 
@@ -51,9 +59,14 @@ def main():
 
 
 def copy_tree():
-    """What is under version control, or new and not ignored, as it is now. What the last run compiled stays where its source did not change."""
+    """What is under version control, or new and not ignored, as it is now.
+
+    What the last run compiled stays where its source did not change.
+    """
     COPY.mkdir(parents=True, exist_ok=True)
-    listed = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True).splitlines()
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True
+    ).splitlines()
     for name in listed:
         source, target = ROOT / name, COPY / name
         if not source.is_file():

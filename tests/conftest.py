@@ -1,4 +1,6 @@
-"""Fixtures and reports of the whole suite: a broker process, missing programs, and which twin of the hot modules is tested."""
+"""Fixtures and reports of the whole suite: a broker process, missing programs,
+and which twin of the hot modules is tested.
+"""
 import contextlib
 import gc
 import logging
@@ -21,7 +23,8 @@ from tests.support import built, programs, resources, telltale, typed
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import PATIENCE, wait_until
 
-# A slow machine is no fault of a property. The examples are the same in every run: what a run finds must not be a matter of luck.
+# A slow machine is no fault of a property. The examples are the same in every run:
+# what a run finds must not be a matter of luck.
 TOO_SLOW = (hypothesis.HealthCheck.too_slow,)
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=TOO_SLOW)
 # Others in each run, and more of them: --hypothesis-profile=search.
@@ -31,9 +34,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=10, suppress_health_check=TOO_SLOW)
 hypothesis.settings.load_profile("suite")
 
-# Descriptors and threads a module may leave: those of fixtures of the whole run that begin in it, and of errors that the last test has logged.
+# Descriptors and threads a module may leave: those of fixtures of the whole run that begin in it, and of
+# errors that the last test has logged.
 FEW = 50
-# Brokers that "died" in a test are cycles of objects; with more descriptors than this they are not left to the collector: select() takes 1024.
+# Brokers that "died" in a test are cycles of objects; with more descriptors than this they are not left to
+# the collector: select() takes 1024.
 MANY_DESCRIPTORS = 250
 # A test marked long may take so many times what others may.
 LONG = 3
@@ -49,7 +54,10 @@ def pytest_report_header():
 def pytest_sessionstart(session):
     wants_compiled = os.environ.get("GOMQ_REQUIRE_COMPILED") and not os.environ.get("GOMQ_PURE_PYTHON")
     if wants_compiled and build_info.interpreted_modules():
-        raise pytest.UsageError(f"GOMQ_REQUIRE_COMPILED is set, but these are interpreted: {', '.join(build_info.interpreted_modules())}")
+        raise pytest.UsageError(
+            "GOMQ_REQUIRE_COMPILED is set, but these are interpreted: "
+            f"{', '.join(build_info.interpreted_modules())}"
+        )
     if not hasattr(session.config, "workerinput"):  # whoever started this worker has looked
         built.refuse_stale()
 
@@ -91,9 +99,12 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item):
-    """A test that leaves the log silent would make others fail, and which ones depends on the order. What it leaves on the disk would be 3 GB in all.
+    """A test that leaves the log silent would make others fail, and which ones depends on the order.
 
-    The folder itself stays: pytest would give its name to the next test of this name, beside whatever the last one has not ended.
+    What it leaves on the disk would be 3 GB in all.
+
+    The folder itself stays: pytest would give its name to the next test of this name,
+    beside whatever the last one has not ended.
     """
     result = yield
     telltale.note_passwords_of_clients()
@@ -105,17 +116,25 @@ def pytest_runtest_teardown(item):
             assert not told, f"the log of {name} tells " + "\n".join(told)
     if "tmp_path" in item.funcargs and not item.stash.get(HAS_FAILED, True):
         for path in item.funcargs["tmp_path"].glob("*"):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+            shutil.rmtree(
+                path, ignore_errors=True
+            ) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     package = logging.getLogger(log.ROOT)
-    assert package.level == logging.NOTSET and package.propagate, f"{item.nodeid} left the log at level {package.level}: use kept_logging"
+    assert package.level == logging.NOTSET and package.propagate, (
+        f"{item.nodeid} left the log at level {package.level}: use kept_logging"
+    )
     if resources.descriptor_count() > MANY_DESCRIPTORS:
         gc.collect()
     return result
 
 
 def pytest_terminal_summary(terminalreporter):
-    """The programs that tests were skipped for, from the reports: the tests may have run in other processes."""
-    skipped = [programs.missing_from(str(report.longrepr)) for report in terminalreporter.stats.get("skipped", ())]
+    """The programs that tests were skipped for, from the reports:
+    the tests may have run in other processes.
+    """
+    skipped = [
+        programs.missing_from(str(report.longrepr)) for report in terminalreporter.stats.get("skipped", ())
+    ]
     missing = sorted({name for name in skipped if name})
     if missing:
         terminalreporter.section("skipped for want of server programs")
@@ -126,12 +145,15 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(autouse=True)
 def dead_with_the_test(monkeypatch):
-    """A broker of this process that a test "kills", or leaves as it is, dies with the test: its greenlets, threads and timers would hold all it had.
+    """A broker of this process that a test "kills", or leaves as it is, dies with the test: its greenlets,
+    threads and timers would hold all it had.
 
     The threads of a committer go even where nobody has the committer any more.
     """
     committers, pools, threads = weakref.WeakSet(), weakref.WeakSet(), {}
-    begin_committer, threads_of, begin_pool = GroupCommit.__init__, GroupCommit._threads_of, SegmentPool.__init__
+    begin_committer, threads_of, begin_pool = (
+        GroupCommit.__init__, GroupCommit._threads_of, SegmentPool.__init__
+    )
 
     def note_committer(committer, *arguments, **options):
         begin_committer(committer, *arguments, **options)
@@ -169,13 +191,20 @@ def little_left_open(request):
     if resources.descriptor_count() > descriptors.total() + FEW or resources.thread_count() > threads + FEW:
         gc.collect()
         left = resources.descriptors() - descriptors
-        assert left.total() <= FEW, f"{request.node.nodeid} left {left.total()} descriptors open: {left.most_common(20)}"
-        wait_until(lambda: resources.thread_count() <= threads + FEW, what=f"{request.node.nodeid} left threads running", sleep=gevent.sleep)
+        assert left.total() <= FEW, (
+            f"{request.node.nodeid} left {left.total()} descriptors open: {left.most_common(20)}"
+        )
+        wait_until(
+            lambda: resources.thread_count() <= threads + FEW,
+            what=f"{request.node.nodeid} left threads running", sleep=gevent.sleep,
+        )
 
 
 @pytest.fixture
 def kept_logging():
-    """For a test that configures the log: the test run's own handlers and levels come back, and what it opened is closed."""
+    """For a test that configures the log: the test run's own handlers and levels come back,
+    and what it opened is closed.
+    """
     root, package = logging.getLogger(), logging.getLogger(log.ROOT)
     handlers, levels = list(root.handlers), (root.level, package.level)
     for handler in handlers:
@@ -193,7 +222,9 @@ def kept_logging():
 
 @pytest.fixture
 def broker_process(tmp_path):
-    """A function that makes broker processes on this test's folder: ``broker_process(log_level="debug").start()``; all are killed at the end."""
+    """A function that makes broker processes on this test's folder:
+    ``broker_process(log_level="debug").start()``; all are killed at the end.
+    """
     made = []
 
     def make(**options):

@@ -38,7 +38,8 @@ def policy_keys():
 def consumer_arguments():
     """Arguments of consumers, in the order in which they are checked."""
     rows = [
-        (_code(row.argument), _kinds(row), _elsewhere(row), row.effect) for row in table.CONSUMER_ARGUMENTS.values()
+        (_code(row.argument), _kinds(row), _elsewhere(row), row.effect)
+        for row in table.CONSUMER_ARGUMENTS.values()
     ]
     return _table(("argument", "queues", "on others", "effect"), rows)
 

@@ -1,4 +1,5 @@
-"""``make processors``: the C of gomq_py/octets.pxd for other processors, cross-compiled and run under qemu-user.
+"""``make processors``: the C of gomq_py/octets.pxd for other processors,
+cross-compiled and run under qemu-user.
 
 aarch64 has instructions for CRC-32C, which the compiler may use everywhere or which the program asks the
 kernel for; s390x has none that are used, and its octets are in the other order. Only this C runs: a broker

@@ -1,13 +1,14 @@
 """Attempts to log in: whoever guesses passwords is slowed down, and a right password comes through, if late.
 
-Failures are counted for each user name at an address, and for each address. Below the limit a password is checked
-at once. Beyond it every further one waits until earlier failures are forgotten, right or wrong alike, so that
-neither the time nor the answer says anything and there are no more tries than that. Where many wait already, more
-are refused unchecked. A name that was logged in with from an address waits for its own failures only, not for those
-of everybody else behind that address.
+Failures are counted for each user name at an address, and for each address. Below the limit a password is
+checked at once. Beyond it every further one waits until earlier failures are forgotten, right or wrong alike,
+so that neither the time nor the answer says anything and there are no more tries than that. Where many wait
+already, more are refused unchecked. A name that was logged in with from an address waits for its own failures
+only, not for those of everybody else behind that address.
 
-All doors count here; an attempt that is being checked counts as failed until it has succeeded, so that many at once
-are no more than as many one after the other. Memory is bounded: what was not used for longest is forgotten.
+All doors count here; an attempt that is being checked counts as failed until it has succeeded, so that many
+at once are no more than as many one after the other. Memory is bounded: what was not used for longest is
+forgotten.
 """
 import functools
 import time
@@ -36,15 +37,18 @@ class Attempts:
         self._known = OrderedDict()
 
     def turn(self, name, address):
-        """``with attempts.turn(name, address) as turn:`` is entered when a password may be checked, and counts as
-        failed unless ``turn.succeeded()`` or ``turn.void()`` was called. Raises TooManyAttempts. May switch.
+        """``with attempts.turn(name, address) as turn:`` is entered when a password may be checked, and
+        counts as failed unless ``turn.succeeded()`` or ``turn.void()`` was called. Raises TooManyAttempts.
+        May switch.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
         counters = [self._names.of(key)]
         if key not in self._known:
             counters.append(self._addresses.of(network))
-        return Turn(counters, functools.partial(self._know, key), functools.partial(self._names.drop_if_clean, key))
+        return Turn(
+            counters, functools.partial(self._know, key), functools.partial(self._names.drop_if_clean, key)
+        )
 
     def _know(self, key):
         self._known[key] = None
@@ -114,14 +118,19 @@ class _Counters:
         return counter
 
     def drop_if_clean(self, key):
-        """Names that were refused with their address, or logged in, must not push out those that are guessed at."""
+        """Names that were refused with their address, or logged in,
+        must not push out those that are guessed at.
+        """
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
             del self._counters[key]
 
 
 class _Place(Event):
-    """A place in the row of those who wait; it is set when there is something to look at. ``refused``: the row has become too long for it."""
+    """A place in the row of those who wait; it is set when there is something to look at.
+
+    ``refused``: the row has become too long for it.
+    """
 
     refused = False
 
@@ -188,7 +197,9 @@ class _Counter:
         return self._failures + 1 > self._limit
 
     def _shorten(self):
-        """Refuse those behind WAITING others: they came while checks were under way that have failed since, and would wait for hours."""
+        """Refuse those behind WAITING others: they came while checks were under way that have failed since,
+        and would wait for hours.
+        """
         while len(self._waiting) > WAITING:
             last = self._waiting.pop()
             last.refused = True

@@ -1,30 +1,40 @@
-"""Client certificates: whose name is in one, and how it is shown. Functions over what ``SSLSocket.getpeercert()`` gives.
+"""Client certificates: whose name is in one, and how it is shown.
 
-Names are made as RabbitMQ makes them (``ssl_cert_login_from``), so that its users' names move over unchanged. Only a certificate that the TLS
-library has verified comes here.
+Functions over what ``SSLSocket.getpeercert()`` gives.
+
+Names are made as RabbitMQ makes them (``ssl_cert_login_from``), so that its users' names move over unchanged.
+Only a certificate that the TLS library has verified comes here.
 """
 from collections.abc import Mapping
 from typing import Any
 
-DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME = "distinguished_name", "common_name", "subject_alternative_name"
+DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME = (
+    "distinguished_name", "common_name", "subject_alternative_name"
+)
 ALTERNATIVE_NAME_TYPES = {"dns": "DNS", "ip": "IP Address", "email": "email", "uri": "URI"}
 
-# OpenSSL's long names -> what stands for them in a distinguished name; others appear by the name or number OpenSSL gives.
+# OpenSSL's long names -> what stands for them in a distinguished name;
+# others appear by the name or number OpenSSL gives.
 _SHORT = {
-    "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
-    "organizationalUnitName": "OU", "streetAddress": "STREET", "domainComponent": "DC", "userId": "UID", "emailAddress": "EMAILADDRESS",
-    "surname": "SN", "givenName": "GIVENNAME", "initials": "INITIALS", "generationQualifier": "GENERATIONQUALIFIER", "title": "TITLE",
-    "serialNumber": "SERIALNUMBER", "pseudonym": "PSEUDONYM",
+    "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST",
+    "organizationName": "O", "organizationalUnitName": "OU", "streetAddress": "STREET",
+    "domainComponent": "DC", "userId": "UID", "emailAddress": "EMAILADDRESS", "surname": "SN",
+    "givenName": "GIVENNAME", "initials": "INITIALS", "generationQualifier": "GENERATIONQUALIFIER",
+    "title": "TITLE", "serialNumber": "SERIALNUMBER", "pseudonym": "PSEUDONYM",
 }
 _SPECIAL = frozenset(',+"\\<>;')
 
 
-def user_name(certificate: Mapping[str, Any], login_from: str, alternative_type: str = "dns", alternative_index: int = 0) -> str | None:
+def user_name(
+    certificate: Mapping[str, Any], login_from: str, alternative_type: str = "dns", alternative_index: int = 0
+) -> str | None:
     """The name that a certificate logs in, or None where it has none of the kind that is asked for."""
     if login_from == DISTINGUISHED_NAME:
         return distinguished_name(certificate.get("subject", ())) or None
     if login_from == COMMON_NAME:
-        names = [value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
+        names = [
+            value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"
+        ]
         return ",".join(names) or None
     wanted = ALTERNATIVE_NAME_TYPES[alternative_type]
     names = [value for name, value in certificate.get("subjectAltName", ()) if name == wanted]
@@ -32,7 +42,9 @@ def user_name(certificate: Mapping[str, Any], login_from: str, alternative_type:
 
 
 def certified_name(socket: Any, settings: Any) -> str | None:
-    """Whom a verified client certificate on this socket names, "" if nobody; None where no certificate was shown."""
+    """Whom a verified client certificate on this socket names, "" if nobody;
+    None where no certificate was shown.
+    """
     certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     if not certificate:
         return None
@@ -42,7 +54,10 @@ def certified_name(socket: Any, settings: Any) -> str | None:
 
 def distinguished_name(parts: Any) -> str:
     """A name as RFC 4514 writes it, the last part first: ``CN=client,O=Example``."""
-    return ",".join("+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part) for part in reversed(parts))
+    return ",".join(
+        "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
+        for part in reversed(parts)
+    )
 
 
 def validity(certificate: Mapping[str, Any]) -> str:
@@ -51,7 +66,9 @@ def validity(certificate: Mapping[str, Any]) -> str:
 
 
 def _escaped(value: str) -> str:
-    escaped = "".join("\\" + character if character in _SPECIAL else _visible(character) for character in value)
+    escaped = "".join(
+        "\\" + character if character in _SPECIAL else _visible(character) for character in value
+    )
     if value.startswith((" ", "#")):
         escaped = "\\" + escaped
     if value.endswith(" ") and len(value) > 1:

@@ -1,7 +1,7 @@
 """Costly hashes: computed in a thread, few at once, the addresses in turn.
 
-Strangers can ask for as many as they like. So they never hold more than some threads of the hub's pool, which names,
-files and keys need too, and one address with many attempts is as far as the next with one.
+Strangers can ask for as many as they like. So they never hold more than some threads of the hub's pool, which
+names, files and keys need too, and one address with many attempts is as far as the next with one.
 """
 import os
 from collections import OrderedDict, deque
@@ -19,7 +19,8 @@ class CostlyHashes:
 
     def __init__(self, at_once=AT_ONCE):
         self._free = at_once
-        self._waiting = OrderedDict()  # address -> deque of Events; first the address that was served longest ago
+        # address -> deque of Events; first the address that was served longest ago
+        self._waiting = OrderedDict()
 
     def run(self, address, function, *arguments):
         """``function(*arguments)`` in a thread, when it is this address's turn. May switch."""

@@ -6,7 +6,10 @@ class LoginRefused(Exception):
 
 
 class TooManyAttempts(LoginRefused):
-    """Nobody looked at the password: too many wait to be checked already. ``retry_after_s`` is when to come again."""
+    """Nobody looked at the password: too many wait to be checked already.
+
+    ``retry_after_s`` is when to come again.
+    """
 
     def __init__(self, retry_after_s):
         super().__init__("too many failed logins, of which too many wait to be checked")

@@ -1,10 +1,12 @@
-"""The public keys of a token issuer: found by OpenID discovery, kept for as long as the issuer says, fetched again when a token names a new one.
+"""The public keys of a token issuer: found by OpenID discovery, kept for as long as the issuer says, fetched
+again when a token names a new one.
 
-    <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}          (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
+    <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}
+    (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
 
-Fetches run in the hub's thread pool with a limit on time and size, one at a time. Kept keys that have grown old are used once more while new ones
-are on their way, so that a slow issuer delays nobody; only when it stays away for long are they given up. No timer: an issuer nobody asks for is
-left alone.
+Fetches run in the hub's thread pool with a limit on time and size, one at a time. Kept keys that have grown
+old are used once more while new ones are on their way, so that a slow issuer delays nobody; only when it
+stays away for long are they given up. No timer: an issuer nobody asks for is left alone.
 """
 import http.client
 import json
@@ -32,9 +34,12 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 
 class IssuerKeys:
-    """``key(kid)`` for the tokens of one issuer. ``ttl_s`` is how long keys are kept where the issuer does not say.
+    """``key(kid)`` for the tokens of one issuer.
 
-    ``fetch(url)`` returns (document, seconds it may be kept or None) and runs in a thread; it raises OSError or ValueError.
+    ``ttl_s`` is how long keys are kept where the issuer does not say.
+
+    ``fetch(url)`` returns (document, seconds it may be kept or None) and runs in a thread;
+    it raises OSError or ValueError.
     """
 
     def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):
@@ -62,10 +67,15 @@ class IssuerKeys:
         try:
             return self._keys[kid]
         except KeyError:
-            raise LoginRefused(f"the token is signed with a key that its issuer {self._issuer} does not have") from None
+            raise LoginRefused(
+                f"the token is signed with a key that its issuer {self._issuer} does not have"
+            ) from None
 
     def _refresh(self):
-        """Fetch, unless that was tried a moment ago; what went wrong is logged and kept for the next refusal. May switch."""
+        """Fetch, unless that was tried a moment ago; what went wrong is logged and kept for the next refusal.
+
+        May switch.
+        """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:
                 return
@@ -92,11 +102,17 @@ class IssuerKeys:
         keys = document.get("keys")
         if not isinstance(keys, list):
             raise ValueError("its key set has no list of keys")
-        return {key["kid"]: key for key in keys if isinstance(key, dict) and isinstance(key.get("kid"), str)}, kept_s
+        return (
+            {key["kid"]: key for key in keys if isinstance(key, dict) and isinstance(key.get("kid"), str)},
+            kept_s,
+        )
 
 
 def fetch_json(url):
-    """(a JSON object, seconds its Cache-Control allows or None). For a thread: blocks. Raises OSError, ValueError."""
+    """(a JSON object, seconds its Cache-Control allows or None).
+
+    For a thread: blocks. Raises OSError, ValueError.
+    """
     if not isinstance(url, str) or not url.startswith(("https://", "http://")):
         raise ValueError(f"{url!r} is not an https address")
     try:

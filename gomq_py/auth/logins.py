@@ -1,4 +1,6 @@
-"""Logins: who comes in with which password. Asks the backends in the order of ``auth_backends``; every door logs in through here.
+"""Logins: who comes in with which password.
+
+Asks the backends in the order of ``auth_backends``; every door logs in through here.
 
 Above users and tokens. A costly hash is computed and an issuer's keys are fetched in the hub's thread pool.
 """
@@ -12,7 +14,10 @@ _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
 
 
 class Logins:
-    """``users`` are the broker's own. ``tokens`` is an auth.tokens.Tokens where OAuth is among ``backends``, else None."""
+    """``users`` are the broker's own.
+
+    ``tokens`` is an auth.tokens.Tokens where OAuth is among ``backends``, else None.
+    """
 
     def __init__(self, users, backends=(LOCAL,), tokens=None):
         self._users = users
@@ -39,7 +44,10 @@ class Logins:
         reason = ""
         for backend in self._backends:
             try:
-                return self._by_password(name, password, address) if backend == LOCAL else self._by_token(name, password)
+                return (
+                    self._by_password(name, password, address) if backend == LOCAL
+                    else self._by_token(name, password)
+                )
             except LoopbackOnly:
                 raise
             except LoginRefused as error:
@@ -66,8 +74,8 @@ class Logins:
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Compare a password that is about to be set with a costly hash, so that ``Users.set_user`` knows whether the
-        user has it. May switch.
+        """Compare a password that is about to be set with a costly hash, so that ``Users.set_user`` knows
+        whether the user has it. May switch.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)
@@ -94,7 +102,8 @@ class Logins:
         return user
 
     def _by_token(self, name, password):
-        from gomq_py.auth.tokens import looks_like_token  # here, because a broker without OAuth should not carry the library
+        # here, because a broker without OAuth should not carry the library
+        from gomq_py.auth.tokens import looks_like_token
         if not looks_like_token(password):
             raise LoginRefused(f"what user '{name}' gave is not a token")
         return self._tokens.login(password)
@@ -115,11 +124,19 @@ def make_logins(users, settings, make_state):
     if OAUTH not in backends:
         return Logins(users, backends)
     if not settings.oauth_issuer.startswith(("https://", "http://")):
-        raise BackendError("auth_backends has oauth, which needs the address of the tokens' issuer: set issuer in [oauth]")
+        raise BackendError(
+            "auth_backends has oauth, which needs the address of the tokens' issuer: set issuer in [oauth]"
+        )
     if settings.oauth_verify_aud and not (settings.oauth_audience or settings.oauth_resource_server_id):
-        raise BackendError("oauth: set audience or resource_server_id in [oauth], or verify_aud = false to accept tokens made for others")
+        raise BackendError(
+            "oauth: set audience or resource_server_id in [oauth], "
+            "or verify_aud = false to accept tokens made for others"
+        )
     try:
         from gomq_py.auth.tokens import Tokens
     except ImportError as error:
-        raise BackendError(f"auth_backends has oauth, which needs a library that is missing ({error.name}): pip install 'gomq-py[oauth]'") from error
+        raise BackendError(
+            f"auth_backends has oauth, which needs a library that is missing ({error.name}): "
+            "pip install 'gomq-py[oauth]'"
+        ) from error
     return Logins(users, backends, Tokens(settings, make_state))

@@ -1,13 +1,16 @@
-"""Passwords: hashes in RabbitMQ's form (gomq_py.salted_hash), and bcrypt. A leaf of auth; pure functions, safe in threads.
+"""Passwords: hashes in RabbitMQ's form (gomq_py.salted_hash), and bcrypt.
 
-    $2a$, $2b$ or $2y$ ...                              bcrypt: slow on purpose (0.1 to 1 s), so the doors verify it in a thread pool
+A leaf of auth; pure functions, safe in threads.
+
+    $2a$, $2b$ or $2y$ ...                    bcrypt: slow on purpose (0.1 to 1 s), verified in a thread
 
 An empty hash is a user without a password, who cannot log in with one.
 """
 import bcrypt
 
 from gomq_py import salted_hash
-from gomq_py.salted_hash import DIGESTS, MD5, SALT_SIZE, SHA256, SHA512, octets_of  # noqa: F401  (the names by which auth knows them)
+# The names by which auth knows them.
+from gomq_py.salted_hash import DIGESTS, MD5, SALT_SIZE, SHA256, SHA512, octets_of  # noqa: F401
 
 BCRYPT = "bcrypt"
 
@@ -34,7 +37,10 @@ def hash_password(password, algorithm=SHA256):
 
 
 def check_hash(password_hash, algorithm=SHA256):
-    """The hash as it will be kept: trimmed, without legacy prefixes. Raises ValueError if no password could ever match it."""
+    """The hash as it will be kept: trimmed, without legacy prefixes.
+
+    Raises ValueError if no password could ever match it.
+    """
     password_hash = password_hash.strip()
     if not password_hash or password_hash.startswith(_BCRYPT_PREFIXES):
         return password_hash
@@ -62,7 +68,10 @@ def spend(costs):
 
 
 def verify(password, password_hash, algorithm=SHA256):
-    """Whether the password has this hash; takes as long for a wrong one. False for a hash that cannot be read."""
+    """Whether the password has this hash; takes as long for a wrong one.
+
+    False for a hash that cannot be read.
+    """
     if not password_hash:
         return False
     if password_hash.startswith(_BCRYPT_PREFIXES):

@@ -1,8 +1,9 @@
-"""Permissions: what a user may do with the exchanges and queues of one vhost, as three regular expressions over their names; and with which routing
-keys at a topic exchange, as two more.
+"""Permissions: what a user may do with the exchanges and queues of one vhost, as three regular expressions
+over their names; and with which routing keys at a topic exchange, as two more.
 
-Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name only, and no entity has that: the default
-exchange is asked for as ``amq.default``. One that takes too long for a name does not match it, which is said in the log.
+Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name
+only, and no entity has that: the default exchange is asked for as ``amq.default``. One that takes too long
+for a name does not match it, which is said in the log.
 """
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -14,9 +15,11 @@ QUIET = QuietLog(logger("auth"))
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 DEFAULT_EXCHANGE = "amq.default"
 
-# Answers kept per permission and verb; at the bound all are forgotten, which costs one regex search per name again.
+# Answers kept per permission and verb; at the bound all are forgotten,
+# which costs one regex search per name again.
 CACHED_NAMES = 4096
-# Expressions kept of a topic permission that names the client id; at the bound all are forgotten and made again.
+# Expressions kept of a topic permission that names the client id;
+# at the bound all are forgotten and made again.
 CACHED_CLIENTS = 1024
 
 
@@ -26,14 +29,19 @@ class Permission:
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
-        """``make`` makes a pattern of what is given for a verb, by default of a regular expression. Raises ValueError for one that is none."""
+        """``make`` makes a pattern of what is given for a verb, by default of a regular expression.
+
+        Raises ValueError for one that is none.
+        """
         make = make or compiled
         self.user = user
         self.vhost = vhost
         self.configure = configure
         self.write = write
         self.read = read
-        self._patterns = {verb: make(pattern) for verb, pattern in ((CONFIGURE, configure), (WRITE, write), (READ, read))}
+        self._patterns = {
+            verb: make(pattern) for verb, pattern in ((CONFIGURE, configure), (WRITE, write), (READ, read))
+        }
         self._answers = {CONFIGURE: {}, WRITE: {}, READ: {}}
 
     def allows(self, verb, name):
@@ -48,10 +56,13 @@ class Permission:
 
 
 class TopicPermission:
-    """With which routing keys a user may publish to (write) and bind from (read) one topic exchange. Immutable.
+    """With which routing keys a user may publish to (write) and bind from (read) one topic exchange.
 
-    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's own, literally: a user cannot be called ``.*`` to see
-    everything. Without any TopicPermission for an exchange every key is allowed.
+    Immutable.
+
+    ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's own,
+    literally: a user cannot be called ``.*`` to see everything. Without any TopicPermission for an exchange
+    every key is allowed.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
@@ -94,8 +105,12 @@ def _found(pattern, name, user):
     try:
         return pattern.found_in(name)
     except TimeoutError:
-        QUIET.error((user, pattern.text), "permission expression %r of user %r takes too long for %r, which is refused: write it without nested "
-                    "repeats", pattern.text, user, name)
+        QUIET.error(
+            (user, pattern.text),
+            "permission expression %r of user %r takes too long for %r, which is refused: "
+            "write it without nested repeats",
+            pattern.text, user, name,
+        )
         return False
 
 

@@ -1,10 +1,11 @@
 """OAuth 2: a JSON Web Token as password, and the user that its claims describe.
 
-Signature (RS256, ES256; the key by ``kid``), issuer, expiry and audience are checked with PyJWT; then name, tags and rights are taken from the
-claims. Scopes, after the broker's prefix is taken off:
+Signature (RS256, ES256; the key by ``kid``), issuer, expiry and audience are checked with PyJWT; then name,
+tags and rights are taken from the claims. Scopes, after the broker's prefix is taken off:
 
     tag:NAME                                     a management tag
-    configure|read|write:VHOST/NAME[/KEY]        rights on queues and exchanges; globs, where * stands for any text, percent-encoded
+    configure|read|write:VHOST/NAME[/KEY]        rights on queues and exchanges; globs, * is any text,
+                                                 percent-encoded
 
 The token itself is never logged and not kept.
 """
@@ -41,7 +42,9 @@ class Claims:
 
 
 class TokenUser(User):
-    """A user from a token: its rights are the token's, in every vhost that a scope of it names, until it expires or is renewed."""
+    """A user from a token: its rights are the token's, in every vhost that a scope of it names,
+    until it expires or is renewed.
+    """
 
     __slots__ = ("scopes", "expires_at_s", "_by_vhost", "_by_exchange")
 
@@ -67,7 +70,9 @@ class TokenUser(User):
             return permission
 
     def topic_permission(self, vhost, exchange):
-        """The TopicPermission at this exchange, or None where no scope that reaches it says anything of routing keys."""
+        """The TopicPermission at this exchange, or None where no scope that reaches it says
+        anything of routing keys.
+        """
         try:
             return self._by_exchange[vhost, exchange]
         except KeyError:
@@ -100,7 +105,11 @@ class TokenUser(User):
 
     def _topic_permission(self, vhost, exchange):
         keys = {WRITE: [], READ: []}
-        reaching = [scope for scope in self.scopes if Globs((scope[1],)).found_in(vhost) and Globs((scope[2],)).found_in(exchange)]
+        reaching = [
+            scope
+            for scope in self.scopes
+            if Globs((scope[1],)).found_in(vhost) and Globs((scope[2],)).found_in(exchange)
+        ]
         if all(key_glob is None for _, _, _, key_glob in reaching):
             return None
         for verb, _, _, key_glob in reaching:
@@ -110,7 +119,9 @@ class TokenUser(User):
 
 
 class TokenTopicPermission:
-    """With which routing keys a token lets its user publish to (write) and bind from (read) one topic exchange: as a TopicPermission, from globs."""
+    """With which routing keys a token lets its user publish to (write) and bind from (read) one topic
+    exchange: as a TopicPermission, from globs.
+    """
 
     __slots__ = ("_globs",)
 
@@ -129,29 +140,41 @@ class Tokens:
     def __init__(self, settings, make_state, keys=None):
         self._settings = settings
         self._make_state = make_state
-        self._keys = IssuerKeys(settings.oauth_issuer, settings.oauth_jwks_cache_ttl) if keys is None else keys
+        self._keys = (
+            IssuerKeys(settings.oauth_issuer, settings.oauth_jwks_cache_ttl) if keys is None else keys
+        )
 
     def login(self, token):
         """A TokenUser. Raises LoginRefused. May switch."""
         return TokenUser(self.verify(token), self._make_state())
 
     def verify(self, token):
-        """The Claims of a token, text. Raises LoginRefused. May switch: the issuer's keys may have to be fetched."""
+        """The Claims of a token, text. Raises LoginRefused.
+
+        May switch: the issuer's keys may have to be fetched.
+        """
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
-                raise LoginRefused(f"the token is signed with {header.get('alg')!r}; {' and '.join(ALGORITHMS)} are accepted")
+                raise LoginRefused(
+                    f"the token is signed with {header.get('alg')!r}; {' and '.join(ALGORITHMS)} are accepted"
+                )
             if not isinstance(header.get("kid"), str):
                 raise LoginRefused("the token does not name its key (kid)")
             key = jwt.PyJWK(self._keys.key(header["kid"]))
             if key.algorithm_name != header["alg"]:
-                raise LoginRefused(f"the token is signed with {header['alg']}, its key is for {key.algorithm_name}")
+                raise LoginRefused(
+                    f"the token is signed with {header['alg']}, its key is for {key.algorithm_name}"
+                )
             payload = jwt.decode(token, key, algorithms=[key.algorithm_name], options={
-                "require": ["exp", "iss"], "verify_aud": False, "verify_iat": False, "verify_sub": False, "verify_jti": False,
+                "require": ["exp", "iss"], "verify_aud": False, "verify_iat": False, "verify_sub": False,
+                "verify_jti": False,
             })
         except jwt.PyJWTError as error:
             raise LoginRefused(f"the token is not valid: {error}") from None
-        except (TypeError, ValueError):  # text that is not ASCII, a key set with a strange key: the library does not say it in words of its own
+        except (TypeError, ValueError):
+            # text that is not ASCII, a key set with a strange key:
+            # the library does not say it in words of its own
             raise LoginRefused("the token or the key of its issuer is malformed") from None
         self._check_issuer(payload)
         self._check_audience(payload)
@@ -175,7 +198,9 @@ class Tokens:
         names = (payload.get(claim) for claim in self._settings.oauth_preferred_username_claims)
         username = next((name for name in names if isinstance(name, str) and name), None)
         if username is None:
-            raise LoginRefused("the token has no user name in " + ", ".join(self._settings.oauth_preferred_username_claims))
+            raise LoginRefused(
+                "the token has no user name in " + ", ".join(self._settings.oauth_preferred_username_claims)
+            )
         tags, scopes = [], []
         for scope in self._own_scopes(payload):
             kind, _, rest = scope.partition(":")
@@ -203,7 +228,9 @@ class Tokens:
 
 
 def looks_like_token(password):
-    """Whether a password may be a JSON Web Token at all: three parts, nothing else that people choose looks like it."""
+    """Whether a password may be a JSON Web Token at all:
+    three parts, nothing else that people choose looks like it.
+    """
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
 
 

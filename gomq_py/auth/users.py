@@ -1,7 +1,10 @@
-"""Users: who may come in, with which tags, and what they may do in which vhost. Kept in the data folder's ``users`` log.
+"""Users: who may come in, with which tags, and what they may do in which vhost.
 
-Ground: above storage, below broker and doors. Changes are written before they are made and are on disk when the committer has synced. Nothing yields;
-verifying a bcrypt hash takes long and is a plain function (``Users.matching_hash``) that a door runs in a thread pool when ``is_costly`` says so.
+Kept in the data folder's ``users`` log.
+
+Ground: above storage, below broker and doors. Changes are written before they are made and are on disk when
+the committer has synced. Nothing yields; verifying a bcrypt hash takes long and is a plain function
+(``Users.matching_hash``) that a door runs in a thread pool when ``is_costly`` says so.
 """
 import hashlib
 import hmac
@@ -14,7 +17,9 @@ from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.content.fields import encode_table
 from gomq_py.observability.log import logger
 from gomq_py.storage.framed_log import FramedLog, LogError, keep_left_out
-from gomq_py.storage.log_records import RecordError, are_numbers, is_str, is_text, is_texts, optional, read_record
+from gomq_py.storage.log_records import (
+    RecordError, are_numbers, is_str, is_text, is_texts, optional, read_record,
+)
 
 LOG = logger("auth")
 TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonator")
@@ -27,14 +32,19 @@ _COMPACT_OVER = 1000
 
 
 class User:
-    """A user. ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes notice.
+    """A user.
 
-    ``login_revision`` changes when the user gets another password or other tags, or is deleted: see LoginProof.
-    ``limits``: {name: whole number}, what the operator set; broker.user_limits says what they mean.
+    ``state.revision`` (an ExchangeState) changes with every change of the permissions,
+    so that cached routes notice.
+
+    ``login_revision`` changes when the user gets another password or other tags, or is deleted: see
+    LoginProof. ``limits``: {name: whole number}, what the operator set; broker.user_limits says what they
+    mean.
     """
 
     __slots__ = (
-        "name", "password_hash", "hashing_algorithm", "tags", "permissions", "topic_permissions", "limits", "state", "login_revision")
+        "name", "password_hash", "hashing_algorithm", "tags", "permissions", "topic_permissions", "limits",
+        "state", "login_revision")
 
     expires_at_s = None  # Unix time at which the login ends; auth.tokens has users for whom it does
 
@@ -65,7 +75,9 @@ class User:
 
     def has_login(self, password_hash, hashing_algorithm, tags):
         """Whether these are the user's already, the tags in this order."""
-        return (self.password_hash, self.hashing_algorithm, self.tags) == (password_hash, hashing_algorithm, tuple(tags))
+        return (self.password_hash, self.hashing_algorithm, self.tags) == (
+            password_hash, hashing_algorithm, tuple(tags)
+        )
 
     def change_login(self, password_hash, hashing_algorithm, tags):
         """Take these over. Where they are those that there were, whoever has logged in stays so."""
@@ -76,8 +88,8 @@ class User:
 
 
 class LoginProof:
-    """That somebody has just logged in as ``user``, for whoever acts on that later: when a body has come, or for a
-    session.
+    """That somebody has just logged in as ``user``, for whoever acts on that later:
+    when a body has come, or for a session.
 
     What the user may do in vhosts is no part of it: that is looked up whenever it is needed.
     """
@@ -89,7 +101,9 @@ class LoginProof:
         self._revision = user.login_revision
 
     def is_good(self, unix_s=None):
-        """Whether the user still exists with the same password and tags, and the token, if any, has not expired."""
+        """Whether the user still exists with the same password and tags, and the token, if any,
+        has not expired.
+        """
         expires_at_s = self.user.expires_at_s
         if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
             return False
@@ -97,10 +111,12 @@ class LoginProof:
 
 
 class Users:
-    """Every user by name: none before ``open``. ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
+    """Every user by name: none before ``open``.
 
-    ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is made: what
-    was is still to be seen.
+    ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
+
+    ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is
+    made: what was is still to be seen.
     """
 
     def __init__(self, files, path, committer, make_state, only_local=()):
@@ -137,12 +153,15 @@ class Users:
 
     @property
     def is_new(self):
-        """Whether this is the first boot of all: a file that was damaged, or whose users were deleted, is not."""
+        """Whether this is the first boot of all: a file that was damaged, or whose users were deleted,
+        is not.
+        """
         return self._log.is_new
 
     def begin(self, users):
-        """The first boot: create these users, each as (name, checked hash, its algorithm, tags, grants). On disk when this
-        returns, all of them or none: there is no other first boot. Blocks. Raises OSError.
+        """The first boot: create these users, each as (name, checked hash, its algorithm, tags, grants).
+
+        On disk when this returns, all of them or none: there is no other first boot. Blocks. Raises OSError.
         """
         self._log.rewrite([encode_table(_user_record(*user)) for user in users])
         self._log.is_new = False
@@ -167,24 +186,34 @@ class Users:
     def is_costly(self, name, password):
         """Whether ``matching_hash`` takes long for these, and so belongs into a thread pool."""
         user = self._users.get(name, _NOBODY)
-        return passwords.is_costly(user.password_hash) and self._proof(user.password_hash, password) not in self._verified
+        return (
+            passwords.is_costly(user.password_hash)
+            and self._proof(user.password_hash, password) not in self._verified
+        )
 
     def costs_left(self, name):
-        """What to ``passwords.spend`` in a thread after a password of this name was refused, so that every refusal takes
-        as long as one of the user whose hash is costliest, and the time does not tell which users there are.
+        """What to ``passwords.spend`` in a thread after a password of this name was refused, so that every
+        refusal takes as long as one of the user whose hash is costliest, and the time does not tell which
+        users there are.
         """
         if self._costliest is None:
-            self._costliest = max((passwords.bcrypt_cost(user.password_hash) for user in self._users.values()), default=0)
+            self._costliest = max(
+                (passwords.bcrypt_cost(user.password_hash) for user in self._users.values()), default=0
+            )
         spent = passwords.bcrypt_cost(self._users.get(name, _NOBODY).password_hash)
         if spent:
-            return range(spent, self._costliest)  # as each costs twice the one before, together: the costliest
+            # as each costs twice the one before, together: the costliest
+            return range(spent, self._costliest)
         return (self._costliest,) if self._costliest else ()
 
     def matching_hash(self, name, password):
-        """The hash that this password of the user matches, or None; repeated logins are cheap. Safe in a thread: then the user may have got
-        another password meanwhile, or be another user of the name, and ``is_hash_of`` tells.
+        """The hash that this password of the user matches, or None; repeated logins are cheap.
+
+        Safe in a thread: then the user may have got another password meanwhile, or be another user of the
+        name, and ``is_hash_of`` tells.
         """
-        user = self._users.get(name, _NOBODY)  # somebody who tries names learns nothing from the time it takes
+        # somebody who tries names learns nothing from the time it takes
+        user = self._users.get(name, _NOBODY)
         password_hash = user.password_hash
         proof = self._proof(password_hash, password)
         if proof in self._verified:
@@ -206,13 +235,18 @@ class Users:
 
     # changing
 
-    def set_user(self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=(), grants=()):
-        """Create a user or change password and tags of one; neither password nor hash: no login by password. Raises ValueError, OSError.
+    def set_user(
+        self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=(), grants=()
+    ):
+        """Create a user or change password and tags of one; neither password nor hash: no login by password.
+
+        Raises ValueError, OSError.
 
         ``grants`` are vhosts the user gets all rights in, in the same record: a crash leaves both or neither.
 
-        A password that the user has already keeps its hash, for another salt would end the user's sessions; whether it
-        has a costly hash must have been asked before, see Logins.ask_ahead. What changes nothing is not written.
+        A password that the user has already keeps its hash, for another salt would end the user's sessions;
+        whether it has a costly hash must have been asked before, see Logins.ask_ahead. What changes nothing
+        is not written.
         """
         algorithm = passwords.algorithm_named(hashing_algorithm)
         user = self._users.get(name)
@@ -229,7 +263,10 @@ class Users:
     def set_tags(self, name, tags):
         """Change a user's tags. Raises KeyError, OSError."""
         user = self._users[name]
-        self._append({"op": "user", "name": name, "hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(tags)})
+        self._append({
+            "op": "user", "name": name, "hash": user.password_hash, "algorithm": user.hashing_algorithm,
+            "tags": list(tags),
+        })
         user.change_login(user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
@@ -253,10 +290,16 @@ class Users:
         return user
 
     def set_permission(self, name, vhost, configure, write, read):
-        """Grant a user rights in a vhost. Raises KeyError for an unknown user, ValueError for a bad expression, OSError."""
+        """Grant a user rights in a vhost.
+
+        Raises KeyError for an unknown user, ValueError for a bad expression, OSError.
+        """
         user = self._users[name]
         permission = Permission(name, vhost, configure, write, read)
-        self._append({"op": "permission", "user": name, "vhost": vhost, "configure": configure, "write": write, "read": read})
+        self._append({
+            "op": "permission", "user": name, "vhost": vhost, "configure": configure, "write": write,
+            "read": read,
+        })
         user.permissions[vhost] = permission
         user.state.revision += 1
         return permission
@@ -272,7 +315,10 @@ class Users:
         return True
 
     def set_topic_permission(self, name, vhost, exchange, write, read):
-        """Limit a user's routing keys at a topic exchange. Raises KeyError for an unknown user, ValueError for a bad expression, OSError."""
+        """Limit a user's routing keys at a topic exchange.
+
+        Raises KeyError for an unknown user, ValueError for a bad expression, OSError.
+        """
         user = self._users[name]
         permission = TopicPermission(name, vhost, exchange, write, read)
         self._append(_topic_record(permission))
@@ -281,9 +327,15 @@ class Users:
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
-        """Lift the limits at one exchange of a vhost, or at all of them. Returns whether there was any. Raises OSError."""
+        """Lift the limits at one exchange of a vhost, or at all of them.
+
+        Returns whether there was any. Raises OSError.
+        """
         user = self._users.get(name)
-        limited = [] if user is None else [key for key in user.topic_permissions if key[0] == vhost and exchange in (None, key[1])]
+        limited = (
+            [] if user is None
+            else [key for key in user.topic_permissions if key[0] == vhost and exchange in (None, key[1])]
+        )
         for key in limited:
             self._append({"op": "topic-permission-delete", "user": name, "vhost": vhost, "exchange": key[1]})
             del user.topic_permissions[key]
@@ -296,8 +348,14 @@ class Users:
         self.delete_topic_permissions(name, vhost)
 
     def forget_vhosts(self, vhosts):
-        """Drop all rights in these vhosts: the rest of deletions that a crash cut short. They are kept beside the log. For boot: blocks."""
-        left = [(user, record) for user in self._users.values() for record in _rights_of(user) if record["vhost"] in vhosts]
+        """Drop all rights in these vhosts: the rest of deletions that a crash cut short.
+
+        They are kept beside the log. For boot: blocks.
+        """
+        left = [
+            (user, record)
+            for user in self._users.values() for record in _rights_of(user) if record["vhost"] in vhosts
+        ]
         if not left:
             return
         try:
@@ -305,24 +363,37 @@ class Users:
             for user, record in left:
                 self.forget_vhost(record["vhost"], user.name)
         except OSError as error:
-            LOG.error("users: rights in vhosts that were deleted stay, for they cannot be written elsewhere: %s", error)
+            LOG.error(
+                "users: rights in vhosts that were deleted stay, for they cannot be written elsewhere: %s",
+                error,
+            )
             return
         for name, vhost in dict.fromkeys((user.name, record["vhost"]) for user, record in left):
-            LOG.warning("users: rights of %r in vhost %r are left out, for there is no such vhost; they are kept in %s.left-out",
-                        name, vhost, self._log.path)
+            LOG.warning(
+                "users: rights of %r in vhost %r are left out, for there is no such vhost; "
+                "they are kept in %s.left-out",
+                name, vhost, self._log.path,
+            )
 
     # helpers
 
     def _keeps_hash(self, user, password, algorithm):
         """Whether this password has the user's hash, and that is as good as one of the algorithm."""
-        if user is None or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash):
+        if (
+            user is None
+            or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash)
+        ):
             return False
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """What is remembered of a password that was right: useless outside this process, and void when the hash changes."""
+        """What is remembered of a password that was right:
+        useless outside this process, and void when the hash changes.
+        """
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
-        return hmac.digest(self._cache_key, password_hash.encode() + b"\0" + hashlib.sha256(octets).digest(), "sha256")
+        return hmac.digest(
+            self._cache_key, password_hash.encode() + b"\0" + hashlib.sha256(octets).digest(), "sha256"
+        )
 
     def _put(self, name, password_hash, algorithm, tags, grants=()):
         self._costliest = None
@@ -350,7 +421,9 @@ class Users:
         self._log.say_damage(LOG, "users", "Check users, passwords and permissions")
         if left_out:
             self._keep(left_out)
-        current = len(self._users) + sum(len(user.permissions) + len(user.topic_permissions) for user in self._users.values())
+        current = len(self._users) + sum(
+            len(user.permissions) + len(user.topic_permissions) for user in self._users.values()
+        )
         if self._log.holds_damage or self._log.record_count > 2 * current + _COMPACT_OVER:
             self._log.rewrite([encode_table(record) for record in self._snapshot()])
 
@@ -372,12 +445,19 @@ class Users:
             keep_left_out(self._files, self._log.path, left_out)
             LOG.error("users: what was left out is kept in %s.left-out", self._log.path)
         except OSError as error:
-            LOG.error("users: what was left out stands in %s only until that is compacted, for it cannot be copied: %s", self._log.path, error)
+            LOG.error(
+                "users: what was left out stands in %s only until that is compacted, "
+                "for it cannot be copied: %s",
+                self._log.path, error,
+            )
 
     def _apply(self, record):
         op = record["op"]
         if op == "user":
-            self._put(_text(record["name"]), record["hash"], record["algorithm"], record["tags"], map(_text, record.get("grants", ())))
+            self._put(
+                _text(record["name"]), record["hash"], record["algorithm"], record["tags"],
+                map(_text, record.get("grants", ())),
+            )
         elif op == "user-delete":
             self._users.pop(_text(record["name"]), None)
             self._costliest = None
@@ -398,18 +478,26 @@ class Users:
             exchange = _text(record["exchange"])
             user.topic_permissions.pop((vhost, exchange), None)
             if op == "topic-permission":
-                user.topic_permissions[vhost, exchange] = _topic_permission(user.name, vhost, exchange, record)
+                user.topic_permissions[vhost, exchange] = _topic_permission(
+                    user.name, vhost, exchange, record
+                )
             return
         user.permissions.pop(vhost, None)
         if op == "permission":
             try:
-                user.permissions[vhost] = Permission(user.name, vhost, record["configure"], record["write"], record["read"])
-            except ValueError as error:  # an expression of an earlier release's grammar: no access rather than no boot
+                user.permissions[vhost] = Permission(
+                    user.name, vhost, record["configure"], record["write"], record["read"]
+                )
+            except ValueError as error:
+                # an expression of an earlier release's grammar: no access rather than no boot
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
         for user in self._users.values():
-            yield {"op": "user", "name": user.name, "hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(user.tags)}
+            yield {
+                "op": "user", "name": user.name, "hash": user.password_hash,
+                "algorithm": user.hashing_algorithm, "tags": list(user.tags),
+            }
             if user.limits:
                 yield {"op": "limits", "user": user.name, "limits": user.limits}
             yield from _rights_of(user)
@@ -417,23 +505,33 @@ class Users:
 
 # What a record about each thing must hold to be used: {op: {field: check}}.
 SHAPES = {
-    "user": {"name": is_text, "hash": is_str, "algorithm": is_str, "tags": is_texts, "grants": optional(is_texts)},
+    "user": {
+        "name": is_text, "hash": is_str, "algorithm": is_str, "tags": is_texts, "grants": optional(is_texts)
+    },
     "user-delete": {"name": is_text},
     "permission": {"user": is_text, "vhost": is_text, "configure": is_str, "write": is_str, "read": is_str},
     "permission-delete": {"user": is_text, "vhost": is_text},
-    "topic-permission": {"user": is_text, "vhost": is_text, "exchange": is_text, "write": is_str, "read": is_str},
+    "topic-permission": {
+        "user": is_text, "vhost": is_text, "exchange": is_text, "write": is_str, "read": is_str
+    },
     "topic-permission-delete": {"user": is_text, "vhost": is_text, "exchange": is_text},
     "limits": {"user": is_text, "limits": are_numbers},
 }
 
 
 def _user_record(name, password_hash, algorithm, tags, grants):
-    return {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags), "grants": list(grants)}
+    return {
+        "op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags),
+        "grants": list(grants),
+    }
 
 
 def _rights_of(user):
     for vhost, right in user.permissions.items():
-        yield {"op": "permission", "user": user.name, "vhost": vhost, "configure": right.configure, "write": right.write, "read": right.read}
+        yield {
+            "op": "permission", "user": user.name, "vhost": vhost, "configure": right.configure,
+            "write": right.write, "read": right.read,
+        }
     yield from map(_topic_record, user.topic_permissions.values())
 
 
@@ -441,18 +539,24 @@ def _topic_permission(user, vhost, exchange, record):
     try:
         return TopicPermission(user, vhost, exchange, record["write"], record["read"])
     except ValueError as error:  # as above; leaving it out would allow every routing key
-        LOG.error("users: topic permissions of %r at exchange %r in vhost %r allow nothing now: %s", user, exchange, vhost, error)
+        LOG.error(
+            "users: topic permissions of %r at exchange %r in vhost %r allow nothing now: %s", user, exchange,
+            vhost, error,
+        )
         return TopicPermission(user, vhost, exchange, "^$", "^$")
 
 
 def _topic_record(limit):
     return {
-        "op": "topic-permission", "user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange, "write": limit.write, "read": limit.read,
+        "op": "topic-permission", "user": limit.user, "vhost": limit.vhost, "exchange": limit.exchange,
+        "write": limit.write, "read": limit.read,
     }
 
 
 def is_loopback(address):
-    """Whether a peer address is this machine: loopback in either family, IPv4 mapped into IPv6 too, or a unix socket (empty)."""
+    """Whether a peer address is this machine: loopback in either family, IPv4 mapped into IPv6 too,
+    or a unix socket (empty).
+    """
     if not address:
         return True
     try:

@@ -1,6 +1,7 @@
 """Broker: the root of the model.
 
-Made empty by the node over its data folder; ``recover`` reads what is there. Doors are handed it. Knows no socket and no frame.
+Made empty by the node over its data folder; ``recover`` reads what is there. Doors are handed it.
+Knows no socket and no frame.
 """
 import os
 from functools import partial
@@ -44,8 +45,8 @@ class Broker:
     ``events``, which doors tell what happens.
 
     ``tables`` is how deep and how long tables may be. Doors ask ``durability`` before they answer about
-    something durable. ``alarms``, which ``resource_watch`` raises once the node has started it, are told to all
-    connections of the hub.
+    something durable. ``alarms``, which ``resource_watch`` raises once the node has started it, are told to
+    all connections of the hub.
     """
 
     def __init__(self, data_dir, files, durability, settings, hub, kinds=None):
@@ -97,8 +98,10 @@ class Broker:
         self._log_exchange = None
 
     def recover(self):
-        """Read everything in the data folder, or make the first vhost and user. Once, for boot: blocks. Raises LogError, OSError,
-        StoreError; then nobody may use the model, all that was opened is closed, and so is the hub. May switch, in that case.
+        """Read everything in the data folder, or make the first vhost and user.
+
+        Once, for boot: blocks. Raises LogError, OSError, StoreError; then nobody may use the model, all that
+        was opened is closed, and so is the hub. May switch, in that case.
         """
         try:
             self._recover()
@@ -136,8 +139,9 @@ class Broker:
         return self._pool.describe()
 
     def close(self):
-        """Close every queue and log, flushed. What fails keeps nothing else open, and the first failure is raised at the
-        end. May switch.
+        """Close every queue and log, flushed.
+
+        What fails keeps nothing else open, and the first failure is raised at the end. May switch.
         """
         shutdown = Shutdown()
         shutdown.do(self.resource_watch.stop)

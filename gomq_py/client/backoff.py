@@ -12,7 +12,8 @@ class Backoff:
     """
 
     def __init__(self, first_s=1.0, most_s=30.0, retries=None, jitter=0.5, factor=2.0):
-        if not 0 <= first_s <= most_s or not 0 <= jitter <= 1 or not factor >= 1:  # so that NaN is refused too
+        # so that NaN is refused too
+        if not 0 <= first_s <= most_s or not 0 <= jitter <= 1 or not factor >= 1:
             raise ValueError(f"a back-off from {first_s} to {most_s} s by {factor}, jitter {jitter}, is none")
         self.first_s = first_s
         self.most_s = most_s

@@ -25,7 +25,8 @@ from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Disconnected
 
 _LOG = logging.getLogger("gomq_py.client")
-# Told at the first attempt these are final: no waiting mends a password, a missing virtual host or a certificate.
+# Told at the first attempt these are final: no waiting mends a password,
+# a missing virtual host or a certificate.
 _FINAL_CODES = {403, 530}
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
 _IN_TIME_CODES = {9, 10}
@@ -303,7 +304,8 @@ def _answer(future, function, args):
 
 
 def _milliseconds(seconds):
-    # poll() takes at most 2**31 ms, which a timer of a month exceeds: whoever wakes early looks and waits again.
+    # poll() takes at most 2**31 ms, which a timer of a month exceeds:
+    # whoever wakes early looks and waits again.
     return None if seconds is None else max(0, int(min(seconds, _LONGEST_WAIT_S) * 1000) + 1)
 
 

@@ -1,7 +1,8 @@
 """Settings: each option of the broker once, with its INI key, flags, environment, kind, default and help.
 
-The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table. Sections, keys and flags are LavinMQ's, plus
-GoMQ's flags; what has an effect only in a later version carries ``pending`` and is said aloud at boot when somebody sets it.
+The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table.
+Sections, keys and flags are LavinMQ's, plus GoMQ's flags; what has an effect only in a later version carries
+``pending`` and is said aloud at boot when somebody sets it.
 """
 import difflib
 from dataclasses import dataclass
@@ -9,15 +10,18 @@ from typing import Any
 
 from gomq_py.config.control import AUTO
 from gomq_py.config.kinds import (
-    BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH, PORT, PROXY_PROTOCOL, SOCKET_BUFFER, TEXT,
-    Keepalive, Kind, choice, integer,
+    BOOLEAN, COUNT, FOLDER, KEEPALIVE, LOG_LEVEL, MEMORY, MODE, NAMES, NETWORKS, PASSWORD_HASH, PATH, PORT,
+    PROXY_PROTOCOL, SOCKET_BUFFER, TEXT, Keepalive, Kind, choice, integer,
 )
 
-# Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its container and unit files move over
-# unchanged.
+# Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its
+# container and unit files move over unchanged.
 ENVIRONMENT_PREFIXES = ("GOMQ_", "LAVINMQ_")
-# The first user's password itself. Only its hash goes on from here; LavinMQ's variable of this name holds a hash already.
-PLAIN_PASSWORD, PASSWORD_HASH_OF_IT, LAVINMQ_PASSWORD_HASH = "GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH", "LAVINMQ_DEFAULT_PASSWORD"
+# The first user's password itself. Only its hash goes on from here;
+# LavinMQ's variable of this name holds a hash already.
+PLAIN_PASSWORD, PASSWORD_HASH_OF_IT, LAVINMQ_PASSWORD_HASH = (
+    "GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH", "LAVINMQ_DEFAULT_PASSWORD"
+)
 SECTION_ALIASES = {"http": "mgmt"}
 SNI_PREFIX = "sni:"
 
@@ -31,7 +35,10 @@ _NO_SSO = "single sign-on for management pages"
 
 @dataclass(frozen=True)
 class Option:
-    """One option. ``environment`` is without its prefix; ``aliases`` are deprecated (section, key) pairs that still work."""
+    """One option.
+
+    ``environment`` is without its prefix; ``aliases`` are deprecated (section, key) pairs that still work.
+    """
 
     section: str
     key: str
@@ -47,7 +54,9 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """The name it has on a ``Settings``: its key, or with the section in front where the key alone would be ambiguous."""
+        """The name it has on a ``Settings``: its key, or with the section in front where the key
+        alone would be ambiguous.
+        """
         return self.name or self.key
 
     @property
@@ -65,225 +74,542 @@ def _tls_section(key: str) -> tuple[tuple[str, str], ...]:
 
 
 OPTIONS: tuple[Option, ...] = (
-    # -- main ----------------------------------------------------------------------------------------------------------------------------------
-    Option("main", "data_dir", FOLDER, "/var/lib/gomq", "Folder of everything the broker keeps; made when it is missing.",
-           flags=("-D", "--data-dir"), environment=("DATADIR",)),
-    Option("main", "log_level", LOG_LEVEL, "info", "Least severe message that is logged.", flags=("-l", "--log-level"), reloadable=True),
-    Option("main", "log_file", PATH, "", "File that the log is appended to; empty for standard error.", reloadable=True),
-    Option("main", "log_format", choice("text", "json"), "text", "A line of text, or one JSON object per line.", reloadable=True),
-    Option("main", "pidfile", PATH, "", "File that holds the process id while the broker runs; empty for none.", flags=("--pidfile",)),
-    Option("main", "sync", BOOLEAN, True, "Flush to disk before a confirm leaves. Without it what was confirmed may be lost in a power cut.",
-           flags=("--no-sync",), environment=("SYNC",)),
+    # -- main ------------------------------------------------------------------------------------------------
+    Option(
+        "main", "data_dir", FOLDER, "/var/lib/gomq",
+        "Folder of everything the broker keeps; made when it is missing.", flags=("-D", "--data-dir"),
+        environment=("DATADIR",),
+    ),
+    Option(
+        "main", "log_level", LOG_LEVEL, "info", "Least severe message that is logged.",
+        flags=("-l", "--log-level"), reloadable=True,
+    ),
+    Option(
+        "main", "log_file", PATH, "", "File that the log is appended to; empty for standard error.",
+        reloadable=True,
+    ),
+    Option(
+        "main", "log_format", choice("text", "json"), "text", "A line of text, or one JSON object per line.",
+        reloadable=True,
+    ),
+    Option(
+        "main", "pidfile", PATH, "", "File that holds the process id while the broker runs; empty for none.",
+        flags=("--pidfile",),
+    ),
+    Option(
+        "main", "sync", BOOLEAN, True,
+        "Flush to disk before a confirm leaves. Without it what was confirmed may be lost in a power cut.",
+        flags=("--no-sync",), environment=("SYNC",),
+    ),
     Option("main", "slow_sync_warning", integer(0, 3600), 5,
            "Seconds after which a flush that has not ended is logged, with its file; 0: never."),
-    Option("main", "segment_size", integer(65536, 268435456), 8388608,
-           "Octets of a message segment file. Larger ones roll less often; a segment goes when its last message has gone."),
-    Option("main", "data_dir_lock", BOOLEAN, True, "Lock the data folder against a second broker.", flags=("--no-data-dir-lock",)),
-    Option("main", "default_consumer_prefetch", integer(0, 65535), 65535,
-           "Unacknowledged messages a consumer may hold when its client has set no prefetch; 0 for no limit.",
-           flags=("--default-consumer-prefetch",), environment=("DEFAULT_CONSUMER_PREFETCH",), aliases=(("amqp", "default_consumer_prefetch"),),
-           reloadable=True),
+    Option(
+        "main", "segment_size", integer(65536, 268435456), 8388608,
+        "Octets of a message segment file. Larger ones roll less often; "
+        "a segment goes when its last message has gone.",
+    ),
+    Option(
+        "main", "data_dir_lock", BOOLEAN, True, "Lock the data folder against a second broker.",
+        flags=("--no-data-dir-lock",),
+    ),
+    Option(
+        "main", "default_consumer_prefetch", integer(0, 65535), 65535,
+        "Unacknowledged messages a consumer may hold when its client has set no prefetch; 0 for no limit.",
+        flags=("--default-consumer-prefetch",), environment=("DEFAULT_CONSUMER_PREFETCH",),
+        aliases=(("amqp", "default_consumer_prefetch"),), reloadable=True,
+    ),
     Option("main", "default_user", TEXT, "guest", "User made on the first boot of an empty data folder.",
            flags=("--default-user",), environment=("DEFAULT_USER",)),
-    Option("main", "default_password_hash", PASSWORD_HASH, "",
-           "Password hash of that user, in RabbitMQ's form; empty for the password guest. $GOMQ_DEFAULT_PASSWORD takes the password itself.",
-           flags=("--default-password-hash",), environment=("DEFAULT_PASSWORD_HASH",), aliases=(("main", "default_password"),)),
-    Option("main", "default_user_only_loopback", BOOLEAN, True, "Let the default user in from this machine only.",
-           flags=("--default-user-only-loopback",), environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),)),
-    Option("main", "tcp_nodelay", BOOLEAN, True, "Send small writes at once instead of waiting for more (TCP_NODELAY).", reloadable=True),
-    Option("main", "tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3), "Probe silent TCP peers: idle:interval:probes in seconds, or false.",
-           reloadable=True),
-    Option("main", "tcp_recv_buffer_size", SOCKET_BUFFER, 0, "Octets of a socket's receive buffer; 0 leaves it to the system.", reloadable=True),
-    Option("main", "tcp_send_buffer_size", SOCKET_BUFFER, 0, "Octets of a socket's send buffer; 0 leaves it to the system.", reloadable=True),
-    Option("main", "set_timestamp", BOOLEAN, False, "Give published messages a timestamp property where they have none.",
-           aliases=(("amqp", "set_timestamp"),), pending="stamping messages"),
-    Option("main", "max_deleted_definitions", integer(1), 8192, "Deleted entries after which the definitions log is rewritten."),
-    Option("main", "socket_buffer_size", integer(1), 16384, "Octets read from a socket at once in LavinMQ.", pending="a choice of read size"),
-    Option("main", "consumer_timeout", COUNT, 0,
-           "Milliseconds a delivered message may stay unacknowledged; 0 for no limit. A queue's own goes first.",
-           aliases=(("amqp", "consumer_timeout"),)),
-    Option("main", "consumer_timeout_loop_interval", integer(1), 60, "Seconds between two looks for consumers past that time.",
-           pending="a loop: every delivery is noticed within two seconds of its time"),
-    Option("main", "free_disk_min", COUNT, 0, "Free octets of disk below which publishers are held; never less than three segments.",
-           reloadable=True),
-    Option("main", "free_disk_warn", COUNT, 0, "Free octets of disk below which a warning is logged; never less than six segments.",
-           reloadable=True),
-    Option("main", "memory_high_watermark", MEMORY, 0.6, "Memory above which publishers are held: a share of what the machine or the container has, "
-           "octets, or a size such as 512MiB; 0 for no limit. The rest is for the page cache.", reloadable=True),
-    Option("main", "log_exchange", BOOLEAN, False, "Publish the log to the exchange amq.rabbitmq.log of the default virtual host."),
-    Option("main", "event_exchange", BOOLEAN, False,
-           "Publish what happens in the broker to the exchange amq.rabbitmq.event of the default virtual host."),
-    Option("main", "auth_backends", NAMES, (), "Where users are looked up, in this order; empty for the broker's own users."),
+    Option(
+        "main", "default_password_hash", PASSWORD_HASH, "",
+        "Password hash of that user, in RabbitMQ's form; empty for the password guest. "
+        "$GOMQ_DEFAULT_PASSWORD takes the password itself.",
+        flags=("--default-password-hash",), environment=("DEFAULT_PASSWORD_HASH",),
+        aliases=(("main", "default_password"),),
+    ),
+    Option(
+        "main", "default_user_only_loopback", BOOLEAN, True,
+        "Let the default user in from this machine only.", flags=("--default-user-only-loopback",),
+        environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),),
+    ),
+    Option(
+        "main", "tcp_nodelay", BOOLEAN, True,
+        "Send small writes at once instead of waiting for more (TCP_NODELAY).", reloadable=True,
+    ),
+    Option(
+        "main", "tcp_keepalive", KEEPALIVE, Keepalive(60, 10, 3),
+        "Probe silent TCP peers: idle:interval:probes in seconds, or false.", reloadable=True,
+    ),
+    Option(
+        "main", "tcp_recv_buffer_size", SOCKET_BUFFER, 0,
+        "Octets of a socket's receive buffer; 0 leaves it to the system.", reloadable=True,
+    ),
+    Option(
+        "main", "tcp_send_buffer_size", SOCKET_BUFFER, 0,
+        "Octets of a socket's send buffer; 0 leaves it to the system.", reloadable=True,
+    ),
+    Option(
+        "main", "set_timestamp", BOOLEAN, False,
+        "Give published messages a timestamp property where they have none.",
+        aliases=(("amqp", "set_timestamp"),), pending="stamping messages",
+    ),
+    Option(
+        "main", "max_deleted_definitions", integer(1), 8192,
+        "Deleted entries after which the definitions log is rewritten.",
+    ),
+    Option(
+        "main", "socket_buffer_size", integer(1), 16384, "Octets read from a socket at once in LavinMQ.",
+        pending="a choice of read size",
+    ),
+    Option(
+        "main", "consumer_timeout", COUNT, 0,
+        "Milliseconds a delivered message may stay unacknowledged; 0 for no limit. A queue's own goes first.",
+        aliases=(("amqp", "consumer_timeout"),),
+    ),
+    Option(
+        "main", "consumer_timeout_loop_interval", integer(1), 60,
+        "Seconds between two looks for consumers past that time.",
+        pending="a loop: every delivery is noticed within two seconds of its time",
+    ),
+    Option(
+        "main", "free_disk_min", COUNT, 0,
+        "Free octets of disk below which publishers are held; never less than three segments.",
+        reloadable=True,
+    ),
+    Option(
+        "main", "free_disk_warn", COUNT, 0,
+        "Free octets of disk below which a warning is logged; never less than six segments.", reloadable=True,
+    ),
+    Option(
+        "main", "memory_high_watermark", MEMORY, 0.6,
+        "Memory above which publishers are held: a share of what the machine or the container has, octets, "
+        "or a size such as 512MiB; 0 for no limit. The rest is for the page cache.",
+        reloadable=True,
+    ),
+    Option(
+        "main", "log_exchange", BOOLEAN, False,
+        "Publish the log to the exchange amq.rabbitmq.log of the default virtual host.",
+    ),
+    Option(
+        "main", "event_exchange", BOOLEAN, False,
+        "Publish what happens in the broker to the exchange amq.rabbitmq.event of the default virtual host.",
+    ),
+    Option(
+        "main", "auth_backends", NAMES, (),
+        "Where users are looked up, in this order; empty for the broker's own users.",
+    ),
     Option("main", "load_definitions", PATH, "", "Definitions (JSON) that are imported at boot."),
     Option("main", "default_consistent_hash_algorithm", choice("ring", "jump"), "ring",
            "How x-consistent-hash exchanges spread keys when they do not say."),
-    Option("main", "control_unix_path", PATH, AUTO,
-           "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in /run/gomq-py where that belongs to the "
-           "broker's user, else in $XDG_RUNTIME_DIR/gomq-py, else in the data folder.",
-           flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",)),
-    Option("main", "stats_interval", integer(100, 86400000), 5000, "Milliseconds between two samples of a curve; lists keep their order as long."),
+    Option(
+        "main", "control_unix_path", PATH, AUTO,
+        "Unix socket of gomq-py-ctl, whose owner may do everything; empty for none. auto: ctl.sock in "
+        "/run/gomq-py where that belongs to the broker's user, else in $XDG_RUNTIME_DIR/gomq-py, "
+        "else in the data folder.",
+        flags=("--control-unix-path",), environment=("CONTROL_UNIX_PATH",),
+    ),
+    Option(
+        "main", "stats_interval", integer(100, 86400000), 5000,
+        "Milliseconds between two samples of a curve; lists keep their order as long.",
+    ),
     Option("main", "stats_log_size", integer(1, 10000), 120, "Samples that a curve has at most."),
-    Option("main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.", flags=("--metrics-http-bind",)),
-    Option("main", "metrics_http_port", PORT, 15692, "Port of the metrics server.", flags=("--metrics-http-port",)),
-    Option("main", "tls_cert", PATH, "", "Certificate chain (PEM) of the TLS ports; no TLS port opens without it.", flags=("--tls-cert", "--cert"),
-           environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"), reloadable=True),
-    Option("main", "tls_key", PATH, "", "Private key (PEM) of that certificate; empty when the certificate file holds it.",
-           flags=("--tls-key", "--key"), environment=("TLS_KEY_PATH",), aliases=_tls_section("tls_key"), reloadable=True),
-    Option("main", "tls_ciphers", TEXT, "", "Ciphers of TLS 1.2 in OpenSSL's notation; empty for the library's choice.", flags=("--ciphers",),
-           environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True),
-    Option("main", "tls_min_version", choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.", flags=("--tls-min-version",),
-           environment=("TLS_MIN_VERSION",), aliases=_tls_section("tls_min_version"), reloadable=True),
-    Option("main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging.", reloadable=True),
-    Option("main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.", flags=("--tls-ktls",), reloadable=True),
-    Option("main", "tls_ca_cert", PATH, "", "Authorities (PEM) that vouch for clients' certificates.", reloadable=True),
-    Option("main", "tls_verify_peer", BOOLEAN, False, "Ask TLS clients for a certificate of one of these authorities.", reloadable=True),
-    Option("main", "tls_fail_if_no_peer_cert", BOOLEAN, True, "Turn away TLS clients that have none, where they are asked for one.",
-           reloadable=True),
-    Option("main", "ssl_cert_login_from", choice("distinguished_name", "common_name", "subject_alternative_name"), "distinguished_name",
-           "What of a client's certificate is the user name of the EXTERNAL login.", reloadable=True),
+    Option(
+        "main", "metrics_http_bind", TEXT, "127.0.0.1", "Address of the metrics server.",
+        flags=("--metrics-http-bind",),
+    ),
+    Option(
+        "main", "metrics_http_port", PORT, 15692, "Port of the metrics server.",
+        flags=("--metrics-http-port",),
+    ),
+    Option(
+        "main", "tls_cert", PATH, "",
+        "Certificate chain (PEM) of the TLS ports; no TLS port opens without it.",
+        flags=("--tls-cert", "--cert"), environment=("TLS_CERT_PATH",), aliases=_tls_section("tls_cert"),
+        reloadable=True,
+    ),
+    Option(
+        "main", "tls_key", PATH, "",
+        "Private key (PEM) of that certificate; empty when the certificate file holds it.",
+        flags=("--tls-key", "--key"), environment=("TLS_KEY_PATH",), aliases=_tls_section("tls_key"),
+        reloadable=True,
+    ),
+    Option(
+        "main", "tls_ciphers", TEXT, "",
+        "Ciphers of TLS 1.2 in OpenSSL's notation; empty for the library's choice.", flags=("--ciphers",),
+        environment=("TLS_CIPHERS",), aliases=_tls_section("tls_ciphers"), reloadable=True,
+    ),
+    Option(
+        "main", "tls_min_version", choice("1.2", "1.3"), "1.2", "Oldest TLS version that is accepted.",
+        flags=("--tls-min-version",), environment=("TLS_MIN_VERSION",),
+        aliases=_tls_section("tls_min_version"), reloadable=True,
+    ),
+    Option(
+        "main", "tls_keylog_file", PATH, "", "File that TLS session keys are appended to, for debugging.",
+        reloadable=True,
+    ),
+    Option(
+        "main", "tls_ktls", BOOLEAN, False, "Leave encryption to the kernel where it can.",
+        flags=("--tls-ktls",), reloadable=True,
+    ),
+    Option(
+        "main", "tls_ca_cert", PATH, "", "Authorities (PEM) that vouch for clients' certificates.",
+        reloadable=True,
+    ),
+    Option(
+        "main", "tls_verify_peer", BOOLEAN, False,
+        "Ask TLS clients for a certificate of one of these authorities.", reloadable=True,
+    ),
+    Option(
+        "main", "tls_fail_if_no_peer_cert", BOOLEAN, True,
+        "Turn away TLS clients that have none, where they are asked for one.", reloadable=True,
+    ),
+    Option(
+        "main", "ssl_cert_login_from",
+        choice("distinguished_name", "common_name", "subject_alternative_name"), "distinguished_name",
+        "What of a client's certificate is the user name of the EXTERNAL login.", reloadable=True,
+    ),
     Option("main", "ssl_cert_login_san_type", choice("dns", "ip", "email", "uri"), "dns",
            "Which kind of subject alternative name that is.", reloadable=True),
-    Option("main", "ssl_cert_login_san_index", COUNT, 0, "Which one of that kind, counted from 0.", reloadable=True),
-    # -- amqp ----------------------------------------------------------------------------------------------------------------------------------
-    Option("amqp", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
-           flags=("--amqp-bind",), environment=("AMQP_BIND",)),
-    Option("amqp", "port", PORT, 5672, "Port of AMQP.", name="amqp_port", flags=("-p", "--port", "--amqp-port"), environment=("AMQP_PORT",)),
-    Option("amqp", "tls_port", PORT, 5671, "Port of AMQP over TLS; opens only with tls_cert.", name="amqps_port",
-           flags=("--amqps-port",), environment=("AMQPS_PORT",)),
-    Option("amqp", "unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path", flags=("--amqp-unix-path",)),
-    Option("amqp", "unix_mode", MODE, 0o660, "Permissions of that socket, in octal; who may write to it may connect.", name="amqp_unix_mode"),
-    Option("amqp", "heartbeat", integer(0, 65535), 60, "Seconds between heartbeats that are proposed to clients; 0 proposes none.", reloadable=True),
-    Option("amqp", "frame_max", integer(4096, 134217728), 131072, "Largest frame in octets. Larger ones make other channels wait."),
-    Option("amqp", "initial_frame_max", integer(4096, 65536), 4096,
-           "Largest frame in octets before frame_max is agreed on, as in RabbitMQ. More lets in longer tokens and client properties.",
-           reloadable=True),
-    Option("amqp", "channel_max", integer(1, 65535), 2047, "Channels a connection may open.", reloadable=True),
-    Option("amqp", "max_message_size", integer(1, 264241152), 134217728,
-           "Largest message body in octets: 1 to 264241152, which is what a segment file can hold with all its properties.", reloadable=True),
-    Option("amqp", "max_consumers_per_channel", COUNT, 0, "Consumers a channel may have; 0 for no limit.", reloadable=True),
-    Option("amqp", "max_consumers_per_connection", COUNT, 16384,
-           "Consumers all channels of a connection may have together; 0 for no limit. Each costs about 1.5 KiB."),
-    Option("amqp", "max_unacked_per_channel", COUNT, 2097152,
-           "Messages a channel may hold unacknowledged, whatever its prefetch; 0 for no limit. Each costs 20 to 40 octets."),
-    Option("amqp", "max_table_depth", integer(1, 32), 32,
-           "Tables and arrays that headers and arguments may be nested in. No client needs more than a handful; reading takes stack."),
-    Option("amqp", "max_table_entries", integer(256), 8192,
-           "Entries that headers or arguments may have, nested ones included. Each is an object while it is looked at."),
-    Option("amqp", "max_topic_words", COUNT, 65536,
-           "Words that patterns with words behind a # may have together in a topic exchange; 0 for no limit. Keys are compared with all."),
+    Option(
+        "main", "ssl_cert_login_san_index", COUNT, 0, "Which one of that kind, counted from 0.",
+        reloadable=True,
+    ),
+    # -- amqp ------------------------------------------------------------------------------------------------
+    Option(
+        "amqp", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="amqp_bind",
+        flags=("--amqp-bind",), environment=("AMQP_BIND",),
+    ),
+    Option(
+        "amqp", "port", PORT, 5672, "Port of AMQP.", name="amqp_port", flags=("-p", "--port", "--amqp-port"),
+        environment=("AMQP_PORT",),
+    ),
+    Option(
+        "amqp", "tls_port", PORT, 5671, "Port of AMQP over TLS; opens only with tls_cert.", name="amqps_port",
+        flags=("--amqps-port",), environment=("AMQPS_PORT",),
+    ),
+    Option(
+        "amqp", "unix_path", PATH, "", "Unix socket of AMQP; empty for none.", name="amqp_unix_path",
+        flags=("--amqp-unix-path",),
+    ),
+    Option(
+        "amqp", "unix_mode", MODE, 0o660,
+        "Permissions of that socket, in octal; who may write to it may connect.", name="amqp_unix_mode",
+    ),
+    Option(
+        "amqp", "heartbeat", integer(0, 65535), 60,
+        "Seconds between heartbeats that are proposed to clients; 0 proposes none.", reloadable=True,
+    ),
+    Option(
+        "amqp", "frame_max", integer(4096, 134217728), 131072,
+        "Largest frame in octets. Larger ones make other channels wait.",
+    ),
+    Option(
+        "amqp", "initial_frame_max", integer(4096, 65536), 4096,
+        "Largest frame in octets before frame_max is agreed on, as in RabbitMQ. "
+        "More lets in longer tokens and client properties.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "channel_max", integer(1, 65535), 2047, "Channels a connection may open.", reloadable=True
+    ),
+    Option(
+        "amqp", "max_message_size", integer(1, 264241152), 134217728,
+        "Largest message body in octets: 1 to 264241152, "
+        "which is what a segment file can hold with all its properties.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "max_consumers_per_channel", COUNT, 0, "Consumers a channel may have; 0 for no limit.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "max_consumers_per_connection", COUNT, 16384,
+        "Consumers all channels of a connection may have together; 0 for no limit. Each costs about 1.5 KiB.",
+    ),
+    Option(
+        "amqp", "max_unacked_per_channel", COUNT, 2097152,
+        "Messages a channel may hold unacknowledged, whatever its prefetch; 0 for no limit. "
+        "Each costs 20 to 40 octets.",
+    ),
+    Option(
+        "amqp", "max_table_depth", integer(1, 32), 32,
+        "Tables and arrays that headers and arguments may be nested in. "
+        "No client needs more than a handful; reading takes stack.",
+    ),
+    Option(
+        "amqp", "max_table_entries", integer(256), 8192,
+        "Entries that headers or arguments may have, nested ones included. "
+        "Each is an object while it is looked at.",
+    ),
+    Option(
+        "amqp", "max_topic_words", COUNT, 65536,
+        "Words that patterns with words behind a # may have together in a topic exchange; 0 for no limit. "
+        "Keys are compared with all.",
+    ),
     Option("amqp", "max_unread_output", integer(65536), 1048576,
            "Octets of answers that a client may leave unread before nothing more is read from it."),
-    Option("amqp", "unread_timeout", integer(1, 86400), 30,
-           "Seconds after which such a client is closed."),
-    Option("amqp", "max_unfinished_bodies", integer(1048576), 268435456,
-           "Octets of bodies that have come in part, over all connections: two of the largest by default. Beyond it only the oldest grows."),
-    Option("amqp", "max_large_output", integer(1048576), 268435456,
-           "Octets of messages over 128 KiB that have been delivered but not read, over all connections. Beyond it consumers wait for each other."),
-    Option("amqp", "max_connections", COUNT, 0,
-           "Connections at once; 0 for as many as three quarters of the process's descriptors, which always is the most: the rest is for files.",
-           reloadable=True),
-    Option("amqp", "max_connections_per_address", COUNT, 0,
-           "Connections at once from one address; 0 for no limit, because behind one address there may be a whole fleet.", reloadable=True),
-    Option("amqp", "max_pending_logins", integer(1), 1024,
-           "Connections that have not logged in yet; when there are more, the oldest of the address with the most give way.", reloadable=True),
-    Option("amqp", "max_octets_before_login", integer(8192), 65536,
-           "Octets that a client may send until its login is done: four frames of at most initial_frame_max octets, and what it sends ahead.",
-           reloadable=True),
-    Option("amqp", "login_timeout", integer(1, 3600), 10,
-           "Seconds a new connection has until its login is done, not counting waits for its password to be checked.", reloadable=True),
-    Option("amqp", "listen_backlog", integer(1, 65535), 1024, "Connections that wait in the kernel until they are accepted."),
-    Option("amqp", "reuse_port", BOOLEAN, False, "Let other processes listen on the same port (SO_REUSEPORT)."),
-    Option("amqp", "tcp_proxy_protocol", PROXY_PROTOCOL, 0,
-           "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources.", reloadable=True),
+    Option("amqp", "unread_timeout", integer(1, 86400), 30, "Seconds after which such a client is closed."),
+    Option(
+        "amqp", "max_unfinished_bodies", integer(1048576), 268435456,
+        "Octets of bodies that have come in part, over all connections: two of the largest by default. "
+        "Beyond it only the oldest grows.",
+    ),
+    Option(
+        "amqp", "max_large_output", integer(1048576), 268435456,
+        "Octets of messages over 128 KiB that have been delivered but not read, over all connections. Beyond "
+        "it consumers wait for each other.",
+    ),
+    Option(
+        "amqp", "max_connections", COUNT, 0,
+        "Connections at once; 0 for as many as three quarters of the process's descriptors, which always is "
+        "the most: the rest is for files.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "max_connections_per_address", COUNT, 0,
+        "Connections at once from one address; 0 for no limit, "
+        "because behind one address there may be a whole fleet.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "max_pending_logins", integer(1), 1024,
+        "Connections that have not logged in yet; when there are more, "
+        "the oldest of the address with the most give way.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "max_octets_before_login", integer(8192), 65536,
+        "Octets that a client may send until its login is done: four frames of at most initial_frame_max "
+        "octets, and what it sends ahead.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "login_timeout", integer(1, 3600), 10,
+        "Seconds a new connection has until its login is done, "
+        "not counting waits for its password to be checked.",
+        reloadable=True,
+    ),
+    Option(
+        "amqp", "listen_backlog", integer(1, 65535), 1024,
+        "Connections that wait in the kernel until they are accepted.",
+    ),
+    Option(
+        "amqp", "reuse_port", BOOLEAN, False, "Let other processes listen on the same port (SO_REUSEPORT)."
+    ),
+    Option(
+        "amqp", "tcp_proxy_protocol", PROXY_PROTOCOL, 0,
+        "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources.",
+        reloadable=True,
+    ),
     Option("amqp", "proxy_protocol_trusted_sources", NETWORKS, (),
            "Addresses and networks of proxies; empty for proxies on this machine only.", reloadable=True),
-    Option("amqp", "amqp_systemd_socket_name", TEXT, "amqp", "Name (FileDescriptorName=) of the sockets that systemd hands over for AMQP."),
-    # -- mqtt ----------------------------------------------------------------------------------------------------------------------------------
-    Option("mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="mqtt_bind", flags=("--mqtt-bind",)),
-    Option("mqtt", "port", PORT, -1,
-           "Port of MQTT (1883); closed by default, because so far clients can log in, ping and leave, and nothing else.", name="mqtt_port",
-           flags=("--mqtt-port",)),
-    Option("mqtt", "default_vhost", TEXT, "/", "Virtual host of clients that name none.", name="mqtt_default_vhost"),
-    Option("mqtt", "max_connections", COUNT, 0, "MQTT connections at once; 0 for no limit but that of the process's descriptors.",
-           name="mqtt_max_connections", reloadable=True),
+    Option(
+        "amqp", "amqp_systemd_socket_name", TEXT, "amqp",
+        "Name (FileDescriptorName=) of the sockets that systemd hands over for AMQP.",
+    ),
+    # -- mqtt ------------------------------------------------------------------------------------------------
+    Option(
+        "mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="mqtt_bind", flags=("--mqtt-bind",)
+    ),
+    Option(
+        "mqtt", "port", PORT, -1,
+        "Port of MQTT (1883); closed by default, because so far clients can log in, ping and leave, "
+        "and nothing else.",
+        name="mqtt_port", flags=("--mqtt-port",),
+    ),
+    Option(
+        "mqtt", "default_vhost", TEXT, "/", "Virtual host of clients that name none.",
+        name="mqtt_default_vhost",
+    ),
+    Option(
+        "mqtt", "max_connections", COUNT, 0,
+        "MQTT connections at once; 0 for no limit but that of the process's descriptors.",
+        name="mqtt_max_connections", reloadable=True,
+    ),
     Option("mqtt", "max_connections_per_address", COUNT, 0,
            "Those from one address; 0 for no limit, because behind one address there may be a whole fleet.",
            name="mqtt_max_connections_per_address", reloadable=True),
-    Option("mqtt", "max_pending_logins", integer(1), 1024,
-           "MQTT connections that have not logged in yet; when there are more, the oldest of the address with the most give way.",
-           name="mqtt_max_pending_logins", reloadable=True),
-    Option("mqtt", "max_octets_before_login", integer(8192), 65536,
-           "Octets of the packet a client logs in with; a token or a will may need more.", name="mqtt_max_octets_before_login", reloadable=True),
-    Option("mqtt", "login_timeout", integer(1, 3600), 10,
-           "Seconds a new connection has until its login is done, not counting waits for its password to be checked.", name="mqtt_login_timeout",
-           reloadable=True),
-    Option("mqtt", "tls_port", PORT, 8883, "Port of MQTT over TLS.", name="mqtts_port", flags=("--mqtts-port",), pending=_NO_MQTT),
-    Option("mqtt", "unix_path", PATH, "", "Unix socket of MQTT.", name="mqtt_unix_path", flags=("--mqtt-unix-path",), pending=_NO_MQTT),
-    Option("mqtt", "max_inflight_messages", integer(1, 65535), 65535, "Messages on their way to a session at once.", pending=_NO_MQTT),
-    Option("mqtt", "max_packet_size", integer(1, 268435455), 268435455, "Largest packet in octets.", pending=_NO_MQTT),
-    Option("mqtt", "permission_check_enabled", BOOLEAN, False, "Check permissions of MQTT clients.", pending=_NO_MQTT),
-    Option("mqtt", "client_id_validation", choice("none", "username"), "none", "Whether a client id must equal the user name.", pending=_NO_MQTT),
-    # -- mgmt ----------------------------------------------------------------------------------------------------------------------------------
-    Option("mgmt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="http_bind", flags=("--http-bind",), environment=("HTTP_BIND",)),
-    Option("mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",), environment=("HTTP_PORT",)),
-    Option("mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS; opens only with tls_cert.", name="https_port",
-           flags=("--https-port",), environment=("HTTPS_PORT",)),
-    Option("mgmt", "unix_path", PATH, "", "Unix socket of the management API; empty for none.", name="http_unix_path", flags=("--http-unix-path",)),
+    Option(
+        "mqtt", "max_pending_logins", integer(1), 1024,
+        "MQTT connections that have not logged in yet; "
+        "when there are more, the oldest of the address with the most give way.",
+        name="mqtt_max_pending_logins", reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_octets_before_login", integer(8192), 65536,
+        "Octets of the packet a client logs in with; a token or a will may need more.",
+        name="mqtt_max_octets_before_login", reloadable=True,
+    ),
+    Option(
+        "mqtt", "login_timeout", integer(1, 3600), 10,
+        "Seconds a new connection has until its login is done, "
+        "not counting waits for its password to be checked.",
+        name="mqtt_login_timeout", reloadable=True,
+    ),
+    Option(
+        "mqtt", "tls_port", PORT, 8883, "Port of MQTT over TLS.", name="mqtts_port", flags=("--mqtts-port",),
+        pending=_NO_MQTT,
+    ),
+    Option(
+        "mqtt", "unix_path", PATH, "", "Unix socket of MQTT.", name="mqtt_unix_path",
+        flags=("--mqtt-unix-path",), pending=_NO_MQTT,
+    ),
+    Option(
+        "mqtt", "max_inflight_messages", integer(1, 65535), 65535,
+        "Messages on their way to a session at once.", pending=_NO_MQTT,
+    ),
+    Option(
+        "mqtt", "max_packet_size", integer(1, 268435455), 268435455, "Largest packet in octets.",
+        pending=_NO_MQTT,
+    ),
+    Option(
+        "mqtt", "permission_check_enabled", BOOLEAN, False, "Check permissions of MQTT clients.",
+        pending=_NO_MQTT,
+    ),
+    Option(
+        "mqtt", "client_id_validation", choice("none", "username"), "none",
+        "Whether a client id must equal the user name.", pending=_NO_MQTT,
+    ),
+    # -- mgmt ------------------------------------------------------------------------------------------------
+    Option(
+        "mgmt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="http_bind", flags=("--http-bind",),
+        environment=("HTTP_BIND",),
+    ),
+    Option(
+        "mgmt", "port", PORT, 15672, "Port of the management API.", name="http_port", flags=("--http-port",),
+        environment=("HTTP_PORT",),
+    ),
+    Option(
+        "mgmt", "tls_port", PORT, 15671, "Port of the management API over TLS; opens only with tls_cert.",
+        name="https_port", flags=("--https-port",), environment=("HTTPS_PORT",),
+    ),
+    Option(
+        "mgmt", "unix_path", PATH, "", "Unix socket of the management API; empty for none.",
+        name="http_unix_path", flags=("--http-unix-path",),
+    ),
     Option("mgmt", "http_systemd_socket_name", TEXT, "http",
            "Name (FileDescriptorName=) of the sockets that systemd hands over for the management API."),
-    Option("mgmt", "max_connections", integer(1), 256,
-           "Connections at once on each port of the management and the metrics; a dashboard uses half a dozen. When it is full, who has kept the "
-           "broker waiting longest gives way.", name="http_max_connections", reloadable=True),
-    Option("mgmt", "max_connections_per_address", COUNT, 128,
-           "Those of one address; 0 for no limit. Half of them, so that no one address has all.", name="http_max_connections_per_address",
-           reloadable=True),
-    Option("mgmt", "max_octets_before_login", integer(8192), 1048576,
-           "Octets of a request's head, and of the body of one that was refused, that are read.", name="http_max_octets_before_login",
-           reloadable=True),
-    Option("mgmt", "request_timeout", integer(1, 3600), 20,
-           "Seconds that a client may take for a request's head; for its body, and for reading the answer, one more for every 4 KiB.",
-           name="http_request_timeout", reloadable=True),
-    Option("mgmt", "idle_timeout", integer(1, 86400), 60, "Seconds between two requests of a connection; browsers and scrapers ask more often.",
-           name="http_idle_timeout", reloadable=True),
-    Option("mgmt", "max_requests_per_connection", integer(1), 1000,
-           "Requests after which a connection is closed with the answer, so that clients spread anew over what is behind a balancer.",
-           name="http_max_requests_per_connection", reloadable=True),
-    # -- clustering ----------------------------------------------------------------------------------------------------------------------------
-    Option("clustering", "enabled", BOOLEAN, False, "Replicate to followers. In this version a broker where it is true does not start.",
-           name="clustering", flags=("--clustering",), environment=("CLUSTERING",), pending=_NO_CLUSTERING),
-    Option("clustering", "bind", TEXT, "127.0.0.1", "Address to listen on for followers.", name="clustering_bind", flags=("--clustering-bind",),
-           environment=("CLUSTERING_BIND",), pending=_NO_CLUSTERING),
-    Option("clustering", "port", PORT, 5679, "Port for followers.", name="clustering_port", flags=("--clustering-port",),
-           environment=("CLUSTERING_PORT",), pending=_NO_CLUSTERING),
-    Option("clustering", "advertised_uri", TEXT, "", "How followers reach this node.", flags=("--clustering-advertised-uri",),
-           environment=("CLUSTERING_ADVERTISED_URI",), pending=_NO_CLUSTERING),
-    Option("clustering", "etcd_endpoints", NAMES, ("localhost:2379",), "Servers of etcd.", flags=("--clustering-etcd-endpoints",),
-           environment=("CLUSTERING_ETCD_ENDPOINTS",), pending=_NO_CLUSTERING),
-    Option("clustering", "etcd_prefix", TEXT, "gomq", "What the keys in etcd begin with.", flags=("--clustering-etcd-prefix",),
-           environment=("CLUSTERING_ETCD_PREFIX",), pending=_NO_CLUSTERING),
-    Option("clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
-           flags=("--clustering-on-leader-elected",), pending=_NO_CLUSTERING),
-    Option("clustering", "on_leader_lost", TEXT, "", "Command that runs when it no longer is.", flags=("--clustering-on-leader-lost",),
-           pending=_NO_CLUSTERING),
-    Option("clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.", pending=_NO_CLUSTERING),
-    # -- oauth ---------------------------------------------------------------------------------------------------------------------------------
+    Option(
+        "mgmt", "max_connections", integer(1), 256,
+        "Connections at once on each port of the management and the metrics; a dashboard uses half a dozen. "
+        "When it is full, who has kept the broker waiting longest gives way.",
+        name="http_max_connections", reloadable=True,
+    ),
+    Option(
+        "mgmt", "max_connections_per_address", COUNT, 128,
+        "Those of one address; 0 for no limit. Half of them, so that no one address has all.",
+        name="http_max_connections_per_address", reloadable=True,
+    ),
+    Option(
+        "mgmt", "max_octets_before_login", integer(8192), 1048576,
+        "Octets of a request's head, and of the body of one that was refused, that are read.",
+        name="http_max_octets_before_login", reloadable=True,
+    ),
+    Option(
+        "mgmt", "request_timeout", integer(1, 3600), 20,
+        "Seconds that a client may take for a request's head; "
+        "for its body, and for reading the answer, one more for every 4 KiB.",
+        name="http_request_timeout", reloadable=True,
+    ),
+    Option(
+        "mgmt", "idle_timeout", integer(1, 86400), 60,
+        "Seconds between two requests of a connection; browsers and scrapers ask more often.",
+        name="http_idle_timeout", reloadable=True,
+    ),
+    Option(
+        "mgmt", "max_requests_per_connection", integer(1), 1000,
+        "Requests after which a connection is closed with the answer, "
+        "so that clients spread anew over what is behind a balancer.",
+        name="http_max_requests_per_connection", reloadable=True,
+    ),
+    # -- clustering ------------------------------------------------------------------------------------------
+    Option(
+        "clustering", "enabled", BOOLEAN, False,
+        "Replicate to followers. In this version a broker where it is true does not start.",
+        name="clustering", flags=("--clustering",), environment=("CLUSTERING",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "bind", TEXT, "127.0.0.1", "Address to listen on for followers.",
+        name="clustering_bind", flags=("--clustering-bind",), environment=("CLUSTERING_BIND",),
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "port", PORT, 5679, "Port for followers.", name="clustering_port",
+        flags=("--clustering-port",), environment=("CLUSTERING_PORT",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "advertised_uri", TEXT, "", "How followers reach this node.",
+        flags=("--clustering-advertised-uri",), environment=("CLUSTERING_ADVERTISED_URI",),
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_endpoints", NAMES, ("localhost:2379",), "Servers of etcd.",
+        flags=("--clustering-etcd-endpoints",), environment=("CLUSTERING_ETCD_ENDPOINTS",),
+        pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "etcd_prefix", TEXT, "gomq", "What the keys in etcd begin with.",
+        flags=("--clustering-etcd-prefix",), environment=("CLUSTERING_ETCD_PREFIX",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "on_leader_elected", TEXT, "", "Command that runs when this node becomes the leader.",
+        flags=("--clustering-on-leader-elected",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "on_leader_lost", TEXT, "", "Command that runs when it no longer is.",
+        flags=("--clustering-on-leader-lost",), pending=_NO_CLUSTERING,
+    ),
+    Option(
+        "clustering", "max_unsynced_actions", COUNT, 0, "Without effect in LavinMQ too.",
+        pending=_NO_CLUSTERING,
+    ),
+    # -- oauth -----------------------------------------------------------------------------------------------
     Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer"),
-    Option("oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id", pending=_NO_SSO),
-    Option("oauth", "mgmt_base_url", TEXT, "", "Address of the management pages.", name="oauth_mgmt_base_url", pending=_NO_SSO),
-    Option("oauth", "mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for.", name="oauth_mgmt_scopes", pending=_NO_SSO),
-    Option("oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.", name="oauth_resource_server_id"),
-    Option("oauth", "preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name.",
-           name="oauth_preferred_username_claims"),
-    Option("oauth", "additional_scopes_keys", NAMES, (), "Claims that hold more scopes.", name="oauth_additional_scopes_keys"),
-    Option("oauth", "scope_prefix", TEXT, "", "What scopes for this broker begin with.", name="oauth_scope_prefix"),
-    Option("oauth", "verify_aud", BOOLEAN, True, "Refuse tokens for another audience.", name="oauth_verify_aud"),
+    Option(
+        "oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id",
+        pending=_NO_SSO,
+    ),
+    Option(
+        "oauth", "mgmt_base_url", TEXT, "", "Address of the management pages.", name="oauth_mgmt_base_url",
+        pending=_NO_SSO,
+    ),
+    Option(
+        "oauth", "mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for.",
+        name="oauth_mgmt_scopes", pending=_NO_SSO,
+    ),
+    Option(
+        "oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.",
+        name="oauth_resource_server_id",
+    ),
+    Option(
+        "oauth", "preferred_username_claims", NAMES, ("sub", "client_id"), "Claims that hold the user name.",
+        name="oauth_preferred_username_claims",
+    ),
+    Option(
+        "oauth", "additional_scopes_keys", NAMES, (), "Claims that hold more scopes.",
+        name="oauth_additional_scopes_keys",
+    ),
+    Option(
+        "oauth", "scope_prefix", TEXT, "", "What scopes for this broker begin with.",
+        name="oauth_scope_prefix",
+    ),
+    Option(
+        "oauth", "verify_aud", BOOLEAN, True, "Refuse tokens for another audience.", name="oauth_verify_aud"
+    ),
     Option("oauth", "audience", TEXT, "", "Audience of accepted tokens.", name="oauth_audience"),
-    Option("oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.", name="oauth_jwks_cache_ttl"),
-    # -- experimental --------------------------------------------------------------------------------------------------------------------------
-    Option("experimental", "yield_each_received_bytes", integer(1), 131072, "Octets read from a connection before others have their turn.",
-           pending="a choice of fairness"),
-    Option("experimental", "yield_each_delivered_bytes", integer(1), 1048576, "Octets delivered to a consumer before others have their turn.",
-           pending="a choice of fairness"),
+    Option(
+        "oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.",
+        name="oauth_jwks_cache_ttl",
+    ),
+    # -- experimental ----------------------------------------------------------------------------------------
+    Option(
+        "experimental", "yield_each_received_bytes", integer(1), 131072,
+        "Octets read from a connection before others have their turn.", pending="a choice of fairness",
+    ),
+    Option(
+        "experimental", "yield_each_delivered_bytes", integer(1), 1048576,
+        "Octets delivered to a consumer before others have their turn.", pending="a choice of fairness",
+    ),
 )
 
 SECTIONS = tuple(dict.fromkeys(option.section for option in OPTIONS))
@@ -294,7 +620,8 @@ assert len(BY_ATTRIBUTE) == len(OPTIONS)
 
 # Keys of a [sni:host] section; each also with amqp_, mqtt_ or http_ in front.
 SNI_KEYS = (
-    "tls_cert", "tls_key", "tls_min_version", "tls_ciphers", "tls_verify_peer", "tls_ca_cert", "tls_keylog_file", "tls_fail_if_no_peer_cert",
+    "tls_cert", "tls_key", "tls_min_version", "tls_ciphers", "tls_verify_peer", "tls_ca_cert",
+    "tls_keylog_file", "tls_fail_if_no_peer_cert",
 )
 SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
@@ -314,23 +641,33 @@ def shortened(value: Any) -> str:
 
 
 class Settings:
-    """A value for every option, as attributes (``settings.amqp_port``); where each came from is kept for error messages."""
+    """A value for every option, as attributes (``settings.amqp_port``);
+    where each came from is kept for error messages.
+    """
 
     def __init__(self, **values: Any):
-        """``values`` by attribute name; everything else has its default. Raises TypeError on a name that is no option."""
+        """``values`` by attribute name; everything else has its default.
+
+        Raises TypeError on a name that is no option.
+        """
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
         self.origins: dict[str, str] = {}
         self.sni: dict[str, dict[str, Any]] = {}
         """{host name: {key, as in its [sni:HOST] section: value}}"""
         self.first_users: dict[str, str] = {}
-        """{name: bcrypt hash} of users made on the first boot instead of the default user; only dispatchd's configuration has them"""
+        """{name: bcrypt hash} of users made on the first boot instead of the default user; only dispatchd's
+        configuration has them.
+        """
         for attribute, value in values.items():
             self.set(attribute, value, "argument")
 
     @classmethod
     def checked(cls, **values: Any) -> "Settings":
-        """As the constructor, with every value held to the rules of a configuration file. Raises TypeError for a name, ValueError for a value."""
+        """As the constructor, with every value held to the rules of a configuration file.
+
+        Raises TypeError for a name, ValueError for a value.
+        """
         for attribute, value in values.items():
             option = BY_ATTRIBUTE.get(attribute)
             if option is None:
@@ -353,11 +690,15 @@ class Settings:
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """What was asked for that may not be done without: whoever turns clustering on believes in a copy on another node. None: nothing."""
+        """What was asked for that may not be done without: whoever turns clustering on believes in a copy on
+        another node. None: nothing.
+        """
         if not self.clustering:
             return None
-        return (f"{self.origin('clustering')}: this version has no clustering, and would keep the only copy of every message: "
-                "leave `enabled` of [clustering] at false")
+        return (
+            f"{self.origin('clustering')}: this version has no clustering, and would keep the only copy of "
+            "every message: leave `enabled` of [clustering] at false"
+        )
 
     def origin(self, attribute: str) -> str:
         """Where the value was given; "default" when nobody gave one."""

@@ -62,7 +62,9 @@ def brief(text, most=60):
 
 
 def text_of(error, most=1000):
-    """What an error says, in text that has a form in UTF-8; its ``__str__`` may fail, and may say a great deal."""
+    """What an error says, in text that has a form in UTF-8;
+    its ``__str__`` may fail, and may say a great deal.
+    """
     try:
         return _writable(brief(str(error), most))
     except Exception as fault:  # of the task's own class, which must not keep its message from being settled

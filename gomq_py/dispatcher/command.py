@@ -1,7 +1,9 @@
-"""What gomq-py-worker does: loads an app, runs its workers, and shows how they are doing until it is told to stop.
+"""What gomq-py-worker does: loads an app, runs its workers,
+and shows how they are doing until it is told to stop.
 
-The first Ctrl-C or SIGTERM takes no more tasks and waits for those that run; the second leaves them, and they go
-back to their queues. With --reload a parent process does nothing but start the worker again when a file changes.
+The first Ctrl-C or SIGTERM takes no more tasks and waits for those that run; the second leaves them, and they
+go back to their queues. With --reload a parent process does nothing but start the worker again when a file
+changes.
 """
 
 import argparse
@@ -46,7 +48,10 @@ def run(arguments=None):
 
 
 def load(place):
-    """The Dispatcher at ``module:name`` (``app`` by default). Raises ImportError, AttributeError, TypeError."""
+    """The Dispatcher at ``module:name`` (``app`` by default).
+
+    Raises ImportError, AttributeError, TypeError.
+    """
     module, _, name = place.partition(":")
     app = getattr(importlib.import_module(module), name or "app")
     if not isinstance(app, Dispatcher):
@@ -73,7 +78,10 @@ class _Run:
             signal.signal(number, self._told)
         options = self._options
         if options.health_file and not Path(options.health_file).absolute().parent.is_dir():
-            print(f"gomq-py-worker: there is no folder for the health file {options.health_file}", file=sys.stderr)
+            print(
+                f"gomq-py-worker: there is no folder for the health file {options.health_file}",
+                file=sys.stderr,
+            )
             return 2
         queues = options.queues.split(",") if options.queues else None
         try:
@@ -157,7 +165,9 @@ class _Run:
 
 
 def _write_health(path, state):
-    """As a whole or not at all; there only while there is a connection, so that a probe may look for the file."""
+    """As a whole or not at all; there only while there is a connection,
+    so that a probe may look for the file.
+    """
     if not state["connected"]:
         Path(path).unlink(missing_ok=True)
         return

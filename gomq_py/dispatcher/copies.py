@@ -29,7 +29,10 @@ _OF_THE_WAY = {
 
 
 class Copies:
-    """Those of one worker that the broker has not confirmed. ``on_begin()`` is called with each, ``on_end()`` after it."""
+    """Those of one worker that the broker has not confirmed.
+
+    ``on_begin()`` is called with each, ``on_end()`` after it.
+    """
 
     def __init__(self, worker_name, server, on_begin, on_end):
         self._worker_name = worker_name
@@ -53,10 +56,11 @@ class Copies:
         self._futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
-        """Publish a copy with these headers by ``send(properties)``; acknowledge the original once it is confirmed.
+        """Publish a copy with these headers by ``send(properties)``;
+        acknowledge the original once it is confirmed.
 
-        ``otherwise(error)`` is called where no such message can be: its headers are too large for a frame, for
-        one. ``bare``: without the properties and headers that it came with.
+        ``otherwise(error)`` is called where no such message can be: its headers are too large for a frame,
+        for one. ``bare``: without the properties and headers that it came with.
         """
         if delivery.channel.closed:
             return
@@ -87,7 +91,9 @@ class Copies:
             self._server.logger.error(
                 "worker %r could not put off or give up a message: %s", self._worker_name, error
             )
-            self._server.link.call_later(_ANOTHER_TRY_S, self.replace, delivery, headers, send, otherwise, bare)
+            self._server.link.call_later(
+                _ANOTHER_TRY_S, self.replace, delivery, headers, send, otherwise, bare
+            )
         else:
             delivery.ack()
 

@@ -74,8 +74,8 @@ def reference_of(function):
     module, name = target.__module__, target.__qualname__
     if module == "__main__" or "<" in name:
         raise DispatcherError(
-            f"{module}.{name} cannot run in a process of its own: it must stand at the top level of a module that can be "
-            "imported, not in the script that is run"
+            f"{module}.{name} cannot run in a process of its own: it must stand at the top level of a module "
+            "that can be imported, not in the script that is run"
         )
     return module, name
 

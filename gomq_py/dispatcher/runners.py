@@ -131,7 +131,10 @@ class Threads:
             self._started += change
 
     def _start_one(self, is_needed=False):
-        """Another thread. Where none is to be had those that are there do the work, unless it ``is_needed``."""
+        """Another thread.
+
+        Where none is to be had those that are there do the work, unless it ``is_needed``.
+        """
         self._count(1)
         try:
             threading.Thread(target=self._work, name=f"task of {self._name}", daemon=True).start()

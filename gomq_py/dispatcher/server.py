@@ -84,7 +84,9 @@ class ServerConfig:
             if not all(each.binding_keys):
                 raise ValueError(f"Empty binding key passed for queue {each.name!r}")
         if self.unique_s is not None and not 0.001 <= self.unique_s <= LONGEST_DELAY_S:
-            raise ValueError(f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks")
+            raise ValueError(
+                f"unique_s is {self.unique_s!r}: from 0.001 seconds on, or None for no unique tasks"
+            )
         if self.heartbeat_s is not None and self.heartbeat_s not in range(65536):
             raise ValueError(f"heartbeat_s is {self.heartbeat_s!r}: whole seconds up to 65535, 0 for none")
 
@@ -151,8 +153,8 @@ class Server:
         except FutureTimeout:
             if future.cancel():
                 raise ServiceDisconnected(
-                    f"Service is disconnected, or does not answer: task {task.name!r} was not confirmed within "
-                    f"{timeout_s} s"
+                    "Service is disconnected, or does not answer: "
+                    f"task {task.name!r} was not confirmed within {timeout_s} s"
                 ) from None
             future.result(0)
         return task.uuid
@@ -363,4 +365,6 @@ def _translated(task, error):
         return ServiceDisconnected(f"Service is disconnected: {text}: {error}")
     if isinstance(error, NotConfirmed):
         return NotDelivered(f"Failed to deliver message: {text}: {error}")
-    return BadTask(f"{text}: {error}") if isinstance(error, (ValueError, TypeError, RecursionError)) else error
+    return (
+        BadTask(f"{text}: {error}") if isinstance(error, (ValueError, TypeError, RecursionError)) else error
+    )

@@ -85,7 +85,10 @@ class Signature:
 
 
 def check_of(function, skip):
-    """A check of how many arguments come, for a function without a Signature. ``skip``: leading ones of our own."""
+    """A check of how many arguments come, for a function without a Signature.
+
+    ``skip``: leading ones of our own.
+    """
     try:
         least, most = _counts(inspect.signature(function).parameters.values())
         least, most = max(0, least - skip), None if most is None else most - skip
@@ -100,7 +103,9 @@ def check_of(function, skip):
 
 def _check_count(count, least, most):
     if count < least or most is not None and count > most:
-        expected = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
+        expected = (
+            f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
+        )
         raise BadArgument(f"{count} arguments were sent, and the function takes {expected}")
 
 

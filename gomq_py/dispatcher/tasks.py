@@ -90,7 +90,9 @@ class Task:
             ("args", self.args, (list, tuple)),
         ):
             if not isinstance(value, kind):
-                raise BadTask(f"task {shown(self.name)}: {what} is {shown(value)}, of type {type(value).__name__}")
+                raise BadTask(
+                    f"task {shown(self.name)}: {what} is {shown(value)}, of type {type(value).__name__}"
+                )
         if self.priority is not None and self.priority not in range(256):
             raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 
@@ -159,8 +161,13 @@ class TaskConfig:
     def check_limits(self, name):
         """Raises ValueError where the timeout or the retries of task ``name`` are none."""
         timeout_s, retries = self.timeout_s, self.retries
-        if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 <= timeout_s < math.inf:
-            raise ValueError(f"task {name!r}: timeout_s is {timeout_s!r}, and not a number of seconds (0: none)")
+        if (
+            isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float))
+            or not 0 <= timeout_s < math.inf
+        ):
+            raise ValueError(
+                f"task {name!r}: timeout_s is {timeout_s!r}, and not a number of seconds (0: none)"
+            )
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ValueError(f"task {name!r}: retries is {retries!r}, and not a whole number from 0 on")
 

@@ -78,8 +78,8 @@ class WorkerConfig:
             raise ValueError(f"Empty binding key passed for queue {self.queue!r}")
         if not 1 <= self.limit <= _MOST_PREFETCH or not 0 <= self.prefetch <= _MOST_PREFETCH:
             raise ValueError(
-                f"worker {self.name!r}: a limit of {self.limit} tasks and a prefetch of {self.prefetch} are none: "
-                f"both are at most {_MOST_PREFETCH}"
+                f"worker {self.name!r}: a limit of {self.limit} tasks and a prefetch of {self.prefetch} are "
+                f"none: both are at most {_MOST_PREFETCH}"
             )
 
 
@@ -329,7 +329,8 @@ class Worker:
                 self._settle_failed(invocation, error)
             except (ClientError, OSError):
                 raise
-            except Exception as fault:  # an error nobody thought of costs one message, and no place among the running
+            except Exception as fault:
+                # an error nobody thought of costs one message, and no place among the running
                 self._log.exception("worker %r met an error that it cannot deal with", self.name)
                 self._give_up(invocation.delivery, fault)
         self._note_idle()
@@ -416,8 +417,8 @@ class Worker:
             self._give_up(
                 delivery,
                 UnknownTask(
-                    f"task {shown(task.name)} is not known to worker {self.name!r}, nor to who else had it in {count} "
-                    f"tries: there are {known}"
+                    f"task {shown(task.name)} is not known to worker {self.name!r}, nor to who else had it "
+                    f"in {count} tries: there are {known}"
                 ),
             )
             return
@@ -456,12 +457,16 @@ class Worker:
             return self._server.send_copy("", self._dead_letters, delivery.body, properties)
 
         def send_bare(unsent):
-            self._log.error("a dead letter of queue %r goes without its own headers: %s", self.config.queue, text_of(unsent))
+            self._log.error(
+                "a dead letter of queue %r goes without its own headers: %s", self.config.queue,
+                text_of(unsent),
+            )
             self._copies.replace(delivery, headers, send, drop, bare=True)
 
         def drop(unsent):
             self._log.error(
-                "a message of queue %r cannot be a dead letter and is refused: %s", self.config.queue, text_of(unsent)
+                "a message of queue %r cannot be a dead letter and is refused: %s", self.config.queue,
+                text_of(unsent),
             )
             delivery.nack(requeue=False)
 

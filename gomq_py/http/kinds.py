@@ -58,8 +58,9 @@ def _name_of(row):
     return row.get("name", "") if isinstance(row, dict) else row.name
 
 
-# Of 63 bits the upper ones are the address, so that no two rows have the same number; addresses are of 48 bits at most,
-# and the last four are 0. The rest is of the name: another thing may come to lie where one that is gone has lain.
+# Of 63 bits the upper ones are the address, so that no two rows have the same number; addresses are of 48
+# bits at most, and the last four are 0. The rest is of the name: another thing may come to lie where one that
+# is gone has lain.
 _SHIFT = 15
 _ADDRESS, _NAME = (1 << 63) - (1 << 19), (1 << 19) - 1
 
@@ -70,7 +71,8 @@ def _numbers_of_named(rows):
 
 def _numbers_of_channels(pairs):
     return [
-        id(channel) << _SHIFT & _ADDRESS | hash((connection.name, channel.id)) & _NAME for channel, connection in pairs]
+        id(channel) << _SHIFT & _ADDRESS | hash((connection.name, channel.id)) & _NAME
+        for channel, connection in pairs]
 
 
 def _numbers_of_consumers(pairs):

@@ -108,7 +108,10 @@ class Stream:
             self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
-        """End run(): it returns, or raises ``error``; at once where it has not begun. A second call changes nothing."""
+        """End run(): it returns, or raises ``error``; at once where it has not begun.
+
+        A second call changes nothing.
+        """
         if self.ended.ready():
             return
         self._stop_watching()

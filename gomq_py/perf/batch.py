@@ -1,6 +1,8 @@
-"""Publishes encoded beforehand, in one buffer that is written again and again; only sequence numbers and timestamps in the bodies change.
+"""Publishes encoded beforehand, in one buffer that is written again and again; only sequence numbers and
+timestamps in the bodies change.
 
-What is sent is a slice of whole messages of the cycle, 16 to 64 KiB at a time, so that a message costs the publisher its share of one system call.
+What is sent is a slice of whole messages of the cycle, 16 to 64 KiB at a time, so that a message costs the
+publisher its share of one system call.
 """
 import socket
 from array import array
@@ -14,8 +16,9 @@ _END_OF_RECORD = getattr(socket, "MSG_EOR", 0)
 class PublishBatch:
     """A cycle of messages. ``starts[i]`` is where message i begins in ``buffer``, ``starts[count]`` its end.
 
-    ``timestamp_at`` and ``sequence_at`` are offsets into a body where 8 octets are stamped, -1 for none; the bodies must be large enough.
-    ``identifier_before``: how far before each body a packet identifier of MQTT lies, 0 for none.
+    ``timestamp_at`` and ``sequence_at`` are offsets into a body where 8 octets are stamped, -1 for none; the
+    bodies must be large enough. ``identifier_before``: how far before each body a packet identifier of MQTT
+    lies, 0 for none.
     """
 
     __slots__ = ("buffer", "starts", "count", "bodies", "timestamp_at", "sequence_at", "identifier_before")
@@ -26,7 +29,10 @@ class PublishBatch:
         for frames, body_at in messages:
             if body_at < identifier_before or identifier_before == 1:
                 raise ValueError("there is no room for a packet identifier before a body")
-            if body_at + max(timestamp_at, sequence_at) + 8 > len(frames) and max(timestamp_at, sequence_at) >= 0:
+            if (
+                body_at + max(timestamp_at, sequence_at) + 8 > len(frames)
+                and max(timestamp_at, sequence_at) >= 0
+            ):
                 raise ValueError("a body is too small for what is to be stamped into it")
             bodies.append(starts[len(starts) - 1] + body_at)
             starts.append(starts[len(starts) - 1] + len(frames))
@@ -39,7 +45,9 @@ class PublishBatch:
         self.identifier_before = identifier_before
 
     def stamp(self, first, last, sequence, timestamp_ns):
-        """Write numbers from ``sequence`` on and one timestamp into the messages ``first`` to ``last`` (exclusive), little-endian."""
+        """Write numbers from ``sequence`` on and one timestamp into the messages ``first`` to ``last``
+        (exclusive), little-endian.
+        """
         if first < 0 or last > self.count:
             raise IndexError("messages outside the batch")
         p = octets.pointer(self.buffer)
@@ -52,7 +60,9 @@ class PublishBatch:
                 octets.put_le64(p, at + self.timestamp_at, timestamp_ns)
 
     def identify(self, first, last, identifier):
-        """Write packet identifiers from ``identifier`` on into the messages ``first`` to ``last`` (exclusive); after 65535 comes 1."""
+        """Write packet identifiers from ``identifier`` on into the messages ``first`` to ``last``
+        (exclusive); after 65535 comes 1.
+        """
         if first < 0 or last > self.count or not self.identifier_before:
             raise IndexError("messages outside the batch, or without identifiers")
         p = octets.pointer(self.buffer)
@@ -61,10 +71,12 @@ class PublishBatch:
             identifier = identifier + 1 if identifier < 65535 else 1
 
     def write_singly(self, sock, first, last):
-        """Write the messages ``first`` to ``last`` (exclusive) with a system call and a TCP segment each, until the socket takes no more.
+        """Write the messages ``first`` to ``last`` (exclusive) with a system call and a TCP segment each,
+        until the socket takes no more.
 
-        TCP_NODELAY alone does not keep them apart: what cannot leave at once is merged while it waits (20 messages to a segment were seen).
-        MSG_EOR does. (messages begun, octets of the last one that are still to be written). Raises OSError.
+        TCP_NODELAY alone does not keep them apart: what cannot leave at once is merged while it waits (20
+        messages to a segment were seen). MSG_EOR does. (messages begun, octets of the last one that are still
+        to be written). Raises OSError.
         """
         room = memoryview(self.buffer)
         for i in range(first, last):
@@ -78,5 +90,7 @@ class PublishBatch:
         return last - first, 0
 
     def last_within(self, first, limit_octets):
-        """The end of the longest run of whole messages from ``first`` on that fits ``limit_octets``; at least one message."""
+        """The end of the longest run of whole messages from ``first`` on that fits ``limit_octets``;
+        at least one message.
+        """
         return max(first + 1, bisect_right(self.starts, self.starts[first] + limit_octets) - 1)

@@ -1,4 +1,5 @@
-"""Latencies as a histogram of 64 buckets per power of two: at most 1.6 % off, whatever the count, and cheap enough to add every message.
+"""Latencies as a histogram of 64 buckets per power of two: at most 1.6 % off, whatever the count, and cheap
+enough to add every message.
 
 The buckets lie in memory that the caller gives, so that a worker process counts and its parent reads.
 """
@@ -35,7 +36,9 @@ def lower_bound(index):
 
 
 def summarize(regions):
-    """Over some regions: {"count", "min", "median", "p75", "p95", "p99", "max"} in milliseconds; only a count of 0 when there is nothing."""
+    """Over some regions: {"count", "min", "median", "p75", "p95", "p99", "max"} in milliseconds; only a count
+    of 0 when there is nothing.
+    """
     totals = [sum(counts) for counts in zip(*regions)]
     count = sum(totals)
     summary = {"count": count}

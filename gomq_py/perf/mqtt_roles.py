@@ -160,7 +160,8 @@ class MQTTConsumer(_MQTT, ConsumerRole):
         ))
         # Not through the client: messages may follow the answer in the same read, and they must be counted.
         subscribe = SubscribePacket(
-            packet_identifier=1, subscriptions=(Subscription(filter_of(options, topic), options.subscribe_qos),))
+            packet_identifier=1,
+            subscriptions=(Subscription(filter_of(options, topic), options.subscribe_qos),))
         self.send(subscribe.encode(options.version))
         self.write()
 
@@ -175,7 +176,8 @@ class MQTTConsumer(_MQTT, ConsumerRole):
 
 
 def consumer_name(options, index):
-    """The client identifier of a consumer: the same in every run over a topic, so that a kept session is found.
+    """The client identifier of a consumer: the same in every run over a topic,
+    so that a kept session is found.
     """
     return f"{options.name}-consumer-{index}"
 

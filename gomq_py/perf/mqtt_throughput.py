@@ -1,5 +1,5 @@
-"""``gomq-py-perf mqtt throughput``: what of a run is MQTT's: topics, sessions, and that each message goes to every
-subscriber, or to one of each shared subscription.
+"""``gomq-py-perf mqtt throughput``: what of a run is MQTT's: topics, sessions, and that each message goes to
+every subscriber, or to one of each shared subscription.
 """
 from gomq_py.perf import shared
 from gomq_py.perf.load import Load

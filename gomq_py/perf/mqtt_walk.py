@@ -18,7 +18,8 @@ _SEEN_OCTETS = 4 << 20  # over all publishers: what tells a double from a late o
 
 
 class PacketWindow(ConfirmWindow):
-    """A ConfirmWindow of packet identifiers: publish n, counted from 1, has the identifier (n - 1) % 65535 + 1.
+    """A ConfirmWindow of packet identifiers: publish n, counted from 1,
+    has the identifier (n - 1) % 65535 + 1.
     """
 
     __slots__ = ()
@@ -77,8 +78,8 @@ class MQTTWalk:
     """The receiving half of one connection. Packets larger than ``packet_octets`` end it."""
 
     __slots__ = (
-        "buffer", "kept", "delivered", "body_octets", "redelivered", "others", "answers", "answered", "packets",
-        "version", "window", "check", "latencies", "sequence_at", "timestamp_at", "now_ns",
+        "buffer", "kept", "delivered", "body_octets", "redelivered", "others", "answers", "answered",
+        "packets", "version", "window", "check", "latencies", "sequence_at", "timestamp_at", "now_ns",
     )
 
     def __init__(

@@ -1,5 +1,5 @@
-"""One connection under load, whichever protocol: a publisher or a consumer, driven by its worker's loop, never
-waiting for anything.
+"""One connection under load, whichever protocol: a publisher or a consumer, driven by its worker's loop,
+never waiting for anything.
 
 After the client has logged in, the socket is read and written here: whole slices of a PublishBatch out, whole
 buffers through a walk in. The counters of the connection's slot are brought up to date after each.

@@ -1,4 +1,5 @@
-"""``gomq-py-perf amqp throughput``: what of a run is AMQP's: queues, and that each message goes to one consumer.
+"""``gomq-py-perf amqp throughput``: what of a run is AMQP's:
+queues, and that each message goes to one consumer.
 """
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed

@@ -23,7 +23,9 @@ cdef class SequenceCheck:
     @cython.locals(publisher=cython.Py_ssize_t, number=uint64_t)
     cpdef note(self, uint64_t sequence)
     @cython.locals(filler="const unsigned char*")
-    cdef int compare(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size, Py_ssize_t offset) except -1
+    cdef int compare(
+        self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size, Py_ssize_t offset
+    ) except -1
 
 cdef class FrameWalk:
     cdef public bytearray buffer
@@ -39,7 +41,10 @@ cdef class FrameWalk:
     cdef Py_ssize_t sequence_at, timestamp_at
     cdef uint64_t missing, offset, now_ns
     cdef bint returning
-    @cython.locals(p="const unsigned char*", at=cython.Py_ssize_t, size=cython.Py_ssize_t, frame_end=cython.Py_ssize_t, kind=cython.uint, before=uint64_t)
+    @cython.locals(
+        p="const unsigned char*", at=cython.Py_ssize_t, size=cython.Py_ssize_t, frame_end=cython.Py_ssize_t,
+        kind=cython.uint, before=uint64_t,
+    )
     cpdef Py_ssize_t walk(self, Py_ssize_t end, uint64_t now_ns) except -1
     @cython.locals(method=cython.uint, tag_at=cython.Py_ssize_t)
     cdef int take_method(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size) except -1

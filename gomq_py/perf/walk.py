@@ -1,19 +1,24 @@
-"""What a load generator's connection receives, walked without an object per frame: deliveries counted, checked, timed and acked, confirms counted.
+"""What a load generator's connection receives, walked without an object per frame: deliveries counted,
+checked, timed and acked, confirms counted.
 
-The worker reads from its socket into ``buffer`` behind the ``kept`` octets of an incomplete frame and calls ``walk``. Acks are written into
-``answers``, methods that are not part of the load (close, cancel, ...) are put into ``others``. Trusts nothing: sizes are checked before use.
+The worker reads from its socket into ``buffer`` behind the ``kept`` octets of an incomplete frame and calls
+``walk``. Acks are written into ``answers``, methods that are not part of the load (close, cancel, ...) are
+put into ``others``. Trusts nothing: sizes are checked before use.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import FrameError
 
 DELIVER, GET_OK, GET_EMPTY, RETURN, ACK, NACK = 0x3C003C, 0x3C0047, 0x3C0048, 0x3C0032, 0x3C0050, 0x3C0078
 NUMBER_MASK = (1 << 48) - 1
-ACK_FRAME = b"\x01\x00\x01\x00\x00\x00\x0d\x00\x3c\x00\x50" + bytes(9) + b"\xce"  # channel 1, delivery tag at 11, multiple at 19
+# channel 1, delivery tag at 11, multiple at 19
+ACK_FRAME = b"\x01\x00\x01\x00\x00\x00\x0d\x00\x3c\x00\x50" + bytes(9) + b"\xce"
 assert len(ACK_FRAME) == 21
 
 
 class ConfirmWindow:
-    """Counts confirms exactly, singles out of order and multiples mixed; ``size`` is the most that may be unconfirmed at once."""
+    """Counts confirms exactly, singles out of order and multiples mixed;
+    ``size`` is the most that may be unconfirmed at once.
+    """
 
     __slots__ = ("confirmed", "refused", "low", "mask", "settled")
 
@@ -44,14 +49,17 @@ class ConfirmWindow:
 
 
 class SequenceCheck:
-    """Order and completeness by the number in each body: publisher in the upper 16 bits, its count from 0 in the lower 48.
+    """Order and completeness by the number in each body: publisher in the upper 16 bits,
+    its count from 0 in the lower 48.
 
-    ``following``, ``counts`` and ``sums`` are memoryviews of one u64 per publisher: the lowest number that is still in order, how many came, and
-    their sum, which together tell at the end whether exactly the published ones came. Every body must equal ``filler`` from ``filled_from`` on
-    (empty: anything goes).
+    ``following``, ``counts`` and ``sums`` are memoryviews of one u64 per publisher: the lowest number that is
+    still in order, how many came, and their sum, which together tell at the end whether exactly the published
+    ones came. Every body must equal ``filler`` from ``filled_from`` on (empty: anything goes).
     """
 
-    __slots__ = ("misordered", "corrupt", "filler", "filled_from", "following", "counts", "sums", "publishers")
+    __slots__ = (
+        "misordered", "corrupt", "filler", "filled_from", "following", "counts", "sums", "publishers"
+    )
 
     def __init__(self, following, counts, sums, filler=b"", filled_from=0):
         self.following, self.counts, self.sums = following, counts, sums
@@ -82,7 +90,10 @@ class SequenceCheck:
             at += self.filled_from - offset
             size -= self.filled_from - offset
             offset = self.filled_from
-        if size > 0 and (offset + size > len(self.filler) or not octets.same(p, at, self.filler, offset, size)):
+        if (
+            size > 0
+            and (offset + size > len(self.filler) or not octets.same(p, at, self.filler, offset, size))
+        ):
             self.corrupt += 1
         return 0
 
@@ -91,12 +102,18 @@ class FrameWalk:
     """The receiving half of one connection with one channel, number 1."""
 
     __slots__ = (
-        "buffer", "kept", "delivered", "body_octets", "redelivered", "returned", "empty_gets", "last_tag", "acked_tag", "others", "answers",
-        "answered", "ack_every", "window", "check", "latencies", "sequence_at", "timestamp_at", "missing", "offset", "now_ns", "returning",
+        "buffer", "kept", "delivered", "body_octets", "redelivered", "returned", "empty_gets", "last_tag",
+        "acked_tag", "others", "answers", "answered", "ack_every", "window", "check", "latencies",
+        "sequence_at", "timestamp_at", "missing", "offset", "now_ns", "returning",
     )
 
-    def __init__(self, frame_max, read_octets=131072, ack_every=0, window=None, check=None, latencies=None, sequence_at=-1, timestamp_at=-1):
-        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``: offsets of 8 octets in each body."""
+    def __init__(
+        self, frame_max, read_octets=131072, ack_every=0, window=None, check=None, latencies=None,
+        sequence_at=-1, timestamp_at=-1,
+    ):
+        """``check`` needs ``sequence_at`` and ``latencies`` ``timestamp_at``:
+        offsets of 8 octets in each body.
+        """
         self.buffer = bytearray(frame_max + 8 + read_octets)
         self.kept = 0
         self.delivered = self.body_octets = self.redelivered = self.returned = self.empty_gets = 0
@@ -111,12 +128,15 @@ class FrameWalk:
         self.latencies = latencies
         self.sequence_at = sequence_at if check is not None else -1
         self.timestamp_at = timestamp_at if latencies is not None else -1
-        self.missing = self.offset = 0  # octets of the body being received that are still to come, and that have come
+        # octets of the body being received that are still to come, and that have come
+        self.missing = self.offset = 0
         self.now_ns = 0
         self.returning = False
 
     def walk(self, end, now_ns):
-        """Take every whole frame of the first ``end`` octets, keep the rest at the front; how many deliveries were completed. Raises FrameError."""
+        """Take every whole frame of the first ``end`` octets, keep the rest at the front; how many deliveries
+        were completed. Raises FrameError.
+        """
         if end > len(self.buffer):
             raise IndexError("more octets than the buffer holds")
         p = octets.pointer(self.buffer)

@@ -45,11 +45,13 @@ class Durability:
     # who waits
 
     def when_safe(self, callback, concerns=None, hurry=True):
-        """Call ``callback(error or None)`` once all that was done until now is on the local disk and every acknowledger
-        has it: perhaps at once, before this returns. In the order asked; it must neither switch nor raise.
+        """Call ``callback(error or None)`` once all that was done until now is on the local disk and every
+        acknowledger has it: perhaps at once, before this returns. In the order asked; it must neither switch
+        nor raise.
 
-        ``concerns()`` says, when files of some queues could not be flushed, whether it is about one of them, which is closed by
-        then; it must not raise. Without it each failure is. ``hurry=False``: nobody waits for it, it may take a while.
+        ``concerns()`` says, when files of some queues could not be flushed, whether it is about one of them,
+        which is closed by then; it must not raise. Without it each failure is. ``hurry=False``: nobody waits
+        for it, it may take a while.
         """
         if not self._acknowledgers and not self._promises:
             self.disk.after_sync(callback, hurry, concerns)

@@ -193,9 +193,9 @@ class LogFile(File):
     rest is the hub's.
     ``is_relied_on``: promises stand on it; False of a second log while the first one has everything, too.
     ``failure``: the error of a flush that failed, for good: what it held by then may be lost. ``failed()``,
-    if set, is called in the hub when there is one, and again while promises are asked for. ``fails_all``: they
-    fail then, whatever they are about; False of a log on which no queue stands, which fails the flushes that
-    it is part of.
+    if set, is called in the hub when there is one, and again while promises are asked for. ``fails_all``:
+    they fail then, whatever they are about; False of a log on which no queue stands, which fails the flushes
+    that it is part of.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")

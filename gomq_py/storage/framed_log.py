@@ -1,12 +1,15 @@
-"""Framed log: a checksummed append-only file of small records. Keeps definitions, users and other state that is rebuilt by replaying it.
+"""Framed log: a checksummed append-only file of small records.
+
+Keeps definitions, users and other state that is rebuilt by replaying it.
 
 Above ``storage.files``. What is appended is kept in memory, and the disk has reserved room for it, until the
-committer's thread writes and flushes it. So a full disk refuses an append, a slow one holds nobody up, and a process that
-is killed loses what no sync has covered. Without a committer that syncs, or where the file system cannot reserve room, an
-append writes at once. A damaged record costs that record: it is reported, and those behind it are found again.
+committer's thread writes and flushes it. So a full disk refuses an append, a slow one holds nobody up, and a
+process that is killed loses what no sync has covered. Without a committer that syncs, or where the file
+system cannot reserve room, an append writes at once. A damaged record costs that record: it is reported, and
+those behind it are found again.
 
-The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``, unless more is appended
-between two syncs than room was reserved for; never interprets a payload.
+The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``, unless more is
+appended between two syncs than room was reserved for; never interprets a payload.
 """
 import contextlib
 import os
@@ -22,24 +25,29 @@ KEPT_COPIES = 10
 
 
 class FramedLog:
-    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none. Opening a new one blocks.
+    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none.
 
-    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be read is no
-    crash's doing. ``committer``: each append is marked there; without one the caller flushes. ``fails_all``: see LogFile.
+    Opening a new one blocks.
+
+    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be
+    read is no crash's doing. ``committer``: each append is marked there; without one the caller flushes.
+    ``fails_all``: see LogFile.
     """
 
     def __init__(self, files, path, born_whole=False, file=None, committer=None, fails_all=True):
         """``file``: a new one from ``make_file``, whose name the caller has flushed."""
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
-        if file is None and not self.file.size:  # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
+        # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
+        if file is None and not self.file.size:
             try:
                 files.sync_folder(os.path.dirname(self.path))
             except OSError:
                 files.close(self.file)
                 raise
         self.damage = []  # what replay found: Damage, in the order of the file
-        self.holds_damage = False  # and the file still does: its owner rewrites it, or every boot says so again
+        # and the file still does: its owner rewrites it, or every boot says so again
+        self.holds_damage = False
         self.kept_as = None  # the copy that was made of it
         self._replayed_to = 0
         self.record_count = 0
@@ -57,11 +65,14 @@ class FramedLog:
         return f"<FramedLog {self.path} records={self.record_count}>"
 
     def replay(self):
-        """Every payload in order, as bytes. When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
+        """Every payload in order, as bytes.
 
-        What was replayed is flushed: after a kill it may be in the system's cache only, and would be built upon as if it could not be lost.
-        What is wrong stands in ``damage``; a log with more than a torn end is copied to ``<path>.damaged`` first. Raises LogError for an unknown
-        version, and for one that was born whole and of which nothing can be read any more; the file is then left as it is.
+        When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
+
+        What was replayed is flushed: after a kill it may be in the system's cache only, and would be built
+        upon as if it could not be lost. What is wrong stands in ``damage``; a log with more than a torn end
+        is copied to ``<path>.damaged`` first. Raises LogError for an unknown version, and for one that was
+        born whole and of which nothing can be read any more; the file is then left as it is.
         """
         if self._replayed:
             return
@@ -70,8 +81,13 @@ class FramedLog:
             self.record_count += 1
             yield payload
         self.damage = scan.damage
-        if self._born_whole and not self.record_count and (scan.log_id is None or any(damage.promised for damage in self.damage)):
-            raise LogError(self.path, f"the file is damaged, none of its {self.file.size} octets can be read as a record")
+        if (
+            self._born_whole and not self.record_count
+            and (scan.log_id is None or any(damage.promised for damage in self.damage))
+        ):
+            raise LogError(
+                self.path, f"the file is damaged, none of its {self.file.size} octets can be read as a record"
+            )
         self._log_id = scan.log_id
         self._ordinal = scan.next_ordinal
         self.holds_damage = any(damage.start < scan.end for damage in self.damage)
@@ -85,16 +101,24 @@ class FramedLog:
         self._replayed = True
 
     def append(self, payload):
-        """Add a record; it is on disk when the committer says so. Raises OSError, and the log is as before."""
+        """Add a record; it is on disk when the committer says so.
+
+        Raises OSError, and the log is as before.
+        """
         self.append_all((payload,))
 
     def make_room(self, payload):
-        """See that an ``append`` of this cannot be refused; where appends write at once nobody knows. Raises OSError."""
+        """See that an ``append`` of this cannot be refused; where appends write at once nobody knows.
+
+        Raises OSError.
+        """
         if self.file.room is not None:
             self._files.make_room(self.file, 2 * HEAD_SIZE + len(payload))
 
     def append_all(self, payloads):
-        """Add several records in one piece: this process's log has all of them or none; a crash may keep some."""
+        """Add several records in one piece: this process's log has all of them or none;
+        a crash may keep some.
+        """
         assert self._replayed, f"{self.path}: append before replay"
         if self._log_id is None:
             log_id, ordinal, parts = new_log_id(), 1, []
@@ -119,8 +143,9 @@ class FramedLog:
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
-        """Cut off what was appended since ``mark``. If that fails the log takes no more. What was accepted stays:
-        nobody needs to take it back who has made room first.
+        """Cut off what was appended since ``mark``. If that fails the log takes no more.
+
+        What was accepted stays: nobody needs to take it back who has made room first.
         """
         if self.file.room is not None:
             return
@@ -154,7 +179,9 @@ class FramedLog:
         self._files.close(self.file)
 
     def abandon(self):
-        """Close a log that is removed, or whose name another one has: nobody will read what it was to hold."""
+        """Close a log that is removed, or whose name another one has:
+        nobody will read what it was to hold.
+        """
         self.file.forget_accepted()
         self._files.close(self.file)
 
@@ -167,11 +194,16 @@ class FramedLog:
         """Log what replay found: loudly where more is lost than the torn end that a crash leaves."""
         for damage in self.damage:
             if damage.promised or damage.start < self._replayed_to:
-                logger.error("%s: %s: changes in octets %d to %d are lost: %s; a copy of the file is kept as %s. %s",
-                             what, self.path, damage.start, damage.end, damage.reason, self.kept_as, advice)
+                logger.error(
+                    "%s: %s: changes in octets %d to %d are lost: %s; a copy of the file is kept as %s. %s",
+                    what, self.path, damage.start, damage.end, damage.reason, self.kept_as, advice,
+                )
             else:
-                logger.warning("%s: %s: octets %d to %d were being written when the last run was cut off, and are left out (%s)",
-                               what, self.path, damage.start, damage.end, damage.reason)
+                logger.warning(
+                    "%s: %s: octets %d to %d were being written when the last run was cut off, "
+                    "and are left out (%s)",
+                    what, self.path, damage.start, damage.end, damage.reason,
+                )
 
     def _set_aside(self):
         """Keep a copy of a damaged log for whoever can read more from it, beside those of earlier damage."""
@@ -195,7 +227,8 @@ def reserve(files, file, count=ROOM_AHEAD):
 
 
 def keep_left_out(files, path, payloads):
-    """Keep what a log's reader cannot use in ``<path>.left-out``, a log itself, beside what earlier boots left out: compaction drops it from the log.
+    """Keep what a log's reader cannot use in ``<path>.left-out``, a log itself, beside what earlier boots
+    left out: compaction drops it from the log.
 
     Blocks; for boot. Raises OSError.
     """

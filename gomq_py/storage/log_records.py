@@ -1,7 +1,9 @@
-"""Log records: what the framed logs of definitions and of users hold: a field table whose ``op`` says what it is about.
+"""Log records: what the framed logs of definitions and of users hold:
+a field table whose ``op`` says what it is about.
 
-Above content.fields, below whoever replays a log. A record whose checksum is right may still be one that this version cannot use: another version
-wrote it, or a fault did. It costs itself, never the boot: ``read_record`` refuses it before anything has acted on a part of it.
+Above content.fields, below whoever replays a log. A record whose checksum is right may still be one that this
+version cannot use: another version wrote it, or a fault did. It costs itself, never the boot: ``read_record``
+refuses it before anything has acted on a part of it.
 """
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
@@ -41,7 +43,10 @@ def is_str(value):
 
 def are_numbers(value):
     """A table of integers."""
-    return isinstance(value, dict) and all(isinstance(item, int) and not isinstance(item, bool) for item in value.values())
+    return (
+        isinstance(value, dict)
+        and all(isinstance(item, int) and not isinstance(item, bool) for item in value.values())
+    )
 
 
 def optional(check):
@@ -50,7 +55,9 @@ def optional(check):
 
 
 def read_record(payload, shapes):
-    """The record in a payload, as a dict. ``shapes``: {op: {field: check}}; an op that is not among them is returned as it is.
+    """The record in a payload, as a dict.
+
+    ``shapes``: {op: {field: check}}; an op that is not among them is returned as it is.
 
     Raises RecordError.
     """

@@ -1,12 +1,15 @@
-"""Segment pool: pairs of segment files waiting to be used, emptied ones and new ones that were made ahead of need, one pool per broker.
+"""Segment pool: pairs of segment files waiting to be used, emptied ones and new ones that were made ahead of
+need, one pool per broker.
 
-Fresh pages cost more than all else an append does (1.6x at 16-octet messages, 2.3x at 1 KiB), so segments go round: fd and mapping kept, file
-renamed into place. What makes that safe: a new generation in the head seeds every checksum; a pair that ever held something durable is used again
-only after the names of both its files were flushed where they left from; only pairs made in this run go round; nobody holds them.
+Fresh pages cost more than all else an append does (1.6x at 16-octet messages, 2.3x at 1 KiB), so segments go
+round: fd and mapping kept, file renamed into place. What makes that safe: a new generation in the head seeds
+every checksum; a pair that ever held something durable is used again only after the names of both its files
+were flushed where they left from; only pairs made in this run go round; nobody holds them.
 
-Making a pair and giving one's room back to the disk take milliseconds, tens of them while the disk is busy: both are done aside, in a thread. A
-writer says in time that it will roll (``expect``), and the roll takes what is there. Emptied ones lose their names in the committer's threads, too,
-before its next flush. Between message_store and files; never flushes by itself.
+Making a pair and giving one's room back to the disk take milliseconds, tens of them while the disk is busy:
+both are done aside, in a thread. A writer says in time that it will roll (``expect``), and the roll takes
+what is there. Emptied ones lose their names in the committer's threads, too, before its next flush. Between
+message_store and files; never flushes by itself.
 """
 import errno
 import os
@@ -25,7 +28,8 @@ LOG = logger("storage")
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 
-# A queue's first segment, and how much larger each next one is until segment_bytes: many queues hold only a few messages.
+# A queue's first segment, and how much larger each next one is until segment_bytes:
+# many queues hold only a few messages.
 FIRST_SEGMENT_BYTES = 65536
 SEGMENT_GROWTH = 8
 
@@ -36,40 +40,54 @@ KEPT_SMALL_PAIRS = 2
 # A pair is made ahead where the disk has room for this many more: nobody else's last room is taken.
 ROOM_FOR_PAIRS = 8
 
-# Which files of the pool a writer takes: None for pairs, the folder of files without names, or this for those of streams, which have no acks.
+# Which files of the pool a writer takes: None for pairs, the folder of files without names, or this for those
+# of streams, which have no acks.
 ALONE = "alone"
 
 
 class SegmentPool:
-    """Hands out pairs of files for new segments and takes back emptied ones. ``folder`` is the pool's own and holds nothing else.
+    """Hands out pairs of files for new segments and takes back emptied ones.
 
-    ``in_threads=False``: nothing is made ahead, and what is given back goes at once, for whoever compares folders between two steps.
-    ``start_timer`` as in Resting. ``stage``: the broker's.
+    ``folder`` is the pool's own and holds nothing else.
+
+    ``in_threads=False``: nothing is made ahead, and what is given back goes at once, for whoever compares
+    folders between two steps. ``start_timer`` as in Resting. ``stage``: the broker's.
     """
 
-    def __init__(self, folder, files, committer=None, segment_bytes=SEGMENT_BYTES, kept_pairs=KEPT_PAIRS, in_threads=True, start_timer=None):
+    def __init__(
+        self, folder, files, committer=None, segment_bytes=SEGMENT_BYTES, kept_pairs=KEPT_PAIRS,
+        in_threads=True, start_timer=None,
+    ):
         self.folder = os.fspath(folder)
         self.files = files
         self.committer = committer
         self.segment_bytes = segment_bytes
         self.resting = Resting(start_timer)
         self._aside = committer.aside if committer is not None and in_threads else None
-        self.openings = Openings(None if self._aside is None else getattr(committer, "aside_for_readers", None), start_timer)
+        self.openings = Openings(
+            None if self._aside is None else getattr(committer, "aside_for_readers", None), start_timer
+        )
         self._kept = {size: KEPT_SMALL_PAIRS for size in growth(segment_bytes)} | {segment_bytes: kept_pairs}
         self._pairs = {size: [] for size in self._kept}
         self._unnamed = {size: [] for size in self._kept}
         self._alone = {size: [] for size in self._kept}
         self._expected = {}  # (msgs_bytes, shelf) -> how many writers will need such files soon
-        self._waiting = {}  # the same -> (folders, callback) of writers who wait for them, each for one and for its folders
+        # the same -> (folders, callback) of writers who wait for them, each for one and for its folders
+        self._waiting = {}
         self._in_making = set()  # of these
         self._naming = 0  # takers whose files have not got their names yet
-        self._coming = dict.fromkeys(self._kept, 0)  # pairs of which the msgs file is on its way here, or has come before the acks file
-        self._retiring = {}  # queue folder -> its Retiring pairs, whose msgs file is about to leave, or has left and that is to be flushed
+        # pairs of which the msgs file is on its way here, or has come before the acks file
+        self._coming = dict.fromkeys(self._kept, 0)
+        # queue folder -> its Retiring pairs, whose msgs file is about to leave,
+        # or has left and that is to be flushed
+        self._retiring = {}
         self.stage = Stage()
         self._closed = False
-        # How the last run ended, for recovery at boot: what only a loss of power explains is no fault after one.
+        # How the last run ended, for recovery at boot: what only a loss of power
+        # explains is no fault after one.
         self.last_end = POWER_LOST
-        self.listed = {}  # queue folder -> segment_list.Listed of what the last run left there, for recovery at boot
+        # queue folder -> segment_list.Listed of what the last run left there, for recovery at boot
+        self.listed = {}
         self.damage = DamageNotes()
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")
@@ -81,10 +99,12 @@ class SegmentPool:
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Two mapped files for a segment of this size, which have these names or get them before the next sync flushes. Raises OSError, leaving
-        neither. ``failed(error)``: they will not get their names. What is in them then goes with them.
+        """Two mapped files for a segment of this size, which have these names or get them before the next
+        sync flushes. Raises OSError, leaving neither. ``failed(error)``: they will not get their names. What
+        is in them then goes with them.
 
-        The acks file gets its name first: a process that is killed in between must not leave the messages without the acks it has seen.
+        The acks file gets its name first: a process that is killed in between must not leave the messages
+        without the acks it has seen.
         """
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
@@ -130,15 +150,18 @@ class SegmentPool:
     # ahead of need
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether nobody has to wait for such files and for these folders: they are there, or no thread makes any."""
+        """Whether nobody has to wait for such files and for these folders:
+        they are there, or no thread makes any.
+        """
         if self._aside is None or self._closed:
             return True
         return bool(self._ready(shelf).get(msgs_bytes)) and not any(map(self.files.lacks_folder, folders))
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
-        """Have a thread make such files, and those of the ``folders`` that are not there, the outer one first. ``callback(error or None)`` is called
-        when that is done, or could not be. It must neither switch nor raise; files that it does not take are the next one's. For a ``store`` that
-        has ended before its turn comes nothing is made.
+        """Have a thread make such files, and those of the ``folders`` that are not there, the outer one
+        first. ``callback(error or None)`` is called when that is done, or could not be. It must neither
+        switch nor raise; files that it does not take are the next one's. For a ``store`` that has ended
+        before its turn comes nothing is made.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
@@ -160,11 +183,13 @@ class SegmentPool:
             del self._expected[key]
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
-        """Take the files of an emptied segment: keep the pair, or unlink it. ``msgs`` and ``acks`` are None where a file is not open,
-        ``msgs_path`` where there is none.
+        """Take the files of an emptied segment: keep the pair, or unlink it.
 
-        If anything of it may be on the disk (``synced``: its octets or its name were flushed), the msgs file's name is gone for good before the acks
-        file is touched: a power cut that brought back the one without the other would bring back what was acked.
+        ``msgs`` and ``acks`` are None where a file is not open, ``msgs_path`` where there is none.
+
+        If anything of it may be on the disk (``synced``: its octets or its name were flushed), the msgs
+        file's name is gone for good before the acks file is touched: a power cut that brought back the one
+        without the other would bring back what was acked.
         """
         pair = Retiring(msgs, acks, acks_path)
         folder = os.path.dirname(acks_path)
@@ -176,11 +201,16 @@ class SegmentPool:
         if leaving:
             self._change(leaving, lambda error: self._msgs_left(pair, error))
         self.committer.mark_folder(folder)
-        self.committer.after_sync(lambda error: self._names_flushed(folder, pair, error), hurry=False, about_logs=False)
+        self.committer.after_sync(
+            lambda error: self._names_flushed(folder, pair, error), hurry=False, about_logs=False
+        )
 
     def retire_unnamed(self, msgs):
         """Take the file of a transient queue's segment."""
-        if msgs.map is not None and not msgs.held and len(self._unnamed.get(msgs.size, ())) < self._kept.get(msgs.size, 0):
+        if (
+            msgs.map is not None and not msgs.held
+            and len(self._unnamed.get(msgs.size, ())) < self._kept.get(msgs.size, 0)
+        ):
             self._unnamed[msgs.size].append(msgs)
         else:
             self.files.close(msgs, self._aside)
@@ -200,11 +230,14 @@ class SegmentPool:
 
     def describe(self):
         """What it holds, for people."""
-        pairs, unnamed, alone = (sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone))
+        pairs, unnamed, alone = (
+            sum(len(files) for files in kept.values()) for kept in (self._pairs, self._unnamed, self._alone)
+        )
         retiring = sum(len(waiting) for waiting in self._retiring.values())
         return (
-            f"{pairs} pairs, {alone} for streams and {unnamed} without names wait to be used, {retiring} for their names to be flushed; "
-            f"{len(self._in_making)} are being made, {sum(map(len, self._waiting.values()))} publishers wait for them"
+            f"{pairs} pairs, {alone} for streams and {unnamed} without names wait to be used, {retiring} for "
+            f"their names to be flushed; {len(self._in_making)} are being made, "
+            f"{sum(map(len, self._waiting.values()))} publishers wait for them"
         )
 
     def close(self):
@@ -233,15 +266,23 @@ class SegmentPool:
         if waiting is None and len(ready) >= min(self._expected.get(key, 0), self._kept.get(msgs_bytes, 0)):
             return
         self._in_making.add(key)
-        folders = [] if waiting is None else [self.files.having_folder(path) for path in waiting[0][0] if self.files.lacks_folder(path)]
+        folders = (
+            [] if waiting is None
+            else [self.files.having_folder(path) for path in waiting[0][0] if self.files.lacks_folder(path)]
+        )
         paths = None
         if shelf is None or shelf == ALONE:
             paths = self._new_paths()[:2 if shelf is None else 1]
-        self._aside(self._make, folders, shelf, paths, msgs_bytes, waiting is not None, first=waiting is not None,
-                    done=lambda made, error: self._made(key, folders, made, error, waiting is not None))
+        self._aside(
+            self._make, folders, shelf, paths, msgs_bytes, waiting is not None, first=waiting is not None,
+            done=lambda made, error: self._made(key, folders, made, error, waiting is not None),
+        )
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
-        """In a thread: folders, and files as ``_create`` and ``take_unnamed`` do, nobody being told. Blocks. Raises OSError."""
+        """In a thread: folders, and files as ``_create`` and ``take_unnamed`` do, nobody being told.
+
+        Blocks. Raises OSError.
+        """
         for folder in folders:
             folder.act()
         if not is_awaited:
@@ -249,15 +290,21 @@ class SegmentPool:
         if paths is None:
             return self.files.make_unnamed(shelf, msgs_bytes)
         is_pair = len(paths) > 1  # a busy stream writes with calls: its file need not be in the cache
-        return self._create_each(lambda path, size: self.files.make(path, size, is_pair), self.files.unmake, paths, msgs_bytes)
+        return self._create_each(
+            lambda path, size: self.files.make(path, size, is_pair), self.files.unmake, paths, msgs_bytes
+        )
 
     def _check_room(self, folder, msgs_bytes):
         figures = os.statvfs(folder)
-        if figures.f_bavail * figures.f_frsize < (1 + ROOM_FOR_PAIRS) * (msgs_bytes + capacity_for(msgs_bytes)):
+        if figures.f_bavail * figures.f_frsize < (1 + ROOM_FOR_PAIRS) * (
+            msgs_bytes + capacity_for(msgs_bytes)
+        ):
             raise OSError(errno.ENOSPC, "the disk has too little room to make segments ahead", folder)
 
     def _made(self, key, folders, made, error, is_awaited):
-        """Files are there that a thread has made, or could not be made: then whoever needs them will hear why."""
+        """Files are there that a thread has made, or could not be made:
+        then whoever needs them will hear why.
+        """
         msgs_bytes, shelf = key
         self._in_making.discard(key)
         for folder in folders:
@@ -286,7 +333,9 @@ class SegmentPool:
         self._make_ahead(key)
 
     def _tell_waiting(self, key, error):
-        """The first of those who wait takes the files at once, or hears what went wrong: it may be its folder, and no fault of the next one's."""
+        """The first of those who wait takes the files at once, or hears what went wrong: it may be its
+        folder, and no fault of the next one's.
+        """
         waiting = self._waiting.get(key)
         if waiting is None:
             return
@@ -296,7 +345,9 @@ class SegmentPool:
         callback(error)
 
     def _let_go_of_ended(self, key):
-        """Nothing is made for who waits for a store that has ended meanwhile: its folder may be gone already, and would come back."""
+        """Nothing is made for who waits for a store that has ended meanwhile:
+        its folder may be gone already, and would come back.
+        """
         while key in self._waiting:
             store = self._waiting[key][0][2]
             if store is None or store.failure is None:
@@ -304,7 +355,9 @@ class SegmentPool:
             self._tell_waiting(key, None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
-        """Files that somebody waited for and has not taken are nobody's where enough are kept, or none of their size."""
+        """Files that somebody waited for and has not taken are nobody's where enough are kept,
+        or none of their size.
+        """
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
             surplus, ready[msgs_bytes] = ready[msgs_bytes][kept:], ready[msgs_bytes][:kept]
@@ -331,12 +384,20 @@ class SegmentPool:
         return spares
 
     def _take_largest_spare(self):
-        """The files of one, largest first: whoever waits behind its removal waits for no more than is needed."""
-        kept = [(size, files) for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files]
+        """The files of one, largest first: whoever waits behind its removal waits
+        for no more than is needed.
+        """
+        kept = [
+            (size, files)
+            for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files
+        ]
         return _each_file([max(kept, key=lambda spares: spares[0])[1].pop()]) if kept else []
 
     def _drop_aside(self, files, done=None):
-        """Have a thread take the names of files that nobody holds, and give their room back. Then ``done()``."""
+        """Have a thread take the names of files that nobody holds, and give their room back.
+
+        Then ``done()``.
+        """
         names, parts = [self.files.unlinking(file.path) for file in files if file.named], []
         for file in files:
             self.files.close(file, lambda *part: parts.append(part))
@@ -360,9 +421,16 @@ class SegmentPool:
         done(None)
 
     def _leaving(self, pair, path):
-        """The change that moves the msgs file into the pool, or unlinks it. The sync that is running may still hold it."""
+        """The change that moves the msgs file into the pool, or unlinks it.
+
+        The sync that is running may still hold it.
+        """
         msgs = pair.msgs
-        if msgs is not None and len(self._pairs.get(msgs.size, ())) + self._coming.get(msgs.size, 0) < self._kept.get(msgs.size, 0):
+        if (
+            msgs is not None
+            and len(self._pairs.get(msgs.size, ())) + self._coming.get(msgs.size, 0)
+            < self._kept.get(msgs.size, 0)
+        ):
             pair.pool_path = self._new_paths()[0]
             self._coming[msgs.size] += 1
             return self.files.renaming(path, pair.pool_path, msgs)
@@ -377,7 +445,9 @@ class SegmentPool:
             self.files.close(msgs, self._aside)
 
     def _names_flushed(self, folder, pair, error):
-        """The msgs file is gone from the queue's folder for good, unless the sync failed: then the acks stay where they are."""
+        """The msgs file is gone from the queue's folder for good, unless the sync failed:
+        then the acks stay where they are.
+        """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
         if error is None:
@@ -390,9 +460,13 @@ class SegmentPool:
     def _finish_retiring(self, folder, pair, leaving):
         """The acks file follows, behind the changes ``leaving``."""
         if self._is_usable(pair):
-            pair.acks_path, path = os.path.join(self.folder, f"acks.{os.path.basename(pair.pool_path)[5:]}"), pair.acks_path
+            pair.acks_path, path = (
+                os.path.join(self.folder, f"acks.{os.path.basename(pair.pool_path)[5:]}"), pair.acks_path
+            )
             changes = [*leaving, self.files.renaming(path, pair.acks_path, pair.acks)]
-            self._change(changes, lambda error: self._retired(folder, pair) and self._keep(pair, error), soon=True)
+            self._change(
+                changes, lambda error: self._retired(folder, pair) and self._keep(pair, error), soon=True
+            )
             return
         changes = [*leaving, self.files.unlinking(pair.acks_path, self._aside if pair.acks is None else None)]
         if pair.pool_path is not None:
@@ -406,8 +480,11 @@ class SegmentPool:
         if error is not None:
             self._close(pair)
             return
-        for file in (pair.msgs, pair.acks):  # nobody's from here on: a killed process must not leave them in another queue with a head that is whole
-            file.map[:HEAD_BYTES] = bytes(HEAD_BYTES)  # all of it: what is left of a head would look like a damaged one
+        # nobody's from here on: a killed process must not leave them in another queue
+        # with a head that is whole
+        for file in (pair.msgs, pair.acks):
+            # all of it: what is left of a head would look like a damaged one
+            file.map[:HEAD_BYTES] = bytes(HEAD_BYTES)
             self.files.overwritten(file, 0, HEAD_BYTES)
         self._pairs[pair.msgs.size].append((pair.msgs, pair.acks))
         if self._closed:
@@ -426,7 +503,10 @@ class SegmentPool:
 
     def _is_usable(self, pair):
         msgs, acks = pair.msgs, pair.acks
-        return pair.pool_path is not None and acks is not None and not msgs.held and not acks.held and acks.size == capacity_for(msgs.size)
+        return (
+            pair.pool_path is not None and acks is not None and not msgs.held and not acks.held
+            and acks.size == capacity_for(msgs.size)
+        )
 
     def _retired(self, folder, pair):
         """False where the folder was removed meanwhile, and the pair with it."""
@@ -457,7 +537,9 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Files that were taken did not get their names: their writer hears why, and what is still here goes."""
+        """Files that were taken did not get their names:
+        their writer hears why, and what is still here goes.
+        """
         if failed is not None:
             failed(error)
         for file in files:
@@ -481,7 +563,10 @@ class SegmentPool:
 
 
 class Retiring:
-    """A pair of files on its way out of a queue's folder. ``pool_path``: where its msgs file goes, unless that is unlinked."""
+    """A pair of files on its way out of a queue's folder.
+
+    ``pool_path``: where its msgs file goes, unless that is unlinked.
+    """
 
     __slots__ = ("msgs", "acks", "acks_path", "pool_path")
 

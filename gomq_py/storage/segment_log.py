@@ -1,7 +1,10 @@
-"""Segment log: the files of one store. Rolls to new segments, tells the committer what must be flushed, seals, closes, gives files away.
+"""Segment log: the files of one store.
 
-Below message_store (and the stream store), which decide what is written and what is done with; above segment and pool. Only what lies
-between the reader and the writer of a long log is closed; what is open is mapped. Never yields, never flushes.
+Rolls to new segments, tells the committer what must be flushed, seals, closes, gives files away.
+
+Below message_store (and the stream store), which decide what is written and what is done with; above segment
+and pool. Only what lies between the reader and the writer of a long log is closed; what is open is mapped.
+Never yields, never flushes.
 """
 import errno
 import os
@@ -19,30 +22,36 @@ from gomq_py.storage.store import LARGEST_SEGMENT_BYTES
 
 LARGEST_SEGMENT_NUMBER = (1 << locations.NUMBER_BITS) - 1
 
-# How much of a segment of an earlier run is read ahead of the cursor: a cold disk gives this in about a millisecond.
+# How much of a segment of an earlier run is read ahead of the cursor:
+# a cold disk gives this in about a millisecond.
 PROVEN_BYTES = 262144
 
-# The next segment is made ahead when one part in so many of the write segment is filled: in time, and not for queues that hold a few messages.
+# The next segment is made ahead when one part in so many of the write segment is filled: in time, and not for
+# queues that hold a few messages.
 EXPECT_PART = 2
 _NEVER = 1 << 62
 
-# How far a sync must have come, as a part of the data, to be noted in the head: damage before the mark is said loudly to be the disk's fault. Noting
-# each sync would dirty one page more for every one.
+# How far a sync must have come, as a part of the data, to be noted in the head: damage before the mark is
+# said loudly to be the disk's fault. Noting each sync would dirty one page more for every one.
 MARK_EVERY = 0.125
 
 
 class SegmentLog(_store.Store):
-    """A store whose messages lie in segments, by number in ``_segments`` and one after the other through ``next``: ``_last`` is the newest, and
-    ``_write`` the one that is written to. A kind of it says what is written, and fills in ``flush`` and ``_is_idle``.
+    """A store whose messages lie in segments, by number in ``_segments`` and one after the other through
+    ``next``: ``_last`` is the newest, and ``_write`` the one that is written to. A kind of it says what is
+    written, and fills in ``flush`` and ``_is_idle``.
     """
 
     __slots__ = (
         "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
-        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf", "_outer",
+        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf",
+        "_outer",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
-        _store.Store.__init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener)
+        _store.Store.__init__(
+            self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
+        )
         self._shelf = None if durable else self.folder  # which of the pool's files it takes
         self._outer = None
         self._segments = {}
@@ -57,8 +66,8 @@ class SegmentLog(_store.Store):
         self._opens_aside = False
 
     def open_aside(self):
-        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not shown before
-        ``listener.segment_opened(store)``.
+        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not
+        shown before ``listener.segment_opened(store)``.
         """
         self._opens_aside = True
 
@@ -67,13 +76,18 @@ class SegmentLog(_store.Store):
         self._outer = folder
 
     def begin_behind(self, number):
-        """New segments get higher numbers than this one: positions are not used twice, and its acks file may still be there."""
+        """New segments get higher numbers than this one: positions are not used twice,
+        and its acks file may still be there.
+        """
         self._next_number = number + 1
 
     # the end of it
 
     def close(self):
-        """Nothing goes in or out any more. The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it."""
+        """Nothing goes in or out any more.
+
+        The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it.
+        """
         if self.failure is not None:
             return
         self.flush()
@@ -91,7 +105,9 @@ class SegmentLog(_store.Store):
             self.committer.mark(self)
 
     def listed(self):
-        """What the folder of a store that was closed holds; None where there are no segments, or an error has made it uncertain."""
+        """What the folder of a store that was closed holds;
+        None where there are no segments, or an error has made it uncertain.
+        """
         if self._fenced or not self._segments:
             return None
         left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}
@@ -125,7 +141,9 @@ class SegmentLog(_store.Store):
         self.pool.forget(self.folder)
 
     def fence(self, error):
-        """An I/O error: what the disk holds is not known any more, so nothing goes in or out until a restart has read it again."""
+        """An I/O error: what the disk holds is not known any more,
+        so nothing goes in or out until a restart has read it again.
+        """
         if self.failure is not None and not self._closing:
             return
         try:
@@ -140,7 +158,9 @@ class SegmentLog(_store.Store):
     # what must be flushed
 
     def mark(self):
-        """What was written so far is to be on the disk by the next ``after_sync``, acks too: a transaction is committed, an operator answered."""
+        """What was written so far is to be on the disk by the next ``after_sync``, acks too: a transaction is
+        committed, an operator answered.
+        """
         self.flush()
         if self._unsynced:
             self.committer.mark(self)
@@ -184,7 +204,10 @@ class SegmentLog(_store.Store):
     def _note_synced(self, segment):
         """Everything written to the segment before the sync began is on the disk."""
         is_whole = segment is not self._write and segment.syncing == segment.end
-        if segment.syncing and not segment.sealed and (is_whole or segment.syncing - segment.synced >= MARK_EVERY * segment.syncing):
+        if (
+            segment.syncing and not segment.sealed
+            and (is_whole or segment.syncing - segment.synced >= MARK_EVERY * segment.syncing)
+        ):
             segment.put_synced(segment.syncing)
             if is_whole:
                 segment.seal()
@@ -200,11 +223,15 @@ class SegmentLog(_store.Store):
     # segments
 
     def _roll(self, size, may_wait):
-        """A new segment to write to, with room for a record of this size. Raises StoreLater, if that may be, where a thread has to make files."""
+        """A new segment to write to, with room for a record of this size.
+
+        Raises StoreLater, if that may be, where a thread has to make files.
+        """
         if self.failure is not None:
             raise self.failure
         if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
-            raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")  # costs this message, not the queue
+            # costs this message, not the queue
+            raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")
         capacity = self._capacity_for(size)
         if may_wait:
             self._check_ready(capacity)
@@ -222,7 +249,9 @@ class SegmentLog(_store.Store):
         return segment
 
     def _capacity_for(self, size):
-        """Room for the next segment: small at first, later segment_bytes, and one of its own for a record that does not fit into that."""
+        """Room for the next segment: small at first, later segment_bytes, and one of its own for a record
+        that does not fit into that.
+        """
         capacity = self._next_bytes
         if HEAD_BYTES + size > capacity:
             capacity = self.segment_bytes
@@ -234,7 +263,9 @@ class SegmentLog(_store.Store):
         """Raise StoreLater where the hub would have to make a folder or files for the next segment."""
         folders = self._folders() if self._write is None else ()
         if not self.pool.has(capacity, self._shelf, folders):
-            raise StoreLater(self.folder, partial(self.pool.wait_for, capacity, self._shelf, folders, store=self))
+            raise StoreLater(
+                self.folder, partial(self.pool.wait_for, capacity, self._shelf, folders, store=self)
+            )
         return 0
 
     def _folders(self):
@@ -272,14 +303,21 @@ class SegmentLog(_store.Store):
         try:
             if self.durable:
                 self._make_folder()
-                msgs, acks = self.pool.take(self.path_of("msgs", segment.number), self.path_of("acks", segment.number), capacity, self.fence)
+                msgs, acks = self.pool.take(
+                    self.path_of("msgs", segment.number), self.path_of("acks", segment.number), capacity,
+                    self.fence,
+                )
                 self.committer.mark_folder(self.folder)
                 segment.named_in = self.committer.begun
             else:
                 msgs = self.pool.take_unnamed(self.folder, capacity)
         except OSError as error:
-            if os.path.exists(self.path_of("msgs", segment.number)) or os.path.exists(self.path_of("acks", segment.number)):
-                self._next_number += 1  # a file that could not be taken away again must not be in the way for ever
+            if (
+                os.path.exists(self.path_of("msgs", segment.number))
+                or os.path.exists(self.path_of("acks", segment.number))
+            ):
+                # a file that could not be taken away again must not be in the way for ever
+                self._next_number += 1
             raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
         segment.attach(msgs, acks)
         segment.begin(self.incarnation, self.pool.next_generation())
@@ -294,7 +332,8 @@ class SegmentLog(_store.Store):
         if self._write is None:
             for folder in self._folders():
                 self.files.have_folder(folder)
-                # One that is there too: the run that made it may have been killed before its name was flushed.
+                # One that is there too: the run that made it may have been killed
+                # before its name was flushed.
                 self.committer.mark_folder(os.path.dirname(folder))
 
     def path_of(self, kind, number):
@@ -302,7 +341,9 @@ class SegmentLog(_store.Store):
         return os.path.join(self.folder, f"{kind}.{number:010d}")
 
     def _leave_behind(self, segment):
-        """The writer has moved on: announce the segment's end, and seal and close it when that has been flushed, unless somebody reads it."""
+        """The writer has moved on: announce the segment's end, and seal and close it when that has been
+        flushed, unless somebody reads it.
+        """
         if not segment.written_here:
             return
         if not self.durable:
@@ -314,7 +355,10 @@ class SegmentLog(_store.Store):
             self._mark_messages(segment)
 
     def _come_to(self, segment, can_wait):
-        """A reader has come to a closed segment: map its files again. False: it ``can_wait``, and has to. Raises OSError."""
+        """A reader has come to a closed segment: map its files again.
+
+        False: it ``can_wait``, and has to. Raises OSError.
+        """
         opening = None if self._openings is None else self._openings.get(segment.number)
         if opening is None and can_wait and self._may_open_aside():
             opening = self._open_ahead(segment)
@@ -338,7 +382,9 @@ class SegmentLog(_store.Store):
             return
         # Of others' segments the messages are read piece by piece, as the cursor comes to them.
         read_to = segment.end if segment.written_here else 0
-        msgs, acks = self.open_files(segment.number, segment.end, self._acks_bytes(segment), segment.written_here, read_to)
+        msgs, acks = self.open_files(
+            segment.number, segment.end, self._acks_bytes(segment), segment.written_here, read_to
+        )
         segment.attach(msgs, acks)
 
     def _acks_bytes(self, segment):
@@ -346,12 +392,14 @@ class SegmentLog(_store.Store):
         return capacity_for(segment.capacity)
 
     def _proven_by_thread(self, segment):
-        """How much of a closed segment a thread reads that opens it: of others' no more than is looked at first, for nobody may read on."""
+        """How much of a closed segment a thread reads that opens it: of others' no more than is looked at
+        first, for nobody may read on.
+        """
         return segment.end if segment.written_here else min(segment.end, PROVEN_BYTES)
 
     def open_files(self, number, end, acks_bytes, written_here, read_to):
-        """The mapped files of a segment that is known to reach to ``end``, its messages read up to ``read_to``. Blocks; for a thread, too. Raises
-        OSError.
+        """The mapped files of a segment that is known to reach to ``end``, its messages read up to
+        ``read_to``. Blocks; for a thread, too. Raises OSError.
         """
         msgs = self.open_whole("msgs", number, end)
         acks = None
@@ -361,7 +409,8 @@ class SegmentLog(_store.Store):
             if acks_bytes:
                 acks = self.open_whole("acks", number, acks_bytes)
                 if not written_here:
-                    self.files.allocate(acks)  # a restored copy may have holes, and writing into one on a full disk kills the process
+                    # a restored copy may have holes, and writing into one on a full disk kills the process
+                    self.files.allocate(acks)
                 self.files.read_through(acks)
         except BaseException:
             for file in (msgs, acks):
@@ -371,8 +420,10 @@ class SegmentLog(_store.Store):
         return msgs, acks
 
     def open_whole(self, kind, number, end):
-        """A file of a segment that is known to reach to ``end``. Raises OSError, where it was cut short too: touching a mapping behind the end of its
-        file kills the process.
+        """A file of a segment that is known to reach to ``end``.
+
+        Raises OSError, where it was cut short too: touching a mapping behind the end of
+        its file kills the process.
         """
         file = self.files.open(self.path_of(kind, number))
         if file.size < end:
@@ -392,7 +443,8 @@ class SegmentLog(_store.Store):
             self._openings = {}
         self._openings[segment.number] = opening
         self.pool.openings.begin(
-            opening, segment.number, segment.end, self._acks_bytes(segment), segment.written_here, self._proven_by_thread(segment))
+            opening, segment.number, segment.end, self._acks_bytes(segment), segment.written_here,
+            self._proven_by_thread(segment))
         return opening
 
     def _open_next(self, segment):
@@ -469,7 +521,10 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
 
     def _discard(self, segment):
-        """Give the segment's files away, or unlink them. The pool takes back only what it gave in this run."""
+        """Give the segment's files away, or unlink them.
+
+        The pool takes back only what it gave in this run.
+        """
         msgs, acks = segment.msgs, segment.acks
         if not self.durable:
             segment.detach()
@@ -481,9 +536,13 @@ class SegmentLog(_store.Store):
                 self._close_segment(segment)
                 msgs = acks = None
         segment.detach()
-        # Its name is enough: the system may have written the messages by itself, and their acks, which somebody may wait for, are flushed no more.
+        # Its name is enough: the system may have written the messages by itself, and their acks, which
+        # somebody may wait for, are flushed no more.
         may_be_found = segment.synced_once or segment.named_in != self.committer.begun
-        self.pool.retire(msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number), may_be_found)
+        self.pool.retire(
+            msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number),
+            may_be_found,
+        )
 
     # who follows the files
 
@@ -493,7 +552,9 @@ class SegmentLog(_store.Store):
             self.files.appended(segment.msgs, segment.announced, segment.end)
             segment.announced = segment.end
         if segment.announced_entries < segment.entries:
-            self.files.appended(segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries)
+            self.files.appended(
+                segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries
+            )
             segment.announced_entries = segment.entries
         return 0
 
@@ -514,7 +575,10 @@ class SegmentLog(_store.Store):
         return 0
 
     def _mark_acks(self, segment):
-        """Acks were written. As long as nothing of the segment was flushed, a power cut loses them with their messages."""
+        """Acks were written.
+
+        As long as nothing of the segment was flushed, a power cut loses them with their messages.
+        """
         if not segment.unsynced & ACKS:
             self._mark_unsynced(segment, ACKS)
             if segment.synced_once:

@@ -1,10 +1,13 @@
-"""Group commit: one flush for everything that became dirty while the last one ran, then the confirms that waited for it. The only place that flushes.
+"""Group commit: one flush for everything that became dirty while the last one ran, then the confirms that
+waited for it. The only place that flushes.
 
-Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the disk. A sync that begins takes
-everything marked by then, so batches grow by themselves when the disk is slow and are small when it is fast. Flushes run in a thread pool of
-their own: the hub's serves name resolution and hashing, which must not wait for a disk. Other work on files that may take long and that no flush
-waits for goes there too (``aside``). A sync that failed proves nothing, not even when it is repeated: whoever it covered is fenced, and callbacks
-get the error. One per broker; idle, it holds neither a timer nor a thread's time.
+Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the
+disk. A sync that begins takes everything marked by then, so batches grow by themselves when the disk is slow
+and are small when it is fast. Flushes run in a thread pool of their own: the hub's serves name resolution and
+hashing, which must not wait for a disk. Other work on files that may take long and that no flush waits for
+goes there too (``aside``). A sync that failed proves nothing, not even when it is repeated: whoever it
+covered is fenced, and callbacks get the error. One per broker; idle, it holds neither a timer nor a thread's
+time.
 """
 import errno
 import logging
@@ -28,30 +31,38 @@ logger = logging.getLogger(__name__)
 # Flushes of different files overlap in the kernel's journal; more threads than this only queue there.
 THREADS = 4
 
-# How long marked data may wait for a sync that nobody waits for (acks, persistent messages without confirms, names of recycled segments).
-# The kernel's own writeback would take up to 30 s; syncing at once would make a client that asked for nothing pay for a disk write per
-# batch, and flushing acks with every confirm doubled what a sync costs (docs/decisions/0002).
+# How long marked data may wait for a sync that nobody waits for (acks, persistent messages without confirms,
+# names of recycled segments). The kernel's own writeback would take up to 30 s; syncing at once would make a
+# client that asked for nothing pay for a disk write per batch, and flushing acks with every confirm doubled
+# what a sync costs (docs/decisions/0002).
 UNHURRIED_S = 0.2
-# How long names that are to change soon are gathered. Each trip to a thread takes the processor from the hub for a moment, and on a machine
-# where all processors are busy for some milliseconds: a flood that goes through 20 segments a second made 90 of them, which p99 of others
-# felt (5.6 ms; 3.3 so).
+# How long names that are to change soon are gathered. Each trip to a thread takes the processor from the hub
+# for a moment, and on a machine where all processors are busy for some milliseconds: a flood that goes
+# through 20 segments a second made 90 of them, which p99 of others felt (5.6 ms; 3.3 so).
 SOON_S = 0.02
 
-# Stores or callbacks between two looks at the clock: each costs some 6 us, one that gives segments back or confirms a lot 50.
+# Stores or callbacks between two looks at the clock: each costs some 6 us,
+# one that gives segments back or confirms a lot 50.
 LOOKS = 16
-# How often the owner of a log that failed is asked to replace it, while promises are asked for: a write of all that it holds.
+# How often the owner of a log that failed is asked to replace it, while promises are asked for:
+# a write of all that it holds.
 REPLACE_AGAIN_S = 5.0
 
 
 class GroupCommit:
-    """Flushes stores, logs and folders. ``enabled=False`` (--no-sync) flushes nothing, and calls everybody back as soon as no name is left to change:
-    what was confirmed outlives a killed process. A flush that takes longer than ``slow_s`` seconds is logged while it does; 0: none is.
-    ``slice_clock``: the broker's SliceClock, which cuts what one sync has to tell.
+    """Flushes stores, logs and folders.
+
+    ``enabled=False`` (--no-sync) flushes nothing, and calls everybody back as soon as no name is left to
+    change: what was confirmed outlives a killed process. A flush that takes longer than ``slow_s`` seconds is
+    logged while it does; 0: none is. ``slice_clock``: the broker's SliceClock, which cuts what one sync has
+    to tell.
     """
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
         self.syncs = 0
-        self.begun = 0  # flushes that have taken what was marked; whoever notes it with a mark knows whether that mark has been taken
+        # flushes that have taken what was marked; whoever notes it with a mark knows
+        # whether that mark has been taken
+        self.begun = 0
         self.sync_seconds = Histogram()
         self._files = files
         self.enabled = enabled
@@ -80,15 +91,21 @@ class GroupCommit:
         self._makes_soon = False
         self._soon_failures = {}  # of these, for whoever waits for the sync that begins next
         self._aside, self._at_leisure, self._for_readers = self._lanes = tuple(
-            Aside(name, self._threads_of) for name in ("files-aside", "files-at-leisure", "files-for-readers"))
-        self.tells_before_it_answers = False  # without syncing, too: nobody is called back before what is marked has been told of
-        self.has_failed = False  # a flush or a change of names: files may stay that an orderly end does not leave
+            Aside(name, self._threads_of)
+            for name in ("files-aside", "files-at-leisure", "files-for-readers"))
+        # without syncing, too: nobody is called back before what is marked has been told of
+        self.tells_before_it_answers = False
+        # a flush or a change of names: files may stay that an orderly end does not leave
+        self.has_failed = False
         self._failed = {}  # path of a folder whose flush failed -> the error, for the rest of the run
 
     # what marks itself
 
     def mark(self, store):
-        """The store has something to flush. When a sync begins its ``sync_files()`` tells what; then ``synced()`` or ``fence(error)`` is called."""
+        """The store has something to flush.
+
+        When a sync begins its ``sync_files()`` tells what; then ``synced()`` or ``fence(error)`` is called.
+        """
         self._stores[store] = True
         self._begin_soon()
 
@@ -105,8 +122,9 @@ class GroupCommit:
         self._begin_soon()
 
     def mark_file(self, file):
-        """A log was appended to, or has accepted something, which the sync writes first. It is held until it has been
-        flushed: its owner may close it, and even remove its name, before.
+        """A log was appended to, or has accepted something, which the sync writes first.
+
+        It is held until it has been flushed: its owner may close it, and even remove its name, before.
         """
         if file not in self._logs:
             file.retain()
@@ -119,13 +137,15 @@ class GroupCommit:
         self._begin_soon()
 
     def change(self, changes, done=None, soon=False):
-        """Have names changed in a thread, in the order in which it was asked for, before the next sync flushes anything; ``after_sync`` covers it.
+        """Have names changed in a thread, in the order in which it was asked for, before the next sync
+        flushes anything; ``after_sync`` covers it.
 
-        ``changes``: storage.files.Change, each made only if those before it in the list were. ``done(error or None)`` is called in
-        the hub, and must neither switch nor raise. A change that fails fails the sync for whoever waits for it; one of a file that
-        was not there any more does not, unless it is needed. ``soon``: it is made after ``SOON_S`` at the latest, unless a sync is running then,
-        before what was asked for without it, and no sync for its sake; for files that somebody wants to use again. Without syncing, all are made
-        in the order in which they were asked for.
+        ``changes``: storage.files.Change, each made only if those before it in the list were.
+        ``done(error or None)`` is called in the hub, and must neither switch nor raise. A change that fails
+        fails the sync for whoever waits for it; one of a file that was not there any more does not, unless it
+        is needed. ``soon``: it is made after ``SOON_S`` at the latest, unless a sync is running then, before
+        what was asked for without it, and no sync for its sake; for files that somebody wants to use again.
+        Without syncing, all are made in the order in which they were asked for.
         """
         if soon and self.enabled:
             if not self._soon:
@@ -139,14 +159,16 @@ class GroupCommit:
     # who waits
 
     def after_sync(self, callback, hurry=True, concerns=None, about_logs=True):
-        """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this returns, when nothing is left to flush.
+        """Call ``callback(error or None)`` once all that is marked now has been flushed: at once, before this
+        returns, when nothing is left to flush.
 
-        Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it may take a while.
-        ``concerns()`` is asked when files of some stores could not be flushed, which are fenced by then, and says whether that
-        is about what the caller did; it must not raise. Without it each failure is, and one of a log is everybody's: in that sync, and in all
-        later ones until another log has taken its place, for a second flush would succeed without what the first one lost.
-        ``about_logs=False``, for housekeeping: what was promised has nothing to do with it, and it hears of failures of stores, folders
-        and names alone.
+        Callbacks come in the order they were given, and must neither switch nor raise. ``hurry=False``: it
+        may take a while. ``concerns()`` is asked when files of some stores could not be flushed, which are
+        fenced by then, and says whether that is about what the caller did; it must not raise. Without it each
+        failure is, and one of a log is everybody's: in that sync, and in all later ones until another log has
+        taken its place, for a second flush would succeed without what the first one lost.
+        ``about_logs=False``, for housekeeping: what was promised has nothing to do with it, and it hears of
+        failures of stores, folders and names alone.
         """
         if concerns is not None:
             callback = _Concerned(callback, concerns)
@@ -175,18 +197,26 @@ class GroupCommit:
             callback(None)
 
     def after_flush_of(self, log, callback):
-        """As ``after_sync``, with what became of this log alone, which is marked: of one that is to take another one's place."""
+        """As ``after_sync``, with what became of this log alone, which is marked:
+        of one that is to take another one's place.
+        """
         self.mark_file(log)
         self.after_sync(_OfLog(callback, log))
 
     def wait(self):
-        """Wait until all that is marked now has been flushed. Raises the error of a failed sync. May switch."""
+        """Wait until all that is marked now has been flushed.
+
+        Raises the error of a failed sync. May switch.
+        """
         result = AsyncResult()
         self.after_sync(lambda error: result.set(None) if error is None else result.set_exception(error))
         result.get()
 
     def stop(self):
-        """Flush what is marked, do what was put aside, and end. Whatever that puts aside or marks is done, too. May switch."""
+        """Flush what is marked, do what was put aside, and end.
+
+        Whatever that puts aside or marks is done, too. May switch.
+        """
         self._stopping = True
         self._mark_unwritten()
         if self._has_marks() or self._later:
@@ -206,7 +236,9 @@ class GroupCommit:
         self._killed = True
         self._release([*self._logs, *self._unwritten])
         self._unwritten = {}
-        self._stores, self._later, self._logs, self._folders, self._changes, self._soon = {}, {}, {}, {}, [], []
+        self._stores, self._later, self._logs, self._folders, self._changes, self._soon = (
+            {}, {}, {}, {}, [], []
+        )
         self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
@@ -222,18 +254,23 @@ class GroupCommit:
 
     def describe(self):
         """What it is doing, for people."""
-        state = "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle else "waiting for more"
+        state = (
+            "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle
+            else "waiting for more"
+        )
         return (
-            f"{'' if self.enabled else 'off, '}{state}, {self.syncs} so far; to flush: {len(self._stores)} queues, {len(self._later)} of acks, "
-            f"{len(self._logs)} logs, {len(self._folders)} folders; waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
+            f"{'' if self.enabled else 'off, '}{state}, {self.syncs} so far; to flush: {len(self._stores)} "
+            f"queues, {len(self._later)} of acks, {len(self._logs)} logs, {len(self._folders)} folders; "
+            f"waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
             f"{len(self._failed)} folders and {len(self._failed_logs)} logs failed"
         )
 
     # what nobody waits for
 
     def aside(self, function, *arguments, done=None, first=False):
-        """Have ``function(*arguments)`` called in a thread soon: one at a time, in order, what somebody waits for ``first``, beside the flushes.
-        ``done(result, error)`` is called in the hub after it, and must neither switch nor raise.
+        """Have ``function(*arguments)`` called in a thread soon: one at a time, in order, what somebody waits
+        for ``first``, beside the flushes. ``done(result, error)`` is called in the hub after it, and must
+        neither switch nor raise.
         """
         self._aside.add(function, arguments, done, first)
 
@@ -252,7 +289,8 @@ class GroupCommit:
 
     def _threads_of(self):
         if self._pool is None:
-            self._pool = ThreadPool(self._threads + len(self._lanes))  # so that no flush waits for what is done aside
+            # so that no flush waits for what is done aside
+            self._pool = ThreadPool(self._threads + len(self._lanes))
         return self._pool
 
     def _end_threads(self):
@@ -293,14 +331,19 @@ class GroupCommit:
         self._greenlet = None
 
     def _ended(self, greenlet):
-        """One that was ended from outside (killed, maybe before its first turn, or by Ctrl-C) has told nobody."""
+        """One that was ended from outside (killed, maybe before its first turn,
+        or by Ctrl-C) has told nobody.
+        """
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
             how = type(greenlet.exception or greenlet.value).__name__
             self._give_up(OSError(errno.ECANCELED, f"the flush was cut short: {how}"))
 
     def _forget_marks(self):
-        """Without syncing, what is marked counts as flushed at the end of the loop's turn. May switch, for changes of names."""
+        """Without syncing, what is marked counts as flushed at the end of the loop's turn.
+
+        May switch, for changes of names.
+        """
         while self._has_marks() or self._later or self._waiting:
             self._in_flight, self._waiting = deque(self._waiting), []
             failures = {}
@@ -318,7 +361,10 @@ class GroupCommit:
                 except StoreError as error:
                     failures[store] = error
                 self._tell(store, failures)
-            awaited_failure = next((error for owner, error in failures.items() if owner in awaited or owner not in unawaited), None)
+            awaited_failure = next(
+                (error for owner, error in failures.items() if owner in awaited or owner not in unawaited),
+                None,
+            )
             self._answer(None, awaited_failure)
 
     def _sync_marks(self):
@@ -330,7 +376,10 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Until somebody waits for a sync, or for UNHURRIED_S. What is to change soon is made meanwhile. May switch."""
+        """Until somebody waits for a sync, or for UNHURRIED_S.
+
+        What is to change soon is made meanwhile. May switch.
+        """
         due = time.monotonic() + UNHURRIED_S
         while not self._hurried and not self._stopping:
             self._wake.clear()
@@ -347,7 +396,10 @@ class GroupCommit:
                 return
 
     def _make_soon(self):
-        """Make what is to change soon, beside no flush. Whoever asks for a sync from its beginning on hears of it with the next one. May switch."""
+        """Make what is to change soon, beside no flush.
+
+        Whoever asks for a sync from its beginning on hears of it with the next one. May switch.
+        """
         changes, self._soon = self._soon, []
         self._makes_soon = True
         failures = {}
@@ -357,20 +409,26 @@ class GroupCommit:
             self._soon_failures.update(failures)
 
     def _give_up(self, error):
-        """A fault of ours in the middle of a cycle, or its end from outside: whoever waits, or asks from now on, gets the error. What is marked
-        from now on is flushed, for the next run. What the cycle was flushing stays open: its threads may still do so.
+        """A fault of ours in the middle of a cycle, or its end from outside: whoever waits, or asks from now
+        on, gets the error. What is marked from now on is flushed, for the next run. What the cycle was
+        flushing stays open: its threads may still do so.
         """
-        logger.error("group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error)
+        logger.error(
+            "group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error
+        )
         self._gone = error
         self.has_failed = True
         self._is_syncing = self._makes_soon = False
         callbacks, self._in_flight, self._waiting = [*self._in_flight, *self._waiting], deque(), []
         self._release([*self._logs, *self._unwritten])
         self._unwritten = {}
-        stores, self._stores, self._later, self._logs, self._folders = {**self._stores, **self._later}, {}, {}, {}, {}
+        stores, self._stores, self._later, self._logs, self._folders = (
+            {**self._stores, **self._later}, {}, {}, {}, {}
+        )
         changes, self._making = [*self._making, *self._take_changes()], []
         callbacks = [done for _, done in changes if done is not None] + callbacks
-        for store in stores:  # in one piece: who asks from now on is answered at once, and not before those who asked earlier
+        # in one piece: who asks from now on is answered at once, and not before those who asked earlier
+        for store in stores:
             self._tell(store, {store: error})
         for callback in callbacks:
             try:
@@ -394,9 +452,11 @@ class GroupCommit:
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
-        failures, self._soon_failures = self._soon_failures, {}  # store, or log, or path of a folder, or change -> error
-        # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are flushed all the same. So this is the
-        # one part that is not cut into slices; it takes 2 us for each store.
+        # store, or log, or path of a folder, or change -> error
+        failures, self._soon_failures = self._soon_failures, {}
+        # Before anything switches: of a segment that goes meanwhile, the acks that somebody waits for are
+        # flushed all the same. So this is the one part that is not cut into slices; it takes 2 us for each
+        # store.
         jobs = self._collect(stores, unawaited, failures)
         if changes:
             self._make(changes, failures)
@@ -420,13 +480,19 @@ class GroupCommit:
         for store in self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
-            other = next((error for owner, error in failures.items() if owner not in logs), None) if failures else None
+            other = (
+                next((error for owner, error in failures.items() if owner not in logs), None) if failures
+                else None
+            )
             self.has_failed = self.has_failed or other is not None or of_logs is not None
             self._answer(of_logs, other)
             self._is_syncing = False
 
     def _in_portions(self, items):
-        """The items, others having their turn whenever a slice of time is over. Ends when the broker is killed meanwhile. A generator; may switch."""
+        """The items, others having their turn whenever a slice of time is over.
+
+        Ends when the broker is killed meanwhile. A generator; may switch.
+        """
         clock = None if self._slice_clock is None else self._slice_clock(every=LOOKS, clock=time.thread_time)
         for item in items:
             yield item
@@ -466,8 +532,10 @@ class GroupCommit:
         return self._at_work[0].get()
 
     def _collect(self, stores, unawaited, failures):
-        """What to flush of stores as (function, file, whose it is), files retained. One that failed before fails this sync too, but not one of which
-        only acks are due (``unawaited``): nobody waits for those, and others' confirms have nothing to do with them.
+        """What to flush of stores as (function, file, whose it is), files retained.
+
+        One that failed before fails this sync too, but not one of which only acks are due (``unawaited``):
+        nobody waits for those, and others' confirms have nothing to do with them.
         """
         jobs = []
         for store, acks_too in list(stores.items()):
@@ -498,7 +566,8 @@ class GroupCommit:
             logger.exception("sync failed")
             unbegun = {owner for lane in range(len(begun), lanes) for _, _, owner in jobs[lane::lanes]}
             failures.update(dict.fromkeys(unbegun, error))
-        for lane, job in enumerate(begun):  # all of them: a log that one still writes must not be written by the next sync
+        # all of them: a log that one still writes must not be written by the next sync
+        for lane, job in enumerate(begun):
             try:
                 failed = job.get()
             except Exception as error:
@@ -512,7 +581,8 @@ class GroupCommit:
                 if function == self._files.sync_log:
                     self._files.tell_written(file)
                     if owner in failures:
-                        # Without a thread nothing is wrong with the log, and only this sync fails. Where nothing stands on it, its owner begins anew.
+                        # Without a thread nothing is wrong with the log, and only this sync fails. Where
+                        # nothing stands on it, its owner begins anew.
                         is_put_off = file in unbegun and file.is_in_use
                         if not is_put_off and file.failure is None:
                             file.failure = failures[owner]
@@ -522,7 +592,9 @@ class GroupCommit:
         self._release_files(jobs)
 
     def _mark_unwritten(self):
-        """The next sync tries again to write them: nobody is to be answered as if nothing were left to flush."""
+        """The next sync tries again to write them: nobody is to be answered as if
+        nothing were left to flush.
+        """
         unwritten, self._unwritten = self._unwritten, {}
         for file in unwritten:
             if file.named:
@@ -530,13 +602,17 @@ class GroupCommit:
         self._release(unwritten)
 
     def _error_of_logs(self):
-        """The error of a log in use whose flush failed, at any time; None: all are sound, or another one has taken the place of each that is not."""
+        """The error of a log in use whose flush failed, at any time; None: all are sound, or another one has
+        taken the place of each that is not.
+        """
         for file in list(self._failed_logs):
             if file.is_in_use:
                 self._have_replaced(file)
                 return file.failure
             del self._failed_logs[file]
-            logger.warning("another file has taken the place of the log that failed: what is durable is confirmed again")
+            logger.warning(
+                "another file has taken the place of the log that failed: what is durable is confirmed again"
+            )
         return None
 
     def _have_replaced(self, file):
@@ -571,8 +647,9 @@ class GroupCommit:
             logger.exception("%s cannot be fenced", store.folder)
 
     def _answer(self, of_logs, other):
-        """Call back everybody who waits for this sync, and who asks meanwhile without having changed anything: behind those before. ``of_logs``:
-        the error of a log that promises stand on; ``other``: of anything else. May switch.
+        """Call back everybody who waits for this sync, and who asks meanwhile without having changed
+        anything: behind those before. ``of_logs``: the error of a log that promises stand on; ``other``: of
+        anything else. May switch.
         """
         error = other if of_logs is None else of_logs
         for callback in self._in_portions(self._asked()):
@@ -590,12 +667,16 @@ class GroupCommit:
             yield self._in_flight.popleft()
 
     def _blame(self, stores, logs, failures):
-        """A log or folder whose flush failed fails everything in it, now and later: a second flush would succeed without writing anything."""
+        """A log or folder whose flush failed fails everything in it, now and later: a second flush would
+        succeed without writing anything.
+        """
         for owner, error in failures.items():
             if isinstance(owner, str):
                 self._failed[owner] = error
         if self._failed:
-            for owner, path in [(store, store.folder) for store in stores] + [(file, file.path) for file in logs]:
+            for owner, path in (
+                [(store, store.folder) for store in stores] + [(file, file.path) for file in logs]
+            ):
                 while owner not in failures and path != os.path.dirname(path):
                     if path in self._failed:
                         failures[owner] = self._failed[path]
@@ -609,7 +690,11 @@ class GroupCommit:
             if file.fails_all and file not in self._failed_logs:
                 self._failed_logs[file] = None
                 self._replace_at_s = 0.0
-                logger.error("nothing durable is confirmed while %s is in use, for what it holds may be lost: check the disk", file.path)
+                logger.error(
+                    "nothing durable is confirmed while %s is in use, for what it holds may be lost: "
+                    "check the disk",
+                    file.path,
+                )
 
 
 class _Particular:
@@ -672,7 +757,8 @@ def _flush_each(jobs, watch):
         watch.begin(target if isinstance(target, str) else target.path)
         try:
             function(target)
-        except FileNotFoundError:  # a folder that went with its queue meanwhile has no names to flush; its parent is marked
+        except FileNotFoundError:
+            # a folder that went with its queue meanwhile has no names to flush; its parent is marked
             continue
         except Exception as error:
             failed.append((owner, error))
@@ -682,7 +768,10 @@ def _flush_each(jobs, watch):
 
 
 def change_each(groups, watch):
-    """In a pool thread: make each group's changes until one fails. Returns how many were made, and the error or None, for each."""
+    """In a pool thread: make each group's changes until one fails.
+
+    Returns how many were made, and the error or None, for each.
+    """
     results = []
     for group in groups:
         made, error = 0, None

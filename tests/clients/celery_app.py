@@ -1,6 +1,8 @@
-"""A Celery application for test_celery: its tasks run in worker processes, so that everything goes through the broker.
+"""A Celery application for test_celery: its tasks run in worker processes,
+so that everything goes through the broker.
 
-`make_app` builds it in the test; the worker is `celery -A tests.clients.celery_app` with the same arguments as JSON in GOMQ_TEST_CELERY.
+`make_app` builds it in the test; the worker is `celery -A tests.clients.celery_app` with the same arguments
+as JSON in GOMQ_TEST_CELERY.
 """
 import json
 import os
@@ -21,7 +23,9 @@ def make_app(name, broker_url, backend="rpc://", queue_type="classic"):
         result_backend=backend,
         task_default_queue=name,
         task_default_queue_type=queue_type,
-        task_queues=[Queue(name, max_priority=10), Queue(f"{name}.other")] if queue_type == "classic" else None,
+        task_queues=(
+            [Queue(name, max_priority=10), Queue(f"{name}.other")] if queue_type == "classic" else None
+        ),
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
@@ -34,7 +38,9 @@ def make_app(name, broker_url, backend="rpc://", queue_type="classic"):
         result_expires=60,
         result_chord_retry_interval=0.1,
     )
-    app.jobs = SimpleNamespace(**{task.__name__: app.task(task, shared=False) for task in (add, total, fail, clock)})
+    app.jobs = SimpleNamespace(
+        **{task.__name__: app.task(task, shared=False) for task in (add, total, fail, clock)}
+    )
     app.jobs.succeed_at = app.task(succeed_at, bind=True, max_retries=5, shared=False)
     app.jobs.hold = app.task(hold, bind=True, acks_late=True, reject_on_worker_lost=True, shared=False)
     return app
@@ -68,7 +74,9 @@ def clock():
 
 
 def hold(self, started, go_on):
-    """Say in the file `started` that it runs, wait for the file `go_on`; returns whether the message was redelivered. Acked when it is done."""
+    """Say in the file `started` that it runs, wait for the file `go_on`; returns whether the message was
+    redelivered. Acked when it is done.
+    """
     with open(started, "a", encoding="ascii") as file:
         file.write("started\n")
     wait_until(lambda: os.path.exists(go_on), timeout_s=in_time(100))

@@ -14,7 +14,10 @@ PATIENCE_S = in_time(60)
 
 
 class Worker:
-    """A worker process and the application that talks to it, under a name of their own. `options` are make_app's."""
+    """A worker process and the application that talks to it, under a name of their own.
+
+    `options` are make_app's.
+    """
 
     def __init__(self, folder, broker_url, **options):
         self.name = f"celery-{uuid.uuid4().hex[:8]}"
@@ -33,8 +36,9 @@ class Worker:
     def start(self):
         """Start the process and wait until it answers a ping. Returns itself."""
         command = [
-            sys.executable, "-m", "celery", "-A", "tests.clients.celery_app", "worker", "--pool", "threads", "--concurrency", "2", "-E",
-            "--loglevel", "INFO", "--without-gossip", "--without-mingle", "--hostname", self.host]
+            sys.executable, "-m", "celery", "-A", "tests.clients.celery_app", "worker", "--pool", "threads",
+            "--concurrency", "2", "-E", "--loglevel", "INFO", "--without-gossip", "--without-mingle",
+            "--hostname", self.host]
         environment = {**os.environ, "GOMQ_TEST_CELERY": json.dumps(self.options)}
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -66,11 +70,18 @@ class Worker:
         return (self.app.control.inspect(timeout=PATIENCE_S, limit=1).scheduled() or {}).get(self.host)
 
     def cancel_consumer(self, queue):
-        """Let it consume from a queue no longer, and wait until it has stopped: its answer is a promise only."""
-        self.app.control.cancel_consumer(queue, destination=[self.host], reply=True, timeout=PATIENCE_S, limit=1)
+        """Let it consume from a queue no longer, and wait until it has stopped:
+        its answer is a promise only.
+        """
+        self.app.control.cancel_consumer(
+            queue, destination=[self.host], reply=True, timeout=PATIENCE_S, limit=1
+        )
         with self.app.connection_for_read() as connection:
             channel = connection.default_channel
-            wait_until(lambda: channel.queue_declare(queue, passive=True).consumer_count == 0, what=f"nobody consuming from {queue}")
+            wait_until(
+                lambda: channel.queue_declare(queue, passive=True).consumer_count == 0,
+                what=f"nobody consuming from {queue}",
+            )
 
     def kill(self):
         """End it without warning."""

@@ -1,4 +1,7 @@
-"""aio-pika: the asyncio client, with its robust connections and its patterns. One event loop per test, each under a limit of time."""
+"""aio-pika: the asyncio client, with its robust connections and its patterns.
+
+One event loop per test, each under a limit of time.
+"""
 import asyncio
 
 import aio_pika
@@ -32,8 +35,10 @@ def test_message_and_properties_come_back(broker_url):
             channel = await connection.channel()
             queue = await channel.declare_queue(exclusive=True)
             properties = {
-                "content_type": "text/plain", "content_encoding": "utf-8", "headers": {"a": 1, "b": ["x", {"c": None}]}, "delivery_mode": 2,
-                "priority": 3, "correlation_id": "c", "reply_to": "r", "expiration": 60, "message_id": "m", "type": "t", "user_id": "guest",
+                "content_type": "text/plain", "content_encoding": "utf-8",
+                "headers": {"a": 1, "b": ["x", {"c": None}]}, "delivery_mode": 2,
+                "priority": 3, "correlation_id": "c", "reply_to": "r", "expiration": 60, "message_id": "m",
+                "type": "t", "user_id": "guest",
                 "app_id": "a"}
             await channel.default_exchange.publish(aio_pika.Message(b"body", **properties), queue.name)
             message = await queue.get(timeout=in_time(30))
@@ -50,7 +55,9 @@ def test_publishes_are_confirmed_and_consumed_in_order(broker_url):
             await channel.set_qos(prefetch_count=10)
             queue = await channel.declare_queue(exclusive=True)
             for n in range(100):
-                assert await channel.default_exchange.publish(aio_pika.Message(str(n).encode(), delivery_mode=2), queue.name)
+                assert await channel.default_exchange.publish(
+                    aio_pika.Message(str(n).encode(), delivery_mode=2), queue.name
+                )
             async with queue.iterator() as iterator:
                 assert await read(iterator, 100) == list(range(100))
     run(scenario())
@@ -61,9 +68,14 @@ def test_hundred_confirmed_publishes_at_once(broker_url):
         async with await aio_pika.connect(broker_url) as connection:
             channel = await connection.channel()
             queue = await channel.declare_queue(exclusive=True)
-            publishes = (channel.default_exchange.publish(aio_pika.Message(b"x", delivery_mode=2), queue.name) for _ in range(100))
+            publishes = (
+                channel.default_exchange.publish(aio_pika.Message(b"x", delivery_mode=2), queue.name)
+                for _ in range(100)
+            )
             await asyncio.gather(*publishes)
-            assert (await channel.declare_queue(queue.name, passive=True)).declaration_result.message_count == 100
+            assert (
+                await channel.declare_queue(queue.name, passive=True)
+            ).declaration_result.message_count == 100
     run(scenario())
 
 
@@ -76,11 +88,21 @@ def test_unroutable_mandatory_publish_raises(broker_url):
     run(scenario())
 
 
-@pytest.mark.parametrize(("call", "error"), [
-    (lambda channel: channel.declare_queue("no.such.queue", passive=True), exceptions.ChannelNotFoundEntity),
-    (lambda channel: channel.declare_exchange("amq.topic", "direct", durable=True), exceptions.ChannelPreconditionFailed),
-    (lambda channel: channel.declare_queue("amq.mine"), aiormq.exceptions.ChannelAccessRefused),
-], ids=["404", "406", "403"])
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (
+            lambda channel: channel.declare_queue("no.such.queue", passive=True),
+            exceptions.ChannelNotFoundEntity,
+        ),
+        (
+            lambda channel: channel.declare_exchange("amq.topic", "direct", durable=True),
+            exceptions.ChannelPreconditionFailed,
+        ),
+        (lambda channel: channel.declare_queue("amq.mine"), aiormq.exceptions.ChannelAccessRefused),
+    ],
+    ids=["404", "406", "403"],
+)
 def test_channel_errors_have_their_classes(broker_url, call, error):
     async def scenario():
         async with await aio_pika.connect(broker_url) as connection:
@@ -156,7 +178,9 @@ def test_rpc_pattern(broker_url, name):
             rpc = await patterns.RPC.create(await connection.channel())
             await rpc.register(f"{name}.double", double, auto_delete=True)
             await rpc.register(f"{name}.fail", fail, auto_delete=True)
-            assert await asyncio.gather(*(rpc.call(f"{name}.double", {"value": n}) for n in range(20))) == [n * 2 for n in range(20)]
+            assert await asyncio.gather(*(rpc.call(f"{name}.double", {"value": n}) for n in range(20))) == [
+                n * 2 for n in range(20)
+            ]
             with pytest.raises(ValueError):
                 await rpc.call(f"{name}.fail")
             with pytest.raises(exceptions.MessageProcessError):
@@ -208,7 +232,9 @@ def test_exchanges_and_bindings(broker_url, name):
         async with await aio_pika.connect(broker_url) as connection:
             channel = await connection.channel()
             source = await channel.declare_exchange(name, aio_pika.ExchangeType.TOPIC, auto_delete=True)
-            target = await channel.declare_exchange(f"{name}.2", aio_pika.ExchangeType.HEADERS, auto_delete=True)
+            target = await channel.declare_exchange(
+                f"{name}.2", aio_pika.ExchangeType.HEADERS, auto_delete=True
+            )
             queue = await channel.declare_queue(exclusive=True)
             await target.bind(source, "a.*")
             await queue.bind(target, arguments={"x-match": "all", "k": "v"})
@@ -221,7 +247,9 @@ def test_exchanges_and_bindings(broker_url, name):
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_robust_connection_survives_a_restart(own_broker, how):
-    """Connection, channel, queue, binding and consumer are made again by aio-pika; confirmed messages arrive, each at least once and in order."""
+    """Connection, channel, queue, binding and consumer are made again by aio-pika; confirmed messages arrive,
+    each at least once and in order.
+    """
     async def scenario():
         received = []
 
@@ -236,7 +264,9 @@ def test_robust_connection_survives_a_restart(own_broker, how):
             await queue.consume(on_message)
             for n in range(10):
                 await exchange.publish(aio_pika.Message(str(n).encode(), delivery_mode=2), "key")
-            await asyncio.to_thread(own_broker.restart if how == "stopped" else lambda: (own_broker.kill(), own_broker.start()))
+            await asyncio.to_thread(
+                own_broker.restart if how == "stopped" else lambda: (own_broker.kill(), own_broker.start())
+            )
             await connection.ready()
             for n in range(10, 20):
                 await publish_again_and_again(exchange, n)
@@ -250,7 +280,9 @@ def test_robust_connection_survives_a_restart(own_broker, how):
         """A publish may still meet the old connection."""
         async def published():
             try:
-                await asyncio.wait_for(exchange.publish(aio_pika.Message(str(n).encode(), delivery_mode=2), "key"), in_time(20))
+                await asyncio.wait_for(
+                    exchange.publish(aio_pika.Message(str(n).encode(), delivery_mode=2), "key"), in_time(20)
+                )
             except (exceptions.AMQPError, asyncio.TimeoutError, RuntimeError):
                 return False
             return True

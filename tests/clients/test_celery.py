@@ -1,4 +1,6 @@
-"""Celery: a real worker process on the broker under test, with results over it (rpc://), remote control and events."""
+"""Celery: a real worker process on the broker under test, with results over it (rpc://),
+remote control and events.
+"""
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -52,7 +54,9 @@ def test_countdown_and_eta(worker):
 
 
 def test_tasks_waiting_for_their_eta_do_not_hold_up_others(worker):
-    """Celery raises the prefetch for each of them (a global qos on a running consumer), or the worker would be full at two."""
+    """Celery raises the prefetch for each of them (a global qos on a running consumer),
+    or the worker would be full at two.
+    """
     waiting = [worker.jobs.clock.apply_async(countdown=3600) for _ in range(10)]
 
     assert result_of(worker.jobs.add.delay(1, 1)) == 2
@@ -80,7 +84,9 @@ def test_prefetch_leaves_other_tasks_in_the_queue(worker, tmp_path):
 
 
 def test_tasks_of_higher_priority_run_first(worker, tmp_path):
-    """By one of its two threads, while the other is held: two at once may look at their clocks in either order."""
+    """By one of its two threads, while the other is held:
+    two at once may look at their clocks in either order.
+    """
     started = tmp_path / "started"
     ends = [tmp_path / "first may end", tmp_path / "second may end"]
     blockers = [worker.jobs.hold.delay(str(started), str(end)) for end in ends]
@@ -106,7 +112,9 @@ def test_remote_control(worker):
 
     assert inspect.ping() == {hostname: {"ok": "pong"}}
     assert inspect.stats()[hostname]["broker"]["transport"] == "amqp"
-    assert {queue["name"] for queue in inspect.active_queues()[hostname]} == {worker.name, f"{worker.name}.other"}
+    assert {queue["name"] for queue in inspect.active_queues()[hostname]} == {
+        worker.name, f"{worker.name}.other"
+    }
 
 
 def test_remote_control_adds_and_removes_queues(worker):
@@ -137,7 +145,9 @@ def test_events(worker):
     """What flower and `celery events` see."""
     seen, tasks = set(), []
     with worker.app.connection_for_read() as connection:
-        receiver = worker.app.events.Receiver(connection, handlers={"*": lambda event: seen.add((event["type"], event.get("uuid")))})
+        receiver = worker.app.events.Receiver(
+            connection, handlers={"*": lambda event: seen.add((event["type"], event.get("uuid")))}
+        )
         receiver.on_consume_ready = lambda *_, **__: tasks.append(worker.jobs.add.delay(1, 1))
 
         for _ in receiver.consume(limit=None, timeout=PATIENCE_S):

@@ -1,6 +1,7 @@
 """Celery with a worker for each test: other options, and workers and brokers that end.
 
-Apart from the tests of one worker that all share: a new application takes the pools of connections away from those before it.
+Apart from the tests of one worker that all share: a new application takes the pools of connections
+away from those before it.
 """
 import time
 
@@ -25,7 +26,9 @@ def own_worker(tmp_path):
 
 
 def test_chord_over_a_file_backend(own_worker, broker_url, tmp_path):
-    """rpc:// has no chords; with a backend that polls, the callback is a task that retries with a countdown until the header is complete."""
+    """rpc:// has no chords; with a backend that polls, the callback is a task that retries with a countdown
+    until the header is complete.
+    """
     (tmp_path / "results").mkdir()
     worker = own_worker(broker_url, backend=f"file://{tmp_path}/results")
 
@@ -35,7 +38,9 @@ def test_chord_over_a_file_backend(own_worker, broker_url, tmp_path):
 
 
 def test_quorum_queues_with_native_delayed_delivery(own_worker, broker_url):
-    """For quorum queues Celery uses no global qos, and delays tasks in queues of its own: time to live, dead-lettering, topic exchanges."""
+    """For quorum queues Celery uses no global qos, and delays tasks in queues of its own: time to live,
+    dead-lettering, topic exchanges.
+    """
     worker = own_worker(broker_url, queue_type="quorum")
     asked = time.time()
 
@@ -61,7 +66,9 @@ def test_task_of_a_killed_worker_goes_to_the_next(own_worker, broker_url, tmp_pa
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_broker_restarted_under_the_worker(own_broker, own_worker, how):
-    """Tasks that were waiting and tasks sent afterwards are run; a task with an ETA that the worker held comes to it again."""
+    """Tasks that were waiting and tasks sent afterwards are run;
+    a task with an ETA that the worker held comes to it again.
+    """
     worker = own_worker(own_broker.amqp_url)
     assert result_of(worker.jobs.add.delay(1, 2)) == 3
     worker.cancel_consumer(f"{worker.name}.other")
@@ -79,4 +86,7 @@ def test_broker_restarted_under_the_worker(own_broker, own_worker, how):
     worker.connect()
     wait_until(worker.answers, PATIENCE_S, what="the worker back on the broker")
     assert result_of(worker.jobs.add.delay(20, 1)) == 21
-    wait_until(lambda: worker.log.count(f"celery_app.clock[{held.id}] received") >= 2, PATIENCE_S, what="the task with an ETA with the worker again")
+    wait_until(
+        lambda: worker.log.count(f"celery_app.clock[{held.id}] received") >= 2, PATIENCE_S,
+        what="the task with an ETA with the worker again",
+    )

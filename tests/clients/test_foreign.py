@@ -1,4 +1,6 @@
-"""Clients in other languages, from Debian's packages: Java, Go, Ruby and C. Each runs a program of ours from `foreign`, or its own tools."""
+"""Clients in other languages, from Debian's packages: Java, Go, Ruby and C. Each runs a program of ours from
+`foreign`, or its own tools.
+"""
 import os
 import subprocess
 from pathlib import Path
@@ -11,21 +13,25 @@ FOREIGN = Path(__file__).parent / "foreign"
 JAVA_CLIENT = "/usr/share/java/amqp-client.jar"
 GO_CLIENT = "/usr/share/gocode/src/github.com/rabbitmq/amqp091-go"
 RUBY_CLIENT = "/usr/share/doc/ruby-bunny"
-# Compilers included, which take what the machine leaves them: the bound goes with its load, like that of any other wait.
+# Compilers included, which take what the machine leaves them:
+# the bound goes with its load, like that of any other wait.
 PATIENCE_S = in_time(100)
 
 
 def run(*command, input_text=None, **environment):
     """Run a command; fails with its output unless it leaves with 0. Returns what it printed."""
     done = subprocess.run(
-        command, input=input_text, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env={**os.environ, **environment})
+        command, input=input_text, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        env={**os.environ, **environment})
     assert done.returncode == 0, f"{command[0]} left with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 @pytest.fixture
 def url(broker_address):
-    """The broker's URL with the vhost spelled out: to RabbitMQ's own clients a path of / is a vhost without a name."""
+    """The broker's URL with the vhost spelled out: to RabbitMQ's own clients a path of /
+    is a vhost without a name.
+    """
     host, port = broker_address
     return f"amqp://guest:guest@{host}:{port}/%2F"
 
@@ -34,15 +40,22 @@ def url(broker_address):
 @pytest.mark.needs_program(JAVA_CLIENT)
 def test_java_client(url):
     """RabbitMQ's own Java client, compiled as it is run."""
-    assert "ok a missing queue is 404" in run("java", "-cp", f"{JAVA_CLIENT}:/usr/share/java/slf4j-api.jar", str(FOREIGN / "Smoke.java"), url)
+    assert "ok a missing queue is 404" in run(
+        "java", "-cp", f"{JAVA_CLIENT}:/usr/share/java/slf4j-api.jar", str(FOREIGN / "Smoke.java"), url
+    )
 
 
 @pytest.mark.long
 @pytest.mark.needs_program("go")
 @pytest.mark.needs_program(GO_CLIENT)
 def test_go_client(url, tmp_path):
-    """RabbitMQ's own Go client, built from Debian's sources without the network; Go compiles its library first."""
-    out = run("go", "run", str(FOREIGN / "smoke.go"), url, GO111MODULE="off", GOPATH="/usr/share/gocode", GOFLAGS="", GOTOOLCHAIN="local")
+    """RabbitMQ's own Go client, built from Debian's sources without the network;
+    Go compiles its library first.
+    """
+    out = run(
+        "go", "run", str(FOREIGN / "smoke.go"), url, GO111MODULE="off", GOPATH="/usr/share/gocode",
+        GOFLAGS="", GOTOOLCHAIN="local",
+    )
 
     assert "ok a missing queue is 404" in out
 

@@ -1,4 +1,6 @@
-"""Blocking clients under gevent: patched pika and kombu in a process of their own, and pika's gevent adapter, which needs no patching."""
+"""Blocking clients under gevent: patched pika and kombu in a process of their own,
+and pika's gevent adapter, which needs no patching.
+"""
 import subprocess
 import sys
 
@@ -15,7 +17,9 @@ PATIENCE_S = in_time(30)
 
 def test_patched_pika_and_kombu_in_greenlets(broker_url):
     command = [sys.executable, "-m", "tests.clients.foreign.gevent_clients", broker_url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=in_time(100), check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=in_time(100), check=False, cwd=ROOT
+    )
 
     assert done.stdout == "all done\n", done.stderr
 

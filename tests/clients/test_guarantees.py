@@ -1,7 +1,8 @@
 """Guarantees: what a broker promises its users, each promise one test named after it, seen through pika.
 
-They are those of GoMQ's guarantee tests, made strict: an order is checked message by message, a restart is a real one (and a kill where nothing less
-proves it), and nothing counts as proof because a connection happened to die.
+They are those of GoMQ's guarantee tests, made strict: an order is checked message by message, a restart is a
+real one (and a kill where nothing less proves it), and nothing counts as proof because a connection happened
+to die.
 """
 import pika
 import pytest
@@ -33,9 +34,14 @@ def channel(connect):
 
 
 def declare(channel, name="", **arguments):
-    """Declare a queue: exclusive, or durable when it has a name. Returns its name. Underscores in argument names are hyphens."""
+    """Declare a queue: exclusive, or durable when it has a name.
+
+    Returns its name. Underscores in argument names are hyphens.
+    """
     arguments = {key.replace("_", "-"): value for key, value in arguments.items()}
-    return channel.queue_declare(name, exclusive=not name, durable=bool(name), arguments=arguments).method.queue
+    return (
+        channel.queue_declare(name, exclusive=not name, durable=bool(name), arguments=arguments).method.queue
+    )
 
 
 def publish(channel, queue, bodies, properties=PERSISTENT, exchange=""):
@@ -64,7 +70,9 @@ def await_count(channel, queue, number):
 
 @pytest.fixture(params=["stopped", "killed"])
 def restart(request, own_broker):
-    """Runs `before(channel)`, stops or kills the broker, starts it again and runs `after(channel)` on the same data."""
+    """Runs `before(channel)`, stops or kills the broker,
+    starts it again and runs `after(channel)` on the same data.
+    """
     def run(before, after):
         connection = pika.BlockingConnection(pika.URLParameters(own_broker.amqp_url))
         before(connection.channel())
@@ -141,7 +149,8 @@ def test_transient_queue_does_not_survive_restart(own_broker, connect):
 def test_ack_deletes_message(restart):
     """4: acked messages do not return after a restart, unacked ones do, redelivered and in their order.
 
-    A request is made after the acks: what the broker answers past has taken effect, even when it is killed then (RabbitMQ does not promise that).
+    A request is made after the acks: what the broker answers past has taken effect, even when it is killed
+    then (RabbitMQ does not promise that).
     """
     def before(channel):
         declare(channel, "jobs")
@@ -155,7 +164,9 @@ def test_ack_deletes_message(restart):
 
     def after(channel):
         found = [channel.basic_get("jobs", auto_ack=True) for _ in range(5)]
-        assert [(int(body), method.redelivered) for method, _, body in found] == [(n, True) for n in range(0, 10, 2)]
+        assert [(int(body), method.redelivered) for method, _, body in found] == [
+            (n, True) for n in range(0, 10, 2)
+        ]
         assert count(channel, "jobs") == 0
 
     restart(before, after)
@@ -175,10 +186,16 @@ def test_nack_requeue(channel):
     assert take(channel, queue) == ["1", "2"]
 
 
-@pytest.mark.parametrize("use", [
-    lambda channel, queue: channel.queue_declare(queue, passive=True), lambda channel, queue: channel.basic_get(queue),
-    lambda channel, queue: channel.basic_consume(queue, print), lambda channel, queue: channel.queue_delete(queue),
-], ids=["declare", "get", "consume", "delete"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda channel, queue: channel.queue_declare(queue, passive=True),
+        lambda channel, queue: channel.basic_get(queue),
+        lambda channel, queue: channel.basic_consume(queue, print),
+        lambda channel, queue: channel.queue_delete(queue),
+    ],
+    ids=["declare", "get", "consume", "delete"],
+)
 def test_exclusive_queue(connect, channel, name, use):
     """6: a second connection cannot use it while the first lives; afterwards it is gone."""
     channel.queue_declare(name, exclusive=True)
@@ -255,7 +272,9 @@ def test_dead_letter_on_reject(channel, name):
 
     body, death = dead_letter(channel, graveyard)
     assert body == b"bad"
-    assert (death["queue"], death["reason"], death["exchange"], death["count"], death["routing-keys"]) == (queue, "rejected", "", 1, [queue])
+    assert (death["queue"], death["reason"], death["exchange"], death["count"], death["routing-keys"]) == (
+        queue, "rejected", "", 1, [queue]
+    )
 
 
 def test_dead_letter_on_overflow(channel, name):
@@ -293,7 +312,9 @@ def test_dead_letter_on_ttl(channel, name):
 
 
 def test_per_message_ttl(channel, name):
-    """13: a message may bring its own time to live; it loses it when it is dead-lettered, so that it does not expire again."""
+    """13: a message may bring its own time to live; it loses it when it is dead-lettered,
+    so that it does not expire again.
+    """
     queue, graveyard = dead_letter_queues(channel, name)
 
     publish(channel, queue, ["brief"], pika.BasicProperties(expiration="30"))
@@ -310,8 +331,8 @@ def test_consumer_priority(channel):
     received = []
     for tag, priority in (("low", 1), ("high", 10), ("middle", 5)):
         channel.basic_consume(
-            queue, lambda _, method, __, ___: received.append(method.consumer_tag), auto_ack=True, consumer_tag=tag,
-            arguments={"x-priority": priority})
+            queue, lambda _, method, __, ___: received.append(method.consumer_tag), auto_ack=True,
+            consumer_tag=tag, arguments={"x-priority": priority})
 
     publish(channel, queue, range(50))
     wait_until(lambda: len(received) == 50, sleep=lambda _: channel.connection.process_data_events(0.05))
@@ -324,7 +345,10 @@ def test_single_active_consumer(channel):
     queue = declare(channel, x_single_active_consumer=True)
     received = []
     for tag in ("first", "second"):
-        channel.basic_consume(queue, lambda _, method, __, ___: received.append(method.consumer_tag), auto_ack=True, consumer_tag=tag)
+        channel.basic_consume(
+            queue, lambda _, method, __, ___: received.append(method.consumer_tag), auto_ack=True,
+            consumer_tag=tag,
+        )
 
     publish(channel, queue, range(20))
     wait_until(lambda: len(received) == 20, sleep=lambda _: channel.connection.process_data_events(0.05))
@@ -338,7 +362,9 @@ def test_single_active_consumer(channel):
 def test_basic_return_mandatory(channel):
     """16: an unroutable mandatory message comes back, one that can be routed does not."""
     returned = []
-    channel.add_on_return_callback(lambda _, method, __, body: returned.append((method.reply_code, method.routing_key, body)))
+    channel.add_on_return_callback(
+        lambda _, method, __, body: returned.append((method.reply_code, method.routing_key, body))
+    )
     queue = declare(channel)
 
     publish(channel, "no.such.queue", ["lost"])
@@ -353,7 +379,8 @@ def test_delivery_limit(channel, name):
     """17: a message that comes back too often is dead-lettered instead of being delivered for ever."""
     graveyard = declare(channel)
     channel.queue_declare(name, durable=True, arguments={
-        "x-queue-type": "quorum", "x-delivery-limit": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": graveyard})
+        "x-queue-type": "quorum", "x-delivery-limit": 2, "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": graveyard})
     publish(channel, name, ["poison"])
     deliveries = []
 
@@ -361,7 +388,9 @@ def test_delivery_limit(channel, name):
         deliveries.append((method.redelivered, (properties.headers or {}).get("x-delivery-count", 0)))
         channel_.basic_nack(method.delivery_tag, requeue=True)
     channel.basic_consume(name, on_message)
-    wait_until(lambda: count(channel, graveyard), sleep=lambda _: channel.connection.process_data_events(0.05))
+    wait_until(
+        lambda: count(channel, graveyard), sleep=lambda _: channel.connection.process_data_events(0.05)
+    )
 
     assert deliveries == [(False, 0), (True, 1), (True, 2)]
     body, death = dead_letter(channel, graveyard)

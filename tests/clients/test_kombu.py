@@ -15,7 +15,9 @@ PATIENT = {"interval_start": 0, "interval_step": 0.05, "max_retries": 50}
 @pytest.fixture
 def connection(broker_url):
     """A connection whose reads have a limit."""
-    with kombu.Connection(broker_url, connect_timeout=in_time(30), transport_options={"read_timeout": 30, "write_timeout": 30}) as opened:
+    with kombu.Connection(
+        broker_url, connect_timeout=in_time(30), transport_options={"read_timeout": 30, "write_timeout": 30}
+    ) as opened:
         yield opened
 
 
@@ -25,7 +27,9 @@ def drain(connection, done):
 
 
 def test_broker_is_taken_for_a_rabbitmq(connection):
-    """Everything kombu and Celery decide by the product's name follows RabbitMQ's path: global qos means the channel, heartbeats are supported."""
+    """Everything kombu and Celery decide by the product's name follows RabbitMQ's path: global qos means the
+    channel, heartbeats are supported.
+    """
     connection.connect()
 
     assert connection.default_channel.connection.server_properties["product"] == "RabbitMQ"
@@ -67,21 +71,33 @@ def test_producer_and_consumer_agree_on_serialization(connection, name, serializ
     queue = kombu.Queue(name, kombu.Exchange(name, "topic", auto_delete=True), "a.#", exclusive=True)
     value = {"text": "é" * 100, "list": [1, 2.5, None, True]}
 
-    with connection.Consumer(queue, callbacks=[lambda body, message: (received.append(body), message.ack())], accept=[serializer]):
+    with connection.Consumer(
+        queue, callbacks=[lambda body, message: (received.append(body), message.ack())], accept=[serializer]
+    ):
         with connection.Producer(serializer=serializer) as producer:
-            producer.publish(value, exchange=queue.exchange, routing_key="a.b", declare=[queue], compression=compression, headers={"h": [1]})
+            producer.publish(
+                value, exchange=queue.exchange, routing_key="a.b", declare=[queue], compression=compression,
+                headers={"h": [1]},
+            )
         drain(connection, lambda: received)
 
     assert received == [value]
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"confirm_publish": True}, {"client_properties": {"connection_name": "a name"}}, {"login_method": "AMQPLAIN"}, {"max_retries": 3},
-], ids=["none", "confirm", "properties", "amqplain", "retries"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"confirm_publish": True}, {"client_properties": {"connection_name": "a name"}},
+        {"login_method": "AMQPLAIN"}, {"max_retries": 3},
+    ],
+    ids=["none", "confirm", "properties", "amqplain", "retries"],
+)
 def test_transport_options(broker_url, name, options):
     options = dict(options)
     login_method = options.pop("login_method", None)
-    with kombu.Connection(broker_url, transport_options=options, login_method=login_method, heartbeat=30) as connection:
+    with kombu.Connection(
+        broker_url, transport_options=options, login_method=login_method, heartbeat=30
+    ) as connection:
         queue = kombu.Queue(name, exclusive=True)(connection.channel())
         queue.declare()
         connection.Producer().publish("x", routing_key=name, delivery_mode=2)
@@ -92,8 +108,8 @@ def test_transport_options(broker_url, name, options):
 
 def test_queue_options_become_arguments(connection, name):
     queue = kombu.Queue(
-        name, exclusive=True, expires=60, message_ttl=60, max_length=10, max_length_bytes=1000, max_priority=5,
-        queue_arguments={"x-overflow": "drop-head"})
+        name, exclusive=True, expires=60, message_ttl=60, max_length=10, max_length_bytes=1000,
+        max_priority=5, queue_arguments={"x-overflow": "drop-head"})
 
     bound = queue(connection.channel())
     bound.declare()
@@ -187,7 +203,11 @@ def test_consumer_mixin_answers_requests(broker_url, connection, name):
     received = []
 
     requests(connection.channel()).declare()
-    with connection.Consumer(replies, callbacks=[lambda body, message: received.append((body, message.properties["correlation_id"]))], no_ack=True):
+    with connection.Consumer(
+        replies,
+        callbacks=[lambda body, message: received.append((body, message.properties["correlation_id"]))],
+        no_ack=True,
+    ):
         connection.Producer().publish(21, routing_key=name, reply_to=replies.name, correlation_id="c")
         worker = Worker()
         worker.run()
@@ -198,7 +218,9 @@ def test_consumer_mixin_answers_requests(broker_url, connection, name):
 
 
 def test_pidbox_mailbox(broker_url, connection, name):
-    """Celery's remote control: transient exchanges and queues that are not exclusive, replies over a queue that expires."""
+    """Celery's remote control: transient exchanges and queues that are not exclusive,
+    replies over a queue that expires.
+    """
     mailbox = pidbox.Mailbox(name, "fanout")(connection)
     with kombu.Connection(broker_url) as node_connection:
         node = mailbox.Node("worker", state={}, channel=node_connection.channel())
@@ -221,7 +243,9 @@ def test_dead_letter_and_ttl_through_queue_arguments(connection, name):
     target = kombu.Queue(name, exclusive=True)(connection.channel())
     waiting = kombu.Queue(
         name + ".wait", exclusive=True, message_ttl=0.05,
-        queue_arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name})(connection.channel())
+        queue_arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name})(
+        connection.channel()
+    )
     target.declare()
     waiting.declare()
 

@@ -35,7 +35,9 @@ def test_what_is_published_is_received_in_order(mosquitto, version, qos):
         sender.wait_acknowledged()
         messages = [receiver.next_message(TIMEOUT_S) for _ in range(100)]
 
-    assert [(each.topic_name, each.qos, int(each.payload)) for each in messages] == [(topic, qos, number) for number in range(100)]
+    assert [(each.topic_name, each.qos, int(each.payload)) for each in messages] == [
+        (topic, qos, number) for number in range(100)
+    ]
 
 
 @VERSIONS
@@ -97,7 +99,8 @@ def test_will_of_a_client_that_is_lost_is_published(mosquitto):
 
 def test_properties_of_mqtt_5_pass_both_ways(mosquitto):
     sent = {
-        "content_type": "text/plain", "response_topic": "r", "correlation_data": b"\x00\xff", "payload_format_indicator": 1,
+        "content_type": "text/plain", "response_topic": "r", "correlation_data": b"\x00\xff",
+        "payload_format_indicator": 1,
         "user_property": [("a", "1"), ("a", "2")],
     }
     with MQTTClient(mosquitto.url, version=5, properties={"topic_alias_maximum": 5}) as connection:
@@ -130,7 +133,9 @@ def test_paho_receives_what_we_publish_and_the_other_way_round(mosquitto, versio
         other.disconnect()
         other.loop_stop()
 
-    assert [(each.topic_name, each.payload, each.qos) for each in ours] == [(f"from-paho/{version}", b"hello", qos) for qos in (0, 1, 2)]
+    assert [(each.topic_name, each.payload, each.qos) for each in ours] == [
+        (f"from-paho/{version}", b"hello", qos) for qos in (0, 1, 2)
+    ]
     assert theirs == [(f"to-paho/{version}", b"hello", qos) for qos in (0, 1, 2)]
 
 

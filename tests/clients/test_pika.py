@@ -1,4 +1,6 @@
-"""pika: the client most Python programs use, in its blocking form, its threaded form and its asynchronous core."""
+"""pika: the client most Python programs use, in its blocking form,
+its threaded form and its asynchronous core.
+"""
 import threading
 
 import pika
@@ -61,9 +63,10 @@ def drain(connection, done, timeout_s=PATIENCE_S):
 
 def test_message_and_properties_come_back(channel, queue):
     properties = pika.BasicProperties(
-        content_type="application/json", content_encoding="utf-8", headers={"a": 1, "b": [True, None, {"c": "é"}], "d": 2 ** 40}, delivery_mode=2,
-        priority=3, correlation_id="c", reply_to="r", expiration="60000", message_id="m", timestamp=1700000000, type="t", user_id="guest", app_id="a",
-        cluster_id="l")
+        content_type="application/json", content_encoding="utf-8",
+        headers={"a": 1, "b": [True, None, {"c": "é"}], "d": 2 ** 40}, delivery_mode=2, priority=3,
+        correlation_id="c", reply_to="r", expiration="60000", message_id="m", timestamp=1700000000, type="t",
+        user_id="guest", app_id="a", cluster_id="l")
 
     channel.basic_publish("", queue, "body é".encode(), properties)
     method, found, body = channel.basic_get(queue, auto_ack=True)
@@ -91,7 +94,9 @@ def test_confirmed_mandatory_publish_to_nowhere_raises_unroutable(channel):
 
 
 def test_confirmed_publish_to_a_full_queue_raises_nack(channel):
-    queue = channel.queue_declare("", exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}).method.queue
+    queue = channel.queue_declare(
+        "", exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}
+    ).method.queue
     channel.confirm_delivery()
     channel.basic_publish("", queue, b"1")
 
@@ -161,14 +166,32 @@ def test_rejected_message_is_redelivered(channel, queue):
     assert method.redelivered
 
 
-@pytest.mark.parametrize(("call", "code", "text"), [
-    (lambda channel: channel.queue_declare("no.such.queue", passive=True), 404, "NOT_FOUND - no queue 'no.such.queue' in vhost '/'"),
-    (lambda channel: channel.exchange_declare("no.such.exchange", passive=True), 404, "NOT_FOUND - no exchange 'no.such.exchange' in vhost '/'"),
-    (lambda channel: channel.queue_declare("amq.mine"), 403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'"),
-    (lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True), 406,
-     "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.topic' in vhost '/': received 'direct' but current is 'topic'"),
-    (lambda channel: channel.tx_commit(), 406, "PRECONDITION_FAILED - channel is not transactional"),
-], ids=["queue-404", "exchange-404", "403", "406", "tx"])
+@pytest.mark.parametrize(
+    ("call", "code", "text"),
+    [
+        (
+            lambda channel: channel.queue_declare("no.such.queue", passive=True), 404,
+            "NOT_FOUND - no queue 'no.such.queue' in vhost '/'",
+        ),
+        (
+            lambda channel: channel.exchange_declare("no.such.exchange", passive=True), 404,
+            "NOT_FOUND - no exchange 'no.such.exchange' in vhost '/'",
+        ),
+        (
+            lambda channel: channel.queue_declare("amq.mine"), 403,
+            "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'",
+        ),
+        (
+            lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True), 406,
+            (
+                "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.topic' in vhost '/': "
+                "received 'direct' but current is 'topic'"
+            ),
+        ),
+        (lambda channel: channel.tx_commit(), 406, "PRECONDITION_FAILED - channel is not transactional"),
+    ],
+    ids=["queue-404", "exchange-404", "403", "406", "tx"],
+)
 def test_channel_errors_carry_code_and_text(connect, call, code, text):
     connection = connect()
 
@@ -203,7 +226,9 @@ def test_connection_error_carries_code_and_text(connect):
     with pytest.raises(exceptions.ConnectionClosedByBroker) as raised:
         channel.exchange_declare("x", "wibble")
 
-    assert (raised.value.reply_code, raised.value.reply_text) == (503, "COMMAND_INVALID - unknown exchange type 'wibble'")
+    assert (raised.value.reply_code, raised.value.reply_text) == (
+        503, "COMMAND_INVALID - unknown exchange type 'wibble'"
+    )
 
 
 def test_wrong_password_raises_authentication_error(connect):
@@ -242,7 +267,9 @@ def test_idle_connection_is_kept_alive_by_heartbeats(connect):
 
 @again_when_held_up(1)
 def test_callback_that_outlasts_the_heartbeats_loses_the_connection(connect, channel, name):
-    """pika cannot send heartbeats from inside a callback: the broker drops the connection and gives the message to somebody else."""
+    """pika cannot send heartbeats from inside a callback: the broker drops the connection and gives the
+    message to somebody else.
+    """
     channel.queue_declare(name)
     channel.queue_purge(name)
     channel.basic_publish("", name, b"slow")
@@ -278,11 +305,19 @@ def test_rpc_over_direct_reply_to(channel, queue):
     answers = []
 
     def serve(channel_, _method, properties, body):
-        channel_.basic_publish("", properties.reply_to, body.upper(), pika.BasicProperties(correlation_id=properties.correlation_id))
-    channel.basic_consume("amq.rabbitmq.reply-to", lambda *arguments: answers.append((arguments[2].correlation_id, arguments[3])), auto_ack=True)
+        channel_.basic_publish(
+            "", properties.reply_to, body.upper(),
+            pika.BasicProperties(correlation_id=properties.correlation_id),
+        )
+    channel.basic_consume(
+        "amq.rabbitmq.reply-to",
+        lambda *arguments: answers.append((arguments[2].correlation_id, arguments[3])), auto_ack=True,
+    )
     channel.basic_consume(queue, serve, auto_ack=True)
 
-    channel.basic_publish("", queue, b"ping", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to", correlation_id="7"))
+    channel.basic_publish(
+        "", queue, b"ping", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to", correlation_id="7")
+    )
     drain(channel.connection, lambda: answers)
 
     assert answers == [("7", b"PING")]
@@ -313,7 +348,9 @@ def test_callback_from_another_thread(channel, queue):
 
     def on_message(channel_, method, _properties, body):
         def work():
-            channel_.connection.add_callback_threadsafe(lambda: (channel_.basic_ack(method.delivery_tag), done.append(body)))
+            channel_.connection.add_callback_threadsafe(
+                lambda: (channel_.basic_ack(method.delivery_tag), done.append(body))
+            )
         threading.Thread(target=work).start()
     channel.basic_qos(prefetch_count=3)
     channel.basic_consume(queue, on_message)
@@ -342,7 +379,9 @@ def test_every_exchange_and_binding_call(channel, queue):
 
 
 def test_asynchronous_core_opens_consumes_and_closes(parameters):
-    """SelectConnection, on which BlockingConnection is built, with its callbacks in the order the documentation gives."""
+    """SelectConnection, on which BlockingConnection is built,
+    with its callbacks in the order the documentation gives.
+    """
     steps = []
 
     def on_open(connection):
@@ -351,14 +390,20 @@ def test_asynchronous_core_opens_consumes_and_closes(parameters):
 
     def on_channel(channel):
         steps.append("channel")
-        channel.queue_declare("", exclusive=True, callback=lambda frame: on_queue(channel, frame.method.queue))
+        channel.queue_declare(
+            "", exclusive=True, callback=lambda frame: on_queue(channel, frame.method.queue)
+        )
 
     def on_queue(channel, queue):
         steps.append("queue")
-        channel.basic_consume(queue, lambda *_: (steps.append("message"), channel.connection.close()), auto_ack=True)
+        channel.basic_consume(
+            queue, lambda *_: (steps.append("message"), channel.connection.close()), auto_ack=True
+        )
         channel.basic_publish("", queue, b"x")
 
-    connection = pika.SelectConnection(parameters, on_open_callback=on_open, on_close_callback=lambda *_: connection.ioloop.stop())
+    connection = pika.SelectConnection(
+        parameters, on_open_callback=on_open, on_close_callback=lambda *_: connection.ioloop.stop()
+    )
     connection.ioloop.call_later(PATIENCE_S, connection.ioloop.stop)
     connection.ioloop.start()
 

@@ -14,7 +14,9 @@ def connect(broker_address):
     host, port = broker_address
 
     def open_(**options):
-        connections.append(amqp.Connection(f"{host}:{port}", **{"connect_timeout": 30, "read_timeout": 30, "write_timeout": 30, **options}))
+        connections.append(amqp.Connection(
+            f"{host}:{port}", **{"connect_timeout": 30, "read_timeout": 30, "write_timeout": 30, **options}
+        ))
         connections[-1].connect()
         return connections[-1]
     yield open_
@@ -40,9 +42,15 @@ def drain(connection, done):
 
 
 def test_message_and_properties_come_back(channel, queue):
-    headers = {"text": "é", "integer": 2 ** 40, "list": [1, [2, {}]], "table": {"a": None}, "float": 1.5, "bool": True}
-    message = amqp.Message("body é", content_type="text/plain", content_encoding="utf-8", application_headers=headers, delivery_mode=2, priority=4,
-                           correlation_id="c", reply_to="r", expiration="60000", message_id="m", type="t", user_id="guest", app_id="a")
+    headers = {
+        "text": "é", "integer": 2 ** 40, "list": [1, [2, {}]], "table": {"a": None}, "float": 1.5,
+        "bool": True,
+    }
+    message = amqp.Message(
+        "body é", content_type="text/plain", content_encoding="utf-8", application_headers=headers,
+        delivery_mode=2, priority=4, correlation_id="c", reply_to="r", expiration="60000", message_id="m",
+        type="t", user_id="guest", app_id="a",
+    )
 
     channel.basic_publish(message, routing_key=queue)
     found = channel.basic_get(queue, no_ack=True)
@@ -83,20 +91,29 @@ def test_publish_and_wait_for_confirm(connect):
 
 def test_confirmed_publish_to_a_full_queue_is_nacked(connect):
     channel = connect(confirm_publish=True).channel()
-    queue = channel.queue_declare(exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}).queue
+    queue = channel.queue_declare(
+        exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}
+    ).queue
     channel.basic_publish(amqp.Message("1"), routing_key=queue)
 
     with pytest.raises(exceptions.MessageNacked):
         channel.basic_publish(amqp.Message("2"), routing_key=queue)
 
 
-@pytest.mark.parametrize(("call", "error"), [
-    (lambda channel: channel.queue_declare("no.such.queue", passive=True), exceptions.NotFound),
-    (lambda channel: channel.queue_purge("no.such.queue"), exceptions.NotFound),
-    (lambda channel: channel.queue_declare("amq.mine"), exceptions.AccessRefused),
-    (lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True, auto_delete=False), exceptions.PreconditionFailed),
-    (lambda channel: channel.queue_bind("no.such.queue", "amq.direct"), exceptions.NotFound),
-], ids=["declare-404", "purge-404", "403", "406", "bind-404"])
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda channel: channel.queue_declare("no.such.queue", passive=True), exceptions.NotFound),
+        (lambda channel: channel.queue_purge("no.such.queue"), exceptions.NotFound),
+        (lambda channel: channel.queue_declare("amq.mine"), exceptions.AccessRefused),
+        (
+            lambda channel: channel.exchange_declare("amq.topic", "direct", durable=True, auto_delete=False),
+            exceptions.PreconditionFailed,
+        ),
+        (lambda channel: channel.queue_bind("no.such.queue", "amq.direct"), exceptions.NotFound),
+    ],
+    ids=["declare-404", "purge-404", "403", "406", "bind-404"],
+)
 def test_channel_errors_have_their_classes(connect, call, error):
     connection = connect()
 
@@ -181,7 +198,9 @@ def test_transaction(channel, queue):
 
 @again_when_held_up(1)
 def test_heartbeats_keep_an_idle_connection(connect):
-    """kombu calls heartbeat_tick by the clock; the broker's own heartbeats are counted by py-amqp, which raises when they are missing."""
+    """kombu calls heartbeat_tick by the clock; the broker's own heartbeats are counted by py-amqp, which
+    raises when they are missing.
+    """
     connection = connect(heartbeat=1)
     connection.channel()
     beats = connection.bytes_recv

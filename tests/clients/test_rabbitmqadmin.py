@@ -21,8 +21,11 @@ def admin(tmp_path_factory):
     with BrokerProcess(folder / "data", http_port=0) as broker:
         def run(*arguments):
             finished = subprocess.run(
-                [sys.executable, find("rabbitmqadmin"), "-H", "127.0.0.1", "-P", str(broker.ports["http"]), *arguments], cwd=folder,
-                capture_output=True, text=True, timeout=in_time(100), check=False)
+                [
+                    sys.executable, find("rabbitmqadmin"), "-H", "127.0.0.1", "-P", str(broker.ports["http"]),
+                    *arguments,
+                ],
+                cwd=folder, capture_output=True, text=True, timeout=in_time(100), check=False)
             assert finished.returncode == 0, finished.stdout + finished.stderr
             return finished.stdout
 
@@ -40,7 +43,9 @@ def test_topology_is_declared_listed_and_deleted(admin):
     admin("declare", "binding", "source=x", "destination=q", "routing_key=a.#")
 
     assert listed(admin, "queues", "name", "messages") == [{"name": "q", "messages": 0}]
-    assert {"source": "x", "destination": "q", "routing_key": "a.#"} in listed(admin, "bindings", "source", "destination", "routing_key")
+    assert {"source": "x", "destination": "q", "routing_key": "a.#"} in listed(
+        admin, "bindings", "source", "destination", "routing_key"
+    )
     assert "x" in [one["name"] for one in listed(admin, "exchanges", "name")]
     admin("delete", "binding", "source=x", "destination_type=queue", "destination=q", "properties_key=a.%23")
     admin("delete", "exchange", "name=x")
@@ -68,7 +73,9 @@ def test_users_vhosts_permissions_and_policies(admin):
     admin("declare", "policy", "name=p", "pattern=^q", 'definition={"max-length": 3}', "priority=1")
 
     assert {"name": "v"} in listed(admin, "vhosts", "name")
-    assert [one["vhost"] for one in listed(admin, "permissions", "user", "vhost") if one["user"] == "joe"] == ["v"]
+    assert [
+        one["vhost"] for one in listed(admin, "permissions", "user", "vhost") if one["user"] == "joe"
+    ] == ["v"]
     assert listed(admin, "policies", "name")[0]["name"] == "p"
     assert "rabbitmq_version" in admin("-f", "raw_json", "show", "overview")
     assert listed(admin, "nodes", "name")
@@ -89,12 +96,20 @@ def test_definitions_are_exported_and_imported(admin):
 
 
 @pytest.mark.parametrize("kind, declared, deleted, listing, shown", [
-    ("operator_policy", ("name=op", "pattern=^q", 'definition={"max-length": 2}'), ("name=op",), "operator_policies", {"name": "op"}),
-    ("parameter", ("component=vhost-limits", "name=limits", 'value={"max-queues": 7}'), ("component=vhost-limits", "name=limits"),
-     "parameters", {"name": "limits"}),
+    (
+        "operator_policy", ("name=op", "pattern=^q", 'definition={"max-length": 2}'), ("name=op",),
+        "operator_policies", {"name": "op"},
+    ),
+    (
+        "parameter", ("component=vhost-limits", "name=limits", 'value={"max-queues": 7}'),
+        ("component=vhost-limits", "name=limits"), "parameters", {"name": "limits"},
+    ),
     ("vhost_limit", ("vhost=/", "name=max-queues", "value=7"), ("vhost=/", "name=max-queues"),
      "vhost_limits", {"vhost": "/", "value": {"max-queues": 7}}),
-    ("vhost", ("name=traced", "tracing=true"), ("name=traced",), "vhosts", {"name": "traced", "tracing": True}),
+    (
+        "vhost", ("name=traced", "tracing=true"), ("name=traced",), "vhosts",
+        {"name": "traced", "tracing": True},
+    ),
 ])
 def test_limits_parameters_and_tracing(admin, kind, declared, deleted, listing, shown):
     admin("declare", kind, *declared)

@@ -1,4 +1,6 @@
-"""docs/compatibility.md: every method has its row, every difference is told, and every test it names exists."""
+"""docs/compatibility.md: every method has its row, every difference is told,
+and every test it names exists.
+"""
 import ast
 import re
 from pathlib import Path
@@ -9,7 +11,10 @@ from tests.support.wire_encoding import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-TABLE = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| `")]
+TABLE = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.splitlines() if line.startswith("| `")
+]
 ROWS = {row[0].strip("`"): row[1:] for row in TABLE if row[0].strip("`") in METHODS}
 
 
@@ -25,7 +30,10 @@ def functions(pattern):
 
 def named(cell):
     """(chapter, test name) of every reference in a cell of the table of methods."""
-    return [(chapter, f"test_{name}") for chapter, names in re.findall(r"(\d\d) ([^;]*)", cell) for name in re.findall(r"(\w{4,})", names)]
+    return [
+        (chapter, f"test_{name}")
+        for chapter, names in re.findall(r"(\d\d) ([^;]*)", cell) for name in re.findall(r"(\w{4,})", names)
+    ]
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -35,7 +43,9 @@ def test_method_has_a_row_whose_tests_exist(method):
     assert good and refused and malformed
     for cell in (good, refused, malformed):
         for chapter, name in named(cell):
-            assert name in functions(f"tests/conformance/amqp/test_{chapter}_*.py"), f"{method}: no {name} in chapter {chapter}"
+            assert name in functions(f"tests/conformance/amqp/test_{chapter}_*.py"), (
+                f"{method}: no {name} in chapter {chapter}"
+            )
 
 
 def test_other_tests_it_names_exist():

@@ -20,12 +20,18 @@ commands = ctl.commands
 
 def environment(**more):
     """The process' environment, without settings of whoever runs the tests."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GOMQ_CTL", "GOMQ_CONTROL", "GOMQCTL", "LAVINMQCTL"))}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GOMQ_CTL", "GOMQ_CONTROL", "GOMQCTL", "LAVINMQCTL"))
+    }
     return {**inherited, "PYTHONPATH": str(ROOT), **more}
 
 
 def in_process(uri, *arguments):
-    """The same without a process, for going through many commands: click's result, which has ``exit_code`` and ``stdout``."""
+    """The same without a process, for going through many commands:
+    click's result, which has ``exit_code`` and ``stdout``.
+    """
     with mock.patch.dict(os.environ, environment(), clear=True):
         return CliRunner().invoke(ctl, ["--uri", uri, *arguments], prog_name="gomq-py-ctl")
 
@@ -38,7 +44,9 @@ class Runner:
 
     def __call__(self, *arguments, uri=None, given=None, bare=False, **more):
         """``bare``: it is not told which broker is meant."""
-        command = [sys.executable, "-m", "gomq_py.ctl", *arguments] if bare else self.command(*arguments, uri=uri)
+        command = (
+            [sys.executable, "-m", "gomq_py.ctl", *arguments] if bare else self.command(*arguments, uri=uri)
+        )
         return subprocess.run(
             command, text=True, input=given, capture_output=True, timeout=in_time(100), check=False, cwd=ROOT,
             env=environment(**more))

@@ -40,7 +40,10 @@ def test_queues_are_made_with_arguments_and_listed(ctl):
 
     rows = data(ctl("-f", "json", "list_queues", "name", "arguments"))
 
-    assert {"name": "jobs", "arguments": {"x-max-length": 5, "x-message-ttl": 60000, "x-overflow": "reject-publish"}} in rows
+    assert {
+        "name": "jobs",
+        "arguments": {"x-max-length": 5, "x-message-ttl": 60000, "x-overflow": "reject-publish"},
+    } in rows
     assert "jobs\t0" in done(ctl("-f", "text", "list_queues"))
     assert done(ctl("-f", "text", "-q", "list_queues", "name")).splitlines().count("jobs") == 1
     done(ctl("delete_queue", "jobs", "--if-empty"))
@@ -82,7 +85,9 @@ def test_users_permissions_and_tags(ctl):
     done(ctl("set_permissions", "joe", "^joe", ".*", ""))
 
     assert {"name": "joe", "tags": ["monitoring", "policymaker"]} in data(ctl("-f", "json", "list_users"))
-    assert {"user": "joe", "configure": "^joe", "write": ".*", "read": ""} in data(ctl("-f", "json", "list_permissions"))
+    assert {"user": "joe", "configure": "^joe", "write": ".*", "read": ""} in data(
+        ctl("-f", "json", "list_permissions")
+    )
     assert done(ctl("-u", "joe", "list_queues", GOMQ_CTL_PASSWORD="secret")) is not None
     done(ctl("change_password", "joe", given="other\n"))
     assert ctl("-u", "joe", "list_queues", GOMQ_CTL_PASSWORD="secret").returncode == 1
@@ -94,7 +99,9 @@ def test_users_permissions_and_tags(ctl):
 def test_exchanges_bindings_policies_and_limits(ctl):
     done(ctl("add_vhost", "v"))
     done(ctl("-p", "v", "create_exchange", "topic", "x", "--alternate-exchange", "amq.fanout"))
-    done(ctl("-p", "v", "set_policy", "p", "^q", '{"max-length": 3}', "--priority", "2", "--apply-to", "queues"))
+    done(ctl(
+        "-p", "v", "set_policy", "p", "^q", '{"max-length": 3}', "--priority", "2", "--apply-to", "queues"
+    ))
     done(ctl("-p", "v", "set_operator_policy", "o", "^q", '{"expires": 1000}'))
     done(ctl("-p", "v", "set_vhost_limits", '{"max-queues": 7}'))
 
@@ -112,10 +119,14 @@ def test_virtual_host_is_described_with_the_options_of_rabbitmqctl(ctl):
     """A second call changes what it names, and nothing else."""
     def add(*options):
         assert in_process(ctl.uri, "add_vhost", "told", *options).exit_code == 0
-        vhost = requests.get(f"{ctl.uri}/api/vhosts/told", auth=("guest", "guest"), timeout=in_time(10)).json()
+        vhost = (
+            requests.get(f"{ctl.uri}/api/vhosts/told", auth=("guest", "guest"), timeout=in_time(10)).json()
+        )
         return vhost["description"], vhost["tags"], vhost["default_queue_type"]
 
-    assert add("--description", "for tests", "--tags", "a,b", "--default-queue-type", "quorum") == ("for tests", ["a", "b"], "quorum")
+    assert add("--description", "for tests", "--tags", "a,b", "--default-queue-type", "quorum") == (
+        "for tests", ["a", "b"], "quorum"
+    )
     assert add("--tags", "c") == ("for tests", ["c"], "quorum")
     assert in_process(ctl.uri, "add_vhost", "other", "--default-queue-type", "bogus").exit_code == 1
 
@@ -124,7 +135,13 @@ def test_messages_are_looked_at_moved_and_replayed(broker, ctl):
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     channel = connection.channel()
     for queue in ("from", "to", "dead"):
-        channel.queue_declare(queue, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"} if queue == "from" else None)
+        channel.queue_declare(
+            queue,
+            arguments=(
+                {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"} if queue == "from"
+                else None
+            ),
+        )
     channel.confirm_delivery()
     for number in range(3):
         channel.basic_publish("", "from", b"%d" % number)
@@ -134,13 +151,17 @@ def test_messages_are_looked_at_moved_and_replayed(broker, ctl):
     moved = data(ctl("-f", "json", "move", "from", "to", "--count", "2"))
     method, _, _ = channel.basic_get("from")
     channel.basic_reject(method.delivery_tag, requeue=False)
-    wait_until(lambda: channel.queue_declare("dead", passive=True).method.message_count == 1, what="the dead letter")
+    wait_until(
+        lambda: channel.queue_declare("dead", passive=True).method.message_count == 1, what="the dead letter"
+    )
     replayed = data(ctl("-f", "json", "replay", "dead", "--clean"))
 
     assert [one["payload"] for one in seen] == ["1"]
     assert (dry["moved"], moved["moved"], moved["dry_run"]) == (2, 2, False)
     assert replayed["targets"] == {"queue 'from'": 1}
-    assert [channel.basic_get(queue, auto_ack=True)[2] for queue in ("to", "to", "from")] == [b"0", b"1", b"2"]
+    assert (
+        [channel.basic_get(queue, auto_ack=True)[2] for queue in ("to", "to", "from")] == [b"0", b"1", b"2"]
+    )
     connection.close()
 
 
@@ -150,7 +171,9 @@ def test_connections_are_listed_and_closed(broker, ctl):
     channel.queue_declare("watched", exclusive=True)
     channel.basic_consume("watched", lambda *_: None, consumer_tag="watcher")
 
-    assert [row["consumer_tag"] for row in data(ctl("-f", "json", "list_consumers", "consumer_tag"))] == ["watcher"]
+    assert [row["consumer_tag"] for row in data(ctl("-f", "json", "list_consumers", "consumer_tag"))] == [
+        "watcher"
+    ]
     assert data(ctl("-f", "json", "list_channels", "consumer_count")) == [{"consumer_count": 1}]
     done(ctl("close_all_connections", "enough"))
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="enough"):
@@ -183,7 +206,9 @@ def test_a_paused_queue_is_found_by_the_doctor(ctl):
     done(ctl("delete_queue", "lazy"))
 
 
-@pytest.mark.parametrize("days_left, finding", [(-1, ("BAD", "has ended")), (3, ("warning", "ends within 14 days")), (60, None)])
+@pytest.mark.parametrize("days_left, finding", [
+    (-1, ("BAD", "has ended")), (3, ("warning", "ends within 14 days")), (60, None)
+])
 def test_a_certificate_that_ends_is_found_by_the_doctor(broker_process, ctl, tmp_path, days_left, finding):
     files = certificates.make(tmp_path / "tls", ends_in_days=days_left)
     broker = broker_process(http_port=0, https_port=0, tls_cert=files.certificate, tls_key=files.key).start()
@@ -201,13 +226,19 @@ def test_a_brokers_certificate_is_held_against_the_authorities_that_are_named(br
     broker = broker_process(http_port=0, https_port=0, tls_cert=files.certificate, tls_key=files.key).start()
     uri = f"https://localhost:{broker.ports['https']}"
 
-    named, system, absent, wrong = (ctl(*flags, "-q", "list_vhosts", "name", uri=uri) for flags in (
-        ("--cacert", str(files.authority)), (), ("--cacert", str(tmp_path / "absent")), ("--cacert", str(files.key))))
+    named, system, absent, wrong = (
+        ctl(*flags, "-q", "list_vhosts", "name", uri=uri)
+        for flags in (
+            ("--cacert", str(files.authority)), (), ("--cacert", str(tmp_path / "absent")),
+            ("--cacert", str(files.key)))
+    )
 
     assert done(named) == "/\n"
     assert system.returncode == 2 and "certificate verify failed" in system.stderr.lower().replace("_", " ")
     assert absent.returncode == wrong.returncode == 2
-    assert "cannot use the authorities in " in absent.stderr and "cannot use the authorities in " in wrong.stderr
+    assert (
+        "cannot use the authorities in " in absent.stderr and "cannot use the authorities in " in wrong.stderr
+    )
     assert len(wrong.stderr.splitlines()) == 1
 
 
@@ -217,8 +248,13 @@ def test_a_protected_vhost_is_not_deleted(ctl):
 
     refused = ctl("delete_vhost", "kept")
 
-    assert refused.returncode == 1 and "virtual host 'kept' because it is protected from deletion" in refused.stderr
-    assert {"name": "kept", "protected_from_deletion": True} in data(ctl("list_vhosts", "name", "protected_from_deletion", "-f", "json"))
+    assert (
+        refused.returncode == 1
+        and "virtual host 'kept' because it is protected from deletion" in refused.stderr
+    )
+    assert {"name": "kept", "protected_from_deletion": True} in data(
+        ctl("list_vhosts", "name", "protected_from_deletion", "-f", "json")
+    )
     done(ctl("disable_vhost_deletion_protection", "kept"))
     done(ctl("delete_vhost", "kept"))
 
@@ -238,8 +274,14 @@ def test_status_tells_totals(ctl):
     (("add_federation", "f", "--uri", "amqp://"), 1, "cannot run a federation upstream"),
     (("--uri", "http://localhost:99999", "list_queues"), 2, "is not a URI"),
     (("--uri", "http://[::1", "list_queues"), 2, "is not a URI"),
-    (("set_policy", "p", "(", '{"max-length": 1}'), 1, "400: Validation failed: pattern should be regular expression"),
-    (("set_permissions", "nobody-made-this", "", "", ""), 1, "no user 'nobody-made-this' or no virtual host '/'"),
+    (
+        ("set_policy", "p", "(", '{"max-length": 1}'), 1,
+        "400: Validation failed: pattern should be regular expression",
+    ),
+    (
+        ("set_permissions", "nobody-made-this", "", "", ""), 1,
+        "no user 'nobody-made-this' or no virtual host '/'",
+    ),
     (("create_queue",), 2, "Missing argument"),
     (("set_policy", "p", "^q", "no json"), 2, "is no JSON"),
     (("set_policy", "p", "^q", '{"max-length": 1e400}'), 2, "is no JSON"),
@@ -261,7 +303,10 @@ def test_a_wrong_password_is_said_and_never_shown(ctl):
 def test_nobody_there_is_exit_2(ctl):
     finished = ctl("list_queues", uri="http://user:hush-hush@127.0.0.1:1")
 
-    assert finished.returncode == 2 and "no broker answers at http://127.0.0.1:1" in finished.stderr and "hush" not in finished.stderr
+    assert (
+        finished.returncode == 2 and "no broker answers at http://127.0.0.1:1" in finished.stderr
+        and "hush" not in finished.stderr
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -273,10 +318,16 @@ def test_shells_complete_the_names_that_the_broker_knows(broker, ctl, shell):
 
     script = done(ctl("completion", shell))
     # A broker that does not answer within two seconds has nothing to offer.
-    offered = wait_until(lambda: ctl(GOMQ_CTL_URI=uri, _GOMQ_PY_CTL_COMPLETE=f"{shell}_complete", COMP_WORDS="gomq-py-ctl purge_queue fit",
-                                     COMP_CWORD="fit" if shell == "fish" else "2", bare=True).stdout)
-    nobody = ctl(GOMQ_CTL_URI="http://127.0.0.1:1", _GOMQ_PY_CTL_COMPLETE=f"{shell}_complete", COMP_WORDS="gomq-py-ctl purge_queue fit",
-                 COMP_CWORD="fit" if shell == "fish" else "2", bare=True)
+    offered = wait_until(
+        lambda: ctl(
+            GOMQ_CTL_URI=uri, _GOMQ_PY_CTL_COMPLETE=f"{shell}_complete",
+            COMP_WORDS="gomq-py-ctl purge_queue fit", COMP_CWORD="fit" if shell == "fish" else "2", bare=True,
+        ).stdout
+    )
+    nobody = ctl(
+        GOMQ_CTL_URI="http://127.0.0.1:1", _GOMQ_PY_CTL_COMPLETE=f"{shell}_complete",
+        COMP_WORDS="gomq-py-ctl purge_queue fit", COMP_CWORD="fit" if shell == "fish" else "2", bare=True,
+    )
 
     assert "_GOMQ_PY_CTL_COMPLETE" in script and f"{shell}_complete" in script
     assert "fit.one" in offered and "fit.two" in offered and "other" not in offered
@@ -327,7 +378,10 @@ def test_a_virtual_host_and_a_queue_may_be_called_anything(broker, name):
 
 
 def test_the_control_socket_takes_no_password(broker, ctl):
-    reached = ctl("--control-unix-path", broker.control, "-f", "json", "list_vhosts", bare=True, GOMQ_CTL_PASSWORD="wrong")
+    reached = ctl(
+        "--control-unix-path", broker.control, "-f", "json", "list_vhosts", bare=True,
+        GOMQ_CTL_PASSWORD="wrong",
+    )
     missing = ctl("--control-unix-path", broker.control + "x", "list_vhosts", bare=True)
 
     assert {"name": "/"} in data(reached)
@@ -337,8 +391,11 @@ def test_the_control_socket_takes_no_password(broker, ctl):
 def test_a_password_is_hashed_without_a_broker(ctl):
     away = "http://127.0.0.1:1"
 
-    told, quiet, piped = ctl("hash_password", "a-Secret", uri=away), ctl("-q", "hash_password", "a-Secret", uri=away), ctl(
-        "-q", "hash_password", given="a-Secret\n", uri=away)
+    told, quiet, piped = (
+        ctl("hash_password", "a-Secret", uri=away), ctl("-q", "hash_password", "a-Secret", uri=away),
+        ctl(
+            "-q", "hash_password", given="a-Secret\n", uri=away),
+    )
 
     assert done(told).startswith("password_hash: ")
     assert all(salted_hash.verify("a-Secret", done(finished).strip()) for finished in (quiet, piped))
@@ -364,7 +421,9 @@ def test_whoever_listens_in_a_folder_of_everybody_is_sent_nothing(ctl, mode):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, mode)
         path = f"{folder}/ctl.sock"
-        with subprocess.Popen([sys.executable, "-c", IMPOSTOR, path], stdout=subprocess.PIPE, text=True) as impostor:
+        with subprocess.Popen(
+            [sys.executable, "-c", IMPOSTOR, path], stdout=subprocess.PIPE, text=True
+        ) as impostor:
             assert impostor.stdout.readline() == "listening\n"
 
             finished = ctl("--control-unix-path", path, "add_user", "joe", "t0pSecretPassword", bare=True)
@@ -395,10 +454,15 @@ def test_a_field_that_nothing_has_is_told(ctl):
 
 def test_what_is_no_management_api_is_told(ctl):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=_answer_once, args=(server, b"HTTP/1.0 200 OK\r\n\r\n<html>hello</html>"), daemon=True).start()
+        threading.Thread(
+            target=_answer_once, args=(server, b"HTTP/1.0 200 OK\r\n\r\n<html>hello</html>"), daemon=True
+        ).start()
         finished = ctl("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}")
 
-    assert finished.returncode == 2 and "is no management API" in finished.stderr and "Traceback" not in finished.stderr
+    assert (
+        finished.returncode == 2 and "is no management API" in finished.stderr
+        and "Traceback" not in finished.stderr
+    )
 
 
 def _answer_once(server, answer):
@@ -413,8 +477,10 @@ def test_a_reader_that_has_seen_enough_is_no_error(broker, ctl):
     queues = [{"name": f"queue {number}" * 9, "vhost": "long", "durable": False} for number in range(1500)]
     definitions = {"vhosts": [{"name": "long"}], "queues": queues}
     done(ctl("import_definitions", "-", given=json.dumps(definitions)))
-    process = subprocess.Popen(ctl.command("-p", "long", "list_queues"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=environment(), cwd=ROOT)
+    process = subprocess.Popen(
+        ctl.command("-p", "long", "list_queues"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(), cwd=ROOT,
+    )
 
     process.stdout.readline()
     process.stdout.close()
@@ -429,13 +495,18 @@ def test_ctrl_c_leaves_without_a_traceback(ctl):
     with socket.create_server(("127.0.0.1", 0)) as server:
         # A suite that runs in the background of a shell was told to ignore the signal.
         process = subprocess.Popen(
-            ctl.command("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True, env=environment(), cwd=ROOT, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            ctl.command("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}"),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         peer, _ = server.accept()
         assert peer.recv(65536).startswith(b"GET ")
-        # In the very moment before a read begins a signal is seen after it only: Python's way, and a user would press again.
+        # In the very moment before a read begins a signal is seen after it only:
+        # Python's way, and a user would press again.
         state = Path(f"/proc/{process.pid}/stat")
-        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S", what="the command to wait for its answer")
+        wait_until(
+            lambda: state.read_text().rpartition(")")[2].split()[0] == "S",
+            what="the command to wait for its answer",
+        )
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=in_time(60))[1]
         peer.close()
@@ -446,7 +517,10 @@ def test_ctrl_c_leaves_without_a_traceback(ctl):
 def test_definitions_of_a_stopped_broker_are_read_from_its_folder(tmp_path):
     with BrokerProcess(tmp_path / "data", http_port=0) as broker:
         uri = f"http://127.0.0.1:{broker.ports['http']}"
-        for arguments in (("create_queue", "q"), ("create_queue", "s", "--stream-queue"), ("add_user", "ann", "secret"), ("add_vhost", "v")):
+        for arguments in (
+            ("create_queue", "q"), ("create_queue", "s", "--stream-queue"), ("add_user", "ann", "secret"),
+            ("add_vhost", "v"),
+        ):
             assert in_process(uri, *arguments).exit_code == 0
         running = json.loads(in_process(uri, "export_definitions").stdout)
         held = in_process(uri, "definitions", str(tmp_path / "data"))

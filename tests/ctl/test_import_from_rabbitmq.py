@@ -1,4 +1,6 @@
-"""``gomq-py-ctl import``: a whole RabbitMQ moves over, live and from the export it made; and exports of others."""
+"""``gomq-py-ctl import``: a whole RabbitMQ moves over, live and from the export it made;
+and exports of others.
+"""
 import json
 from pathlib import Path
 
@@ -20,17 +22,27 @@ CHANGED = {
     "policies: 'ha' in vhost 'shop': kept without effect: ha-mode, ha-params, ha-sync-mode",
     "policies: 'fed' in vhost 'shop': kept without effect: federation-upstream-set",
     "parameters: 'mover' in vhost 'shop': shovel: kept without effect: this broker has no shovels",
-    "parameters: 'other' in vhost 'shop': federation-upstream: kept without effect: this broker has no federation",
-    "queues: 'orders.quorum' in vhost 'shop': quorum: a durable queue of this node, with the delivery limit of quorum queues",
+    (
+        "parameters: 'other' in vhost 'shop': federation-upstream: kept without effect: "
+        "this broker has no federation"
+    ),
+    (
+        "queues: 'orders.quorum' in vhost 'shop': quorum: "
+        "a durable queue of this node, with the delivery limit of quorum queues"
+    ),
 }
 IGNORED = {
-    "users: 'old': tags without a meaning here: legacy-team", "global_parameters: 'internal_cluster_id': the identity of another cluster",
+    "users: 'old': tags without a meaning here: legacy-team",
+    "global_parameters: 'internal_cluster_id': the identity of another cluster",
 }
 REFUSED = ["exchanges: 'x.history' in vhost 'shop': unknown exchange type 'x-recent-history'"]
 # Lists whose entries are the same here as there, and what names an entry in them.
-SAME = {"vhosts": ("name",), "users": ("name",), "permissions": ("vhost", "user"), "topic_permissions": ("vhost", "user"),
-        "parameters": ("vhost", "name"), "policies": ("vhost", "name"), "exchanges": ("vhost", "name"), "queues": ("vhost", "name"),
-        "bindings": ("vhost", "source", "destination", "routing_key")}
+SAME = {
+    "vhosts": ("name",), "users": ("name",), "permissions": ("vhost", "user"),
+    "topic_permissions": ("vhost", "user"), "parameters": ("vhost", "name"), "policies": ("vhost", "name"),
+    "exchanges": ("vhost", "name"), "queues": ("vhost", "name"),
+    "bindings": ("vhost", "source", "destination", "routing_key"),
+}
 
 
 @pytest.fixture
@@ -47,11 +59,15 @@ def ctl(broker):
 def make_export(url):
     """Write the fixture anew, from a node that `estate.build` has filled."""
     with estate.Management(url) as api:
-        EXPORT.write_text(json.dumps(api.call("GET", "definitions"), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        EXPORT.write_text(
+            json.dumps(api.call("GET", "definitions"), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 def check_moved(broker, ctl, theirs):
-    """Everything that can be is here now: entry by entry as it was there, and the users log in with their old passwords."""
+    """Everything that can be is here now: entry by entry as it was there,
+    and the users log in with their old passwords.
+    """
     mine = data(ctl("export_definitions"))
     left_out = {"x.history"}
     for kind, names in SAME.items():
@@ -61,10 +77,14 @@ def check_moved(broker, ctl, theirs):
             if entry["name" if "name" in entry else names[0]] not in left_out:
                 assert here[_key(entry, names)] == _without(entry, fields)
     for user, password in estate.PASSWORDS.items():
-        whoami = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/whoami", auth=(user.encode(), password.encode()), timeout=in_time(60))
+        whoami = requests.get(
+            f"http://127.0.0.1:{broker.ports['http']}/api/whoami", auth=(user.encode(), password.encode()),
+            timeout=in_time(60),
+        )
         assert whoami.status_code == (200 if estate.USERS[user][2] else 401), user
     parameters = pika.ConnectionParameters(
-        "127.0.0.1", broker.ports["amqp"], "shop", pika.PlainCredentials("shop app", estate.PASSWORDS["shop app"]))
+        "127.0.0.1", broker.ports["amqp"], "shop",
+        pika.PlainCredentials("shop app", estate.PASSWORDS["shop app"]))
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     method = channel.queue_declare("orders.quorum", passive=True).method
@@ -87,8 +107,10 @@ def _without(entry, fields):
 
 def check_report(report):
     assert (set(report["changed"]), set(report["ignored"]), report["refused"]) == (CHANGED, IGNORED, REFUSED)
-    assert report["imported"] == {"vhosts": 4, "users": 6, "permissions": 9, "topic_permissions": 1, "parameters": 4, "global_parameters": 1,
-                                  "policies": 5, "exchanges": 9, "queues": 9, "bindings": 11}
+    assert report["imported"] == {
+        "vhosts": 4, "users": 6, "permissions": 9, "topic_permissions": 1, "parameters": 4,
+        "global_parameters": 1, "policies": 5, "exchanges": 9, "queues": 9, "bindings": 11,
+    }
 
 
 def test_a_real_export_of_rabbitmq_moves_over(broker, ctl):
@@ -139,14 +161,20 @@ def check_moved_back(theirs, back):
     """Nothing is lost on the way there and back but what this broker had refused."""
     for kind in SAME:
         there = set(_sorted(back[kind]))
-        lost = [entry for entry in theirs[kind] if entry.get("name") != "x.history" and not there.intersection(_sorted([entry]))]
+        lost = [
+            entry
+            for entry in theirs[kind]
+            if entry.get("name") != "x.history" and not there.intersection(_sorted([entry]))
+        ]
         assert lost == [], kind
 
 
 @pytest.mark.long
 @pytest.mark.needs_program("rabbitmq-server")
 def test_a_live_rabbitmq_moves_over(tmp_path, broker, ctl):
-    """As above, from the node itself; what its export leaves out of virtual hosts comes from its list of them."""
+    """As above, from the node itself; what its export leaves out of virtual hosts
+    comes from its list of them.
+    """
     folder = tmp_path / "rabbitmq"
     folder.mkdir()
     with RabbitMQProcess(folder, plugins=estate.PLUGINS) as rabbitmq:
@@ -156,7 +184,9 @@ def test_a_live_rabbitmq_moves_over(tmp_path, broker, ctl):
 
         dry = data(ctl("-f", "json", "import", "--from", rabbitmq.http_url, "--dry-run"))
         finished = ctl("-f", "json", "import", "--from", rabbitmq.http_url)
-        wrong = ctl("import", "--from", rabbitmq.http_url, "--from-user", "ann", GOMQ_CTL_FROM_PASSWORD="hush-hush")
+        wrong = ctl(
+            "import", "--from", rabbitmq.http_url, "--from-user", "ann", GOMQ_CTL_FROM_PASSWORD="hush-hush"
+        )
         back = moved_back(rabbitmq, data(ctl("export_definitions")))
 
     assert sum(row["action"] == "new" for row in dry) == 56
@@ -165,23 +195,54 @@ def test_a_live_rabbitmq_moves_over(tmp_path, broker, ctl):
     check_moved(broker, ctl, theirs)
     check_moved_back(theirs, back)
     assert {"name": "shop", "description": "the shop", "tags": ["eu", "production"]} in [
-        {**row, "tags": sorted(row["tags"])} for row in data(ctl("-f", "json", "list_vhosts", "name", "description", "tags"))]
+        {**row, "tags": sorted(row["tags"])}
+        for row in data(ctl("-f", "json", "list_vhosts", "name", "description", "tags"))]
     assert wrong.returncode == 1 and "not authorised" in wrong.stderr and "hush" not in wrong.stderr
 
 
 HASH = "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+"
-# LavinMQ: tags as a list or as text, no version of RabbitMQ, apply-to with underscores, no internal exchanges.
+# LavinMQ: tags as a list or as text, no version of RabbitMQ, apply-to with underscores,
+# no internal exchanges.
 LAVINMQ = {
     "lavinmq_version": "2.4.0",
-    "users": [{"name": "ann", "password_hash": HASH, "hashing_algorithm": "sha256", "tags": ["administrator"]},
-              {"name": "bob", "password_hash": HASH, "hashing_algorithm": "sha256", "tags": "management,monitoring"}],
-    "vhosts": [{"name": "/", "dir": "42099b4af021e53fd8fd4e056c2568d7c2e3ffa8"}, {"name": "shop", "dir": "x"}],
+    "users": [
+        {"name": "ann", "password_hash": HASH, "hashing_algorithm": "sha256", "tags": ["administrator"]},
+        {
+            "name": "bob", "password_hash": HASH, "hashing_algorithm": "sha256",
+            "tags": "management,monitoring",
+        },
+    ],
+    "vhosts": [
+        {"name": "/", "dir": "42099b4af021e53fd8fd4e056c2568d7c2e3ffa8"}, {"name": "shop", "dir": "x"}
+    ],
     "permissions": [{"user": "ann", "vhost": "shop", "configure": ".*", "read": ".*", "write": ".*"}],
-    "queues": [{"name": "q", "vhost": "shop", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "stream"}}],
-    "exchanges": [{"name": "x", "vhost": "shop", "type": "topic", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}],
-    "bindings": [{"source": "x", "vhost": "shop", "destination": "q", "destination_type": "queue", "routing_key": "#", "arguments": {}}],
-    "policies": [{"vhost": "shop", "name": "p", "pattern": ".*", "apply-to": "classic_queues", "definition": {"max-length": 3}, "priority": 0}],
-    "parameters": [{"component": "vhost-limits", "vhost": "shop", "name": "limits", "value": {"max-queues": 9}}],
+    "queues": [
+        {
+            "name": "q", "vhost": "shop", "durable": True, "auto_delete": False,
+            "arguments": {"x-queue-type": "stream"},
+        },
+    ],
+    "exchanges": [
+        {
+            "name": "x", "vhost": "shop", "type": "topic", "durable": True, "auto_delete": False,
+            "internal": False, "arguments": {},
+        },
+    ],
+    "bindings": [
+        {
+            "source": "x", "vhost": "shop", "destination": "q", "destination_type": "queue",
+            "routing_key": "#", "arguments": {},
+        },
+    ],
+    "policies": [
+        {
+            "vhost": "shop", "name": "p", "pattern": ".*", "apply-to": "classic_queues",
+            "definition": {"max-length": 3}, "priority": 0,
+        },
+    ],
+    "parameters": [
+        {"component": "vhost-limits", "vhost": "shop", "name": "limits", "value": {"max-queues": 9}}
+    ],
     "global_parameters": [],
 }
 
@@ -201,8 +262,10 @@ def test_a_file_that_makes_no_sense_changes_nothing_and_is_one_line(ctl):
     before = data(ctl("export_definitions"))
 
     half = '{"vhosts": [{"name": "v"}], "queues": [{"vhost": "/"}]}'
-    for given, code, text in (("[]", 1, "definitions should be an object"), (half, 1, "lacks name"), ('{"vhosts": [', 2, "is no JSON"),
-                              ("\0", 2, "is no JSON")):
+    for given, code, text in (
+        ("[]", 1, "definitions should be an object"), (half, 1, "lacks name"),
+        ('{"vhosts": [', 2, "is no JSON"), ("\0", 2, "is no JSON"),
+    ):
         finished = ctl("import_definitions", "-", given=given)
         assert finished.returncode == code and text in finished.stderr and "Traceback" not in finished.stderr
 

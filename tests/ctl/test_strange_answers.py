@@ -1,4 +1,6 @@
-"""``gomq-py-ctl`` against whatever may answer in a broker's place: one line and an exit code, and nothing that drives the operator's terminal."""
+"""``gomq-py-ctl`` against whatever may answer in a broker's place: one line and an exit code, and nothing
+that drives the operator's terminal.
+"""
 import socket
 import threading
 
@@ -7,8 +9,10 @@ import pytest
 from tests.ctl.running import in_process
 
 COMMANDS = (
-    ("list_queues",), ("status",), ("cluster_status",), ("doctor",), ("list_users",), ("add_user", "a", "b"), ("change_password", "a", "b"),
-    ("set_user_tags", "a", "b"), ("close_all_connections",), ("export_definitions", "-"), ("peek", "q"), ("purge_queue", "q"),
+    ("list_queues",), ("status",), ("cluster_status",), ("doctor",), ("list_users",), ("add_user", "a", "b"),
+    ("change_password", "a", "b"),
+    ("set_user_tags", "a", "b"), ("close_all_connections",), ("export_definitions", "-"), ("peek", "q"),
+    ("purge_queue", "q"),
 )
 
 
@@ -17,12 +21,18 @@ def answer(body, status=b"200 OK"):
 
 
 ANSWERS = {
-    "deep": answer(b'{"a":' * 100_000), "list": answer(b"[]"), "of numbers": answer(b"[1, 2]"), "number": answer(b"7"), "null": answer(b"null"),
-    "text": answer(b'"x"'), "object": answer(b"{}"), "of objects": answer(b"[{}]"), "digits": answer(b"[" + b"9" * 5000 + b"]"),
-    "other types": answer(b'{"object_totals": [], "queue_totals": 3, "node": null}'), "no text": answer(b'[{"name": "\\ud800"}]'),
-    "terminal": answer(b'{"reason": "\\u001b]0;done\\u0007"}', b"400 Bad Request"), "reason": answer(b'{"reason": [1]}', b"404 Not Found"),
-    "binary": b"\0\xff\x01" * 100, "status": b"HTTP/1.1 99999999 x\r\n\r\n", "elsewhere": answer(b"", b"302 Found"),
-    "less": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[]", "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "deep": answer(b'{"a":' * 100_000), "list": answer(b"[]"), "of numbers": answer(b"[1, 2]"),
+    "number": answer(b"7"), "null": answer(b"null"),
+    "text": answer(b'"x"'), "object": answer(b"{}"), "of objects": answer(b"[{}]"),
+    "digits": answer(b"[" + b"9" * 5000 + b"]"),
+    "other types": answer(b'{"object_totals": [], "queue_totals": 3, "node": null}'),
+    "no text": answer(b'[{"name": "\\ud800"}]'),
+    "terminal": answer(b'{"reason": "\\u001b]0;done\\u0007"}', b"400 Bad Request"),
+    "reason": answer(b'{"reason": [1]}', b"404 Not Found"),
+    "binary": b"\0\xff\x01" * 100, "status": b"HTTP/1.1 99999999 x\r\n\r\n",
+    "elsewhere": answer(b"", b"302 Found"),
+    "less": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[]",
+    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     "headers": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500 + b"\r\n",
 }
 

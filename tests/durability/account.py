@@ -1,13 +1,18 @@
-"""The account of one queue: what was asked of the broker and what it answered, message by message, and what therefore must hold after a crash.
+"""The account of one queue: what was asked of the broker and what it answered, message by message, and what
+therefore must hold after a crash.
 
-Messages are numbers, published in rising order by one publisher, so a queue in order gives them in rising order. Whoever drives the broker reports
-here; ``check`` compares with what a recovered queue gives. A kill leaves the page cache, a power cut does not: they allow different things.
+Messages are numbers, published in rising order by one publisher, so a queue in order gives them in rising
+order. Whoever drives the broker reports here; ``check`` compares with what a recovered queue gives. A kill
+leaves the page cache, a power cut does not: they allow different things.
 """
 import hashlib
 
 
 def body_of(number, size=None):
-    """The body of a message: its number and octets that follow from it, so that a mixed-up body is seen. ``size`` by the number when not given."""
+    """The body of a message: its number and octets that follow from it, so that a mixed-up body is seen.
+
+    ``size`` by the number when not given.
+    """
     if size is None:
         size = (7, 40, 300, 1500, 5000)[number * 7919 % 5] if number % 97 else 150_000
     seed = hashlib.sha256(b"%d" % number).digest()
@@ -42,11 +47,18 @@ class Account:
         return other
 
     def check(self, found, power_cut=False, order=True):
-        """``found``: (number, redelivered) as the recovered queue gives them. AssertionError says what was promised and is not so."""
+        """``found``: (number, redelivered) as the recovered queue gives them.
+
+        AssertionError says what was promised and is not so.
+        """
         numbers = [number for number, _ in found]
         present = set(numbers)
-        assert len(numbers) == len(present), f"twice: {sorted(number for number in present if numbers.count(number) > 1)}"
-        assert not order or numbers == sorted(numbers), f"out of order: {[pair for pair in zip(numbers, numbers[1:]) if pair[0] > pair[1]]}"
+        assert len(numbers) == len(present), (
+            f"twice: {sorted(number for number in present if numbers.count(number) > 1)}"
+        )
+        assert not order or numbers == sorted(numbers), (
+            f"out of order: {[pair for pair in zip(numbers, numbers[1:]) if pair[0] > pair[1]]}"
+        )
         assert all(number < self.published for number in present), "messages that nobody published"
         lost = self.confirmed - self.acked - present
         assert not lost, f"confirmed and lost: {sorted(lost)[:20]} of {len(lost)}; {len(present)} are there"
@@ -54,10 +66,13 @@ class Account:
         assert not gone & present, f"acked and back: {sorted(gone & present)[:20]}"
         if not power_cut:
             fresh = {number for number, redelivered in found if not redelivered}
-            assert not fresh & self.received, f"delivered before, but not marked as redelivered: {sorted(fresh & self.received)[:20]}"
+            assert not fresh & self.received, (
+                f"delivered before, but not marked as redelivered: {sorted(fresh & self.received)[:20]}"
+            )
 
     def start_anew(self, found):
-        """After a check of a restart: what was found is what there is, and those that were not are gone for good.
+        """After a check of a restart: what was found is what there is,
+        and those that were not are gone for good.
 
         What was not confirmed before is not now: after a kill it may be in the system's cache only.
         """

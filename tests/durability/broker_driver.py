@@ -1,7 +1,8 @@
 """Drives a whole Broker below its doors on a modelled disk: topology and messages, with an account of both.
 
-What is durable counts as promised once a sync answers that was asked for after it, as a door does before an -ok or a confirm. A definition's account
-is the set of values it may have: the last promised one and every later one.
+What is durable counts as promised once a sync answers that was asked for after it, as a door does before an
+-ok or a confirm. A definition's account is the set of values it may have: the last promised one and every
+later one.
 """
 import gevent
 
@@ -27,7 +28,10 @@ PROPERTIES = {True: b"\x10\x00\x02", False: b"\x10\x00\x01"}
 
 
 class Definitions:
-    """For each thing that can be declared, the values it may have after a crash. Keys are tuples, values anything; None: not there."""
+    """For each thing that can be declared, the values it may have after a crash.
+
+    Keys are tuples, values anything; None: not there.
+    """
 
     def __init__(self):
         self.sequence = 0
@@ -64,7 +68,10 @@ class Definitions:
 
 
 class World:
-    """The account of a broker: its definitions, and an Account of messages per queue incarnation. Copied at every cut."""
+    """The account of a broker: its definitions, and an Account of messages per queue incarnation.
+
+    Copied at every cut.
+    """
 
     def __init__(self):
         self.definitions = Definitions()
@@ -104,7 +111,9 @@ class Life:
 
     def definitions(self):
         """What is declared, as the Definitions know it."""
-        found = {("queue", name): self.vhost.incarnation_of(queue) for name, queue in self.vhost.queues.items()}
+        found = {
+            ("queue", name): self.vhost.incarnation_of(queue) for name, queue in self.vhost.queues.items()
+        }
         for name, exchange in self.vhost.exchanges.items():
             if name in EXCHANGES:
                 found["exchange", name] = exchange.type
@@ -143,7 +152,9 @@ class Life:
 
 
 def check_folder(root, world, files=None):
-    """Boot in ``root`` and compare; ``files`` that are given are switched off at the end, as a process that dies."""
+    """Boot in ``root`` and compare; ``files`` that are given are switched off at the end,
+    as a process that dies.
+    """
     life = Life(root, files or Unflushed())
     world.check(life, power_cut=True)
     if files is None:
@@ -167,13 +178,16 @@ class Driver:
         self.begin()
 
     def begin(self):
-        self.files = PowerCutFiles(self.disk, self.on_call, lambda path: give_way(self.random), self.listeners)
+        self.files = PowerCutFiles(
+            self.disk, self.on_call, lambda path: give_way(self.random), self.listeners
+        )
         self.life = Life(self.disk.root, self.files)
         self.world.check(self.life, power_cut=False)
         self.world.start_anew(self.life)
         self.in_hand = {}
         self.purged = {}  # incarnation of a queue -> numbers, until the purge is answered
-        self.first = self.number  # what the last life wrote and did not flush is in the cache only: nothing is promised about it
+        # what the last life wrote and did not flush is in the cache only: nothing is promised about it
+        self.first = self.number
 
     def kill(self):
         self.life.kill()
@@ -208,7 +222,9 @@ class Driver:
         world, files = self.world, self.files
         sequence = world.definitions.sequence
         published = {
-            incarnation: {number for number in account.given if number >= self.first and is_persistent(number)}
+            incarnation: {
+                number for number in account.given if number >= self.first and is_persistent(number)
+            }
             for incarnation, account in world.accounts.items()}
         purged = {incarnation: set(numbers) for incarnation, numbers in self.purged.items()}
 
@@ -244,7 +260,8 @@ class Driver:
         if queue is not None and self.random.random() < 0.3:
             bound = [key for key in self.life.definitions() if key[0] == "binding" and key[2] == queue.name]
             self.in_hand.pop(queue, None)
-            # Accounted before it is done: between the record and the end of the call the store writes, and the power may go then.
+            # Accounted before it is done: between the record and the end of the call the store writes,
+            # and the power may go then.
             for key in [("queue", queue.name), *bound]:
                 self.world.definitions.set(key, None)
             self.life.vhost.delete_queue(queue.name)
@@ -275,13 +292,16 @@ class Driver:
     def publish(self):
         vhost = self.life.vhost
         for _ in range(self.random.choice((1, 1, 5, 20))):
-            exchange = vhost.exchanges[self.random.choice([name for name in EXCHANGES if name in vhost.exchanges] + [""])]
+            exchange = vhost.exchanges[
+                self.random.choice([name for name in EXCHANGES if name in vhost.exchanges] + [""])
+            ]
             key = self.random.choice(QUEUES if not exchange.name else KEYS)
             number, self.number = self.number, self.number + 1
             persistent = is_persistent(number)
             routing_key = key.encode()
             self.life.message.assign(
-                exchange.name.encode(), routing_key, PROPERTIES[persistent], body_of(number, size_of(number)), number + 1, 0, 0, persistent)
+                exchange.name.encode(), routing_key, PROPERTIES[persistent], body_of(number, size_of(number)),
+                number + 1, 0, 0, persistent)
             for queue in vhost.route(exchange, key):
                 account = self.account(queue)
                 account.given.add(number)
@@ -326,7 +346,11 @@ class Driver:
 
 
 TOPOLOGY = (
-    Driver.declare_queue, Driver.declare_queue, Driver.delete_queue, Driver.declare_exchange, Driver.delete_exchange, Driver.bind, Driver.bind,
+    Driver.declare_queue, Driver.declare_queue, Driver.delete_queue, Driver.declare_exchange,
+    Driver.delete_exchange, Driver.bind, Driver.bind,
 )
-TRAFFIC = (Driver.publish, Driver.publish, Driver.publish, Driver.take, Driver.take, Driver.settle, Driver.settle, Driver.requeue, Driver.purge)
+TRAFFIC = (
+    Driver.publish, Driver.publish, Driver.publish, Driver.take, Driver.take, Driver.settle, Driver.settle,
+    Driver.requeue, Driver.purge,
+)
 EVERYTHING = TOPOLOGY + TRAFFIC

@@ -1,6 +1,8 @@
-"""FlushPool: in place of the committer's thread pool, flushes as greenlets that give way now and then, so that a seed decides what happens meanwhile.
+"""FlushPool: in place of the committer's thread pool, flushes as greenlets that give way now and then, so
+that a seed decides what happens meanwhile.
 
-With real threads a failure found by a seed may not come again. ``use`` puts it into ``storage.sync`` for one test.
+With real threads a failure found by a seed may not come again.
+``use`` puts it into ``storage.sync`` for one test.
 """
 import gevent
 from gevent.event import AsyncResult
@@ -15,7 +17,9 @@ class FlushPool:
         self._results = []
 
     def spawn(self, function, *arguments):
-        """Run it in a greenlet of the same thread; ``get`` of the result waits for it and raises what it raised."""
+        """Run it in a greenlet of the same thread; ``get`` of the result waits for it
+        and raises what it raised.
+        """
         result = AsyncResult()
 
         def run():

@@ -1,7 +1,7 @@
 """The child of test_kill_points: runs a scenario of the fault tests and kills itself on the way.
 
-``python -m tests.durability.killed_child KIND ROOT CALL ACCOUNT``: at seam call number CALL the account of what was answered by then is pickled into
-ACCOUNT, and the process gets SIGKILL.
+``python -m tests.durability.killed_child KIND ROOT CALL ACCOUNT``: at seam call number CALL the account of
+what was answered by then is pickled into ACCOUNT, and the process gets SIGKILL.
 """
 import pickle
 import sys

@@ -1,4 +1,6 @@
-"""How many seeds the randomised durability tests run: few by default, ``GOMQ_DURABILITY_FACTOR=20`` times as many for a night."""
+"""How many seeds the randomised durability tests run: few by default,
+``GOMQ_DURABILITY_FACTOR=20`` times as many for a night.
+"""
 import os
 
 FACTOR = float(os.environ.get("GOMQ_DURABILITY_FACTOR", "1"))

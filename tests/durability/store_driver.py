@@ -1,7 +1,7 @@
 """Drives one MessageStore on a modelled disk as a queue would, and keeps the account of it.
 
-A Life is one process: files, committer, pool and store. It ends by ``kill``; the next Life opens what the last one left. Between two batches the
-driver gives way, so that flushes run and call back.
+A Life is one process: files, committer, pool and store. It ends by ``kill``; the next Life opens what the
+last one left. Between two batches the driver gives way, so that flushes run and call back.
 """
 import os
 
@@ -24,7 +24,11 @@ LARGEST_BODY = 9000
 
 
 class Life:
-    """One process's store. ``found`` is what it held when it was opened, as numbers in order with their redelivered flags and delivery counts."""
+    """One process's store.
+
+    ``found`` is what it held when it was opened, as numbers in order with their redelivered
+    flags and delivery counts.
+    """
 
     def __init__(self, root, files):
         self.files = files
@@ -36,7 +40,9 @@ class Life:
             start_timer=lambda _, callback: self.timers.append(callback))
         folder = os.path.join(self.data_dir.queues_folder, "jobs")
         self.damaged = []  # (file name, start, end, records lost)
-        self.store, self.report = open_store(folder, files, self.pool, self.committer, INCARNATION, SEGMENT_BYTES, listener=self)
+        self.store, self.report = open_store(
+            folder, files, self.pool, self.committer, INCARNATION, SEGMENT_BYTES, listener=self
+        )
         self.message = Message()
 
     def record_damaged(self, store, path, start, end, count):
@@ -103,7 +109,10 @@ def found_in(root, files=None):
 
 
 class Driver:
-    """Random work on a Life, with the account of it. The model is exact: the store must give the lowest ready number each time."""
+    """Random work on a Life, with the account of it.
+
+    The model is exact: the store must give the lowest ready number each time.
+    """
 
     def __init__(self, disk, random, account, on_call=None, fail_flush=None):
         """``fail_flush(path)`` is asked in the middle of every flush, and may raise OSError."""
@@ -128,7 +137,8 @@ class Driver:
         for number, location, _, _ in taken:
             self.life.store.requeue(location)
         self.ready, self.in_hand, self.purged = {number for number, _ in found}, {}, set()
-        # What the last life wrote and did not flush is in the cache only, and nobody flushes it now: nothing is promised about it.
+        # What the last life wrote and did not flush is in the cache only, and nobody flushes it now:
+        # nothing is promised about it.
         self.first = self.account.published
         self.gone_before = set(self.account.acked)
 
@@ -171,7 +181,9 @@ class Driver:
                 gevent.sleep(0)
 
     def ask_for_sync(self):
-        """As a confirm does; the store is marked, as a transaction of acks would, so that its acks are covered too."""
+        """As a confirm does; the store is marked, as a transaction of acks would,
+        so that its acks are covered too.
+        """
         account, life = self.account, self.life
         acked, purged = account.acked - self.gone_before, set(self.purged)
         persistent = {number for number in range(self.first, account.published) if is_persistent(number)}
@@ -229,7 +241,9 @@ class Driver:
             self.life.store.delete(self.in_hand.pop(number))
 
     def requeue(self):
-        for number in self.random.sample(sorted(self.in_hand), min(self.random.choice((1, 5)), len(self.in_hand))):
+        for number in self.random.sample(
+            sorted(self.in_hand), min(self.random.choice((1, 5)), len(self.in_hand))
+        ):
             self.life.store.requeue(self.in_hand.pop(number))
             self.ready.add(number)
 
@@ -256,8 +270,8 @@ class Driver:
 
 
 OPERATIONS = (
-    Driver.publish, Driver.publish, Driver.take, Driver.take, Driver.acknowledge, Driver.acknowledge, Driver.requeue, Driver.purge, Driver.drain,
-    Driver.rest,
+    Driver.publish, Driver.publish, Driver.take, Driver.take, Driver.acknowledge, Driver.acknowledge,
+    Driver.requeue, Driver.purge, Driver.drain, Driver.rest,
 )
 
 

@@ -1,14 +1,17 @@
-"""Another place that keeps what the broker keeps: whatever is promised waits for it, and what it refuses is refused. Housekeeping does not wait."""
+"""Another place that keeps what the broker keeps: whatever is promised waits for it, and what it refuses is
+refused. Housekeeping does not wait.
+"""
 import os
 
 import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicGet, BasicGetOk, BasicNack, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionClose,
-    ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind,
-    ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk,
-    QueueUnbind, QueueUnbindOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
+    BasicAck, BasicGet, BasicGetOk, BasicNack, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
+    ConnectionClose, ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete,
+    ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk, TxCommit, TxCommitOk,
+    TxSelect, TxSelectOk,
 )
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.broker.transfer.moves import Move, to_queue
@@ -37,7 +40,9 @@ def door(request, tmp_path):
 
 @pytest.fixture
 def client(door):
-    """A client with durable things to change: queue ``q``, stream ``s``, exchanges ``x`` and ``y``, which are bound."""
+    """A client with durable things to change: queue ``q``, stream ``s``, exchanges ``x`` and ``y``,
+    which are bound.
+    """
     client = door.client()
     client.call(QueueDeclare(queue="q", durable=True), QueueDeclareOk)
     client.call(QueueDeclare(queue="s", durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk)
@@ -136,7 +141,10 @@ def test_change_that_it_refuses_closes_the_connection(door, client):
     client.send_method(QueueDeclare(queue="q2", durable=True))
     finish(other, GONE)
 
-    text = "INTERNAL_ERROR - the disk refused a change: the other place does not keep it: the other place is gone"
+    text = (
+        "INTERNAL_ERROR - the disk refused a change: the other place does not keep it: "
+        "the other place is gone"
+    )
     client.expect_error(ConnectionClose, 541, text, 0)
 
 
@@ -242,7 +250,9 @@ def dead_letter(node):
 
 def release_delayed(node):
     """A delayed message becomes due."""
-    exchange = node.vhost.declare_exchange("x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    exchange = node.vhost.declare_exchange(
+        "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     node.vhost.bind_queue("target", "x", "")
     headers = {"x-delay": 1}
     properties = Properties(headers=headers, delivery_mode=2).encode()
@@ -258,7 +268,10 @@ def move(node):
     """An operator moves a message."""
     queue, _ = node.vhost.declare_queue("source", durable=True)
     node.publish("", "source", persistent=True)
-    Move(queue, to_queue(node.vhost.queue("target")), node.broker.durability, node.broker.scheduler, lambda *end: None).start()
+    Move(
+        queue, to_queue(node.vhost.queue("target")), node.broker.durability, node.broker.scheduler,
+        lambda *end: None,
+    ).start()
     return lambda: queue.store.ready_count + queue.store.unacked_count
 
 

@@ -1,4 +1,6 @@
-"""After damage: a reader reaches the end, other queues are served, operators are told, and the next boot is silent."""
+"""After damage: a reader reaches the end, other queues are served, operators are told,
+and the next boot is silent.
+"""
 import pika
 import pytest
 
@@ -48,10 +50,15 @@ def read_to_the_end(broker, count, kind):
 
 CASES = [(kind, hit, ending) for kind in KINDS for hit in HIT for ending in ("stop", "kill")]
 # The others are tested where there is time.
-QUICK = {("queue", "all", "stop"), ("priority", "the last three", "kill"), ("stream", "the last", "stop"), ("stream", "the last three", "kill")}
+QUICK = {
+    ("queue", "all", "stop"), ("priority", "the last three", "kill"), ("stream", "the last", "stop"),
+    ("stream", "the last three", "kill"),
+}
 
 
-@pytest.mark.parametrize("kind, hit, ending", [case if case in QUICK else pytest.param(*case, marks=pytest.mark.long) for case in CASES])
+@pytest.mark.parametrize("kind, hit, ending", [
+    case if case in QUICK else pytest.param(*case, marks=pytest.mark.long) for case in CASES
+])
 def test_reader_reaches_the_end_others_are_served_and_the_next_boot_is_silent(tmp_path, kind, hit, ending):
     broker = BrokerProcess(tmp_path / "data")
     with broker:
@@ -69,8 +76,8 @@ def test_reader_reaches_the_end_others_are_served_and_the_next_boot_is_silent(tm
         sound = [f"body-{number}" for number in range(COUNT) if number not in HIT[hit]]
         assert read_to_the_end(broker, len(sound), kind) == [*sound, "new"]
         broker.stop()
-        # Heads note now and then how far files were flushed. After a kill the very last record may lie behind that, where
-        # a bad record is what the kill has cut short: nothing is said of it.
+        # Heads note now and then how far files were flushed. After a kill the very last record may lie behind
+        # that, where a bad record is what the kill has cut short: nothing is said of it.
         assert "damaged: " in broker.log_text or (hit, ending) == ("the last", "kill")
         broker.start()
         if kind == "stream":

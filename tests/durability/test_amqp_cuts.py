@@ -1,7 +1,9 @@
-"""A broker with its AMQP door under power cuts: what a client was answered is on the disk at every moment, whichever cut the disk makes of it.
+"""A broker with its AMQP door under power cuts: what a client was answered is on the disk at every moment,
+whichever cut the disk makes of it.
 
-The broker runs in this process over socket pairs and a modelled disk. Confirms, tx.commit-ok and the -ok of declares, binds and deletes are what is
-believed; a client is always a little behind the broker, so nothing is believed too early.
+The broker runs in this process over socket pairs and a modelled disk. Confirms, tx.commit-ok and the -ok of
+declares, binds and deletes are what is believed; a client is always a little behind the broker, so nothing is
+believed too early.
 """
 from itertools import count
 from random import Random
@@ -62,7 +64,9 @@ class Door:
 
 
 class Publisher:
-    """Declares, binds, deletes and publishes on one channel, so that the order of things is known; publishes are confirmed later."""
+    """Declares, binds, deletes and publishes on one channel, so that the order of things is known;
+    publishes are confirmed later.
+    """
 
     def __init__(self, door, random, world):
         self.door, self.random, self.world = door, random, world
@@ -107,7 +111,9 @@ class Publisher:
 
     def bind(self, name):
         self.world.definitions.set(("exchange", EXCHANGE), "fanout")
-        self.client.call(methods.ExchangeDeclare(exchange=EXCHANGE, type="fanout", durable=True), methods.ExchangeDeclareOk)
+        self.client.call(
+            methods.ExchangeDeclare(exchange=EXCHANGE, type="fanout", durable=True), methods.ExchangeDeclareOk
+        )
         self.world.definitions.promise(self.world.definitions.sequence)
         self.world.definitions.set(("binding", EXCHANGE, name, ""), True)
         self.client.call(methods.QueueBind(queue=name, exchange=EXCHANGE), methods.QueueBindOk)
@@ -130,7 +136,10 @@ class Publisher:
     def listen(self):
         for method, _, _ in self.client.receive():
             assert isinstance(method, methods.BasicAck), method
-            tags = [tag for tag in self.waiting if tag <= method.delivery_tag] if method.multiple else [method.delivery_tag]
+            tags = (
+                [tag for tag in self.waiting if tag <= method.delivery_tag] if method.multiple
+                else [method.delivery_tag]
+            )
             for tag in tags:
                 incarnations, number = self.waiting.pop(tag)
                 for incarnation in incarnations:
@@ -138,7 +147,9 @@ class Publisher:
 
 
 class Transactor:
-    """Gets and acks in transactions, and publishes in them too: a commit-ok is a promise about the acks as well."""
+    """Gets and acks in transactions, and publishes in them too:
+    a commit-ok is a promise about the acks as well.
+    """
 
     def __init__(self, door, random, world, publisher):
         self.random, self.world, self.publisher = random, world, publisher
@@ -148,7 +159,8 @@ class Transactor:
     def step(self):
         name = self.random.choice(QUEUES)
         incarnation = self.publisher.incarnations.get(name)
-        if incarnation is None or self.publisher.waiting:  # a message that is not confirmed has no account of its own yet
+        # a message that is not confirmed has no account of its own yet
+        if incarnation is None or self.publisher.waiting:
             return
         account = self.world.accounts[incarnation]
         taken = set()
@@ -200,7 +212,9 @@ def test_what_a_client_was_answered_survives_a_power_cut(tmp_path, seed):
 
 
 class Mover:
-    """Consumes from one queue and publishes to the next in transactions; ``moved`` are those whose commit was answered."""
+    """Consumes from one queue and publishes to the next in transactions;
+    ``moved`` are those whose commit was answered.
+    """
 
     def __init__(self, door, random):
         self.door, self.random = door, random
@@ -232,7 +246,9 @@ class Mover:
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_a_transaction_that_moves_messages_has_them_in_one_queue_at_least_at_every_moment(tmp_path, seed):
-    """The acks of a transaction must not reach the disk before its publishes, whichever pages the disk writes early."""
+    """The acks of a transaction must not reach the disk before its publishes,
+    whichever pages the disk writes early.
+    """
     random = Random(seed)
     (tmp_path / "data").mkdir()
     disk, taken = Disk(tmp_path / "data", random, write_back=0.3), []
@@ -244,7 +260,9 @@ def test_a_transaction_that_moves_messages_has_them_in_one_queue_at_least_at_eve
     for name in ("in", "out"):
         client.call(methods.QueueDeclare(queue=name, durable=True), methods.QueueDeclareOk)
     for number in everything:
-        client.send(methods.BasicPublish(routing_key="in"), PERSISTENT, body_of(number, random.choice((1, 50, 9000))))
+        client.send(
+            methods.BasicPublish(routing_key="in"), PERSISTENT, body_of(number, random.choice((1, 50, 9000)))
+        )
     client.call(methods.ConfirmSelect(), methods.ConfirmSelectOk)
     life.committer.wait()
 
@@ -263,7 +281,9 @@ def test_a_transaction_that_moves_messages_has_them_in_one_queue_at_least_at_eve
     assert len(taken) > 10
     for folder, moved in taken:
         found = Life(folder, Unflushed())
-        there, gone_on = ({number for number, _ in found.look(found.vhost.queues[name])} for name in ("in", "out"))
+        there, gone_on = (
+            {number for number, _ in found.look(found.vhost.queues[name])} for name in ("in", "out")
+        )
         found.stop()
         assert not everything - there - gone_on, "neither in the one queue nor in the other"
         assert not moved - gone_on and not moved & there, "the answer to a commit did not hold"

@@ -1,4 +1,6 @@
-"""What limits do to a backlog of an earlier run, whose files threads open while the queue goes on: none of it is taken for the end of the queue."""
+"""What limits do to a backlog of an earlier run, whose files threads open while the queue goes on: none of it
+is taken for the end of the queue.
+"""
 import pytest
 
 from gomq_py.storage.message import Message

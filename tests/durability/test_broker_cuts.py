@@ -1,7 +1,9 @@
-"""A whole broker below its doors under power cuts and kills: topology and messages, at any moment of declaring, binding, deleting and traffic.
+"""A whole broker below its doors under power cuts and kills: topology and messages, at any moment of
+declaring, binding, deleting and traffic.
 
-Each seed is one run of several processes on one modelled disk, with cuts at random seam calls; every cut is booted with the power cut again during
-that boot. A mirror listens all the while and must end up with the same folder.
+Each seed is one run of several processes on one modelled disk, with cuts at random seam calls; every cut is
+booted with the power cut again during that boot. A mirror listens all the while and must end up with the same
+folder.
 """
 import os
 from itertools import count
@@ -40,7 +42,10 @@ def cutter(disk, world, target, random, share, taken):
 
 def check_cut_twice(folder, world, random):
     disk, taken = Disk(folder, random), []
-    check_folder(folder, world, PowerCutFiles(disk, cutter(disk, world, f"{folder}-again", random, SECOND_CUT_SHARE, taken)))
+    check_folder(
+        folder, world,
+        PowerCutFiles(disk, cutter(disk, world, f"{folder}-again", random, SECOND_CUT_SHARE, taken)),
+    )
     taken.append((disk.cut(f"{folder}-end"), world))
     for again, then in taken:
         check_folder(again, then)
@@ -49,14 +54,19 @@ def check_cut_twice(folder, world, random):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", seeds(4))
-@pytest.mark.parametrize("operations, share", [(TOPOLOGY, 0.1), (EVERYTHING, 0.01)], ids=["topology", "everything"])
+@pytest.mark.parametrize(
+    "operations, share", [(TOPOLOGY, 0.1), (EVERYTHING, 0.01)], ids=["topology", "everything"]
+)
 def test_power_cuts_at_any_moment_and_in_the_boot_after(tmp_path, seed, operations, share):
     random = Random(seed)
     (tmp_path / "data").mkdir()
     disk, world, taken = Disk(tmp_path / "data", random), World(), []
     mirror = Mirror(tmp_path / "data", tmp_path / "mirror")
 
-    driver = Driver(disk, random, world, cutter(disk, world, tmp_path / "cut", random, share, taken), (mirror,), operations)
+    driver = Driver(
+        disk, random, world, cutter(disk, world, tmp_path / "cut", random, share, taken), (mirror,),
+        operations,
+    )
     for round_ in count(1):
         driver.work(80)
         driver.kill()
@@ -72,7 +82,10 @@ def test_power_cuts_at_any_moment_and_in_the_boot_after(tmp_path, seed, operatio
         check_cut_twice(folder, then, random)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "stream"}], ids=["classic", "priority", "stream"])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"x-max-priority": 3}, {"x-queue-type": "stream"}],
+    ids=["classic", "priority", "stream"],
+)
 def test_folder_that_a_thread_made_is_on_the_disk_with_the_first_confirm(tmp_path, arguments):
     (tmp_path / "data").mkdir()
     disk = Disk(tmp_path / "data", Random(1), write_back=0)
@@ -93,7 +106,11 @@ def test_folder_that_a_thread_made_is_on_the_disk_with_the_first_confirm(tmp_pat
     life.kill()
     disk.discard()
 
-    assert [name for _, _, names in os.walk(os.path.join(on_disk, "queues")) for name in names if name.startswith("msgs")]
+    assert [
+        name
+        for _, _, names in os.walk(os.path.join(on_disk, "queues")) for name in names
+        if name.startswith("msgs")
+    ]
 
 
 def test_message_that_cannot_wait_may_come_while_a_thread_makes_the_folder(tmp_path):

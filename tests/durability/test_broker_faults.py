@@ -1,6 +1,7 @@
 """A broker below its doors, with the N-th call of the file seam failing, for every N.
 
-Declares and deletes may be refused, queues may close, a boot may be given up; what was answered stays true for two boots with a sound disk.
+Declares and deletes may be refused, queues may close, a boot may be given up; what was answered stays true
+for two boots with a sound disk.
 """
 import errno
 
@@ -37,7 +38,9 @@ class Scenario:
 
     def run(self):
         self.refusals = 0
-        for step in (self.boot, self.declare, self.traffic, self.delete, self.stop, self.boot, self.traffic, self.stop):
+        for step in (
+            self.boot, self.declare, self.traffic, self.delete, self.stop, self.boot, self.traffic, self.stop
+        ):
             try:
                 step()
             except REFUSALS:
@@ -76,7 +79,9 @@ class Scenario:
             raise
 
     def delete(self):
-        self.change({("queue", "q1"): None, ("binding", "x1", "q1", ""): None}, self.life.vhost.delete_queue, "q1")
+        self.change(
+            {("queue", "q1"): None, ("binding", "x1", "q1", ""): None}, self.life.vhost.delete_queue, "q1"
+        )
         self.answer()
 
     def traffic(self):
@@ -125,7 +130,8 @@ def test_a_fault_at_every_seam_call_of_a_broker_breaks_no_promise(tmp_path, how)
     for fail_at in range(1, calls + 1):
         scenario = Scenario(tmp_path / f"{fail_at}", fail_at, how)
         scenario.run()
-        # What is removed in slices may be left to the next boot: then there are fewer calls than in the whole run.
+        # What is removed in slices may be left to the next boot:
+        # then there are fewer calls than in the whole run.
         assert scenario.files.failed is not None or len(scenario.files.calls) < fail_at
         for _ in range(2):
             check_folder(scenario.root, scenario.world)
@@ -138,6 +144,8 @@ def test_a_system_that_takes_little_or_its_time_at_any_seam_call_refuses_nothing
     for at in range(1, calls + 1):
         scenario = Scenario(tmp_path / f"{at}", at, how)
         scenario.run()
-        assert scenario.refusals == 0 and (scenario.files.failed is not None or len(scenario.files.calls) < at)
+        assert (
+            scenario.refusals == 0 and (scenario.files.failed is not None or len(scenario.files.calls) < at)
+        )
         for _ in range(2):
             check_folder(scenario.root, scenario.world)

@@ -1,6 +1,8 @@
-"""Torn and bit-flipped segments: a file cut at every octet, every octet of a file flipped; a fault costs what it hit, and not more.
+"""Torn and bit-flipped segments: a file cut at every octet, every octet of a file flipped;
+a fault costs what it hit, and not more.
 
-Each damaged folder is recovered twice, because the first recovery must not make it worse for the second (LavinMQ lost messages at the second start).
+Each damaged folder is recovered twice, because the first recovery must not make it worse for the second
+(LavinMQ lost messages at the second start).
 """
 import os
 import shutil
@@ -62,7 +64,9 @@ def original(request, tmp_path):
 
 
 def recovered(root, thoroughly):
-    """The numbers that are there; ``thoroughly``: the same in a second recovery, and in a third one with a message more."""
+    """The numbers that are there; ``thoroughly``: the same in a second recovery,
+    and in a third one with a message more.
+    """
     numbers = one_recovery(root)
     if thoroughly:
         assert one_recovery(root) == numbers, "a second recovery finds something else"
@@ -121,7 +125,10 @@ def test_every_flipped_octet_of_messages_costs_at_most_the_record_it_hit(origina
 
 
 def test_a_record_that_was_flushed_is_reported_when_an_octet_of_it_has_changed(tmp_path):
-    """Every octet of every record that had been flushed: head, names, properties, body, checksums. None is lost in silence."""
+    """Every octet of every record that had been flushed: head, names, properties, body, checksums.
+
+    None is lost in silence.
+    """
     original = Original(tmp_path / "original", True)
     for at in range(original.positions[0], original.end):
         root = damaged_copy(original, tmp_path, original.msgs, lambda octets: flipped(octets, at))
@@ -131,8 +138,12 @@ def test_a_record_that_was_flushed_is_reported_when_an_octet_of_it_has_changed(t
         life.committer.kill()
 
         lost = set(KEPT) - set(numbers)
-        assert not lost or sum(count for *_, count in life.damaged) == len(lost), f"octet {at}: {lost} lost, reported {life.damaged}"
-        assert not lost or all(start <= at < end for _, start, end, _ in life.damaged), f"octet {at}: {life.damaged}"
+        assert not lost or sum(count for *_, count in life.damaged) == len(lost), (
+            f"octet {at}: {lost} lost, reported {life.damaged}"
+        )
+        assert not lost or all(start <= at < end for _, start, end, _ in life.damaged), (
+            f"octet {at}: {life.damaged}"
+        )
 
 
 def test_acks_cut_at_every_octet_lose_no_message(original, tmp_path):

@@ -1,4 +1,6 @@
-"""Every octet of the definitions and of the users flipped: it costs at most the record it hit, which is reported, and never the boot."""
+"""Every octet of the definitions and of the users flipped: it costs at most the record it hit, which is
+reported, and never the boot.
+"""
 import logging
 import shutil
 
@@ -19,7 +21,10 @@ def facts_of(node):
         for exchange in vhost.exchanges.values():
             if exchange.name and not exchange.name.startswith("amq."):
                 found.add(("exchange", vhost.name, exchange.name))
-            found |= {("binding", exchange.name, binding.destination.name, binding.routing_key) for binding in exchange.bindings()}
+            found |= {
+                ("binding", exchange.name, binding.destination.name, binding.routing_key)
+                for binding in exchange.bindings()
+            }
     return found
 
 
@@ -46,7 +51,8 @@ DEPENDS = {
 
 
 @pytest.mark.parametrize("log, step", [
-    ("definitions", 17), ("users", 17), pytest.param("definitions", 1, marks=pytest.mark.long), pytest.param("users", 1, marks=pytest.mark.long),
+    ("definitions", 17), ("users", 17), pytest.param("definitions", 1, marks=pytest.mark.long),
+    pytest.param("users", 1, marks=pytest.mark.long),
 ])
 def test_a_flipped_octet_costs_at_most_its_record_and_is_said(original, tmp_path, caplog, log, step):
     whole = Node(original, Unflushed())
@@ -66,7 +72,10 @@ def test_a_flipped_octet_costs_at_most_its_record_and_is_said(original, tmp_path
         node.stop()
 
         lost = expected - found
-        roots = [fact for fact in lost if not any(fact in gone and owner in lost for owner, gone in DEPENDS.items())]
+        roots = [
+            fact
+            for fact in lost if not any(fact in gone and owner in lost for owner, gone in DEPENDS.items())
+        ]
         assert len(roots) <= 1, f"octet {at}: {lost}"
         assert not lost or log in caplog.text, f"octet {at}: {lost} without a word"
         again = Node(root, Unflushed())
@@ -76,7 +85,9 @@ def test_a_flipped_octet_costs_at_most_its_record_and_is_said(original, tmp_path
 
 @pytest.mark.parametrize("log, last", [("users", "delete_user"), ("definitions", "delete_queue")])
 def test_a_flip_in_the_last_change_is_loud_and_the_file_is_kept(original, tmp_path, caplog, log, last):
-    """Whoever was deleted is there again, but nobody takes it for the ordinary end of a crash: file, octets and what to look at are in the log."""
+    """Whoever was deleted is there again, but nobody takes it for the ordinary end of a crash: file, octets
+    and what to look at are in the log.
+    """
     node = Node(original, Unflushed())
     before = (original / log).stat().st_size
     if last == "delete_user":
@@ -96,12 +107,18 @@ def test_a_flip_in_the_last_change_is_loud_and_the_file_is_kept(original, tmp_pa
         with caplog.at_level(logging.ERROR, "gomq_py"):
             Node(root, Unflushed()).stop()
 
-        assert f"{log}: {root / log}: changes in octets {before} to {len(content)} are lost" in caplog.text, at
-        assert f"{log}.damaged. Check" in caplog.text and (root / f"{log}.damaged").read_bytes() == damaged, at
+        assert (
+            f"{log}: {root / log}: changes in octets {before} to {len(content)} are lost" in caplog.text
+        ), at
+        assert (
+            f"{log}.damaged. Check" in caplog.text and (root / f"{log}.damaged").read_bytes() == damaged
+        ), at
 
 
 def boot(root, caplog):
-    """Boot and stop; what was logged from warnings on, once the log that was damaged has been written anew."""
+    """Boot and stop; what was logged from warnings on,
+    once the log that was damaged has been written anew.
+    """
     caplog.clear()
     with caplog.at_level(logging.WARNING, "gomq_py"):
         node = Node(root, Unflushed())
@@ -139,7 +156,9 @@ def test_damage_of_a_later_day_gets_a_copy_of_its_own(original, caplog):
         node.broker.users.set_permission(f"new-{number}", "/", "a", "b", "c")
         node.stop()
 
-    assert [(original / name).read_bytes() for name in ("users.damaged", "users.damaged.2", "users.damaged.3")] == copies
+    assert [
+        (original / name).read_bytes() for name in ("users.damaged", "users.damaged.2", "users.damaged.3")
+    ] == copies
 
 
 @pytest.mark.parametrize("log", ["definitions", "users"])

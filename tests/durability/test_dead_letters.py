@@ -1,4 +1,6 @@
-"""Dead letters under power cuts: what was confirmed is in the queue or among the letters, however the cut falls between the two."""
+"""Dead letters under power cuts: what was confirmed is in the queue or among the letters,
+however the cut falls between the two.
+"""
 from random import Random
 
 import gevent
@@ -25,7 +27,9 @@ GIVEN_BACK = {"refused": False, "rejected": False, "delivery limit": True, "retr
 
 
 def work(files, folder, random, way, confirmed, cut):
-    """Publish persistent messages, wait for the disk now and then as a confirm does, and let them die meanwhile."""
+    """Publish persistent messages, wait for the disk now and then as a confirm does,
+    and let them die meanwhile.
+    """
     node = Node(folder, files)
     node.vhost.declare_queue("dead", durable=True)
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", **WAYS[way]}
@@ -44,7 +48,8 @@ def work(files, folder, random, way, confirmed, cut):
             letters = letters_in(node)
             node.committer.wait()
             confirmed.update(published)
-            confirmed.update(letters.intersection(refused))  # nobody was promised these, but what is a letter is one for good
+            # nobody was promised these, but what is a letter is one for good
+            confirmed.update(letters.intersection(refused))
         if random.random() < 0.4:
             let_die(node, queue, way)
         cut()
@@ -75,7 +80,10 @@ def survivors(folder):
 
 
 def numbers_in(node, name):
-    """The number of everything that is ready, which stays there. Never switches: nothing dies or moves meanwhile."""
+    """The number of everything that is ready, which stays there.
+
+    Never switches: nothing dies or moves meanwhile.
+    """
     queue = node.vhost.queues.get(name)
     if queue is None:
         return []

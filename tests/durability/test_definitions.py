@@ -1,4 +1,6 @@
-"""Definitions under power cuts: what was answered is there, what was deleted stays away, and the second cut during recovery changes nothing."""
+"""Definitions under power cuts: what was answered is there, what was deleted stays away, and the second cut
+during recovery changes nothing.
+"""
 import os
 from random import Random
 
@@ -23,14 +25,20 @@ DEFAULTS = {("vhost", "/"): "", ("user", "guest"): ("administrator",), ("permiss
 
 
 class Account:
-    """Each fact ("queue q0 is there with these arguments") with the values it may have after a cut: as last answered, and every later one."""
+    """Each fact ("queue q0 is there with these arguments") with the values it may have after a cut: as last
+    answered, and every later one.
+    """
 
     def __init__(self):
-        self.possible = {fact: [None, value] for fact, value in DEFAULTS.items()}  # fact -> list of values, the first one answered
+        # fact -> list of values, the first one answered
+        self.possible = {fact: [None, value] for fact, value in DEFAULTS.items()}
         self._copies = []
 
     def copy(self):
-        """The account of a cut at this moment. What the change that is under way will have done is possible there too."""
+        """The account of a cut at this moment.
+
+        What the change that is under way will have done is possible there too.
+        """
         other = Account()
         other.possible = {fact: list(values) for fact, values in self.possible.items()}
         self._copies.append(other)
@@ -53,7 +61,10 @@ class Account:
 
     def check(self, facts):
         for fact, values in self.possible.items():
-            if fact[0] == "binding" and facts.get(fact) is None and None in values + [facts.get(end) for end in fact[2:4]]:
+            if (
+                fact[0] == "binding" and facts.get(fact) is None
+                and None in values + [facts.get(end) for end in fact[2:4]]
+            ):
                 continue
             if fact[0] == "permission" and facts.get(fact) is None and facts.get(("vhost", fact[2])) is None:
                 continue  # rights go with their vhost, in later slices of its deletion
@@ -72,7 +83,10 @@ def facts_of(broker):
             if exchange.name and not exchange.name.startswith("amq."):
                 facts["exchange", vhost.name, exchange.name] = exchange.type
             for binding in exchange.bindings():
-                ends = ("exchange", vhost.name, binding.source.name), ("queue", vhost.name, binding.destination.name)
+                ends = (
+                    ("exchange", vhost.name, binding.source.name),
+                    ("queue", vhost.name, binding.destination.name),
+                )
                 facts["binding", binding.routing_key, *ends] = True
     for user in broker.users:
         facts["user", user.name] = user.tags
@@ -84,7 +98,9 @@ def facts_of(broker):
 def change(broker, random, number):
     """One random change of the topology or the users."""
     vhost = broker.vhosts.get(random.choice(("/", "v")))
-    queue, exchange, key = f"q{random.randrange(4)}", random.choice(("x0", "x1", "amq.topic")), random.choice(KEYS)
+    queue, exchange, key = (
+        f"q{random.randrange(4)}", random.choice(("x0", "x1", "amq.topic")), random.choice(KEYS)
+    )
     draw = random.random()
     if vhost is None:
         broker.create_vhost("v", f"made {number}")
@@ -142,11 +158,16 @@ def work(files, folder, random, account, steps):
 
 
 def check_folder(folder, account):
-    """A plain boot of what a cut left: facts in order, and a folder per queue at the most. Returns the facts."""
+    """A plain boot of what a cut left: facts in order, and a folder per queue at the most.
+
+    Returns the facts.
+    """
     node = data_dir, _, broker = boot(Unflushed(), folder)
     facts = facts_of(broker)
     account.check(facts)
-    assert len([entry for entry in os.listdir(data_dir.queues_folder)]) <= sum(len(vhost.queues) for vhost in broker.vhosts.values())
+    assert len([entry for entry in os.listdir(data_dir.queues_folder)]) <= sum(
+        len(vhost.queues) for vhost in broker.vhosts.values()
+    )
     stop(node)
     return facts
 
@@ -167,7 +188,9 @@ def cut_often(root, random, share, run, account, target):
 
 @pytest.mark.parametrize("seed", seeds(8))
 def test_cuts_lose_no_answered_definition_and_neither_do_cuts_of_the_recovery(tmp_path, seed, monkeypatch):
-    """With a compaction every few dozen changes, and deletions of vhosts in slices of few steps, so that cuts fall into those too."""
+    """With a compaction every few dozen changes, and deletions of vhosts in slices of few steps,
+    so that cuts fall into those too.
+    """
     monkeypatch.setattr(topology_log, "SLICE", 3)
     random = Random(seed)
 
@@ -180,7 +203,10 @@ def test_cuts_lose_no_answered_definition_and_neither_do_cuts_of_the_recovery(tm
     (tmp_path / "data").mkdir()
     account = Account()
 
-    first = cut_often(tmp_path / "data", random, 0.08, lambda files: work(files, tmp_path / "data", random, account, 120), account, tmp_path / "cut")
+    first = cut_often(
+        tmp_path / "data", random, 0.08, lambda files: work(files, tmp_path / "data", random, account, 120),
+        account, tmp_path / "cut",
+    )
     assert first
 
     for folder, then in first:

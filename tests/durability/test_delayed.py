@@ -15,7 +15,9 @@ MESSAGES = 60
 
 
 def declare(node):
-    node.vhost.declare_exchange("x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_exchange(
+        "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     node.vhost.declare_queue("q", durable=True)
     node.vhost.bind_queue("q", "x", "")
 
@@ -23,13 +25,17 @@ def declare(node):
 def publish(node, number, delay_ms):
     headers = {"x-delay": delay_ms}
     message = Message()
-    message.assign(b"x", b"", Properties(headers=headers).encode(), b"%d" % number, unix_ms(), persistent=True)
+    message.assign(
+        b"x", b"", Properties(headers=headers).encode(), b"%d" % number, unix_ms(), persistent=True
+    )
     for destination in node.vhost.route(node.vhost.exchange("x"), "", headers):
         destination.publish(message)
 
 
 def work(files, folder, random, confirmed, cut):
-    """Publish with delays of a few milliseconds, wait for the disk now and then as a confirm does, and let some go on meanwhile."""
+    """Publish with delays of a few milliseconds, wait for the disk now and then as a confirm does,
+    and let some go on meanwhile.
+    """
     node = Node(folder, files)
     declare(node)
     node.committer.wait()
@@ -48,7 +54,9 @@ def work(files, folder, random, confirmed, cut):
 
 
 def survivors(folder):
-    """The numbers a boot after a cut finds: those that wait, before any of them goes on, and those that have gone on."""
+    """The numbers a boot after a cut finds: those that wait, before any of them goes on,
+    and those that have gone on.
+    """
     node = Node(folder)
     try:
         if "x" not in node.vhost.exchanges:

@@ -1,4 +1,6 @@
-"""A disk that is full when a queue needs its next segment: the message is refused, everything else goes on, and publishing too once there is room."""
+"""A disk that is full when a queue needs its next segment: the message is refused, everything else goes on,
+and publishing too once there is room.
+"""
 import errno
 
 import pytest

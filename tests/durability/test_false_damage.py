@@ -1,6 +1,8 @@
-"""Sound files are never reported as damaged: whatever was acked, in runs or one by one, before an orderly stop or a kill -9.
+"""Sound files are never reported as damaged: whatever was acked, in runs or one by one,
+before an orderly stop or a kill -9.
 
-Much is acked in front of what is read: a segment of an earlier run is looked at 256 KiB at a time, and records that are gone are passed over between.
+Much is acked in front of what is read: a segment of an earlier run is looked at 256 KiB at a time, and
+records that are gone are passed over between.
 """
 from random import Random
 
@@ -18,7 +20,9 @@ class World:
 
     def __init__(self, root, random):
         self.random = random
-        self.bench = StoreBench(root, enabled=True, in_threads=False, segment_bytes=random.choice([1 << 20, 8 << 20]))
+        self.bench = StoreBench(
+            root, enabled=True, in_threads=False, segment_bytes=random.choice([1 << 20, 8 << 20])
+        )
         self.alive = []
         self.next = 0
 

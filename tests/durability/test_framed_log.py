@@ -1,4 +1,6 @@
-"""The definitions log under power cuts, faults and second cuts: nothing promised is lost, order is kept, what was dropped stays dropped."""
+"""The definitions log under power cuts, faults and second cuts: nothing promised is lost, order is kept, what
+was dropped stays dropped.
+"""
 import errno
 import os
 from random import Random
@@ -14,7 +16,9 @@ from tests.support.unflushed import Unflushed
 
 
 class Account:
-    """What a log must hold and may hold: records are numbers, appended in order, dropped from the front by a compaction."""
+    """What a log must hold and may hold: records are numbers, appended in order,
+    dropped from the front by a compaction.
+    """
 
     def __init__(self):
         self.appended = 0  # records 0 to here were given to the log
@@ -49,7 +53,9 @@ def number_of(octets):
 
 
 class Committer:
-    """Flushes what was marked when the test says so, then answers those that had asked before, as storage.sync does."""
+    """Flushes what was marked when the test says so, then answers those that had asked before,
+    as storage.sync does.
+    """
 
     enabled = True
 
@@ -94,7 +100,10 @@ def open_log(files, folder, committer=None):
 
 
 def work(files, folder, random, account, steps):
-    """Append, flush, compact and be killed for a while. What a restart after a kill finds is acted upon, so it is promised."""
+    """Append, flush, compact and be killed for a while.
+
+    What a restart after a kill finds is acted upon, so it is promised.
+    """
     committer = Committer(files)
     log, numbers = open_log(files, folder, committer)
     held = set(numbers)  # what this process has in its log, flushed or not
@@ -129,7 +138,9 @@ def work(files, folder, random, account, steps):
 
 
 class Promise:
-    """What an answer promises: every record in the log when it was asked for; with ``gone``, that the records below are gone for good."""
+    """What an answer promises: every record in the log when it was asked for;
+    with ``gone``, that the records below are gone for good.
+    """
 
     def __init__(self, account, records, gone=0):
         self.account = account
@@ -162,11 +173,16 @@ def test_cuts_lose_nothing_promised_and_neither_do_cuts_of_the_recovery(tmp_path
     (tmp_path / "data").mkdir()
     account = Account()
 
-    first = cut_often(tmp_path / "data", random, 0.1, lambda files: work(files, tmp_path / "data", random, account, 120), account, tmp_path / "cut")
+    first = cut_often(
+        tmp_path / "data", random, 0.1, lambda files: work(files, tmp_path / "data", random, account, 120),
+        account, tmp_path / "cut",
+    )
     assert first
 
     for folder, then in first:
-        second = cut_often(folder, random, 0.5, lambda files: recover_and_go_on(files, folder, then), then, f"{folder}-again")
+        second = cut_often(
+            folder, random, 0.5, lambda files: recover_and_go_on(files, folder, then), then, f"{folder}-again"
+        )
         for again, later in second:
             log, numbers = open_log(Unflushed(), again)
             later.check(numbers)
@@ -174,7 +190,10 @@ def test_cuts_lose_nothing_promised_and_neither_do_cuts_of_the_recovery(tmp_path
 
 
 def recover_and_go_on(files, folder, account):
-    """A boot after a cut, one more record, and a flush for it. What the boot found is what exists from here on."""
+    """A boot after a cut, one more record, and a flush for it.
+
+    What the boot found is what exists from here on.
+    """
     log, numbers = open_log(files, folder)
     account.check(numbers)
     account.promised.update(numbers)  # the broker acts upon what it found

@@ -1,7 +1,8 @@
-"""What the management API answered outlives a power cut: each kind of change, cut with nothing on the disk but what was flushed.
+"""What the management API answered outlives a power cut:
+each kind of change, cut with nothing on the disk but what was flushed.
 
-The app runs in this process over a modelled disk. After each answer the least that a disk may keep is booted, and looked at through the
-API again.
+The app runs in this process over a modelled disk. After each answer the least that a disk may keep is booted,
+and looked at through the API again.
 """
 
 import base64
@@ -62,7 +63,9 @@ class Life:
         self.broker.recover()
         self._rates = Rates(1000, 1)
         self._feed, self._index = Feed(self.broker.events), Index()
-        node = Node(self.broker, _NoServer(), settings, list, "gomq@here", self._rates, self._index, self._feed)
+        node = Node(
+            self.broker, _NoServer(), settings, list, "gomq@here", self._rates, self._index, self._feed
+        )
         self._client = create_app(node).test_client()
 
     def ask(self, method, path, body=None):
@@ -90,7 +93,8 @@ class Life:
         self._data_dir.close()
 
 
-# (method, path, body, where to look, keys, what is there): one after the other, for each change builds on those before.
+# (method, path, body, where to look, keys, what is there):
+# one after the other, for each change builds on those before.
 CHANGES = (
     ("PUT", "vhosts/v", {"description": "new"}, "vhosts/v", ["description"], "new"),
     ("PUT", "vhosts/v", {"description": "newer"}, "vhosts/v", ["description"], "newer"),

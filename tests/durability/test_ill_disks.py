@@ -1,4 +1,6 @@
-"""What clients see of a disk that is full, whose flushes fail or hang, in real brokers; and what is there when it is well again."""
+"""What clients see of a disk that is full, whose flushes fail or hang, in real brokers;
+and what is there when it is well again.
+"""
 import contextlib
 
 import pytest
@@ -13,7 +15,8 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 PERSISTENT = Properties(delivery_mode=2)
 BODY = bytes(20_000)
 SEGMENTS = "[main]\nsegment_size = 1048576\n"
-# Messages after which nothing more is expected to happen. Many: a disk that is full refuses them as fast as they come.
+# Messages after which nothing more is expected to happen.
+# Many: a disk that is full refuses them as fast as they come.
 MOST = 50_000
 
 
@@ -25,7 +28,9 @@ def config(tmp_path):
 
 
 class Publisher:
-    """Publishes numbered messages to a durable queue; ``confirmed`` and ``refused`` are the numbers of which the broker said so."""
+    """Publishes numbered messages to a durable queue; ``confirmed`` and ``refused`` are the numbers of
+    which the broker said so.
+    """
 
     def __init__(self, url, first=0, queue="q"):
         self.connection = Connection(url, heartbeat_s=0)
@@ -102,7 +107,9 @@ def small_disk(tmp_path):
 
 
 def test_disk_that_publishers_fill_holds_them_until_consumers_make_room(small_disk, config):
-    """As fast as they can: who is faster than the broker looks at its disk is refused, and held in any case; nothing else is needed than room."""
+    """As fast as they can: who is faster than the broker looks at its disk is refused, and held in any case;
+    nothing else is needed than room.
+    """
     with small_disk.broker(config=config) as broker:
         publisher = Publisher(broker.amqp_url)
 
@@ -117,7 +124,9 @@ def test_disk_that_publishers_fill_holds_them_until_consumers_make_room(small_di
 
 
 def test_disk_that_another_program_fills_loses_nothing_that_was_confirmed(small_disk, config):
-    """All at once, between two looks of the broker: messages are refused, not lost; acking goes on; a kill and a boot on the full disk do, too."""
+    """All at once, between two looks of the broker: messages are refused, not lost; acking goes on; a kill
+    and a boot on the full disk do, too.
+    """
     broker = small_disk.broker(config=config).start()
     publisher = Publisher(broker.amqp_url)
     for _ in range(70):
@@ -125,7 +134,8 @@ def test_disk_that_another_program_fills_loses_nothing_that_was_confirmed(small_
 
     small_disk.fill()
     assert publisher.publish_until_held() == "low on disk"
-    wait_until(small_disk.fill)  # a segment that was made ahead, and not needed, was given back to find room for a larger one
+    # a segment that was made ahead, and not needed, was given back to find room for a larger one
+    wait_until(small_disk.fill)
     taken = take(broker.amqp_url, 40)
     broker.kill()
     broker.start()
@@ -140,7 +150,8 @@ def test_disk_that_another_program_fills_loses_nothing_that_was_confirmed(small_
     broker.kill()
     broker.start()
     held = publisher.next - 1
-    left = [number for number in everything(broker.amqp_url) if number != held]  # sent while publishers were held: nothing was said of it
+    # sent while publishers were held: nothing was said of it
+    left = [number for number in everything(broker.amqp_url) if number != held]
     confirmed = publisher.confirmed + again.confirmed
     assert taken == confirmed[:50] and set(left) >= set(confirmed[50:]) and left == sorted(left)
     assert not set(left) & {*publisher.refused, *again.refused}
@@ -148,8 +159,9 @@ def test_disk_that_another_program_fills_loses_nothing_that_was_confirmed(small_
 
 
 def test_message_that_finds_no_room_is_refused_and_the_next_one_taken_when_there_is(tmp_path, config):
-    """A nack, on the same channel, for as long as it takes, and not an end of anything. Definitions are taken, and kept, while there is room that was
-    reserved for them.
+    """A nack, on the same channel, for as long as it takes, and not an end of anything.
+
+    Definitions are taken, and kept, while there is room that was reserved for them.
     """
     with IllDisk(tmp_path, config=config) as broker:
         publisher = Publisher(broker.amqp_url)
@@ -165,7 +177,9 @@ def test_message_that_finds_no_room_is_refused_and_the_next_one_taken_when_there
         channel, declared = publisher.connection.channel(), []
         with pytest.raises(ClosedError, match="No space left on device"):
             while len(declared) < 100:
-                channel.queue_declare(f"another{len(declared)}", durable=True, arguments={"x-note": "n" * 50_000})
+                channel.queue_declare(
+                    f"another{len(declared)}", durable=True, arguments={"x-note": "n" * 50_000}
+                )
                 declared.append(f"another{len(declared)}")
         broker.recover("full")
         assert publisher.publish()
@@ -179,7 +193,10 @@ def test_message_that_finds_no_room_is_refused_and_the_next_one_taken_when_there
 
 
 def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_restarted(tmp_path, config):
-    """Whoever asks for the queue is told, the health check too; others go on. What was confirmed before is there after the restart."""
+    """Whoever asks for the queue is told, the health check too; others go on.
+
+    What was confirmed before is there after the restart.
+    """
     with IllDisk(tmp_path, config=config, http_port=0) as broker:
         publisher = Publisher(broker.amqp_url)
         assert publisher.publish()
@@ -191,9 +208,15 @@ def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_rest
 
         assert publisher.publish() is False and other.publish()
         broker.wait_for_log("queue 'q' in vhost '/' closed: .*Input/output error")
-        for ask in (lambda channel: channel.get("q"), lambda channel: channel.consume("q"), lambda channel: channel.queue_purge("q"),
-                    lambda channel: channel.queue_declare("q", durable=True), lambda channel: channel.queue_declare("q", passive=True)):
-            with pytest.raises(ChannelClosed, match="404.*queue 'q' in vhost '/' is closed after a fault of its store"):
+        for ask in (
+            lambda channel: channel.get("q"), lambda channel: channel.consume("q"),
+            lambda channel: channel.queue_purge("q"),
+            lambda channel: channel.queue_declare("q", durable=True),
+            lambda channel: channel.queue_declare("q", passive=True),
+        ):
+            with pytest.raises(
+                ChannelClosed, match="404.*queue 'q' in vhost '/' is closed after a fault of its store"
+            ):
                 ask(other.connection.channel())
         management = f"http://127.0.0.1:{broker.ports['http']}/api"
         guest = {"auth": ("guest", "guest"), "timeout": TIMEOUT_S}

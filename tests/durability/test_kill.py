@@ -1,7 +1,9 @@
-"""SIGKILL of a real broker at random moments under confirmed load, and again while it recovers; every message is accounted for.
+"""SIGKILL of a real broker at random moments under confirmed load, and again while it recovers;
+every message is accounted for.
 
-A killed process leaves its mapped pages and writes to the system, so this proves nothing about the disk (the power cuts do). It proves that what
-the broker has answered was in the files by then: confirms, acks that a later answer went past, redelivered marks; and that recovery can be killed.
+A killed process leaves its mapped pages and writes to the system, so this proves nothing about the disk (the
+power cuts do). It proves that what the broker has answered was in the files by then: confirms, acks that a
+later answer went past, redelivered marks; and that recovery can be killed.
 """
 import os
 import signal
@@ -55,7 +57,9 @@ class Publisher:
 
 
 class Consumer:
-    """Takes messages, acks some, gives some back, keeps some; asks for an answer now and then, which shows that the acks before it were seen."""
+    """Takes messages, acks some, gives some back, keeps some; asks for an answer now and then, which shows
+    that the acks before it were seen.
+    """
 
     def __init__(self, port, account, random):
         self.account = account
@@ -102,7 +106,9 @@ class Consumer:
             assert isinstance(method, methods.BasicDeliver), method
             number = number_in(body)
             assert number not in self.account.settled, f"{number} was acked and is delivered again"
-            assert method.redelivered or number not in self.account.received, f"{number} is delivered again and not marked"
+            assert method.redelivered or number not in self.account.received, (
+                f"{number} is delivered again and not marked"
+            )
             self.in_hand[method.delivery_tag] = number
             self.account.received.add(number)
 
@@ -129,7 +135,9 @@ def load_until_killed(broker, account, random, kill_after_s):
 
 
 def everything_in(port):
-    """All ready messages as (number, redelivered), in the order they come; they go back when the connection is dropped."""
+    """All ready messages as (number, redelivered), in the order they come;
+    they go back when the connection is dropped.
+    """
     client = WireClient(port)
     count = client.call(methods.QueueDeclare(queue=QUEUE, durable=True), methods.QueueDeclareOk).message_count
     client.call(methods.BasicConsume(queue=QUEUE), methods.BasicConsumeOk)
@@ -171,10 +179,13 @@ def test_killed_brokers_account_for_every_message(broker_process, tmp_path, seed
     declare(broker.port)
 
     before, confirmed, killed = set(), 0, 0
-    while killed < kills or confirmed <= 100 * kills:  # on a slow machine a life may be over before much was confirmed
+    # on a slow machine a life may be over before much was confirmed
+    while killed < kills or confirmed <= 100 * kills:
         killed += 1
         assert killed <= 10 * kills
-        load_until_killed(broker, account, random, random.choice((0.02, 0.1, 0.3, 0.6)) * random.uniform(0.5, 1.5))
+        load_until_killed(
+            broker, account, random, random.choice((0.02, 0.1, 0.3, 0.6)) * random.uniform(0.5, 1.5)
+        )
         if random.random() < 0.5:
             kill_while_booting(broker, random.uniform(0.05, 0.6))
         broker.start()

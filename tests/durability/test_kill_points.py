@@ -1,6 +1,8 @@
-"""SIGKILL of a real process in front of fifty calls of the file seam, spread over the scenarios of the fault tests; each folder is recovered twice.
+"""SIGKILL of a real process in front of fifty calls of the file seam, spread over the scenarios of the fault
+tests; each folder is recovered twice.
 
-The mapped pages and writes of the killed process stay in the system's cache; what its end took away is all it had in memory.
+The mapped pages and writes of the killed process stay in the system's cache;
+what its end took away is all it had in memory.
 """
 import os
 import pickle
@@ -30,21 +32,26 @@ def kill_at(kind, root, call):
     """Run the child until it is killed; returns the account of what had been answered."""
     target = Path(f"{root}.account")
     child = subprocess.run(
-        [sys.executable, "-m", "tests.durability.killed_child", kind, str(root), str(call), str(target)], cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=in_time(100))
+        [sys.executable, "-m", "tests.durability.killed_child", kind, str(root), str(call), str(target)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        timeout=in_time(100))
     assert child.returncode == -signal.SIGKILL, child.stderr
     return pickle.loads(target.read_bytes())
 
 
 def points(kind, tmp_path, count):
-    """Call numbers, evenly spread over a run that is not killed; how many the very end makes is a matter of time."""
+    """Call numbers, evenly spread over a run that is not killed;
+    how many the very end makes is a matter of time.
+    """
     scenario, _ = scenario_of(kind, tmp_path / "whole")
     calls = len(scenario.run().calls)
     assert calls > count
     return [1 + number * (calls - 9) // (count - 1) for number in range(count)]
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(POINTS, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
+@pytest.mark.parametrize("count", [
+    3, pytest.param(POINTS, marks=[pytest.mark.long, pytest.mark.timeout(400)])
+])
 def test_a_store_whose_process_is_killed_at_a_seam_call_keeps_its_promises(tmp_path, count):
     for call in points("store", tmp_path, count):
         root = tmp_path / str(call)
@@ -53,7 +60,9 @@ def test_a_store_whose_process_is_killed_at_a_seam_call_keeps_its_promises(tmp_p
             account.check([(number, redelivered) for number, redelivered, _ in found_in(root)])
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(POINTS, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
+@pytest.mark.parametrize("count", [
+    3, pytest.param(POINTS, marks=[pytest.mark.long, pytest.mark.timeout(400)])
+])
 def test_a_broker_whose_process_is_killed_at_a_seam_call_keeps_its_promises(tmp_path, count):
     for call in points("broker", tmp_path, count):
         root = tmp_path / str(call)

@@ -1,4 +1,5 @@
-"""What the seam tells is enough to have the same data folder elsewhere: a mirror built from events alone is compared byte for byte.
+"""What the seam tells is enough to have the same data folder elsewhere:
+a mirror built from events alone is compared byte for byte.
 
 It is what clustering will stand on, and it finds every change that goes around the seam or is not announced.
 """
@@ -50,7 +51,9 @@ def change_mapped(files, random, folder, mapped):
     """Grow, change, cut or rename a mapped file, announcing what is announced once per batch."""
     draw = random.random()
     if not mapped or draw < 0.2:
-        mapped.append(files.create(os.path.join(folder, f"msgs.{random.getrandbits(40):010d}"), random.choice((4096, 10000, 65536))))
+        mapped.append(files.create(
+            os.path.join(folder, f"msgs.{random.getrandbits(40):010d}"), random.choice((4096, 10000, 65536))
+        ))
         return
     file = random.choice(mapped)
     if draw < 0.7 and file.size:

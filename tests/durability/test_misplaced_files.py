@@ -1,4 +1,5 @@
-"""Files of segments that are in another queue's folder, or are gone: set aside or said by name, and never unlinked by us.
+"""Files of segments that are in another queue's folder, or are gone:
+set aside or said by name, and never unlinked by us.
 
 A crash leaves files, too, that look like it, and none of those is called a loss.
 """
@@ -22,7 +23,9 @@ COUNT = 5
 
 @pytest.fixture
 def root(tmp_path):
-    """A stopped data folder: queues a and b, and a stream s, with five messages each, of which the first of a and b was acked."""
+    """A stopped data folder: queues a and b, and a stream s, with five messages each,
+    of which the first of a and b was acked.
+    """
     node = Node(tmp_path / "data", Unflushed())
     for name, arguments in (("a", {}), ("b", {}), ("s", STREAM)):
         node.vhost.declare_queue(name, durable=True, arguments=arguments)
@@ -87,7 +90,10 @@ def test_acks_of_two_queues_that_were_swapped_are_set_aside_and_said(root, caplo
 
     assert found == again == {"a": COUNT, "b": COUNT, "s": COUNT}
     assert f"{one} holds the acks of segment 1" in said and f"{other} holds the acks of segment 1" in said
-    assert said_again == "" and {(root / "set-aside" / name).read_bytes() for name in set_aside(root)} == contents
+    assert (
+        said_again == ""
+        and {(root / "set-aside" / name).read_bytes() for name in set_aside(root)} == contents
+    )
 
 
 def test_file_that_was_copied_to_a_stream_is_set_aside(root, caplog):
@@ -113,7 +119,8 @@ def test_file_that_was_brought_back_in_its_place_is_read_again(root, caplog):
 
 
 @pytest.mark.parametrize("kind, text, left", [
-    ("msgs", "its messages are lost", 0), ("acks", "the messages of this segment that had been acknowledged come back", COUNT),
+    ("msgs", "its messages are lost", 0),
+    ("acks", "the messages of this segment that had been acknowledged come back", COUNT),
 ])
 def test_file_that_is_gone_is_said_by_name_once(root, caplog, kind, text, left):
     path = file_of(root, "a", kind)
@@ -129,7 +136,8 @@ def test_file_that_is_gone_is_said_by_name_once(root, caplog, kind, text, left):
 
 def test_acks_that_a_kill_left_without_their_segment_are_no_loss(root, caplog):
     boot(root, caplog, "kill")
-    file_of(root, "a").unlink()  # as when a segment was emptied, and the process killed before its acks went too
+    # as when a segment was emptied, and the process killed before its acks went too
+    file_of(root, "a").unlink()
 
     found, said = boot(root, caplog)
 
@@ -173,12 +181,17 @@ def test_what_stands_in_the_place_of_a_folder_of_ours_is_kept_under_another_name
     assert found == {"a": 0, "b": 0, "s": COUNT} and len(set_aside(root)) == 4
     kept = root / f"{place}.0"
     assert f"{path} is no folder; it is kept as {kept}" in said
-    assert os.readlink(kept) == str(root / "nowhere") if kind == "dangling link" else kept.read_text() == "somebody's"
+    assert (
+        os.readlink(kept) == str(root / "nowhere") if kind == "dangling link"
+        else kept.read_text() == "somebody's"
+    )
 
 
 @pytest.mark.parametrize("kind", ["folder", "dangling link", "link to itself", "pipe"])
 @pytest.mark.parametrize("place", [".last-run", ".segments"])
-def test_what_stands_in_the_place_of_a_file_about_the_last_run_is_kept_under_another_name(root, caplog, place, kind):
+def test_what_stands_in_the_place_of_a_file_about_the_last_run_is_kept_under_another_name(
+    root, caplog, place, kind
+):
     path, kept = root / place, root / f"{place}.0"
     path.unlink()
     if kind == "folder":
@@ -244,7 +257,9 @@ def test_acks_that_an_ill_disk_kept_from_going_are_no_loss_after_an_orderly_stop
 
 @pytest.mark.parametrize("left", ["head", "acked"])
 def test_recycled_files_that_held_nothing_more_are_no_loss(root, caplog, left):
-    """What a loss of power leaves of a segment that was about to be used anew: its old head, and all of it acked; or nothing."""
+    """What a loss of power leaves of a segment that was about to be used anew:
+    its old head, and all of it acked; or nothing.
+    """
     node = Node(root, Unflushed())
     node.vhost.declare_queue("c", durable=True)
     for number in range(COUNT):

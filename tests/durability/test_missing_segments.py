@@ -1,6 +1,8 @@
-"""A segment, or a queue's whole folder, that is gone though the last run stopped in order and left messages there: said by queue and file, once.
+"""A segment, or a queue's whole folder, that is gone though the last run stopped in order and left messages
+there: said by queue and file, once.
 
-What goes by itself is never called a loss: emptied segments, deleted queues, what a kill or a loss of power leaves.
+What goes by itself is never called a loss: emptied segments, deleted queues,
+what a kill or a loss of power leaves.
 """
 import logging
 import os
@@ -40,7 +42,9 @@ def root(tmp_path):
 
 def file_of(root, name):
     """The msgs file of a queue."""
-    found, = [path for path in (root / "queues").rglob("msgs.*") if b"%s-4" % name.encode() in path.read_bytes()]
+    found, = [
+        path for path in (root / "queues").rglob("msgs.*") if b"%s-4" % name.encode() in path.read_bytes()
+    ]
     return found
 
 
@@ -55,12 +59,16 @@ def remove(root, name, what):
         shutil.rmtree(folder)
     else:
         for kind in {"pair": ("msgs", "acks")}.get(what, (what,)):
-            msgs.with_name(msgs.name.replace("msgs", kind)).unlink(missing_ok=kind == "acks" and name == "stream")
+            msgs.with_name(msgs.name.replace("msgs", kind)).unlink(
+                missing_ok=kind == "acks" and name == "stream"
+            )
     return msgs
 
 
 def boot(root, caplog, end="stop"):
-    """What each queue holds, what was said from warnings on, and how many messages were counted as damaged."""
+    """What each queue holds, what was said from warnings on,
+    and how many messages were counted as damaged.
+    """
     caplog.clear()
     with caplog.at_level(logging.WARNING, "gomq_py"):
         node = Node(root)
@@ -72,7 +80,9 @@ def boot(root, caplog, end="stop"):
 
 @pytest.mark.parametrize("what", ["msgs", "pair", "folder"])
 @pytest.mark.parametrize("name", QUEUES)
-def test_messages_of_a_file_that_is_gone_are_said_by_queue_and_file_and_counted_once(root, caplog, name, what):
+def test_messages_of_a_file_that_is_gone_are_said_by_queue_and_file_and_counted_once(
+    root, caplog, name, what
+):
     path = remove(root, name, what)
     damage = check_folder(root).damage
     assert len(damage) == 1 and str(folder_of_path(root, path)) in damage[0][0]
@@ -93,7 +103,9 @@ def folder_of_path(root, path):
 @pytest.mark.parametrize("what", ["msgs", "pair", "folder"])
 def test_file_of_delayed_messages_that_is_gone_is_said(tmp_path, caplog, what):
     node = Node(tmp_path / "data")
-    node.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_exchange(
+        "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     park = node.vhost.exchange("later").delayed_store
     folder = park.store.folder
     for number in range(COUNT):
@@ -107,7 +119,10 @@ def test_file_of_delayed_messages_that_is_gone_is_said(tmp_path, caplog, what):
 
     _, said, count = boot(tmp_path / "data", caplog)
 
-    assert f"delayed exchange 'later' in vhost '/': {COUNT} message(s) are lost: {folder}{os.sep}msgs." in said and count == COUNT
+    assert (
+        f"delayed exchange 'later' in vhost '/': {COUNT} message(s) are lost: {folder}{os.sep}msgs." in said
+        and count == COUNT
+    )
 
 
 def park_message(number):
@@ -191,7 +206,9 @@ def test_after_a_kill_nobody_knows_what_was_there(root, caplog, name, what):
     assert found[name] == 0 and (said, count) == ("", 0)
 
 
-@pytest.mark.parametrize("how", ["no list", "torn", "earlier version", "version without one in between", "other list"])
+@pytest.mark.parametrize("how", [
+    "no list", "torn", "earlier version", "version without one in between", "other list"
+])
 def test_list_that_is_not_of_the_last_run_says_nothing(root, caplog, how):
     stale = (root / ".segments").read_bytes()
     if how == "no list":
@@ -237,8 +254,16 @@ def test_folders_of_queues_whose_definitions_are_gone_are_kept_with_their_messag
     assert found == {}
     for name in ("classic", "priority"):
         assert (root / "set-aside" / f"{folders[name].name}.0").exists()
-        assert f"the definitions name no queue for {folders[name]}, and did when the last run stopped; its {COUNT} message(s) are kept" in said
-    assert f"{folders['stream']} is gone since the last run stopped, and its queue: {COUNT} message(s) are lost" in said
+        assert (
+            (
+                f"the definitions name no queue for {folders[name]}, and did when the last run stopped; its "
+                f"{COUNT} message(s) are kept"
+            ) in said
+        )
+    assert (
+        f"{folders['stream']} is gone since the last run stopped, and its queue: {COUNT} message(s) are lost"
+        in said
+    )
     assert len(os.listdir(root / "set-aside")) == 2 and not os.listdir(root / "queues")
 
 
@@ -280,7 +305,9 @@ def check_after_cut(disk, target):
     node.stop()
 
 
-KINDS = {**QUEUES, "short": {"x-max-length": 3}, "stream that forgets": {**STREAM, "x-max-length-bytes": 200_000}}
+KINDS = {
+    **QUEUES, "short": {"x-max-length": 3}, "stream that forgets": {**STREAM, "x-max-length-bytes": 200_000}
+}
 
 
 @pytest.mark.parametrize("seed", seeds(4))
@@ -308,7 +335,10 @@ def change_something(node, random):
     what = random.random()
     if what < 0.6:
         for _ in range(random.choice([1, 10])):
-            node.publish("", name, bytes(random.choice([10, 20_000])), persistent=random.random() < 0.8, priority=random.randrange(5))
+            node.publish(
+                "", name, bytes(random.choice([10, 20_000])), persistent=random.random() < 0.8,
+                priority=random.randrange(5),
+            )
     elif what < 0.8 and "stream" not in name:
         for _ in range(random.choice([1, 10, 1000])):
             node.take(name)

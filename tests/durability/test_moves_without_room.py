@@ -1,5 +1,5 @@
-"""Messages on their way from one place to another, when the disk has no room where they go: they stay where they are, and go on when it has. And what
-makes room.
+"""Messages on their way from one place to another, when the disk has no room where they go: they stay where
+they are, and go on when it has. And what makes room.
 """
 import errno
 import os
@@ -74,7 +74,10 @@ def publish(node, exchange, key, count, first=0, **headers):
     properties = Properties(headers=headers or None, delivery_mode=2).encode()
     for number in range(first, first + count):
         now = Message()
-        now.assign(exchange.encode(), key.encode(), properties, b"%03d" % number + BODY, node.broker.scheduler.now_ms, persistent=True)
+        now.assign(
+            exchange.encode(), key.encode(), properties, b"%03d" % number + BODY,
+            node.broker.scheduler.now_ms, persistent=True,
+        )
         for destination in node.vhost.route(node.vhost.exchange(exchange), key, headers):
             assert destination.publish(now)
 
@@ -136,7 +139,9 @@ def test_letter_does_not_wait_for_a_queue_that_was_deleted_meanwhile(node, files
 def test_letters_that_begin_to_wait_while_others_are_tried_again_disturb_nothing(node, files, monkeypatch):
     monkeypatch.setattr(engine, "SLICE", 1)
     monkeypatch.setattr(engine, "TRY_AGAIN_MS", 1)
-    to_dead, to_shut = ({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name} for name in ("dead", "shut"))
+    to_dead, to_shut = (
+        {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": name} for name in ("dead", "shut")
+    )
     queue, late = declare(node, "q", **to_dead), declare(node, "late", **to_shut)
     dead, shut = declare(node, "dead"), declare(node, "shut")
     publish(node, "", "q", 100)
@@ -203,7 +208,9 @@ def test_letters_that_wait_for_room_stay_in_their_queue_over_an_orderly_end(tmp_
 
 
 def test_delayed_messages_wait_for_room_and_keep_their_order(node, files):
-    node.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_exchange(
+        "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     queue = declare(node, "q", "later")
     publish(node, "later", "", 10, **{"x-delay": 20})
     files.full = True
@@ -213,12 +220,18 @@ def test_delayed_messages_wait_for_room_and_keep_their_order(node, files):
     assert queue.ready_count < 10
     files.full = False
 
-    node.wait(lambda: queue.ready_count == 10 and node.vhost.exchange("later").delayed_store.store.unacked_count == 0)
+    node.wait(
+        lambda: queue.ready_count == 10 and node.vhost.exchange(
+            "later"
+        ).delayed_store.store.unacked_count == 0
+    )
     assert numbers(node, "q") == list(range(10))
 
 
 def test_delayed_message_comes_once_to_a_queue_that_has_room_while_another_has_none(node, files):
-    node.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_exchange(
+        "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     first, second = declare(node, "first", "later"), declare(node, "second", "later")
     publish(node, "", "first", 1, first=100)
     publish(node, "later", "", 1, **{"x-delay": 20})
@@ -233,7 +246,9 @@ def test_delayed_message_comes_once_to_a_queue_that_has_room_while_another_has_n
 
 
 def test_delayed_exchange_without_room_refuses_a_message_and_takes_the_next_when_there_is(node, files):
-    node.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_exchange(
+        "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     queue = declare(node, "q", "later")
     files.full = True
     park = node.vhost.exchange("later").delayed_store
@@ -270,9 +285,14 @@ def test_stream_that_is_purged_on_a_full_disk_makes_room_and_says_what_stays(nod
     newest = stream.segments()[-1]
     files.full = True
 
-    with pytest.raises(OutOfResources, match="cannot purge all of stream 's' in vhost '/', try again when there is room: .*No space left"):
+    with pytest.raises(
+        OutOfResources,
+        match="cannot purge all of stream 's' in vhost '/', try again when there is room: .*No space left",
+    ):
         stream.purge()
-    assert (stream.ready_count, stream.describe()["first_offset"]) == (newest["count"], newest["first_offset"])
+    assert (stream.ready_count, stream.describe()["first_offset"]) == (
+        newest["count"], newest["first_offset"]
+    )
     files.full = False
 
     assert stream.purge() == newest["count"]
@@ -287,10 +307,14 @@ def test_what_was_confirmed_outlives_a_disk_that_is_full_when_it_dies_or_is_due(
         for name, arguments in (("q", {**LETTERED}), ("dead", None), ("due", None)):
             channel.queue_declare(name, durable=True, arguments=arguments)
         channel.queue_bind("dead", "amq.fanout")
-        channel.exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+        channel.exchange_declare(
+            "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+        )
         channel.queue_bind("due", "later")
         channel.basic_publish("", "q", b"dies", pika.BasicProperties(delivery_mode=2))
-        channel.basic_publish("later", "", b"is due", pika.BasicProperties(delivery_mode=2, headers={"x-delay": 300}))
+        channel.basic_publish(
+            "later", "", b"is due", pika.BasicProperties(delivery_mode=2, headers={"x-delay": 300})
+        )
         broker.fall_ill("full")
 
         channel.basic_reject(channel.basic_get("q")[0].delivery_tag, requeue=False)
@@ -299,5 +323,7 @@ def test_what_was_confirmed_outlives_a_disk_that_is_full_when_it_dies_or_is_due(
         broker.recover("full")
 
         for name, body in (("dead", b"dies"), ("due", b"is due")):
-            wait_until(lambda: channel.queue_declare(name, passive=True).method.message_count == 1, in_time(10), name)
+            wait_until(
+                lambda: channel.queue_declare(name, passive=True).method.message_count == 1, in_time(10), name
+            )
             assert channel.basic_get(name, auto_ack=True)[2] == body

@@ -16,7 +16,9 @@ COUNT = 200
 
 
 def work(files, folder, random, confirmed, moved, cut):
-    """Fill a queue, then move from it what begins with one digit after the other, while the disk is cut at any call."""
+    """Fill a queue, then move from it what begins with one digit after the other,
+    while the disk is cut at any call.
+    """
     node = Node(folder, files)
     source, _ = node.vhost.declare_queue("q", durable=True)
     target, _ = node.vhost.declare_queue("to", durable=True)
@@ -28,7 +30,10 @@ def work(files, folder, random, confirmed, moved, cut):
     for _ in range(6):
         ended = []
         step = random.randrange(5, 60)
-        Move(source, to_queue(target), node.broker.durability, node.broker.scheduler, lambda *end: ended.append(end), Filter(), step).start()
+        Move(
+            source, to_queue(target), node.broker.durability, node.broker.scheduler,
+            lambda *end: ended.append(end), Filter(), step,
+        ).start()
         while not ended:
             cut()
             gevent.sleep(0)

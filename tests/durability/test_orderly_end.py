@@ -1,4 +1,6 @@
-"""An orderly end in the midst of a move between two queues: the message is in one of them at the next start, not in both."""
+"""An orderly end in the midst of a move between two queues:
+the message is in one of them at the next start, not in both.
+"""
 import threading
 
 import gevent
@@ -46,7 +48,9 @@ def test_message_on_its_way_arrives_once(tmp_path, send):
     node.vhost.declare_queue("q", durable=True)
     node.vhost.declare_queue("mortal", durable=True, arguments={
         "x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"})
-    node.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    node.vhost.declare_exchange(
+        "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     node.vhost.bind_queue("q", "later", "")
     node.committer.wait()
     files.go_on.clear()
@@ -57,7 +61,11 @@ def test_message_on_its_way_arrives_once(tmp_path, send):
     node.stop()
 
     again = Node(tmp_path)
-    again.wait(lambda: not again.vhost.exchange("later").delayed_store.count and not again.vhost.queue("mortal").unacked_count)
+    again.wait(
+        lambda: not again.vhost.exchange("later").delayed_store.count and not again.vhost.queue(
+            "mortal"
+        ).unacked_count
+    )
     assert again.vhost.queue("q").ready_count == 1
     assert again.vhost.queue("mortal").ready_count == 0
     again.stop()

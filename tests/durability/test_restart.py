@@ -1,4 +1,6 @@
-"""What a consumer is told of a message's past survives a restart, an orderly one and a kill: redelivered, x-delivery-count, and the order."""
+"""What a consumer is told of a message's past survives a restart, an orderly one and a kill: redelivered,
+x-delivery-count, and the order.
+"""
 import pytest
 
 from gomq_py.amqp.wire import methods
@@ -19,7 +21,9 @@ def delivered(client, count):
         assert batch, f"only {found}"
         for method, properties, body in batch:
             headers = Properties.decode(properties).headers or {}
-            found[body.decode()] = (method.delivery_tag, method.redelivered, headers.get("x-delivery-count", 0))
+            found[body.decode()] = (
+                method.delivery_tag, method.redelivered, headers.get("x-delivery-count", 0)
+            )
     return found
 
 
@@ -34,9 +38,15 @@ def fill(port):
     """Six confirmed messages in a queue that counts deliveries."""
     client = WireClient(port)
     client.call(methods.ConfirmSelect(), methods.ConfirmSelectOk)
-    client.call(methods.QueueDeclare(queue=QUEUE, durable=True, arguments={"x-delivery-limit": 100}), methods.QueueDeclareOk)
+    client.call(
+        methods.QueueDeclare(queue=QUEUE, durable=True, arguments={"x-delivery-limit": 100}),
+        methods.QueueDeclareOk,
+    )
     for number in range(MESSAGES):
-        client.send(methods.BasicPublish(routing_key=QUEUE), Properties(delivery_mode=2).encode(), str(number).encode())
+        client.send(
+            methods.BasicPublish(routing_key=QUEUE), Properties(delivery_mode=2).encode(),
+            str(number).encode(),
+        )
     confirmed = 0
     while confirmed < MESSAGES:
         for method, _, _ in client.receive(TIMEOUT_S):
@@ -45,7 +55,9 @@ def fill(port):
 
 
 def age(client):
-    """Message 0 fails three times, 1 once, 3 is acked; then 0 to 2 and 4 are in the consumer's hands and 5 was never delivered."""
+    """Message 0 fails three times, 1 once, 3 is acked; then 0 to 2 and 4 are in the consumer's hands
+    and 5 was never delivered.
+    """
     delivered(client, PREFETCH)
     for tag in (1, 5, 6):
         client.send(methods.BasicNack(delivery_tag=tag, requeue=True))
@@ -81,8 +93,12 @@ def test_redelivered_and_delivery_counts_survive_a_restart(broker_process, crash
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
-def test_transient_messages_of_a_durable_queue_survive_what_the_process_survives_in_the_cache(broker_process, crash):
-    """Decided: transient messages in durable queues are kept over a graceful restart; a kill leaves them in the system's cache too."""
+def test_transient_messages_of_a_durable_queue_survive_what_the_process_survives_in_the_cache(
+    broker_process, crash
+):
+    """Decided: transient messages in durable queues are kept over a graceful restart;
+    a kill leaves them in the system's cache too.
+    """
     broker = broker_process().start()
     client = WireClient(broker.port)
     client.call(methods.QueueDeclare(queue=QUEUE, durable=True), methods.QueueDeclareOk)

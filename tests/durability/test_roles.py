@@ -1,4 +1,6 @@
-"""Roles of a node: a follower holds a folder that somebody else keeps like the leader's, and is promoted without loss."""
+"""Roles of a node: a follower holds a folder that somebody else keeps like the leader's,
+and is promoted without loss.
+"""
 import os
 
 import gevent
@@ -6,8 +8,9 @@ import pytest
 from gevent import socket
 
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos, BasicQosOk, ChannelOpen, ChannelOpenOk,
-    ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos, BasicQosOk,
+    ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind,
+    QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
@@ -53,8 +56,8 @@ def make(tmp_path):
 
     def make_node(name, *replicators):
         settings = Settings.checked(
-            data_dir=str(tmp_path / name), amqp_bind="127.0.0.1", amqp_port=0, http_port=-1, metrics_http_port=-1,
-            control_unix_path="", segment_size=65536)
+            data_dir=str(tmp_path / name), amqp_bind="127.0.0.1", amqp_port=0, http_port=-1,
+            metrics_http_port=-1, control_unix_path="", segment_size=65536)
         made.append(Node(settings, replicators))
         return made[-1]
 
@@ -89,7 +92,9 @@ def client_of(node):
 
 
 def work(client):
-    """Definitions, confirmed messages of a queue and a stream, some of them acked, and where a reader of the stream goes on."""
+    """Definitions, confirmed messages of a queue and a stream, some of them acked,
+    and where a reader of the stream goes on.
+    """
     client.call(ExchangeDeclare(exchange="x", type="topic", durable=True), ExchangeDeclareOk)
     client.call(QueueDeclare(queue="q", durable=True), QueueDeclareOk)
     client.call(QueueBind(queue="q", exchange="x", routing_key="a.*"), QueueBindOk)
@@ -163,7 +168,9 @@ def test_folder_that_a_follower_holds_is_nobody_elses(make):
 
 
 @pytest.mark.parametrize(("name", "content"), [("schema_version", "7\n"), ("letters.txt", "mine")])
-def test_folder_of_another_version_or_of_somebody_else_is_not_followed_and_is_left_free(make, tmp_path, name, content):
+def test_folder_of_another_version_or_of_somebody_else_is_not_followed_and_is_left_free(
+    make, tmp_path, name, content
+):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / name).write_text(content)

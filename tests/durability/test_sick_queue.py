@@ -1,4 +1,6 @@
-"""A flush that fails fails those it concerns: the publishers of the queue whose files they are, and nobody else."""
+"""A flush that fails fails those it concerns: the publishers of the queue whose files they are,
+and nobody else.
+"""
 import errno
 import os
 import threading
@@ -68,8 +70,9 @@ def publisher(door):
 
 
 def fail_together(door, files, work):
-    """Let one flush cover all that ``work()`` does, and the files of the queue ``sick`` fail in it. They are there
-    before, so that nothing waits for them to be made.
+    """Let one flush cover all that ``work()`` does, and the files of the queue ``sick`` fail in it.
+
+    They are there before, so that nothing waits for them to be made.
     """
     wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
     files.go_on.clear()
@@ -93,7 +96,10 @@ def fill(door):
 
 
 def wait_for_messages(door, **counts):
-    wait_until(lambda: all(door.queue(name).ready_count == count for name, count in counts.items()), sleep=gevent.sleep)
+    wait_until(
+        lambda: all(door.queue(name).ready_count == count for name, count in counts.items()),
+        sleep=gevent.sleep,
+    )
 
 
 def test_publishers_of_the_queue_are_nacked_and_others_confirmed(door, files):
@@ -133,11 +139,17 @@ def test_publish_that_went_to_the_queue_and_to_others_is_nacked(door, files):
 def test_delayed_message_whose_flush_fails_is_nacked(door, files):
     client = publisher(door)
     client.call(
-        ExchangeDeclare(exchange="later", type="x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}), ExchangeDeclareOk)
+        ExchangeDeclare(
+            exchange="later", type="x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
+        ),
+        ExchangeDeclareOk)
     files.sick = door.broker.vhosts["/"].exchanges["later"].delayed_store.store.folder
 
     for number in (1, 2):
-        client.publish("k", exchange="later", properties=Properties(delivery_mode=2, headers={"x-delay": 10_000_000}).encode())
+        client.publish(
+            "k", exchange="later",
+            properties=Properties(delivery_mode=2, headers={"x-delay": 10_000_000}).encode(),
+        )
         assert client.expect(BasicNack).delivery_tag == number
 
 
@@ -147,8 +159,13 @@ def once(delivery_mode=2):
 
 def declare_once(client):
     """An exchange that deduplicates, before the queue ``sick``."""
-    client.call(ExchangeDeclare(exchange="once", type="fanout", durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 10}),
-                ExchangeDeclareOk)
+    client.call(
+        ExchangeDeclare(
+            exchange="once", type="fanout", durable=True,
+            arguments={"x-message-deduplication": True, "x-cache-size": 10},
+        ),
+        ExchangeDeclareOk,
+    )
     client.call(QueueBind(queue="sick", exchange="once"), QueueBindOk)
 
 
@@ -165,7 +182,9 @@ def test_repeat_of_a_message_whose_flush_fails_is_nacked_too(door, files, how):
         if how == "unroutable":
             door.vhost.unbind_queue("sick", "once", "")
         second.publish("", exchange="once", properties=once(1 if how == "transient" else 2))
-        wait_until(lambda: door.broker.vhosts["/"].exchanges["once"].state.publish_in == 2, sleep=gevent.sleep)
+        wait_until(
+            lambda: door.broker.vhosts["/"].exchanges["once"].state.publish_in == 2, sleep=gevent.sleep
+        )
 
     fail_together(door, files, work)
 
@@ -202,7 +221,9 @@ def test_message_whose_flush_fails_is_no_duplicate_when_it_is_published_again(do
 
 def test_queue_that_remembers_ids_takes_again_what_its_disk_refused(door, files):
     client = publisher(door)
-    client.call(QueueDeclare(queue="once", durable=True, arguments={"x-message-deduplication": True}), QueueDeclareOk)
+    client.call(
+        QueueDeclare(queue="once", durable=True, arguments={"x-message-deduplication": True}), QueueDeclareOk
+    )
     client.publish("once", properties=PERSISTENT)
     client.expect(BasicAck)
     files.sick = door.queue("once").store.folder
@@ -224,7 +245,9 @@ def test_publishes_of_one_read_are_refused_together(door, files):
     client, lucky = publisher(door), publisher(door)
 
     def work():
-        client.send(*[publish_frames(name, properties=PERSISTENT) for name in ("sound", "sick", "sound", "sound")])
+        client.send(
+            *[publish_frames(name, properties=PERSISTENT) for name in ("sound", "sick", "sound", "sound")]
+        )
         lucky.publish("sound", properties=PERSISTENT)
         wait_for_messages(door, sick=2, sound=5)
 
@@ -272,8 +295,8 @@ def test_transaction_is_refused_only_where_it_published_to_the_queue(door, files
 
 
 def fail_log(door, files, log, client, declaring):
-    """A flush of the log fails in which a publish by ``client`` to the queue ``sound`` is, and the declare of the queue ``new`` by
-    ``declaring``.
+    """A flush of the log fails in which a publish by ``client`` to the queue ``sound`` is, and the declare of
+    the queue ``new`` by ``declaring``.
     """
     wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
     files.go_on.clear()
@@ -282,7 +305,9 @@ def fail_log(door, files, log, client, declaring):
     wait_until(lambda: files.is_held, sleep=gevent.sleep)
     client.publish("sound", properties=PERSISTENT)
     declaring.send_method(QueueDeclare(queue="new", durable=True))
-    wait_until(lambda: "new" in door.vhost.queues and door.queue("sound").ready_count == 2, sleep=gevent.sleep)
+    wait_until(
+        lambda: "new" in door.vhost.queues and door.queue("sound").ready_count == 2, sleep=gevent.sleep
+    )
     if log == "users":
         door.broker.users.set_user("somebody")
     files.sick = log
@@ -410,7 +435,9 @@ class Publisher:
         return True
 
 
-def test_client_hears_of_the_publish_that_went_to_two_queues_of_which_one_failed_and_of_no_other(tmp_path, monkeypatch):
+def test_client_hears_of_the_publish_that_went_to_two_queues_of_which_one_failed_and_of_no_other(
+    tmp_path, monkeypatch
+):
     """A broker as it runs, in a thread of its own, and a client that somebody else wrote."""
     made = []
     monkeypatch.setattr(node, "Files", lambda listeners: made.append(SickFiles(listeners)) or made[-1])
@@ -426,19 +453,26 @@ def test_client_hears_of_the_publish_that_went_to_two_queues_of_which_one_failed
         def asked(question):
             return broker.call(lambda launcher: question(launcher.broker))
 
-        wait_until(lambda: asked(lambda model: model.durability.disk.is_idle and model.durability.disk.is_done_aside))
+        wait_until(
+            lambda: asked(lambda model: model.durability.disk.is_idle and model.durability.disk.is_done_aside)
+        )
         files.go_on.clear()
         try:
-            first = threads.submit(opener.publish, "", "other")  # its flush holds back the one that both others are in
+            # its flush holds back the one that both others are in
+            first = threads.submit(opener.publish, "", "other")
             wait_until(lambda: files.is_held)
             begun = asked(lambda model: model.durability.disk.begun)
-            to_both, to_sound = threads.submit(unlucky.publish, "amq.fanout", ""), threads.submit(lucky.publish, "", "sound")
+            to_both, to_sound = (
+                threads.submit(unlucky.publish, "amq.fanout", ""), threads.submit(lucky.publish, "", "sound")
+            )
             wait_until(lambda: asked(lambda model: counts(model) == (2, 3)))
             files.sick = asked(lambda model: model.vhosts["/"].queues["sick"].store.folder)
         finally:
             files.go_on.set()
 
-        assert (first.result(TIMEOUT_S), to_both.result(TIMEOUT_S), to_sound.result(TIMEOUT_S)) == (True, False, True)
+        assert (first.result(TIMEOUT_S), to_both.result(TIMEOUT_S), to_sound.result(TIMEOUT_S)) == (
+            True, False, True
+        )
         assert asked(lambda model: model.durability.disk.begun) == begun + 1
         assert (lucky.publish("", "sound"), unlucky.publish("amq.fanout", "")) == (True, False)
         for one in publishers:

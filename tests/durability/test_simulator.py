@@ -1,4 +1,7 @@
-"""The power-cut simulator itself: it must lose everything that was not flushed, and nothing that was. A kind simulator proves nothing."""
+"""The power-cut simulator itself: it must lose everything that was not flushed, and nothing that was.
+
+A kind simulator proves nothing.
+"""
 import errno
 import os
 from random import Random
@@ -123,7 +126,9 @@ def test_a_flush_after_a_failed_one_succeeds_and_writes_nothing_of_what_that_one
     file.map[4097:4098] = b"2"
     files.sync(file)
 
-    seen = outcomes(files, tmp_path, lambda folder: content("msgs")(folder)[0:1] + content("msgs")(folder)[4096:4098])
+    seen = outcomes(
+        files, tmp_path, lambda folder: content("msgs")(folder)[0:1] + content("msgs")(folder)[4096:4098]
+    )
     assert seen == {b"\x0012", b"112"}
 
 
@@ -145,7 +150,10 @@ def test_a_rename_between_folders_may_leave_both_names_or_none(files, root, tmp_
         files.sync_folder(folder)
     files.rename(root / "from" / "x", root / "to" / "x")
 
-    seen = outcomes(files, tmp_path, lambda folder: (names(os.path.join(folder, "from")), names(os.path.join(folder, "to"))))
+    seen = outcomes(
+        files, tmp_path,
+        lambda folder: (names(os.path.join(folder, "from")), names(os.path.join(folder, "to"))),
+    )
 
     assert seen == {(("x",), ()), ((), ("x",)), ((), ()), (("x",), ("x",))}
 

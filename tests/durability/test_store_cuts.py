@@ -1,7 +1,9 @@
-"""One message store under power cuts: at any moment of publishing, delivering, acking, requeueing, purging, rolling and recycling, and in recovery.
+"""One message store under power cuts: at any moment of publishing, delivering, acking, requeueing, purging,
+rolling and recycling, and in recovery.
 
-Nothing confirmed is lost, order is kept, synced acks are not undone, no message is there twice, and an ordinary cut is not reported as damage to what
-was promised. Each seed is one run with many cuts; each cut is recovered with the power cut again at every few calls of the recovery.
+Nothing confirmed is lost, order is kept, synced acks are not undone, no message is there twice, and an
+ordinary cut is not reported as damage to what was promised. Each seed is one run with many cuts; each cut is
+recovered with the power cut again at every few calls of the recovery.
 """
 import errno
 import os
@@ -51,7 +53,9 @@ def check_cut(folder, account):
 
 
 def check_cut_twice(folder, account, random):
-    """Recover with cuts during the recovery and the first work after it; every one of those must be as good."""
+    """Recover with cuts during the recovery and the first work after it;
+    every one of those must be as good.
+    """
     disk = Disk(folder, random)
     cuts = Cuts(disk, account, f"{folder}-again", random, SECOND_CUT_SHARE)
     files = PowerCutFiles(disk, cuts.on_call)
@@ -89,7 +93,10 @@ def test_power_cuts_at_any_moment_and_in_recovery(tmp_path, seed):
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_a_failed_flush_confirms_nothing_now_or_later(tmp_path, seed):
-    """One flush in ten fails, and the system forgets what it was to write. Whatever was answered as durable is on the disk in the worst case."""
+    """One flush in ten fails, and the system forgets what it was to write.
+
+    Whatever was answered as durable is on the disk in the worst case.
+    """
     random = Random(seed)
 
     def fail_sometimes(path):
@@ -109,7 +116,9 @@ def test_a_failed_flush_confirms_nothing_now_or_later(tmp_path, seed):
 
 
 def test_a_folder_made_by_a_run_that_was_killed_is_flushed_by_the_next_one(tmp_path):
-    """The folder is there when the last run looks, with nothing to recover, but its name is in the system's cache only. Found by seed 1021."""
+    """The folder is there when the last run looks, with nothing to recover, but its name is in the system's
+    cache only. Found by seed 1021.
+    """
     (tmp_path / "data").mkdir()
     disk = Disk(tmp_path / "data", Random(1), write_back=0)
     life = Life(disk.root, PowerCutFiles(disk))
@@ -136,8 +145,9 @@ def test_a_folder_made_by_a_run_that_was_killed_is_flushed_by_the_next_one(tmp_p
 @pytest.mark.parametrize("goes", ["rests", "is left", "is emptied"])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_acks_that_were_to_be_flushed_hold_though_their_segment_was_never_flushed(tmp_path, goes, persistent):
-    """The segment's name is on the disk and, because the system wrote them back, its messages; no flush was ever asked for them. A transaction acks
-    them, and the segment goes before or after the flush of that is asked for. Once it is answered, the messages do not come back.
+    """The segment's name is on the disk and, because the system wrote them back, its messages; no flush was
+    ever asked for them. A transaction acks them, and the segment goes before or after the flush of that is
+    asked for. Once it is answered, the messages do not come back.
     """
     (tmp_path / "data").mkdir()
     disk = Disk(tmp_path / "data", Random(1), write_back=0)

@@ -1,7 +1,8 @@
-"""A scenario on one store, with the N-th call of the file seam failing, for every N and every way to fail; then two recoveries with a sound disk.
+"""A scenario on one store, with the N-th call of the file seam failing, for every N and every way to fail;
+then two recoveries with a sound disk.
 
-An error may refuse a message, close the queue or refuse to boot. It may not lose what was confirmed, bring back what was acked, or confirm anything
-that a flush did not cover.
+An error may refuse a message, close the queue or refuse to boot. It may not lose what was confirmed, bring
+back what was acked, or confirm anything that a flush did not cover.
 """
 import errno
 
@@ -19,13 +20,17 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture(autouse=True)
 def the_same_calls_in_every_run(monkeypatch):
-    """Flushes in greenlets, and none that time alone brings about: the N-th call is the same one however long a run takes."""
+    """Flushes in greenlets, and none that time alone brings about:
+    the N-th call is the same one however long a run takes.
+    """
     flush_pool.use(monkeypatch)
     monkeypatch.setattr(sync, "UNHURRIED_S", 3600)
 
 
 class Scenario:
-    """Two lives over rolls, acks of whole segments, requeues, a purge and a restart; the account is what was answered before the fault hit."""
+    """Two lives over rolls, acks of whole segments, requeues, a purge and a restart; the account is what was
+    answered before the fault hit.
+    """
 
     def __init__(self, root, fail_at, how, error):
         self.account = Account()
@@ -68,7 +73,9 @@ class Scenario:
         numbers = set(range(self.account.published)) - self.account.acked
         self.account.acked |= numbers
         life.store.purge()
-        if self.sync(life):  # as queue.purge-ok: files lose their names in a thread, and may have held nothing that says it is gone
+        # as queue.purge-ok: files lose their names in a thread,
+        # and may have held nothing that says it is gone
+        if self.sync(life):
             self.settle(life)
         self.publish(life, 30)
         self.sync(life)
@@ -85,7 +92,9 @@ class Scenario:
         life.store.flush()
 
     def settle(self, life):
-        """The end of a batch: what was acked stays acked, unless the store is closed, which consumers would be told."""
+        """The end of a batch: what was acked stays acked, unless the store is closed,
+        which consumers would be told.
+        """
         life.store.flush()
         if life.store.failure is not None:
             raise life.store.failure

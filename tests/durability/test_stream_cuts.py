@@ -1,7 +1,9 @@
-"""One stream under power cuts: at any moment of publishing, dropping, purging, storing positions, rolling, and in recovery.
+"""One stream under power cuts: at any moment of publishing, dropping, purging, storing positions,
+rolling, and in recovery.
 
-What was flushed is there under its offset, in order, unless it had been dropped; no offset that was ever flushed is given to another message;
-positions stay within the stream; and an ordinary cut is not reported as damage.
+What was flushed is there under its offset, in order, unless it had been dropped; no offset that was ever
+flushed is given to another message; positions stay within the stream; and an ordinary cut is not reported as
+damage.
 """
 from itertools import count
 from pathlib import Path
@@ -51,7 +53,9 @@ class Life:
         self.damaged = []
         self.committer = GroupCommit(files)
         self.pool = SegmentPool(root / "pool", files, self.committer)
-        self.store, self.report = open_stream_store(root / "stream", files, self.pool, self.committer, INCARNATION, 65536, self)
+        self.store, self.report = open_stream_store(
+            root / "stream", files, self.pool, self.committer, INCARNATION, 65536, self
+        )
         self.message = Message()
 
     def record_damaged(self, store, path, start, end, count):
@@ -75,9 +79,12 @@ class Life:
 
 
 def check_cut_twice(folder, then, random):
-    """As check(), with the power cut again at moments of the boot and of what follows, and those cuts checked in turn."""
+    """As check(), with the power cut again at moments of the boot and of what follows,
+    and those cuts checked in turn.
+    """
     disk, taken = Disk(folder, random), []
-    # A message that was not flushed may come back once more, or have given its offset to the one that check() publishes.
+    # A message that was not flushed may come back once more,
+    # or have given its offset to the one that check() publishes.
     sure = {offset: body for offset, body in then.bodies.items() if offset < then.flushed}
 
     def on_call(call, path):
@@ -119,7 +126,10 @@ def test_power_cuts_at_any_moment(tmp_path, seed):
     life = None
 
     def known():
-        return Then(dict(bodies), 0 if life is None else life.store.synced_offset, 0 if life is None else life.store.first_offset)
+        return Then(
+            dict(bodies), 0 if life is None else life.store.synced_offset,
+            0 if life is None else life.store.first_offset,
+        )
 
     def on_call(call, path):
         if random.random() < CUT_SHARE:

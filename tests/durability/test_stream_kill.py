@@ -1,4 +1,6 @@
-"""A real broker with a stream is killed: what was confirmed is there under its offset, and a named consumer goes on where it was."""
+"""A real broker with a stream is killed: what was confirmed is there under its offset,
+and a named consumer goes on where it was.
+"""
 import pika
 import requests
 
@@ -53,8 +55,12 @@ def test_what_was_confirmed_is_in_the_queue_and_in_its_tee_whenever_the_broker_i
     for life in range(2):
         with BrokerProcess(tmp_path / "data", http_port=0) as broker:
             if not life:
-                requests.put(f"http://127.0.0.1:{broker.ports['http']}/api/policies/%2F/tee", auth=("guest", "guest"), json={
-                    "pattern": "^q$", "definition": {"tee-to-stream": "s"}}, timeout=TIMEOUT_S).raise_for_status()
+                requests.put(
+                    f"http://127.0.0.1:{broker.ports['http']}/api/policies/%2F/tee", auth=("guest", "guest"),
+                    json={
+                        "pattern": "^q$", "definition": {"tee-to-stream": "s"}},
+                    timeout=TIMEOUT_S,
+                ).raise_for_status()
             with connect(broker) as connection:
                 channel = connection.channel()
                 channel.queue_declare("q", durable=True)

@@ -1,4 +1,5 @@
-"""Definitions and users that are sound on the disk and of no use to this version: each costs itself, is reported, and takes no message with it.
+"""Definitions and users that are sound on the disk and of no use to this version: each costs itself, is
+reported, and takes no message with it.
 
 They come from a later version, or from a fault that the checksums did not see.
 """
@@ -23,22 +24,42 @@ from gomq_py.storage.framed_log import FramedLog, LogScan
 from tests.support.node import Node
 
 MAX_DEPTH = 32  # how deep a client may nest tables
-QUEUE = {"op": "queue", "vhost": "/", "name": "q", "auto_delete": False, "arguments": {}, "incarnation": b"0123456789abcdef"}
-EXCHANGE = {"op": "exchange", "vhost": "/", "name": "x", "type": "topic", "auto_delete": False, "internal": False, "arguments": {}}
+QUEUE = {
+    "op": "queue", "vhost": "/", "name": "q", "auto_delete": False, "arguments": {},
+    "incarnation": b"0123456789abcdef",
+}
+EXCHANGE = {
+    "op": "exchange", "vhost": "/", "name": "x", "type": "topic", "auto_delete": False, "internal": False,
+    "arguments": {},
+}
 UNUSABLE = [
-    b"no table", encode_table({}), encode_table({"op": 5}), encode_table({"op": "queue"}), encode_table({"op": "bind", "vhost": "/"}),
-    encode_table({**QUEUE, "incarnation": b"short"}), encode_table({**QUEUE, "arguments": {"x-max-priority": "many"}}),
+    b"no table", encode_table({}), encode_table({"op": 5}), encode_table({"op": "queue"}),
+    encode_table({"op": "bind", "vhost": "/"}),
+    encode_table({**QUEUE, "incarnation": b"short"}),
+    encode_table({**QUEUE, "arguments": {"x-max-priority": "many"}}),
     encode_table({**EXCHANGE, "type": "of a later version"}),
     encode_table({"op": "parameter", "vhost": "/", "component": "policy", "name": "p", "value": "no JSON"}),
     encode_table({"op": "global-parameter", "name": "g", "value": "{"}),
-    encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "deep", "value": "[" * 100_000 + "]" * 100_000}),
-    encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "deep", "value": '{"a":' * 300 + "1" + "}" * 300}),
+    encode_table({
+        "op": "parameter", "vhost": "/", "component": "c", "name": "deep",
+        "value": "[" * 100_000 + "]" * 100_000,
+    }),
+    encode_table({
+        "op": "parameter", "vhost": "/", "component": "c", "name": "deep",
+        "value": '{"a":' * 300 + "1" + "}" * 300,
+    }),
     encode_table({"op": "global-parameter", "name": "deep", "value": "[" * 300 + "]" * 300}),
     encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "nan", "value": "NaN"}),
     encode_table({"op": "parameter", "vhost": "/", "component": "c", "name": "long", "value": "1" * 5000}),
     encode_table({"op": "of a later version", "name": "n"}),
-    encode_table({"op": "bind", "vhost": "/", "source": "amq.topic", "destination": "nobody", "to": "queue", "key": "k", "arguments": {}}),
-    encode_table({"op": "bind", "vhost": "/", "source": "gone", "destination": "jobs", "to": "queue", "key": "k", "arguments": {}}),
+    encode_table({
+        "op": "bind", "vhost": "/", "source": "amq.topic", "destination": "nobody", "to": "queue", "key": "k",
+        "arguments": {},
+    }),
+    encode_table({
+        "op": "bind", "vhost": "/", "source": "gone", "destination": "jobs", "to": "queue", "key": "k",
+        "arguments": {},
+    }),
 ]
 
 
@@ -90,12 +111,16 @@ class ItemFault(Exception):
 
 
 @pytest.mark.parametrize("owner, name", [
-    (Parameters, "restore"), (VHost, "add_exchange"), (QueueFactory, "create"), (VHost, "recover_queue"), (VHost, "add_binding"),
-    (QueueFactory, "configure"), (VHost, "set_alternate"), (VHost, "set_tee"), (PolicyComponent, "check"), (PolicyComponent, "changed"),
+    (Parameters, "restore"), (VHost, "add_exchange"), (QueueFactory, "create"), (VHost, "recover_queue"),
+    (VHost, "add_binding"),
+    (QueueFactory, "configure"), (VHost, "set_alternate"), (VHost, "set_tee"), (PolicyComponent, "check"),
+    (PolicyComponent, "changed"),
     (LimitsComponent, "changed"), (recovery, "decoded"), (recovery, "_binding_key"),
 ])
 def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, name, caplog, monkeypatch):
-    """A fault at each step of the recovery of each kind of record; some kinds it costs all that is of them, and no more."""
+    """A fault at each step of the recovery of each kind of record;
+    some kinds it costs all that is of them, and no more.
+    """
     node = Node(root)
     node.vhost.declare_exchange("x", "topic", durable=True)
     node.vhost.declare_queue("last", durable=True, arguments={"x-max-length": 5})
@@ -123,7 +148,9 @@ def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, 
     node.stop()
 
 
-@pytest.mark.parametrize("key", ["max-length", "max-length-bytes", "message-ttl", "expires", "delivery-limit"])
+@pytest.mark.parametrize("key", [
+    "max-length", "max-length-bytes", "message-ttl", "expires", "delivery-limit"
+])
 def test_a_stored_policy_with_a_number_of_more_than_64_bits_is_without_effect(root, key, caplog):
     """Releases that did not look at the size of numbers stored such policies, and booted no more."""
     value = json.dumps({"pattern": ".*", "definition": {key: 1 << 63}, "apply-to": "all", "priority": 0})
@@ -145,7 +172,13 @@ def test_the_messages_of_a_queue_whose_definition_cannot_be_used_are_set_aside(r
     """Nothing but that definition says whose they are: removed as an orphan's they would be gone."""
     payloads = list(LogScan("definitions", (root / "definitions").read_bytes()))
     os.unlink(root / "definitions")
-    append(root / "definitions", *(payload if b"jobs" not in payload else encode_table({"op": "queue", "name": "jobs"}) for payload in payloads))
+    append(
+        root / "definitions",
+        *(
+            payload if b"jobs" not in payload else encode_table({"op": "queue", "name": "jobs"})
+            for payload in payloads
+        ),
+    )
 
     Node(root).stop()
 
@@ -153,8 +186,12 @@ def test_the_messages_of_a_queue_whose_definition_cannot_be_used_are_set_aside(r
     assert any(b"kept" in path.read_bytes() for path in (root / "set-aside" / folder).iterdir())
 
 
-@pytest.mark.parametrize("payload", [b"", encode_table({"op": "user", "name": "guest"}), encode_table({"op": "permission", "user": "guest"})])
-def test_a_user_that_cannot_be_used_is_left_out_and_the_default_user_does_not_come_back(root, payload, caplog):
+@pytest.mark.parametrize("payload", [
+    b"", encode_table({"op": "user", "name": "guest"}), encode_table({"op": "permission", "user": "guest"})
+])
+def test_a_user_that_cannot_be_used_is_left_out_and_the_default_user_does_not_come_back(
+    root, payload, caplog
+):
     os.unlink(root / "users")
     append(root / "users", payload)
 
@@ -168,7 +205,9 @@ def test_a_user_that_cannot_be_used_is_left_out_and_the_default_user_does_not_co
 
 
 def test_limits_of_a_user_that_are_no_numbers_are_left_out(root):
-    append(root / "users", encode_table({"op": "limits", "user": "guest", "limits": {"max-channels": "many"}}))
+    append(
+        root / "users", encode_table({"op": "limits", "user": "guest", "limits": {"max-channels": "many"}})
+    )
 
     node = Node(root)
 

@@ -1,4 +1,5 @@
-"""A small AMQP client that keeps what arrives even when the broker is killed under it: nothing is hidden behind callbacks or retries.
+"""A small AMQP client that keeps what arrives even when the broker is killed under it: nothing is hidden
+behind callbacks or retries.
 
 Built on the shared codec; conformance is checked elsewhere, with literal octets. One connection, one channel.
 """
@@ -21,9 +22,12 @@ class Gone(Exception):
 
 
 class WireClient:
-    """One connection with one open channel. ``receive`` gives what has arrived as (method, properties, body); the last two None without content.
+    """One connection with one open channel.
 
-    ``peer`` is a port of this machine, or a connected socket; ``poll`` is select.poll, or gevent's where the broker lives in this process.
+    ``receive`` gives what has arrived as (method, properties, body); the last two None without content.
+
+    ``peer`` is a port of this machine, or a connected socket; ``poll`` is select.poll, or gevent's where the
+    broker lives in this process.
     """
 
     def __init__(self, peer, timeout_s=TIMEOUT_S, poll=select.poll):
@@ -50,14 +54,19 @@ class WireClient:
         self._socket.close()
 
     def send(self, method, properties=None, body=b"", channel=CHANNEL):
-        """Queue a method, with content when ``properties`` (wire form) are given, and send what the socket takes."""
+        """Queue a method, with content when ``properties`` (wire form) are given,
+        and send what the socket takes.
+        """
         self._unsent += method_frame(channel, method)
         if properties is not None:
             self._unsent += content_frames(channel, properties, body, self.frame_max)
         self.push()
 
     def push(self):
-        """Send what the socket takes. What was not sent when the broker dies is as if it had never been said."""
+        """Send what the socket takes.
+
+        What was not sent when the broker dies is as if it had never been said.
+        """
         while self._unsent:
             try:
                 sent = self._socket.send(self._unsent)
@@ -69,7 +78,10 @@ class WireClient:
             self._unsent = self._unsent[sent:]
 
     def receive(self, timeout_s=0.0):
-        """Everything that has arrived; waits for something at most ``timeout_s``. Raises Gone when all is read and the other end is closed."""
+        """Everything that has arrived; waits for something at most ``timeout_s``.
+
+        Raises Gone when all is read and the other end is closed.
+        """
         deadline = time.monotonic() + timeout_s
         while not self._ready and self._wait(deadline):
             self._read()
@@ -77,7 +89,10 @@ class WireClient:
         return ready
 
     def call(self, method, reply, channel=CHANNEL):
-        """Send and wait for the answer; returns it. What else arrives is kept for ``receive``. AssertionError when it is not the answer in time."""
+        """Send and wait for the answer; returns it. What else arrives is kept for ``receive``.
+
+        AssertionError when it is not the answer in time.
+        """
         self.send(method, channel=channel)
         deadline = time.monotonic() + self._deadline_s
         kept = []
@@ -94,10 +109,16 @@ class WireClient:
         self._unsent = PROTOCOL_HEADER
         self.push()
         self._expect(methods.ConnectionStart)
-        self.send(methods.ConnectionStartOk(mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US"), channel=0)
+        self.send(
+            methods.ConnectionStartOk(mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US"),
+            channel=0,
+        )
         tune = self._expect(methods.ConnectionTune)
         self.frame_max = tune.frame_max or self.frame_max
-        self.send(methods.ConnectionTuneOk(channel_max=tune.channel_max, frame_max=self.frame_max, heartbeat=0), channel=0)
+        self.send(
+            methods.ConnectionTuneOk(channel_max=tune.channel_max, frame_max=self.frame_max, heartbeat=0),
+            channel=0,
+        )
         self.call(methods.ConnectionOpen(virtual_host="/"), methods.ConnectionOpenOk, channel=0)
         self.call(methods.ChannelOpen(), methods.ChannelOpenOk)
 

@@ -1,4 +1,6 @@
-"""Alarms of a real broker about real memory and a real disk: pika's publishers are blocked and let go, its consumers go on meanwhile."""
+"""Alarms of a real broker about real memory and a real disk: pika's publishers are blocked and let go, its
+consumers go on meanwhile.
+"""
 import contextlib
 import signal
 
@@ -22,12 +24,16 @@ class Watched:
     def __init__(self, url):
         self.told = []
         self.connection = pika.BlockingConnection(pika.URLParameters(url))
-        self.connection.add_on_connection_blocked_callback(lambda _, frame: self.told.append(frame.method.reason))
+        self.connection.add_on_connection_blocked_callback(
+            lambda _, frame: self.told.append(frame.method.reason)
+        )
         self.connection.add_on_connection_unblocked_callback(lambda *_: self.told.append("unblocked"))
         self.channel = self.connection.channel()
 
     def wait_told(self, *expected):
-        wait_until(lambda: self.told == list(expected), what=expected, sleep=self.connection.process_data_events)
+        wait_until(
+            lambda: self.told == list(expected), what=expected, sleep=self.connection.process_data_events
+        )
 
 
 @pytest.fixture
@@ -56,9 +62,13 @@ def change(broker, **settings):
 
 
 def test_publisher_is_blocked_while_the_disk_is_low_and_consumers_go_on(tmp_path, watched):
-    """Everything an operator can see of it is looked at in the same go: the API's node, health checks, metrics, and the state of connections."""
+    """Everything an operator can see of it is looked at in the same go: the API's node, health checks,
+    metrics, and the state of connections.
+    """
     with gomq_py.Broker(tmp_path / "data", http_port=0, metrics_http_port=-1) as broker:
-        publisher, consumer, both = watched(broker.amqp_url), watched(broker.amqp_url), watched(broker.amqp_url)
+        publisher, consumer, both = (
+            watched(broker.amqp_url), watched(broker.amqp_url), watched(broker.amqp_url)
+        )
         api = Management(broker.http_url)
         for queue in ("work", "mine"):
             publisher.channel.queue_declare(queue)
@@ -77,7 +87,9 @@ def test_publisher_is_blocked_while_the_disk_is_low_and_consumers_go_on(tmp_path
         assert api.alarmed() == {"disk"} and api.states() == ["blocked", "blocked", "blocking"]
         assert consumer.channel.basic_get("work", auto_ack=True)[2] == b"before"
         assert consumer.channel.basic_get("work")[0] is None and consumer.told == []
-        assert api.publish("mine", "by hand") == (503, {"error": "service_unavailable", "reason": "publishers are held: low on disk"})
+        assert api.publish("mine", "by hand") == (
+            503, {"error": "service_unavailable", "reason": "publishers are held: low on disk"}
+        )
 
         change(broker, free_disk_min=0)
         publisher.wait_told("low on disk", "unblocked")
@@ -116,7 +128,9 @@ def deliver_past_the_doors(broker, queue):
 
 
 def test_reloaded_limit_blocks_and_lets_go(tmp_path, watched):
-    """The broker's process is told with SIGHUP that it needs more room on its disk than there is, and then that it does not."""
+    """The broker's process is told with SIGHUP that it needs more room on its disk than there is,
+    and then that it does not.
+    """
     config = tmp_path / "gomq.ini"
     config.write_text("[main]\nfree_disk_min = 0\n")
     with BrokerProcess(tmp_path / "data", config=config, no_sync=True) as broker:
@@ -124,7 +138,10 @@ def test_reloaded_limit_blocks_and_lets_go(tmp_path, watched):
 
         config.write_text(f"[main]\nfree_disk_min = {1 << 52}\n")
         broker.signal(signal.SIGHUP)
-        broker.wait_for_log(r"disk alarm: publishers are held until it is over: .* free in .*, needed are .* \(free_disk_min\)")
+        broker.wait_for_log(
+            r"disk alarm: publishers are held until it is over: "
+            r".* free in .*, needed are .* \(free_disk_min\)"
+        )
         publisher.channel.basic_publish("", "nowhere", b"held")
         publisher.wait_told("low on disk")
 
@@ -134,7 +151,9 @@ def test_reloaded_limit_blocks_and_lets_go(tmp_path, watched):
 
 
 def test_publisher_is_blocked_while_memory_is_high_and_let_go_when_it_is_freed(tmp_path, watched):
-    """The memory is taken by a client that sends most of a large message and stops there; it is free again when that client goes."""
+    """The memory is taken by a client that sends most of a large message and stops there;
+    it is free again when that client goes.
+    """
     with BrokerProcess(tmp_path / "probe", http_port=0, no_sync=True) as probe:
         base = Management(f"http://127.0.0.1:{probe.ports['http']}").node()["mem_used"]
     config = tmp_path / "gomq.ini"
@@ -157,7 +176,9 @@ def test_publisher_is_blocked_while_memory_is_high_and_let_go_when_it_is_freed(t
         publisher.wait_told("low on memory", "unblocked")
         wait_until(lambda: consumer.channel.queue_declare("work", passive=True).method.message_count == 1)
         assert not api.alarmed()
-        broker.wait_for_log("memory alarm: publishers are held until it is over: .* used, memory_high_watermark allows")
+        broker.wait_for_log(
+            "memory alarm: publishers are held until it is over: .* used, memory_high_watermark allows"
+        )
         broker.wait_for_log("memory alarm is over")
 
 
@@ -193,8 +214,10 @@ class Management:
                 assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
             else:
                 assert answer.status_code == 503
-                assert answer.json() == {"status": "failed", "reason": f"There are alarms in effect {where}",
-                                         "alarms": [{"node": node["name"], "resource": resource} for resource in sorted(told)]}
+                assert answer.json() == {
+                    "status": "failed", "reason": f"There are alarms in effect {where}",
+                    "alarms": [{"node": node["name"], "resource": resource} for resource in sorted(told)],
+                }
         assert self.get("health/checks/ready-to-serve-clients").status_code == 200
         metrics = requests.get(f"{self._url}/metrics", auth=("guest", "guest"), timeout=in_time(60)).text
         assert f"rabbitmq_alarms_memory_used_watermark {float('memory' in told)}" in metrics
@@ -206,6 +229,11 @@ class Management:
 
     def publish(self, routing_key, payload):
         """(status, answer) of a publish by hand."""
-        answer = requests.post(f"{self._url}/api/exchanges/%2F/amq.default/publish", auth=("guest", "guest"), timeout=in_time(60), json={
-            "properties": {}, "routing_key": routing_key, "payload": payload, "payload_encoding": "string"})
+        answer = requests.post(
+            f"{self._url}/api/exchanges/%2F/amq.default/publish", auth=("guest", "guest"),
+            timeout=in_time(60),
+            json={
+                "properties": {}, "routing_key": routing_key, "payload": payload,
+                "payload_encoding": "string"},
+        )
         return answer.status_code, answer.json()

@@ -10,9 +10,15 @@ from tests.support.waiting import in_time
 
 
 def test_a_row_is_measured_and_printed():
-    command = [sys.executable, "-m", "load.bench", "--alone", "--no-memory", "--rounds", "1", "--seconds", "0.5", "--rows", "small", "quiet"]
+    command = [
+        sys.executable, "-m", "load.bench", "--alone", "--no-memory", "--rounds", "1", "--seconds", "0.5",
+        "--rows", "small", "quiet",
+    ]
 
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=in_time(100), env={**os.environ, "PYTHONPATH": str(ROOT)})
+    finished = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=in_time(100),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "| 1 publisher, 1 consumer, 16 octets, automatic acks | 0.4 | 2.00 M |" in finished.stdout
@@ -25,7 +31,9 @@ def test_the_best_of_each_figure_counts_and_all_faults_do():
         {"cpu_us": 0.3, "rate": 9e5, "p50_ms": None, "p99_ms": 2, "generator_us": 0.2, "faults": ["lost"]},
     ]
 
-    assert bench.best(runs) == {"cpu_us": 0.3, "rate": 1e6, "p50_ms": None, "p99_ms": 2, "generator_us": 0.1, "faults": ["lost"]}
+    assert bench.best(runs) == {
+        "cpu_us": 0.3, "rate": 1e6, "p50_ms": None, "p99_ms": 2, "generator_us": 0.1, "faults": ["lost"]
+    }
 
 
 def test_the_document_has_a_place_for_the_figures_and_every_row_a_limit():

@@ -76,7 +76,8 @@ def test_clustering_that_is_not_there_ends_the_boot_in_one_line(tmp_path, how):
     file = tmp_path / "gomq.ini"
     file.write_text("[clustering]\nenabled = true\n")
     arguments, environment, place = {
-        "flag": (("--clustering",), {}, "--clustering"), "environment": ((), {"GOMQ_CLUSTERING": "true"}, "GOMQ_CLUSTERING"),
+        "flag": (("--clustering",), {}, "--clustering"),
+        "environment": ((), {"GOMQ_CLUSTERING": "true"}, "GOMQ_CLUSTERING"),
         "file": (("--config", file), {}, f"{file}:2"),
     }[how]
 
@@ -102,25 +103,41 @@ def test_data_folder_in_use_names_its_holder(broker):
     assert f"in use by PID {broker.pid}" in complaint(finished)
 
 
-@pytest.mark.parametrize("text, code, says", [
-    ("[main]\npidfile = /dev/full\n", 1, "cannot use /dev/full: No space left on device"),
-    ("[amqp]\nbind = " + "x" * 300 + "\n", 1, ": this is no host name"),
-    ("[amqp]\nbind = \u00fc\u00fc..\n", 1, "cannot listen on \u00fc\u00fc..: this is no host name"),
-    ("[main]\nload_definitions = {folder}/deep.json\n", 1, "deep.json are no JSON: "),
-    ("[main]\nfree_disk_min = " + "9" * 400 + "\n", 2, "is not a whole number from 0 to 9007199254740992"),
-    ("[main]\nmemory_high_watermark = " + "9" * 400 + "GB\n", 2, "is not an amount of memory that a machine can have"),
-    ("[main]\nstats_interval = " + "9" * 400 + "\n", 2, "is not a whole number from 100 to 86400000"),
-    ("[main]\ntcp_keepalive = 99999999999:1:1\n", 2, "is not a keepalive (idle:interval:probes in seconds"),
-    ("[main]\ntcp_recv_buffer_size = 4294967296\n", 2, "is not a whole number from 0 to 1073741823"),
-    ('{{"amqp-port": ' + "9" * 8000 + "}}", 2, "numbers too long or objects too deep"),
-    ('{{"users": ' * 100000, 2, "numbers too long or objects too deep"),
-], ids=range(11))
+@pytest.mark.parametrize(
+    "text, code, says",
+    [
+        ("[main]\npidfile = /dev/full\n", 1, "cannot use /dev/full: No space left on device"),
+        ("[amqp]\nbind = " + "x" * 300 + "\n", 1, ": this is no host name"),
+        ("[amqp]\nbind = \u00fc\u00fc..\n", 1, "cannot listen on \u00fc\u00fc..: this is no host name"),
+        ("[main]\nload_definitions = {folder}/deep.json\n", 1, "deep.json are no JSON: "),
+        (
+            "[main]\nfree_disk_min = " + "9" * 400 + "\n", 2,
+            "is not a whole number from 0 to 9007199254740992",
+        ),
+        (
+            "[main]\nmemory_high_watermark = " + "9" * 400 + "GB\n", 2,
+            "is not an amount of memory that a machine can have",
+        ),
+        ("[main]\nstats_interval = " + "9" * 400 + "\n", 2, "is not a whole number from 100 to 86400000"),
+        (
+            "[main]\ntcp_keepalive = 99999999999:1:1\n", 2,
+            "is not a keepalive (idle:interval:probes in seconds",
+        ),
+        ("[main]\ntcp_recv_buffer_size = 4294967296\n", 2, "is not a whole number from 0 to 1073741823"),
+        ('{{"amqp-port": ' + "9" * 8000 + "}}", 2, "numbers too long or objects too deep"),
+        ('{{"users": ' * 100000, 2, "numbers too long or objects too deep"),
+    ],
+    ids=range(11),
+)
 def test_what_no_system_could_do_is_one_line(tmp_path, text, code, says):
     (tmp_path / "deep.json").write_text("[" * 200_000)
     config = tmp_path / "gomq.ini"
     config.write_text(text.format(folder=tmp_path), encoding="utf-8")
 
-    done = run("-c", str(config), "-D", str(tmp_path / "data"), "--port", "0", "--http-port", "-1", "--metrics-http-port", "-1")
+    done = run(
+        "-c", str(config), "-D", str(tmp_path / "data"), "--port", "0", "--http-port", "-1",
+        "--metrics-http-port", "-1",
+    )
 
     assert (done.returncode, says in done.stderr.splitlines()[-1]) == (code, True), done.stderr[-2000:]
     assert "Traceback" not in done.stderr
@@ -174,7 +191,9 @@ def test_port_minus_one_opens_no_port(broker_process):
     broker = broker_process(port=-1).start()
 
     assert broker.ports == {}
-    assert [entry for entry in psutil.Process(broker.pid).net_connections() if entry.status == psutil.CONN_LISTEN] == []
+    assert [
+        entry for entry in psutil.Process(broker.pid).net_connections() if entry.status == psutil.CONN_LISTEN
+    ] == []
 
 
 def test_unix_socket_answers(broker_process, tmp_path):
@@ -223,7 +242,9 @@ def test_clients_are_told_why_they_are_closed_on_stop(broker):
 
 
 def test_second_signal_stops_at_once(broker):
-    """A client that never answers connection.close holds up the first one, for a second: both come while the broker stands still."""
+    """A client that never answers connection.close holds up the first one, for a second:
+    both come while the broker stands still.
+    """
     import pika
     silent = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
 
@@ -278,7 +299,9 @@ def test_boot_takes_less_than_a_second(broker):
 
 
 def test_idle_broker_uses_no_cpu(broker):
-    """Over two seconds with an idle client: less than 1 % of a core, as soon as what the boot has left to do is done."""
+    """Over two seconds with an idle client: less than 1 % of a core,
+    as soon as what the boot has left to do is done.
+    """
     import pika
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     connection.channel()
@@ -302,9 +325,14 @@ def test_idle_broker_is_small(broker):
 def test_modules_that_amqp_alone_does_not_need_are_not_there():
     """Among them what importlib.metadata brings in: 3 MB."""
     names = ["email", "flask", "importlib.metadata", "jwt", "prometheus_client", "zipfile"]
-    source = f"import gomq_py.__main__, gomq_py.launcher, sys; print([name for name in {names} if name in sys.modules])"
+    source = (
+        "import gomq_py.__main__, gomq_py.launcher, sys; "
+        f"print([name for name in {names} if name in sys.modules])"
+    )
 
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=in_time(60), cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=in_time(60), cwd=ROOT
+    )
 
     assert done.stdout.strip() == "[]", done.stderr
 
@@ -315,7 +343,9 @@ def test_amqps_serves_clients_that_trust_its_certificate(broker_process, tmp_pat
     broker = broker_process(amqps_port=0, tls_cert=files.certificate, tls_key=files.key).start()
     context = ssl.create_default_context(cafile=files.authority)
 
-    connection = pika.BlockingConnection(pika.ConnectionParameters(port=broker.ports["amqps"], ssl_options=pika.SSLOptions(context, "localhost")))
+    connection = pika.BlockingConnection(pika.ConnectionParameters(
+        port=broker.ports["amqps"], ssl_options=pika.SSLOptions(context, "localhost")
+    ))
     channel = connection.channel()
     channel.queue_declare("over-tls")
     channel.basic_publish("", "over-tls", b"x" * 300_000)
@@ -325,7 +355,10 @@ def test_amqps_serves_clients_that_trust_its_certificate(broker_process, tmp_pat
 
 
 def test_certificate_that_cannot_be_read_is_one_line(tmp_path):
-    finished = run("--data-dir", tmp_path / "data", "--port", 0, "--amqps-port", 0, "--tls-cert", tmp_path / "absent.pem", "--log-level", "none")
+    finished = run(
+        "--data-dir", tmp_path / "data", "--port", 0, "--amqps-port", 0, "--tls-cert",
+        tmp_path / "absent.pem", "--log-level", "none",
+    )
 
     assert finished.returncode == 1
     assert "absent.pem: No such file or directory" in complaint(finished)
@@ -335,7 +368,9 @@ def test_dispatchds_configuration_runs_the_broker(tmp_path):
     """Its users log in with their passwords, the default user is not made."""
     password = base64.b64encode(bcrypt.hashpw(b"secret", bcrypt.gensalt(4))).decode()
     config = tmp_path / "dispatchd.json"
-    config.write_text(json.dumps({"persist-dir": str(tmp_path / "elsewhere"), "users": {"joe": {"password_bcrypt_base64": password}}}))
+    config.write_text(json.dumps(
+        {"persist-dir": str(tmp_path / "elsewhere"), "users": {"joe": {"password_bcrypt_base64": password}}}
+    ))
 
     with BrokerProcess(tmp_path / "data", config=config) as broker:
         pika.BlockingConnection(pika.URLParameters(broker.url("joe", "secret"))).close()

@@ -203,7 +203,10 @@ def test_what_it_cannot_show_it_says_at_the_start(broker, tmp_path, options, tex
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         finished = subprocess.run(
-            [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app", *(each.format(taken=port) for each in options)],
+            [
+                sys.executable, "-m", "gomq_py.dispatcher", "jobs:app",
+                *(each.format(taken=port) for each in options),
+            ],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -1,4 +1,6 @@
-"""Tasks that nobody thought of: one costs its sender an error or itself a place among the dead letters, and nobody else anything."""
+"""Tasks that nobody thought of: one costs its sender an error or itself a place among the dead letters,
+and nobody else anything.
+"""
 
 import json
 import math
@@ -134,7 +136,10 @@ class Half(Exception, metaclass=Renaming):
 
 
 def test_an_error_of_half_characters_is_a_dead_letter_like_any_other(server, queue, connection):
-    tasks = {"fail": TaskConfig(fail_with(lambda: Half("no \udfff")), dead_letter=True), "fine": TaskConfig(lambda: None)}
+    tasks = {
+        "fail": TaskConfig(fail_with(lambda: Half("no \udfff")), dead_letter=True),
+        "fine": TaskConfig(lambda: None),
+    }
     worker = start(server, queue, tasks)
 
     server.publish(Task("fail"))
@@ -314,7 +319,9 @@ def test_options_of_a_task_that_are_none_are_refused_where_it_is_made(options):
         Dispatcher().task(lambda: None, **{"name": "t", **options})
 
 
-@pytest.mark.parametrize("options", [{"unique_s": 0}, {"unique_s": math.inf}, {"heartbeat_s": 65536}, {"heartbeat_s": -1}])
+@pytest.mark.parametrize("options", [
+    {"unique_s": 0}, {"unique_s": math.inf}, {"heartbeat_s": 65536}, {"heartbeat_s": -1}
+])
 def test_options_of_a_server_that_are_none_are_refused_before_it_connects(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Server(ServerConfig("amqp://127.0.0.1:1", **options))

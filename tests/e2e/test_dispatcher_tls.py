@@ -1,4 +1,6 @@
-"""The task queue over TLS: a context of one's own, or what the URL says; and a certificate that is not to be trusted."""
+"""The task queue over TLS: a context of one's own, or what the URL says;
+and a certificate that is not to be trusted.
+"""
 
 import ssl
 

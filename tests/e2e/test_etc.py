@@ -1,4 +1,6 @@
-"""What lies in etc/ works: unit files for systemd's own eyes, container files for what they copy and start, and all of it as the broker reads it."""
+"""What lies in etc/ works: unit files for systemd's own eyes, container files for what they copy and start,
+and all of it as the broker reads it.
+"""
 import json
 import os
 import re
@@ -22,7 +24,9 @@ from tests.support.command import ROOT
 from tests.support.waiting import in_time, wait_until
 
 ETC = ROOT / "etc"
-ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {"GOMQ_CONFIGURATION_DIRECTORY", PLAIN_PASSWORD}
+ENVIRONMENT = {f"GOMQ_{name}" for option in OPTIONS for name in option.environment} | {
+    "GOMQ_CONFIGURATION_DIRECTORY", PLAIN_PASSWORD
+}
 ANALYZE = shutil.which("systemd-analyze")
 # systemd's scale from 0 (nothing is exposed) to 10.
 EXPOSURE_MAX = 2.0
@@ -47,7 +51,9 @@ def values(name):
 def units(tmp_path):
     """The unit files with a program that exists."""
     for name in ("gomq-py.service", "gomq-py.socket"):
-        (tmp_path / name).write_text((ETC / name).read_text().replace("/opt/gomq/bin/gomq-py", sys.executable))
+        (tmp_path / name).write_text(
+            (ETC / name).read_text().replace("/opt/gomq/bin/gomq-py", sys.executable)
+        )
     return tmp_path
 
 
@@ -69,7 +75,9 @@ def test_service_exposes_little(units):
 
 
 def test_broker_boots_with_what_the_unit_sets(broker_process, tmp_path):
-    """The folders that systemd would make, the environment that it would set, and the flags of ExecStart, of which there are none."""
+    """The folders that systemd would make, the environment that it would set, and the flags of ExecStart,
+    of which there are none.
+    """
     (command,) = entries("gomq-py.service", "ExecStart")
     assert shlex.split(command) == ["/opt/gomq/bin/gomq-py"]
     configuration = tmp_path / "etc"
@@ -79,7 +87,10 @@ def test_broker_boots_with_what_the_unit_sets(broker_process, tmp_path):
     assert set(set_by_unit) <= ENVIRONMENT
 
     flags = flag_parser().parse_args([])
-    environment = {"STATE_DIRECTORY": str(tmp_path / "state"), "CONFIGURATION_DIRECTORY": str(configuration), **set_by_unit}
+    environment = {
+        "STATE_DIRECTORY": str(tmp_path / "state"), "CONFIGURATION_DIRECTORY": str(configuration),
+        **set_by_unit,
+    }
     settings, warnings = load(flags, environment)
 
     assert (settings.data_dir, settings.heartbeat, warnings) == (str(tmp_path / "state"), 33, [])
@@ -94,7 +105,9 @@ def test_service_does_not_start_again_what_a_mistake_in_the_configuration_ended(
 
 
 def test_socket_unit_names_what_the_broker_serves():
-    assert entries("gomq-py.socket", "FileDescriptorName") == [load(flag_parser().parse_args([]), {})[0].amqp_systemd_socket_name]
+    assert entries("gomq-py.socket", "FileDescriptorName") == [
+        load(flag_parser().parse_args([]), {})[0].amqp_systemd_socket_name
+    ]
 
 
 def test_image_copies_what_there_is():
@@ -113,15 +126,24 @@ def test_image_starts_the_broker_as_nobody_special():
     (entry,), (command,) = values("ENTRYPOINT"), values("CMD")
     assert json.loads(entry) == ["gomq-py"]
 
-    settings, warnings = load(flag_parser().parse_args(json.loads(command)), {"GOMQ_DATADIR": environment["GOMQ_DATADIR"]})
+    settings, warnings = load(
+        flag_parser().parse_args(json.loads(command)), {"GOMQ_DATADIR": environment["GOMQ_DATADIR"]}
+    )
 
     assert (settings.data_dir, warnings) == ("/var/lib/gomq", [])
-    assert (settings.amqp_bind, settings.http_bind, settings.metrics_http_bind) == ("0.0.0.0",) * 3, "what EXPOSE names is open"
+    assert (settings.amqp_bind, settings.http_bind, settings.metrics_http_bind) == ("0.0.0.0",) * 3, (
+        "what EXPOSE names is open"
+    )
     assert values("VOLUME") == [settings.data_dir]
     assert values("USER") == ["gomq"]
     assert values("STOPSIGNAL") == ["SIGTERM"]
-    assert {str(port) for port in (settings.amqp_port, settings.amqps_port, settings.http_port, settings.https_port, settings.metrics_http_port)} \
-        == set(values("EXPOSE")[0].split())
+    assert {
+        str(port)
+        for port in (
+            settings.amqp_port, settings.amqps_port, settings.http_port, settings.https_port,
+            settings.metrics_http_port,
+        )
+    } == set(values("EXPOSE")[0].split())
 
 
 def test_health_check_tells_a_broker_from_none(broker_process):
@@ -134,7 +156,9 @@ def test_health_check_tells_a_broker_from_none(broker_process):
     # It gives up after seconds, and is asked again.
     wait_until(lambda: subprocess.run([sys.executable, "-c", here], timeout=in_time(60)).returncode == 0)
     broker.stop()
-    assert subprocess.run([sys.executable, "-c", here], timeout=in_time(30), stderr=subprocess.DEVNULL).returncode == 1
+    assert subprocess.run(
+        [sys.executable, "-c", here], timeout=in_time(30), stderr=subprocess.DEVNULL
+    ).returncode == 1
 
 
 def test_compose_starts_what_the_image_has():
@@ -142,9 +166,13 @@ def test_compose_starts_what_the_image_has():
     build = service["build"]
     assert (ETC / build["context"] / build["dockerfile"]).samefile(ETC / "Dockerfile")
     assert set(service["environment"]) <= ENVIRONMENT
-    assert service["environment"]["GOMQ_DEFAULT_PASSWORD"].startswith("${GOMQ_DEFAULT_PASSWORD:?"), "no password that everybody knows"
+    assert service["environment"]["GOMQ_DEFAULT_PASSWORD"].startswith("${GOMQ_DEFAULT_PASSWORD:?"), (
+        "no password that everybody knows"
+    )
 
-    settings, warnings = load(flag_parser().parse_args(service["command"]), {"GOMQ_DEFAULT_USER": "admin", "GOMQ_DEFAULT_PASSWORD": "x"})
+    settings, warnings = load(flag_parser().parse_args(service["command"]), {
+        "GOMQ_DEFAULT_USER": "admin", "GOMQ_DEFAULT_PASSWORD": "x"
+    })
 
     assert (settings.default_user_only_loopback, settings.default_user, warnings) == (False, "admin", [])
     assert (settings.amqp_bind, settings.http_bind, settings.metrics_http_bind) == ("0.0.0.0",) * 3
@@ -153,11 +181,18 @@ def test_compose_starts_what_the_image_has():
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
 
 
-@pytest.mark.parametrize("given", [{"GOMQ_DEFAULT_PASSWORD": "a-Secret word"}, {"GOMQ_DEFAULT_PASSWORD_HASH": hash_password("a-Secret word")},
-                                   {"LAVINMQ_DEFAULT_PASSWORD": hash_password("a-Secret word")}])
+@pytest.mark.parametrize("given", [
+    {"GOMQ_DEFAULT_PASSWORD": "a-Secret word"},
+    {"GOMQ_DEFAULT_PASSWORD_HASH": hash_password("a-Secret word")},
+    {"LAVINMQ_DEFAULT_PASSWORD": hash_password("a-Secret word")},
+])
 def test_first_user_of_a_container_is_the_one_that_was_asked_for(broker_process, given):
-    """Name and password by environment, as the compose file hands them over, or a hash; guest is not there then."""
-    broker = broker_process(environment={"GOMQ_DEFAULT_USER": "admin", **given}, default_user_only_loopback="no").start()
+    """Name and password by environment, as the compose file hands them over, or a hash;
+    guest is not there then.
+    """
+    broker = broker_process(
+        environment={"GOMQ_DEFAULT_USER": "admin", **given}, default_user_only_loopback="no"
+    ).start()
 
     pika.BlockingConnection(pika.URLParameters(broker.url("admin", "a-Secret%20word"))).close()
     broker.signal(signal.SIGHUP)
@@ -167,7 +202,9 @@ def test_first_user_of_a_container_is_the_one_that_was_asked_for(broker_process,
 
 
 def test_data_folder_of_a_stopped_broker_is_a_backup(broker_process, tmp_path):
-    """Copied while it is stopped, or as a snapshot of the file system at any moment, which is no more than a crash."""
+    """Copied while it is stopped, or as a snapshot of the file system at any moment,
+    which is no more than a crash.
+    """
     broker = broker_process(http_port=0).start()
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     channel = connection.channel()
@@ -175,8 +212,13 @@ def test_data_folder_of_a_stopped_broker_is_a_backup(broker_process, tmp_path):
     channel.confirm_delivery()
     channel.basic_publish("", "kept", b"x", pika.BasicProperties(delivery_mode=2))
     connection.close()
-    request = urllib.request.Request(f"http://127.0.0.1:{broker.ports['http']}/api/definitions", headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
-    assert "kept" in [queue["name"] for queue in json.load(urllib.request.urlopen(request, timeout=in_time(60)))["queues"]]
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{broker.ports['http']}/api/definitions",
+        headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="},
+    )
+    assert "kept" in [
+        queue["name"] for queue in json.load(urllib.request.urlopen(request, timeout=in_time(60)))["queues"]
+    ]
     broker.stop()
     shutil.copytree(broker.data_dir, tmp_path / "restored")
 

@@ -1,7 +1,9 @@
-"""Hostile and broken clients, in short: the others go on being served, and the broker's memory stays within what its limits allow.
+"""Hostile and broken clients, in short: the others go on being served,
+and the broker's memory stays within what its limits allow.
 
-The attacks are load.attacks' at a tenth of their scale, against a broker whose limits are as much smaller. The bounds on time are generous, because
-the machine does other things too: what is measured on a quiet one is in docs/performance.md.
+The attacks are load.attacks' at a tenth of their scale, against a broker whose limits are as much smaller.
+The bounds on time are generous, because the machine does other things too: what is measured on a quiet one is
+in docs/performance.md.
 """
 import time
 
@@ -19,9 +21,11 @@ MIB = 1 << 20
 LATENCY_MAX_MS = 3000
 # Beside what an attack may hold by the limits below: buffers, connections, and what the allocator keeps.
 GROWTH_MAX = 40 * MIB
-# What unfinished bodies may hold: the budget, and the one body that may grow beyond it, twice while it is put together.
+# What unfinished bodies may hold: the budget, and the one body that may grow beyond it,
+# twice while it is put together.
 BODIES_MAX = 16 * MIB + 2 * 128 * MIB
-# What the attack itself holds beside that: a publisher's message of 16 MiB is twice in memory while its frames are put together.
+# What the attack itself holds beside that: a publisher's message of 16 MiB is twice in memory while
+# its frames are put together.
 MORE = {"unfinished_bodies": BODIES_MAX, "unread_large_messages": 2 * 16 * MIB}
 LIMITS = f"""
 [amqp]
@@ -49,7 +53,8 @@ def test_others_are_served_and_memory_stays_bounded(broker, name):
     row = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1, target)
     worst_ms = row.max_ms
     for _ in range(2):
-        if worst_ms >= LATENCY_MAX_MS:  # an attack that holds others up does it again; a machine that stood still does not
+        # an attack that holds others up does it again; a machine that stood still does not
+        if worst_ms >= LATENCY_MAX_MS:
             worst_ms = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1, target).max_ms
 
     assert row.count > 0 and worst_ms < LATENCY_MAX_MS, row
@@ -58,13 +63,20 @@ def test_others_are_served_and_memory_stays_bounded(broker, name):
         assert "another address was answered" in row.outcome and "inf" not in row.outcome, row
     if name == "slowloris_before_login":
         # Two hundred strangers, a hundred of whom may stand at the door: their going is told once.
-        broker.wait_for_log(r"100 connections wait for their login \(max_pending_logins\), [0-9]+ of them from 127.0.0.1: the oldest give way")
+        broker.wait_for_log(
+            r"100 connections wait for their login \(max_pending_logins\), "
+            r"[0-9]+ of them from 127.0.0.1: the oldest give way"
+        )
         assert len([line for line in broker.log if "127.0.0.1" in line]) < 30, broker.log_text
 
 
-@pytest.mark.parametrize("work", [long_work.policy, long_work.vhost, long_work.exclusive_queues, long_work.definitions])
+@pytest.mark.parametrize("work", [
+    long_work.policy, long_work.vhost, long_work.exclusive_queues, long_work.definitions
+])
 def test_long_work_is_done_in_pieces_of_the_hubs_time(tmp_path, work):
-    """That each is cut into slices is held where it is done, by counting; here, that the meter of load.hostile --work sees it."""
+    """That each is cut into slices is held where it is done, by counting; here, that the meter of
+    load.hostile --work sees it.
+    """
     broker = GomqBroker(tmp_path, management=True, metered=True).start()
     try:
         longest_ms, total_ms = long_work.measure(broker, work, 1000)

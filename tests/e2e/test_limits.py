@@ -1,4 +1,6 @@
-"""The limits of a client that has logged in: each is reached, says so with its code and text, and hurts nobody else."""
+"""The limits of a client that has logged in: each is reached, says so with its code and text,
+and hurts nobody else.
+"""
 import re
 
 import gevent
@@ -6,8 +8,8 @@ import pytest
 
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen,
-    ChannelOpenOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, ChannelClose,
+    ChannelCloseOk, ChannelOpen, ChannelOpenOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.config.settings import BY_KEY
 from gomq_py.errors import PreconditionFailed
@@ -73,7 +75,8 @@ def test_get_over_the_unacked_limit_closes_the_channel(limited):
     client.send_method(BasicGet(queue="q"))
 
     client.expect_error(
-        ChannelClose, 506, "RESOURCE_ERROR - Max 1 unacknowledged messages per channel reached", blamed=BasicGet)
+        ChannelClose, 506, "RESOURCE_ERROR - Max 1 unacknowledged messages per channel reached",
+        blamed=BasicGet)
 
 
 # consumers
@@ -86,7 +89,9 @@ def test_consumers_of_a_connection_are_limited_over_its_channels(limited):
 
     client.send_method(BasicConsume(queue="q"), 2)
 
-    client.expect_error(ChannelClose, 506, "RESOURCE_ERROR - Max 3 consumers per connection reached", 2, blamed=BasicConsume)
+    client.expect_error(
+        ChannelClose, 506, "RESOURCE_ERROR - Max 3 consumers per connection reached", 2, blamed=BasicConsume
+    )
     other.call(BasicConsume(queue="q"), BasicConsumeOk)
     client.send_method(ChannelCloseOk(), 2)
     client.call(ChannelOpen(), ChannelOpenOk, 2)
@@ -96,13 +101,19 @@ def test_consumers_of_a_connection_are_limited_over_its_channels(limited):
 # patterns of topic exchanges
 
 def test_patterns_with_words_behind_a_hash_are_limited_at_every_door_and_what_is_stored_boots(limited):
-    """Every door binds through the vhost, HTTP and definitions with these very names. A boot with a smaller limit keeps what there is."""
+    """Every door binds through the vhost, HTTP and definitions with these very names.
+
+    A boot with a smaller limit keeps what there is.
+    """
     door = limited(max_topic_words=6)
     client = door.client()
     client.call(QueueDeclare(queue="kept", durable=True), QueueDeclareOk)
     for pattern in ("#.a.b", "#.a.b", "x.#.y", "a.#", "*.*.*.*"):
         client.call(QueueBind(queue="kept", exchange="amq.topic", routing_key=pattern), QueueBindOk)
-    text = "cannot bind to exchange 'amq.topic' in vhost '/' with the pattern '#.c': limit of 6 words in costly patterns (max_topic_words) is reached"
+    text = (
+        "cannot bind to exchange 'amq.topic' in vhost '/' with the pattern '#.c': limit of 6 words in costly "
+        "patterns (max_topic_words) is reached"
+    )
 
     client.send_method(QueueBind(queue="kept", exchange="amq.topic", routing_key="#.c"))
 
@@ -119,7 +130,9 @@ def test_patterns_with_words_behind_a_hash_are_limited_at_every_door_and_what_is
     door.__exit__()
     door = limited(max_topic_words=1)
 
-    assert {binding.routing_key for binding in door.vhost.exchanges["amq.topic"].bindings()} == {"#.a.b", "#.c", "a.#", "*.*.*.*"}
+    assert {binding.routing_key for binding in door.vhost.exchanges["amq.topic"].bindings()} == {
+        "#.a.b", "#.c", "a.#", "*.*.*.*"
+    }
     door.vhost.bind_queue("kept", "amq.topic", "#.c")
     with pytest.raises(PreconditionFailed):
         door.vhost.bind_queue("kept", "amq.topic", "#.d")
@@ -128,17 +141,23 @@ def test_patterns_with_words_behind_a_hash_are_limited_at_every_door_and_what_is
 # bodies in flight
 
 def test_unfinished_bodies_share_one_budget(limited):
-    """Two clients begin a message each, together more than the budget: the second is not read on until the first has ended."""
+    """Two clients begin a message each, together more than the budget:
+    the second is not read on until the first has ended.
+    """
     door = limited(max_unfinished_bodies=1024 * 1024)
     first, second = door.client(), door.client()
-    begin = method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 700_000))
+    begin = (
+        method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 700_000))
+    )
     part = frame(BODY, 1, bytes(100_000))
     first.send(begin, part * 6)
     wait_until(lambda: door.hub.bodies.held == 600_000, sleep=gevent.sleep)
 
     sending = gevent.spawn(second.send, begin, part * 7)
 
-    wait_until(lambda: sum(connection.stream.paused for connection in door.hub.clients) == 1, sleep=gevent.sleep)
+    wait_until(
+        lambda: sum(connection.stream.paused for connection in door.hub.clients) == 1, sleep=gevent.sleep
+    )
     assert door.hub.bodies.held <= 1024 * 1024 + 131072
     assert door.queue("q").ready_count == 0
     first.send(part)
@@ -148,10 +167,14 @@ def test_unfinished_bodies_share_one_budget(limited):
 
 
 @pytest.mark.parametrize("first_ends", [True, False])
-def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_is_read_again(limited, first_ends):
+def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_is_read_again(
+    limited, first_ends
+):
     door = limited(max_unfinished_bodies=1024 * 1024)
     first, second = door.client(), door.client()
-    begin = method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 1_400_000))
+    begin = (
+        method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 1_400_000))
+    )
     part = frame(BODY, 1, bytes(100_000))
     first.send(begin, part * 13)
     wait_until(lambda: door.hub.bodies.held == 1_300_000, sleep=gevent.sleep)
@@ -196,5 +219,9 @@ def test_the_page_names_settings_and_tests_that_exist():
     known = {key for _, key in BY_KEY}
 
     assert len(rows) > 12
-    assert [name for row in rows for name in re.findall(r"`(\w+)`", row[0]) if name not in known | {"main"}] == []
-    assert [name for row in rows for name in re.findall(r"`(test_\w+)`", row[-1]) if f"def {name}(" not in sources] == []
+    assert [
+        name for row in rows for name in re.findall(r"`(\w+)`", row[0]) if name not in known | {"main"}
+    ] == []
+    assert [
+        name for row in rows for name in re.findall(r"`(test_\w+)`", row[-1]) if f"def {name}(" not in sources
+    ] == []

@@ -1,4 +1,6 @@
-"""The stress and the soak run, and would say so if something were lost, came back or grew; the long runs are an operator's and a release's."""
+"""The stress and the soak run, and would say so if something were lost, came back or grew; the long runs are
+an operator's and a release's.
+"""
 import gc
 import json
 import mmap
@@ -19,8 +21,8 @@ from tests.support.waiting import in_time
 def run(module, *arguments):
     """A load's exit code and what it printed as JSON."""
     finished = subprocess.run(
-        [sys.executable, "-m", f"load.{module}", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=in_time(280),
-        env={**os.environ, "PYTHONPATH": str(ROOT)})
+        [sys.executable, "-m", f"load.{module}", *arguments], cwd=ROOT, capture_output=True, text=True,
+        timeout=in_time(280), env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert finished.stdout, finished.stderr
     return finished.returncode, json.loads(finished.stdout)
 
@@ -38,8 +40,13 @@ def test_stress_accounts_for_every_message(seed):
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_soak_of_twenty_seconds_runs_and_draws(tmp_path):
-    """What grows in so short a time are an interpreter's caches and the store's spare files: other descriptors, maps and greenlets must not."""
-    code, figures = run("soak", "--minutes", "0.33", "--round-s", "1.5", "--warm-up", "0.1", "--most", "100000", "--out", str(tmp_path))
+    """What grows in so short a time are an interpreter's caches and the store's spare files: other
+    descriptors, maps and greenlets must not.
+    """
+    code, figures = run(
+        "soak", "--minutes", "0.33", "--round-s", "1.5", "--warm-up", "0.1", "--most", "100000", "--out",
+        str(tmp_path),
+    )
 
     assert code == 0 and figures["failures"] == [], figures
     assert (tmp_path / "soak.csv").read_text().startswith("seconds,rss_mb")
@@ -47,10 +54,15 @@ def test_soak_of_twenty_seconds_runs_and_draws(tmp_path):
 
 
 def samples(**columns):
-    return [dict(zip(("seconds", *columns), values)) for values in zip(range(0, 3600, 120), *columns.values())]
+    return [
+        dict(zip(("seconds", *columns), values)) for values in zip(range(0, 3600, 120), *columns.values())
+    ]
 
 
-STILL = {name: [50.0] * 30 for name in ("rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "store_files", "greenlets")}
+STILL = {
+    name: [50.0] * 30
+    for name in ("rss_mb", "segments_mb", "anonymous_mb", "descriptors", "maps", "store_files", "greenlets")
+}
 AN_HOUR = SimpleNamespace(minutes=60, warm_up=0.0, most=1.0, seed=1)
 
 
@@ -59,21 +71,31 @@ def test_soak_finds_what_grows():
         return soak.judge(samples(**{**STILL, **columns}), AN_HOUR)
 
     assert judged() == []
-    assert judged(rss_mb=list(range(30))) == ["resident memory without segments grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"]
-    assert judged(anonymous_mb=list(range(30))) == ["anonymous memory grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"]
+    assert judged(rss_mb=list(range(30))) == [
+        "resident memory without segments grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"
+    ]
+    assert judged(anonymous_mb=list(range(30))) == [
+        "anonymous memory grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"
+    ]
     assert judged(rss_mb=[50.0] * 29 + [90.0]) == []
     assert judged(descriptors=[10 + n for n in range(30)]) == ["descriptors grow from 17 to 32"]
-    assert judged(store_files=list(range(30))) == ["the store's open files and maps grow by 30 an hour (30 to 30 with 95% confidence)"]
+    assert judged(store_files=list(range(30))) == [
+        "the store's open files and maps grow by 30 an hour (30 to 30 with 95% confidence)"
+    ]
 
 
 def test_soak_lets_the_number_of_spare_files_vary():
     random = Random(7)
 
-    assert soak.judge(samples(**{**STILL, "store_files": [random.randrange(20, 68) for _ in range(30)]}), AN_HOUR) == []
+    assert soak.judge(
+        samples(**{**STILL, "store_files": [random.randrange(20, 68) for _ in range(30)]}), AN_HOUR
+    ) == []
 
 
 def noisy(minutes, growth, noise, seed):
-    """A look every ten seconds at memory that grows by so many MB an hour, under noise that lasts for some looks."""
+    """A look every ten seconds at memory that grows by so many MB an hour,
+    under noise that lasts for some looks.
+    """
     random, found, held = Random(seed), [], 0.0
     for number in range(6 * minutes):
         held = 0.7 * held + random.gauss(0, noise)
@@ -83,7 +105,9 @@ def noisy(minutes, growth, noise, seed):
 
 @pytest.mark.parametrize("growth", [0.0, 3.0])
 def test_soak_knows_the_error_of_what_it_says(growth, monkeypatch):
-    """Of ten soaks of half an hour nearly all have the true growth in their interval, and none of the intervals is too wide to be of use."""
+    """Of ten soaks of half an hour nearly all have the true growth in their interval, and none of the
+    intervals is too wide to be of use.
+    """
     monkeypatch.setattr(soak, "RESAMPLES", 80)
     monkeypatch.setattr(soak, "PAIRS_FROM", 20)
 
@@ -107,7 +131,10 @@ def test_soak_that_is_too_short_says_so():
 def test_segment_files_that_are_kept_are_no_growth():
     """More of them towards the end by chance, each with half a MB of pages."""
     files = [40 + (number * 7) % 11 + number // 30 for number in range(100)]
-    found = [{"seconds": 10 * number, "rss_mb": 60 + 0.5 * count, "segments_mb": 0.5 * count} for number, count in enumerate(files)]
+    found = [
+        {"seconds": 10 * number, "rss_mb": 60 + 0.5 * count, "segments_mb": 0.5 * count}
+        for number, count in enumerate(files)
+    ]
 
     assert all(abs(value) < 0.01 for value in soak.growth(found, "rss_mb"))
 
@@ -120,13 +147,16 @@ def test_files_of_the_store_are_told_from_other_memory_and_descriptors(tmp_path)
     others, none, before = soak.files_mapped(os.getpid(), path.parent)
     descriptors, _ = soak.descriptors_of(os.getpid(), path.parent)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped, mmap.mmap(-1, 1 << 20, flags=private) as anonymous:
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped, mmap.mmap(
+        -1, 1 << 20, flags=private
+    ) as anonymous:
         mapped[:] = anonymous[:] = b"x" * (1 << 20)
 
         assert (none, before) == (0, 0)
         assert soak.files_mapped(os.getpid(), path.parent) == (others, 1, 1 << 20)
         assert soak.files_mapped(os.getpid(), tmp_path / "dat") == (others + 1, 0, 0)
-        assert soak.descriptors_of(os.getpid(), path.parent) == (descriptors, 2)  # the file's own, and the map's duplicate of it
+        # the file's own, and the map's duplicate of it
+        assert soak.descriptors_of(os.getpid(), path.parent) == (descriptors, 2)
 
 
 def ledger():
@@ -163,7 +193,8 @@ def test_the_ledger_finds_what_is_with_two_unmarked_or_changed():
     book.delivered("e", "q", b"0:10:xxxxxxxxxx", True, 0)
 
     assert [line.split(": ", 1)[1] for line in book.breaches] == [
-        "0 is delivered again and not marked", "0 is with d and c at once", "the body of 0 has changed", "0 is with e and d at once"]
+        "0 is delivered again and not marked", "0 is with d and c at once", "the body of 0 has changed",
+        "0 is with e and d at once"]
 
 
 def test_the_ledger_finds_a_rejected_message_that_is_nowhere():

@@ -1,4 +1,6 @@
-"""Locust's users at a real broker: the account of a short run balances, a false one would fail, and the page works in a browser."""
+"""Locust's users at a real broker: the account of a short run balances, a false one would fail,
+and the page works in a browser.
+"""
 
 import json
 import os
@@ -17,7 +19,8 @@ from tests.support.command import ROOT
 from tests.support.ports import reserve
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
-# Locust patches the standard library when it is imported, so that its modules are looked at in processes of their own.
+# Locust patches the standard library when it is imported,
+# so that its modules are looked at in processes of their own.
 
 
 AMQP_USERS = ("Producer", "Worker", "Device", "StreamReader", "Caller", "Answering", "Visitor")
@@ -48,7 +51,8 @@ def test_account_of_a_short_run_balances():
 
 
 @pytest.mark.parametrize(
-    "users, shape, wanted", [(300, "", 3000), (30, "", 197), (11, "", 0), (300, "soak", 3000), (300, "spike", None)]
+    "users, shape, wanted",
+    [(300, "", 3000), (30, "", 197), (11, "", 0), (300, "soak", 3000), (300, "spike", None)],
 )
 def test_rate_that_is_wanted_goes_by_the_users_that_publish(users, shape, wanted):
     """Eleven of them consume, answer and watch, however many there are."""
@@ -99,8 +103,10 @@ def test_several_processes_close_an_account_each(broker_process):
     command = [sys.executable, "-m", "locust", "-f", "load/locustfile.py", "--host", "http://127.0.0.1",
                "--exit-code-on-error", "0"]
     # None of them starts before both workers are there.
-    master = [*command, "--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port), "--headless",
-              "--expect-workers", "2", "-u", "26", "-r", "26", "--only-summary", *AMQP_USERS]
+    master = [
+        *command, "--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port),
+        "--headless", "--expect-workers", "2", "-u", "26", "-r", "26", "--only-summary", *AMQP_USERS,
+    ]
     worker = [*command, "--worker", "--master-host", "127.0.0.1", "--master-port", str(port)]
     children = [
         subprocess.Popen(
@@ -136,7 +142,8 @@ def test_account_tells_what_was_confirmed_and_not_delivered():
     )
 
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60), env=environment()
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60),
+        env=environment(),
     )
 
     assert told.stdout == "2 6 4 1\n", told.stderr
@@ -155,7 +162,8 @@ def test_one_shape_is_chosen_by_its_name():
     )
 
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60), env=environment()
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60),
+        env=environment(),
     )
 
     expected = ["ramp 0.2 0.5 0.8", "spike 0.1 1.0 0.1", "soak 1.0 1.0 1.0", "fanin 0.4 0.6 1.0", ""]
@@ -192,7 +200,9 @@ def answers(url):
 
 @pytest.mark.needs_program("chromium")
 def test_page_starts_five_users_and_shows_a_row(page, tmp_path):
-    """The page as Chromium draws it: its form is sent as a browser sends it, and the table is read from the drawn document."""
+    """The page as Chromium draws it: its form is sent as a browser sends it,
+    and the table is read from the drawn document.
+    """
 
     def drawn(path=""):
         return subprocess.run(

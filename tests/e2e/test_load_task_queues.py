@@ -8,8 +8,12 @@ def test_a_load_is_measured_and_told_in_a_row():
 
     figures = measure("gomq_py.dispatcher", load, 20)
 
-    assert all(figures[name] > 0 for name in ("worker_us", "worker_s", "sender_us", "sender_s", "p50_ms", "p99_ms"))
-    assert row(load, "gomq_py.dispatcher", [figures, figures]).startswith(f"| {load.title} | gomq_py.dispatcher | ")
+    assert all(
+        figures[name] > 0 for name in ("worker_us", "worker_s", "sender_us", "sender_s", "p50_ms", "p99_ms")
+    )
+    assert row(load, "gomq_py.dispatcher", [figures, figures]).startswith(
+        f"| {load.title} | gomq_py.dispatcher | "
+    )
 
 
 def test_what_is_not_installed_is_left_out():

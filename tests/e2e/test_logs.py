@@ -30,7 +30,9 @@ def raw(broker, octets):
 
 def test_login_is_logged_with_user_and_vhost(broker):
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)):
-        broker.wait_for_log(r"info  amqp: connection 127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+: user 'guest' opened vhost '/'")
+        broker.wait_for_log(
+            r"info  amqp: connection 127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+: user 'guest' opened vhost '/'"
+        )
 
 
 def test_close_by_the_client_is_logged_with_its_words(broker):
@@ -84,14 +86,18 @@ def test_user_name_cannot_forge_a_line(broker):
     assert [line for line in broker.log if re.match(r"2026-01-01T00:00:00.000Z", line)] == []
 
 
-@pytest.mark.parametrize("text", ["[main]\nlog_format = json\nlog_level = loud\n", "[main]\nlog_format = json\ntls_key = /absent.pem\n"])
+@pytest.mark.parametrize("text", [
+    "[main]\nlog_format = json\nlog_level = loud\n", "[main]\nlog_format = json\ntls_key = /absent.pem\n"
+])
 def test_a_reload_that_fails_is_one_object_without_the_environment(broker_process, tmp_path, text):
     """And without the flags: the default user's password may be among both."""
     config = tmp_path / "gomq.ini"
     certificate = tmp_path / "tls.pem"
     write_certificate(certificate)
     config.write_text("[main]\nlog_format = json\n")
-    broker = broker_process(config=config, tls_cert=certificate, amqps_port=0, environment={"DB_PASSWORD": "t0p-of-the-tree"}).start()
+    broker = broker_process(
+        config=config, tls_cert=certificate, amqps_port=0, environment={"DB_PASSWORD": "t0p-of-the-tree"}
+    ).start()
     before = len(broker.log)
     config.write_text(text)
 
@@ -100,7 +106,9 @@ def test_a_reload_that_fails_is_one_object_without_the_environment(broker_proces
     broker.wait_for_log("the old configuration stays: ")
     broker.stop()
     entries = [json.loads(line) for line in broker.log[before:]]
-    assert [entry["message"].partition(":")[0] for entry in entries if entry["source"] == "reload"] == ["the old configuration stays"]
+    assert [entry["message"].partition(":")[0] for entry in entries if entry["source"] == "reload"] == [
+        "the old configuration stays"
+    ]
     assert "t0p-of-the-tree" not in broker.log_text
 
 
@@ -128,13 +136,20 @@ def test_a_token_whose_issuer_is_away_costs_lines_and_no_traceback(broker_proces
 
 
 def test_a_fault_at_boot_is_an_entry_of_the_log(tmp_path):
-    """What nobody has thought of: a traceback of ours is for the log, in its format, and not for standard error."""
-    program = "import sys; from gomq_py import cli, node; node.Node.lead = lambda self: 1 / 0; sys.exit(cli.main(sys.argv[1:]))"
+    """What nobody has thought of: a traceback of ours is for the log, in its format,
+    and not for standard error.
+    """
+    program = (
+        "import sys; from gomq_py import cli, node; node.Node.lead = lambda self: 1 / 0; "
+        "sys.exit(cli.main(sys.argv[1:]))"
+    )
     config = tmp_path / "gomq.ini"
     config.write_text("[main]\nlog_format = json\n")
 
-    done = subprocess.run([sys.executable, "-c", program, "-c", str(config), "-D", str(tmp_path / "data")], cwd=ROOT, capture_output=True, text=True,
-                          check=False, timeout=in_time(120))
+    done = subprocess.run(
+        [sys.executable, "-c", program, "-c", str(config), "-D", str(tmp_path / "data")], cwd=ROOT,
+        capture_output=True, text=True, check=False, timeout=in_time(120),
+    )
 
     entry = json.loads(done.stderr.splitlines()[-1])
     assert done.returncode == 1

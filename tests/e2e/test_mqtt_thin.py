@@ -25,7 +25,9 @@ class Client:
     def __init__(self, broker, version, password="guest", **connect):
         self.answered, self.left = threading.Event(), threading.Event()
         self.reason = self.end = None
-        self.paho = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=f"paho-{version}", protocol=version)
+        self.paho = paho.Client(
+            paho.CallbackAPIVersion.VERSION2, client_id=f"paho-{version}", protocol=version
+        )
         self.paho.username_pw_set("guest", password)
         self.paho.on_connect = self._connected
         self.paho.on_disconnect = self._disconnected
@@ -59,13 +61,19 @@ def test_paho_logs_in_pings_and_leaves(broker, version):
     client = Client(broker, version, keepalive=1)
 
     assert not client.reason.is_failure
-    wait_until(lambda: broker.call(lambda launcher: [one.stream.received_octets for one in launcher.hub.clients]) >= [4])
+    wait_until(
+        lambda: broker.call(
+            lambda launcher: [one.stream.received_octets for one in launcher.hub.clients]
+        ) >= [4]
+    )
     client.close()
     wait_until(lambda: not count(broker))
     assert not client.end.is_failure
 
 
-@pytest.mark.parametrize("version, text", [(paho.MQTTv311, "Not authorized"), (paho.MQTTv5, "Bad user name or password")])
+@pytest.mark.parametrize("version, text", [
+    (paho.MQTTv311, "Not authorized"), (paho.MQTTv5, "Bad user name or password")
+])
 def test_paho_with_a_wrong_password_is_told_so(broker, version, text):
     client = Client(broker, version, password="wrong")
 
@@ -79,8 +87,12 @@ def test_connection_is_seen_by_the_management_api_and_closed_by_it(broker, versi
     api = partial(requests.request, auth=("guest", "guest"), timeout=in_time(60))
 
     (shown,) = api("GET", f"{broker.http_url}/api/connections").json()
-    assert (shown["protocol"], shown["user"], shown["client_properties"]) == (VERSIONS[version], "guest", {"client_id": f"paho-{version}"})
-    assert api("DELETE", f"{broker.http_url}/api/connections/{quote(shown['name'], safe='')}").status_code == 204
+    assert (shown["protocol"], shown["user"], shown["client_properties"]) == (
+        VERSIONS[version], "guest", {"client_id": f"paho-{version}"}
+    )
+    assert (
+        api("DELETE", f"{broker.http_url}/api/connections/{quote(shown['name'], safe='')}").status_code == 204
+    )
 
     assert client.left.wait(in_time(30))
     client.paho.loop_stop()

@@ -1,7 +1,7 @@
 """What setup.py builds with a compiler, without one, and without Cython.
 
-Built from a copy of the sources in which one hot module is left, so that a build takes seconds. Needs no network: no build isolation, no
-dependencies.
+Built from a copy of the sources in which one hot module is left, so that a build takes seconds. Needs no
+network: no build isolation, no dependencies.
 """
 import configparser
 import os
@@ -41,13 +41,17 @@ def copy(tmp_path):
 def run(copy, *arguments, **environment):
     ours = ("GOMQ_PURE_PYTHON", "GOMQ_REQUIRE_COMPILED", "GOMQ_CYTHON_CACHE", "PYTHONPATH")
     clean = {name: value for name, value in os.environ.items() if name not in ours}
-    return subprocess.run([sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True, timeout=in_time(500))
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=copy, env={**clean, **environment}, capture_output=True, text=True,
+        timeout=in_time(500),
+    )
 
 
 def wheel(copy, **environment):
     """(names in the wheel, what the build said)."""
     finished = run(
-        copy, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "-w", "wheels", ".", **environment)
+        copy, "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "--disable-pip-version-check",
+        "-w", "wheels", ".", **environment)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     with zipfile.ZipFile(next((copy / "wheels").glob("gomq_py-*.whl"))) as archive:
         return archive.namelist(), finished.stdout + finished.stderr
@@ -92,7 +96,9 @@ def test_compilation_can_be_required(copy):
 
 @pytest.mark.needs_program("cc")
 def test_fault_in_a_hot_module_is_an_error_where_somebody_could_compile_it(copy):
-    (copy / "gomq_py" / "storage" / "message.pxd").write_text("cdef class Message:\n    cdef nonsense a, b c\n")
+    (copy / "gomq_py" / "storage" / "message.pxd").write_text(
+        "cdef class Message:\n    cdef nonsense a, b c\n"
+    )
 
     finished = run(copy, "setup.py", "build_ext", "--inplace")
 
@@ -154,7 +160,9 @@ def test_commands_of_the_package_exist(copy):
 
 
 def test_changed_declarations_compile_anew_whoever_cimports_the_module():
-    """Cython's own tracker overlooks ``from package cimport module``, and a module would keep the offsets and constants of before."""
+    """Cython's own tracker overlooks ``from package cimport module``,
+    and a module would keep the offsets and constants of before.
+    """
     dependencies = pytest.importorskip("Cython.Build.Dependencies")
     script = runpy.run_path(str(ROOT / "setup.py"))
     original = dependencies.parse_dependencies

@@ -1,4 +1,6 @@
-"""``gomq-py-perf`` against a real broker: every option of throughput with order and count checked, the other scenarios, JSON, exit codes, Ctrl-C."""
+"""``gomq-py-perf`` against a real broker: every option of throughput with order and count checked, the other
+scenarios, JSON, exit codes, Ctrl-C.
+"""
 import json
 import os
 import signal
@@ -32,12 +34,15 @@ def waiting(broker, queue):
 
 
 @pytest.mark.parametrize("arguments", [
-    "", "-x 3 -y 3", "-x 2 -y 1 --processes 1", "-s 1024", "-s 200000 -C 50", "-s 8-700", "-c 100", "-c 100 -p", "-c 1", "-a 1",
-    "-a 100 -P 200", "-a 10 -P 10 -c 1000 -p", "-t 100", "-a 10 -T 100", "-t 70 -a 1 -T 1", "-g", "-g -a 1", "--write-octets 1", "--mandatory",
-    "--random-bodies", "--properties {\"priority\":3,\"headers\":{\"a\":1}}", "--header-count 5", "--queue-args {\"x-max-length\":1000000}",
-    "--consumer-args {\"x-priority\":5}",
-    "-e perf-x --exchange-type topic --key-count 200 --binding-count 100", "-e perf-d --exchange-type direct -k key", "--transient-queue",
-    "--queue-pattern perf-%-queue --queue-pattern-from 3 --queue-pattern-to 5 -x 2", "-r 20000", "-R 20000", "-l -s 16",
+    "", "-x 3 -y 3", "-x 2 -y 1 --processes 1", "-s 1024", "-s 200000 -C 50", "-s 8-700", "-c 100",
+    "-c 100 -p", "-c 1", "-a 1", "-a 100 -P 200", "-a 10 -P 10 -c 1000 -p", "-t 100", "-a 10 -T 100",
+    "-t 70 -a 1 -T 1", "-g", "-g -a 1", "--write-octets 1", "--mandatory", "--random-bodies",
+    "--properties {\"priority\":3,\"headers\":{\"a\":1}}", "--header-count 5",
+    "--queue-args {\"x-max-length\":1000000}", "--consumer-args {\"x-priority\":5}",
+    "-e perf-x --exchange-type topic --key-count 200 --binding-count 100",
+    "-e perf-d --exchange-type direct -k key", "--transient-queue",
+    "--queue-pattern perf-%-queue --queue-pattern-from 3 --queue-pattern-to 5 -x 2", "-r 20000", "-R 20000",
+    "-l -s 16",
 ])
 def test_what_is_published_is_consumed_in_order(shared_broker, arguments, request):
     queue = f"perf-{abs(hash(request.node.name))}"
@@ -54,7 +59,9 @@ def test_what_is_published_is_consumed_in_order(shared_broker, arguments, reques
 def tls_broker(tmp_path_factory):
     """A broker with a TLS port; ``authority`` is the file of who signed its certificate."""
     files = certificates.make(tmp_path_factory.mktemp("tls"))
-    with BrokerProcess(tmp_path_factory.mktemp("perf-tls"), amqps_port=0, tls_cert=files.certificate, tls_key=files.key) as process:
+    with BrokerProcess(
+        tmp_path_factory.mktemp("perf-tls"), amqps_port=0, tls_cert=files.certificate, tls_key=files.key
+    ) as process:
         process.authority = str(files.authority)
         yield process
 
@@ -63,7 +70,10 @@ def tls_broker(tmp_path_factory):
 def test_tls_port_is_loaded_as_well(tls_broker, arguments):
     uri = f"amqps://guest:guest@127.0.0.1:{tls_broker.ports['amqps']}"
 
-    finished = gomq_py_perf("amqp", "throughput", "--uri", uri, "-j", "-V", "-C", 500, *arguments.split(), SSL_CERT_FILE=tls_broker.authority)
+    finished = gomq_py_perf(
+        "amqp", "throughput", "--uri", uri, "-j", "-V", "-C", 500, *arguments.split(),
+        SSL_CERT_FILE=tls_broker.authority,
+    )
 
     figures = json.loads(finished.stdout)
     assert (figures["faults"], figures["published"], figures["consumed"]) == ([], 500, 500)
@@ -80,7 +90,9 @@ def test_publishing_alone_leaves_the_messages_and_consuming_alone_takes_them(sha
 
 
 def test_unacked_messages_go_back_only_when_nothing_was_to_be_acked(shared_broker):
-    """``-a`` with more than came: the rest is acked at the end, so that the queue is as empty as the load made it."""
+    """``-a`` with more than came: the rest is acked at the end,
+    so that the queue is as empty as the load made it.
+    """
     throughput(shared_broker, "-u", "perf-rest", "-C", 100, "-a", 1000)
 
     assert waiting(shared_broker, "perf-rest") == 0
@@ -91,7 +103,9 @@ def test_messages_of_an_earlier_run_are_noticed_and_purged_when_asked(shared_bro
 
     purged = throughput(shared_broker, "-u", "perf-old", "-C", 100, "--purge", "-V")
     throughput(shared_broker, "-u", "perf-old", "-y", 0, "-C", 10)
-    finished = gomq_py_perf("amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-old", "-C", 100, "-V")
+    finished = gomq_py_perf(
+        "amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-old", "-C", 100, "-V"
+    )
 
     assert purged["consumed"] == 100
     assert finished.returncode == 1
@@ -101,13 +115,17 @@ def test_messages_of_an_earlier_run_are_noticed_and_purged_when_asked(shared_bro
 def test_refused_publishes_are_counted(shared_broker):
     arguments = '{"x-max-length":10,"x-overflow":"reject-publish"}'
 
-    figures = throughput(shared_broker, "-u", "perf-full", "-y", 0, "-C", 100, "-c", 10, "--queue-args", arguments)
+    figures = throughput(
+        shared_broker, "-u", "perf-full", "-y", 0, "-C", 100, "-c", 10, "--queue-args", arguments
+    )
 
     assert (figures["confirmed"], figures["refused"]) == (100, 90)
 
 
 def test_returned_publishes_are_counted(shared_broker):
-    figures = throughput(shared_broker, "-u", "perf-returned", "-k", "nowhere", "-C", 100, "-c", 10, "--mandatory", "-V")
+    figures = throughput(
+        shared_broker, "-u", "perf-returned", "-k", "nowhere", "-C", 100, "-c", 10, "--mandatory", "-V"
+    )
 
     assert (figures["returned"], figures["confirmed"], figures["consumed"]) == (100, 100, 0)
 
@@ -116,28 +134,46 @@ def test_a_run_lasts_as_long_as_asked_and_tells_rates_latencies_and_costs(shared
     def is_in_time(figures):
         """As asked: which takes a machine that does not stand still in this very second."""
         assert figures["elapsed_seconds"] >= 1
-        return figures["elapsed_seconds"] < 10 and 500 < figures["published"] < 1100 and figures["avg_pub_rate"] == pytest.approx(1000, rel=0.5)
+        return (
+            figures["elapsed_seconds"] < 10 and 500 < figures["published"] < 1100
+            and figures["avg_pub_rate"] == pytest.approx(1000, rel=0.5)
+        )
 
-    runs = (throughput(shared_broker, "-u", "perf-timed", "-z", 1, "-r", 1000, "-l", "--broker-pid", shared_broker.pid) for _ in range(5))
+    runs = (
+        throughput(
+            shared_broker, "-u", "perf-timed", "-z", 1, "-r", 1000, "-l", "--broker-pid", shared_broker.pid
+        )
+        for _ in range(5)
+    )
     figures = next(filter(is_in_time, runs))
 
     assert figures["latency_count"] == figures["latency_sample_size"] == figures["consumed"]
-    assert 0 < figures["latency_min_ms"] <= figures["latency_median_ms"] <= figures["latency_p99_ms"] <= figures["latency_max_ms"]
+    assert (
+        0 < figures["latency_min_ms"] <= figures["latency_median_ms"] <= figures["latency_p99_ms"]
+        <= figures["latency_max_ms"]
+    )
     assert figures["broker_cpu_us_per_message"] >= 0
     assert figures["broker_memory"]["rss"] > 1e6
     assert figures["generator_cpu_us_per_message"] > 0
 
 
 def test_a_summary_and_a_line_each_second_are_for_people(shared_broker):
-    finished = gomq_py_perf("amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-text", "-z", "1.5", "-r", 100)
+    finished = gomq_py_perf(
+        "amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-text", "-z", "1.5", "-r", 100
+    )
 
     assert finished.stdout.startswith("Publish rate: ")
     assert "Summary:" in finished.stdout
 
 
 def test_the_first_interrupt_ends_the_run_with_its_summary(shared_broker):
-    command = [sys.executable, "-m", "gomq_py.perf", "amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-interrupted", "-r", "100"]
-    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    command = [
+        sys.executable, "-m", "gomq_py.perf", "amqp", "throughput", "--uri", shared_broker.amqp_url, "-u",
+        "perf-interrupted", "-r", "100",
+    ]
+    child = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
     first = child.stdout.readline()
     child.send_signal(signal.SIGINT)
     rest = child.communicate(timeout=in_time(60))[0]
@@ -149,7 +185,10 @@ def test_the_first_interrupt_ends_the_run_with_its_summary(shared_broker):
 
 def started(broker, queue, *arguments):
     """A run that has begun, and its workers."""
-    command = [sys.executable, "-m", "gomq_py.perf", "throughput", "--uri", broker.amqp_url, "-u", queue, "-r", "100", *arguments]
+    command = [
+        sys.executable, "-m", "gomq_py.perf", "throughput", "--uri", broker.amqp_url, "-u", queue, "-r",
+        "100", *arguments,
+    ]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              env={**os.environ, "PYTHONUNBUFFERED": "1"})
     assert child.stdout.readline().startswith("Publish rate")
@@ -184,21 +223,28 @@ def test_a_broker_that_is_killed_meanwhile_is_a_failure_at_once(tmp_path, argume
 
 def test_verify_fails_when_messages_are_lost(shared_broker):
     """A queue of one message at most drops what its slow consumer has not got yet."""
-    finished = gomq_py_perf("throughput", "--uri", shared_broker.amqp_url, "-u", "perf-lossy", "-V", "-C", 2000, "-R", 50, "-a", 1, "-P", 1,
-                            "--drain", 1, "--queue-args", '{"x-max-length":1}')
+    finished = gomq_py_perf(
+        "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-lossy", "-V", "-C", 2000, "-R", 50, "-a",
+        1, "-P", 1, "--drain", 1, "--queue-args", '{"x-max-length":1}',
+    )
 
     assert finished.returncode == 1
     assert "FAULT: publisher 0: 2000 messages published, " in finished.stdout
 
 
 def test_refused_arguments_of_a_queue_are_told_as_such(shared_broker):
-    finished = gomq_py_perf("throughput", "--uri", shared_broker.amqp_url, "-u", "perf-bad", "--queue-args", '{"x-max-length":-4}')
+    finished = gomq_py_perf(
+        "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-bad", "--queue-args", '{"x-max-length":-4}'
+    )
 
     assert finished.returncode == 1 and "invalid arg 'x-max-length' for queue 'perf-bad'" in finished.stderr
 
 
 def test_the_brokers_reason_is_told_when_it_refuses(shared_broker):
-    finished = gomq_py_perf("amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-x", "-e", "no-such-exchange", "-C", 10)
+    finished = gomq_py_perf(
+        "amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-x", "-e", "no-such-exchange", "-C",
+        10,
+    )
 
     assert finished.returncode == 1
     assert "404 NOT_FOUND" in finished.stdout + finished.stderr
@@ -213,9 +259,10 @@ def test_nobody_listening_is_one_line():
 
 
 @pytest.mark.parametrize("arguments", [
-    "-s 4 -V", "-s 8 -V -l", "-c 5 -t 5", "-T 5", "-P 5 -a 10", "-x -1", "-s 9-1", "--queue-args []", "--key-count 5",
-    "-z nan", "-z -1", "-r -5", "-r inf", "-s 99999999999", "-x 99999999", "-x 60000 --queue-pattern q% --queue-pattern-to 9", "-c 99999999999",
-    "-P 65536", "--queue-args {", "--properties {\"nope\":1}", "--properties {\"delivery_mode\":\"x\"}", "--queue-pattern none",
+    "-s 4 -V", "-s 8 -V -l", "-c 5 -t 5", "-T 5", "-P 5 -a 10", "-x -1", "-s 9-1", "--queue-args []",
+    "--key-count 5", "-z nan", "-z -1", "-r -5", "-r inf", "-s 99999999999", "-x 99999999",
+    "-x 60000 --queue-pattern q% --queue-pattern-to 9", "-c 99999999999", "-P 65536", "--queue-args {",
+    "--properties {\"nope\":1}", "--properties {\"delivery_mode\":\"x\"}", "--queue-pattern none",
     "--queue-pattern q% --queue-pattern-from 9 --queue-pattern-to 3", "--uri http://x",
 ])
 def test_options_that_make_no_sense_are_refused_in_two_lines(arguments, capsys):
@@ -225,7 +272,9 @@ def test_options_that_make_no_sense_are_refused_in_two_lines(arguments, capsys):
     assert capsys.readouterr().err.count("\n") == 2
 
 
-@pytest.mark.parametrize("scenario", ["connection-churn", "channel-churn", "queue-churn", "bind-churn", "consumer-churn"])
+@pytest.mark.parametrize("scenario", [
+    "connection-churn", "channel-churn", "queue-churn", "bind-churn", "consumer-churn"
+])
 def test_churn_tells_iterations_and_leaves_nothing(shared_broker, scenario):
     finished = gomq_py_perf("amqp", scenario, "--uri", shared_broker.amqp_url, "-z", "0.3", "-j")
 
@@ -236,8 +285,8 @@ def test_churn_tells_iterations_and_leaves_nothing(shared_broker, scenario):
 @pytest.mark.parametrize("arguments", ["", "-n", "-D --arguments {\"x-max-length\":5}"])
 def test_queue_count_declares_queues(shared_broker, arguments):
     finished = gomq_py_perf(
-        "amqp", "queue-count", "--uri", shared_broker.amqp_url, "-q", 20, "-u", "perf-many", "--delete", "-j", "--broker-pid", shared_broker.pid,
-        *arguments.split())
+        "amqp", "queue-count", "--uri", shared_broker.amqp_url, "-q", 20, "-u", "perf-many", "--delete", "-j",
+        "--broker-pid", shared_broker.pid, *arguments.split())
 
     assert finished.returncode == 0, finished.stderr
     figures = json.loads(finished.stdout)
@@ -248,7 +297,8 @@ def test_queue_count_declares_queues(shared_broker, arguments):
 
 def test_connection_count_holds_connections_with_channels_and_consumers(shared_broker):
     finished = gomq_py_perf(
-        "amqp", "connection-count", "--uri", shared_broker.amqp_url, "-x", 5, "-c", 2, "-C", 2, "-u", "perf-held", "-z", "0.1", "-k", "30:5:3", "-j")
+        "amqp", "connection-count", "--uri", shared_broker.amqp_url, "-x", 5, "-c", 2, "-C", 2, "-u",
+        "perf-held", "-z", "0.1", "-k", "30:5:3", "-j")
 
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout)["connections"] == 5

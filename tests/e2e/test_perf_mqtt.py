@@ -39,12 +39,20 @@ def throughput(process, *arguments):
 
 @pytest.mark.needs_program("mosquitto")
 @pytest.mark.parametrize(("arguments", "copies"), [
-    ("--qos 0 -l -s 16", 1), ("--qos 1", 1), ("--qos 2 -m 5", 1), ("--qos 2 --subscribe-qos 1 -m 3.1 -x 2", 1),
+    ("--qos 0 -l -s 16", 1), ("--qos 1", 1), ("--qos 2 -m 5", 1),
+    ("--qos 2 --subscribe-qos 1 -m 3.1 -x 2", 1),
     ("--qos 1 -c 1 --write-octets 1 -s 8-3000", 1), ("--qos 1 -p -c 100", 1), ("--qos 2 -p -m 5 -P 10", 1),
     ("-y 4 --qos 1 --random-bodies", 4), ("-x 3 -y 3 --qos 1 -m 5 --share group", 1),
-    ("--topic-pattern perf/%/x --topic-pattern-to 3 --qos 1", 1), ("--own-topics -x 20 --qos 1 -r 1000 --processes 2", 1),
+    ("--topic-pattern perf/%/x --topic-pattern-to 3 --qos 1", 1),
+    ("--own-topics -x 20 --qos 1 -r 1000 --processes 2", 1),
     ("-u perf/wild --filter perf/+ --qos 1", 1), ("--qos 1 -R 5000", 1),
-    ("-m 5 --qos 1 --properties {\"content_type\":\"text/plain\",\"user_property\":[[\"a\",\"" + 200 * "b" + "\"]]}", 1),
+    (
+        (
+            "-m 5 --qos 1 --properties {\"content_type\":\"text/plain\",\"user_property\":[[\"a\",\""
+            + 200 * "b" + "\"]]}"
+        ),
+        1,
+    ),
 ])
 def test_what_is_published_is_received_once_and_in_order(mosquitto, arguments, copies):
     figures = throughput(mosquitto, "-V", "-C", COUNT, *arguments.split())
@@ -102,7 +110,9 @@ def test_overlapping_subscriptions_are_noticed_as_doubles(tmp_path):
 def test_kept_sessions_are_gone_when_the_run_is_over(mosquitto):
     throughput(mosquitto, "-C", 10, "--qos", 1, "-p")
 
-    with MQTTClient(mosquitto.url, client_identifier="perf-perf/test-consumer-0", clean_start=False) as connection:
+    with MQTTClient(
+        mosquitto.url, client_identifier="perf-perf/test-consumer-0", clean_start=False
+    ) as connection:
         assert not connection.connack.session_present
 
 
@@ -119,7 +129,9 @@ def test_cost_of_the_broker_and_latencies_are_told(mosquitto):
 
 @pytest.mark.needs_program("mosquitto")
 def test_the_first_interrupt_ends_the_run_with_its_summary(mosquitto):
-    command = [sys.executable, "-m", "gomq_py.perf", "mqtt", "throughput", "--uri", mosquitto.url, "-r", "100"]
+    command = [
+        sys.executable, "-m", "gomq_py.perf", "mqtt", "throughput", "--uri", mosquitto.url, "-r", "100"
+    ]
     child = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     first = child.stdout.readline()
@@ -133,7 +145,10 @@ def test_the_first_interrupt_ends_the_run_with_its_summary(mosquitto):
 @pytest.mark.needs_program("mosquitto")
 def test_broker_that_is_killed_meanwhile_is_a_failure_at_once(tmp_path):
     with MosquittoProcess(tmp_path) as process:
-        command = [sys.executable, "-m", "gomq_py.perf", "mqtt", "throughput", "--uri", process.url, "-r", "100", "--qos", "1"]
+        command = [
+            sys.executable, "-m", "gomq_py.perf", "mqtt", "throughput", "--uri", process.url, "-r", "100",
+            "--qos", "1",
+        ]
         child = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"})
@@ -153,9 +168,9 @@ def test_nobody_listening_is_one_line():
 
 
 @pytest.mark.parametrize("arguments", [
-    "-s 4 -V", "--qos 3", "-c 0", "-c 70000", "-P 5", "--properties {\"content_type\":\"x\"}", "-m 4", "-u a/#", "--filter a#",
-    "-u a -y 60000 -x 99999",
-    "-m 5 --properties {\"nope\":1}", "-m 5 --properties {\"content_type\":1}", "--share a+b", "--topic-pattern none", "--uri http://x",
+    "-s 4 -V", "--qos 3", "-c 0", "-c 70000", "-P 5", "--properties {\"content_type\":\"x\"}", "-m 4",
+    "-u a/#", "--filter a#", "-u a -y 60000 -x 99999", "-m 5 --properties {\"nope\":1}",
+    "-m 5 --properties {\"content_type\":1}", "--share a+b", "--topic-pattern none", "--uri http://x",
     "-s 268435455",
 ])
 def test_options_that_make_no_sense_are_refused_in_two_lines(arguments, capsys):

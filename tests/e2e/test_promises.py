@@ -10,7 +10,9 @@ from tests.support.command import ROOT
 PAGE = ROOT / "docs" / "promises.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`(tests/[^`]*?)::([^`]*)`", TEXT)))
-OTHER_LIMITS = {"frame_max", "channel_max", "login_timeout", "unread_timeout", "http_request_timeout", "http_idle_timeout"}
+OTHER_LIMITS = {
+    "frame_max", "channel_max", "login_timeout", "unread_timeout", "http_request_timeout", "http_idle_timeout"
+}
 
 
 @pytest.mark.parametrize("path", sorted({path for path, _ in NAMED}))
@@ -30,7 +32,10 @@ def test_every_promise_names_a_test():
 
 def test_every_limit_is_in_the_table_with_a_test_that_reaches_it():
     limits = {
-        option.attribute for option in OPTIONS if option.section in ("main", "amqp", "mgmt") and not option.pending and option.key.startswith("max_")}
+        option.attribute
+        for option in OPTIONS
+        if option.section in ("main", "amqp", "mgmt") and not option.pending
+        and option.key.startswith("max_")}
     table = dict(re.findall(r"^\| `(\w+)` \| `(tests/[^`]*)` \|$", TEXT, re.MULTILINE))
 
     assert sorted((limits | OTHER_LIMITS) - table.keys()) == []

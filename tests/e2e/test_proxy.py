@@ -1,4 +1,6 @@
-"""The PROXY protocol at a real broker: the address that a proxy announces is the connection's, in the log, for guest and over TLS."""
+"""The PROXY protocol at a real broker: the address that a proxy announces is the connection's,
+in the log, for guest and over TLS.
+"""
 import json
 import socket
 import ssl
@@ -15,7 +17,9 @@ from tests.support.relay import relay
 from tests.support.waiting import in_time
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-FAR, NEAR = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 5672\r\n", b"PROXY TCP4 127.0.0.1 127.0.0.1 56324 5672\r\n"
+FAR, NEAR = (
+    b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 5672\r\n", b"PROXY TCP4 127.0.0.1 127.0.0.1 56324 5672\r\n"
+)
 V2_FAR = bytes.fromhex("0d0a0d0a000d0a515549540a 21 11 000c c0000207 c6336401 dc04 1628")
 
 
@@ -30,14 +34,17 @@ def short(text):
 def table(**booleans):
     """A field table of booleans, and tables of such."""
     entries = b"".join(
-        short(name.encode()) + (b"F" + table(**value) if isinstance(value, dict) else b"t" + bytes([value])) for name, value in booleans.items())
+        short(name.encode()) + (b"F" + table(**value) if isinstance(value, dict) else b"t" + bytes([value]))
+        for name, value in booleans.items())
     return struct.pack(">I", len(entries)) + entries
 
 
 def start_ok(user):
     response = b"\0" + user + b"\0" + user
-    return frame(struct.pack(">HH", 10, 11) + table(capabilities={"authentication_failure_close": True}) + short(b"PLAIN")
-                 + struct.pack(">I", len(response)) + response + short(b"en_US"))
+    return frame(
+        struct.pack(">HH", 10, 11) + table(capabilities={"authentication_failure_close": True})
+        + short(b"PLAIN") + struct.pack(">I", len(response)) + response + short(b"en_US")
+    )
 
 
 def answer(connection):
@@ -78,8 +85,12 @@ def log_in(connection, user=b"guest"):
 
 @contextmanager
 def connected(broker, octets=b"", port=None, source="127.0.0.1"):
-    """A socket to the broker; faults of one source are logged once in a while, so each test of a line has a source of its own."""
-    with socket.create_connection(("127.0.0.1", port or broker.port), timeout=in_time(60), source_address=(source, 0)) as connection:
+    """A socket to the broker; faults of one source are logged once in a while,
+    so each test of a line has a source of its own.
+    """
+    with socket.create_connection(
+        ("127.0.0.1", port or broker.port), timeout=in_time(60), source_address=(source, 0)
+    ) as connection:
         connection.sendall(octets)
         yield connection
 
@@ -92,8 +103,8 @@ def proxied(tmp_path_factory):
     config = folder / "gomq.ini"
     config.write_text("[amqp]\ntcp_proxy_protocol = true\nproxy_protocol_trusted_sources = 127.0.0.0/8\n")
     with BrokerProcess(
-            folder / "data", config=config, amqps_port=0, tls_cert=files.certificate, tls_key=files.key, amqp_unix_path=folder / "amqp.sock",
-            http_port=0) as broker:
+            folder / "data", config=config, amqps_port=0, tls_cert=files.certificate, tls_key=files.key,
+            amqp_unix_path=folder / "amqp.sock", http_port=0) as broker:
         broker.authority, broker.unix_path = files.authority, str(folder / "amqp.sock")
         yield broker
 
@@ -137,13 +148,18 @@ def test_client_without_a_header_is_refused_with_a_reason_in_the_log(proxied):
     with connected(proxied, PROTOCOL_HEADER, source="127.0.0.2") as connection:
         assert has_ended(connection)
 
-    proxied.wait_for_log(r"warn  listener: amqp connection from 127\.0\.0\.2:\d+ refused: PROXY protocol: a header was due, but b'AMQP")
+    proxied.wait_for_log(
+        r"warn  listener: amqp connection from 127\.0\.0\.2:\d+ refused: PROXY protocol: "
+        r"a header was due, but b'AMQP"
+    )
 
 
 def test_slow_header_ends_with_the_login_timeout(broker_process, tmp_path):
     """Of a broker of its own: a second is little for the logins of other tests."""
     config = tmp_path / "gomq.ini"
-    config.write_text("[amqp]\ntcp_proxy_protocol = true\nproxy_protocol_trusted_sources = 127.0.0.0/8\nlogin_timeout = 1\n")
+    config.write_text(
+        "[amqp]\ntcp_proxy_protocol = true\nproxy_protocol_trusted_sources = 127.0.0.0/8\nlogin_timeout = 1\n"
+    )
     broker = broker_process(config=config).start()
 
     with connected(broker, b"PROXY TCP4 192.", source="127.0.0.3") as connection:
@@ -164,7 +180,9 @@ def test_unix_socket_takes_headers_and_ordinary_clients(proxied, header, answere
 def test_untrusted_client_cannot_announce(broker_process, tmp_path):
     """It speaks no AMQP, and is told so as everybody is."""
     config = tmp_path / "gomq.ini"
-    config.write_text("[amqp]\ntcp_proxy_protocol = 2\nproxy_protocol_trusted_sources = 192.0.2.1, 2001:db8::/32\n")
+    config.write_text(
+        "[amqp]\ntcp_proxy_protocol = 2\nproxy_protocol_trusted_sources = 192.0.2.1, 2001:db8::/32\n"
+    )
     broker = broker_process(config=config).start()
 
     with connected(broker, NEAR + PROTOCOL_HEADER) as connection:
@@ -180,9 +198,13 @@ def test_limits_per_address_count_announced_addresses(broker_process, tmp_path):
     broker = broker_process(config=config).start()
     first, second = (b"PROXY TCP4 192.0.2.%d 198.51.100.1 1 2\r\n" % number for number in (1, 2))
 
-    with connected(broker, first + PROTOCOL_HEADER) as one, connected(broker, second + PROTOCOL_HEADER) as other:
+    with connected(broker, first + PROTOCOL_HEADER) as one, connected(
+        broker, second + PROTOCOL_HEADER
+    ) as other:
         assert (answer(one), answer(other)) == ((10, 10), (10, 10))
         with connected(broker, first + PROTOCOL_HEADER) as third:
             assert has_ended(third)
 
-    broker.wait_for_log(r"connection from 192\.0\.2\.1 refused: it has 1 already \(max_connections_per_address\)")
+    broker.wait_for_log(
+        r"connection from 192\.0\.2\.1 refused: it has 1 already \(max_connections_per_address\)"
+    )

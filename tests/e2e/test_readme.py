@@ -12,6 +12,7 @@ def test_example_publishes_and_consumes(broker):
     assert "127.0.0.1:5672" in example
 
     finished = subprocess.run(
-        [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")], capture_output=True, text=True, timeout=in_time(60))
+        [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")],
+        capture_output=True, text=True, timeout=in_time(60))
 
     assert (finished.returncode, finished.stdout) == (0, "dig a hole\n"), finished.stderr

@@ -1,4 +1,6 @@
-"""SIGHUP and SIGUSR1 at a real broker: what a reload changes, what it leaves, what it says; and what a dump shows."""
+"""SIGHUP and SIGUSR1 at a real broker: what a reload changes, what it leaves, what it says;
+and what a dump shows.
+"""
 import json
 import os
 import pty
@@ -34,7 +36,9 @@ def reload(broker, config, text, says="configuration reloaded: "):
     config.write_text(text)
     seen = len(broker.log)
     broker.signal(signal.SIGHUP)
-    return wait_until(lambda: next((line for line in broker.log[seen:] if says in line), None), what=broker.log)
+    return wait_until(
+        lambda: next((line for line in broker.log[seen:] if says in line), None), what=broker.log
+    )
 
 
 # what a reload changes
@@ -62,9 +66,14 @@ def test_limits_count_for_connections_to_come(broker_process, config):
     before = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
 
     line = reload(
-        broker, config, "[amqp]\nheartbeat = 7\nchannel_max = 3\nlogin_timeout = 30\nmax_connections_per_address = 2\n[main]\ntcp_keepalive = no\n")
+        broker, config,
+        "[amqp]\nheartbeat = 7\nchannel_max = 3\nlogin_timeout = 30\nmax_connections_per_address = 2\n"
+        "[main]\ntcp_keepalive = no\n")
 
-    for told in ("heartbeat: 60 -> 7", "channel_max: 2047 -> 3", "login_timeout: 10 -> 30", "tcp_keepalive: 60:10:3 -> false"):
+    for told in (
+        "heartbeat: 60 -> 7", "channel_max: 2047 -> 3", "login_timeout: 10 -> 30",
+        "tcp_keepalive: 60:10:3 -> false",
+    ):
         assert told in line
     after = pika.BlockingConnection(pika.ConnectionParameters(port=broker.port, heartbeat=None))
     for _ in range(3):
@@ -103,17 +112,29 @@ def test_flag_still_wins_over_the_file(broker_process, config):
 def test_what_needs_a_restart_is_named_and_left(broker_process, config, tmp_path):
     broker = broker_process(config=config).start()
 
-    line = reload(broker, config, f"[main]\nsegment_size = 1048576\npidfile = {tmp_path}/x.pid\n[amqp]\nframe_max = 8192\n", "need a restart")
+    line = reload(
+        broker, config,
+        f"[main]\nsegment_size = 1048576\npidfile = {tmp_path}/x.pid\n[amqp]\nframe_max = 8192\n",
+        "need a restart",
+    )
 
-    assert line.endswith("these changes need a restart: pidfile in [main], segment_size in [main], frame_max in [amqp]")
+    assert line.endswith(
+        "these changes need a restart: pidfile in [main], segment_size in [main], frame_max in [amqp]"
+    )
     assert not (tmp_path / "x.pid").exists()
 
 
 @pytest.mark.parametrize("text, says", [
-    ("[amqp]\nheartbeat = 7\nchannel_max = many\n", "gomq.ini:3: channel_max: 'many' is not a whole number from 1 to 65535"),
+    (
+        "[amqp]\nheartbeat = 7\nchannel_max = many\n",
+        "gomq.ini:3: channel_max: 'many' is not a whole number from 1 to 65535",
+    ),
     ("[amqp]\nheartbeat = 7\n[ampq]\n", "gomq.ini:3: unknown section [ampq]"),
     ("[amqp]\nheartbeat = 7\nnonsense\n", "gomq.ini:3: 'nonsense' is not a key = value line"),
-    ("[amqp]\nheartbeat = 7\n[main]\nlog_file = /absent/folder/broker.log\n", "cannot write the log to /absent/folder/broker.log"),
+    (
+        "[amqp]\nheartbeat = 7\n[main]\nlog_file = /absent/folder/broker.log\n",
+        "cannot write the log to /absent/folder/broker.log",
+    ),
 ])
 def test_bad_file_keeps_the_whole_old_configuration(broker_process, config, text, says):
     broker = broker_process(config=config).start()
@@ -133,13 +154,19 @@ def test_file_that_has_gone_keeps_the_old_configuration(broker_process, config):
 
     broker.signal(signal.SIGHUP)
 
-    wait_until(lambda: any("the old configuration stays: cannot read" in line for line in broker.log[seen:]), what=broker.log)
+    wait_until(
+        lambda: any("the old configuration stays: cannot read" in line for line in broker.log[seen:]),
+        what=broker.log,
+    )
 
 
 def test_unknown_key_is_a_warning_of_the_reload(broker_process, config):
     broker = broker_process(config=config).start()
 
-    reload(broker, config, "[amqp]\nheartbaet = 7\n", "gomq.ini:2: unknown key 'heartbaet' in section [amqp] is ignored")
+    reload(
+        broker, config, "[amqp]\nheartbaet = 7\n",
+        "gomq.ini:2: unknown key 'heartbaet' in section [amqp] is ignored",
+    )
 
 
 def test_many_signals_at_once_do_no_harm(broker_process, config):
@@ -156,7 +183,9 @@ def test_service_manager_hears_of_a_reload(broker_process, config, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(in_time(60))
-        broker = broker_process(config=config, environment={"NOTIFY_SOCKET": str(tmp_path / "notify")}).start()
+        broker = (
+            broker_process(config=config, environment={"NOTIFY_SOCKET": str(tmp_path / "notify")}).start()
+        )
         assert manager.recv(1000).startswith(b"READY=1\n")
 
         reload(broker, config, "[amqp]\nheartbeat = 9\n")
@@ -172,8 +201,12 @@ def test_broker_goes_with_the_terminal_that_it_was_started_in(tmp_path, closed):
     """And reloads when the signal comes while the terminal is there."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "gomq_py", "--data-dir", tmp_path / "data", "--port", "0", "--http-port", "-1", "--metrics-http-port", "-1"],
-        stdin=theirs, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        [
+            sys.executable, "-m", "gomq_py", "--data-dir", tmp_path / "data", "--port", "0", "--http-port",
+            "-1", "--metrics-http-port", "-1",
+        ],
+        stdin=theirs, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)})
     os.close(theirs)
     lines = iter(process.stderr)
     next(line for line in lines if "ready after" in line)
@@ -182,7 +215,9 @@ def test_broker_goes_with_the_terminal_that_it_was_started_in(tmp_path, closed):
 
     process.send_signal(signal.SIGHUP)
 
-    says = next(line for line in lines if "boot: SIGHUP: stopping" in line or "configuration reloaded" in line)
+    says = next(
+        line for line in lines if "boot: SIGHUP: stopping" in line or "configuration reloaded" in line
+    )
     assert ("stopping" in says) == closed
     if not closed:
         process.terminate()
@@ -201,7 +236,9 @@ def connect_tls(broker, files):
 
 def test_new_certificate_is_shown_to_connections_to_come(broker_process, config, tmp_path):
     files = certificates.make(tmp_path / "files")
-    broker = broker_process(config=config, amqps_port=0, tls_cert=files.certificate, tls_key=files.key).start()
+    broker = (
+        broker_process(config=config, amqps_port=0, tls_cert=files.certificate, tls_key=files.key).start()
+    )
     old = connect_tls(broker, files)
     shutil.copy(files.authority, tmp_path / "old-authority.pem")
     certificates.make(tmp_path / "files", authority=trustme.CA())
@@ -219,11 +256,15 @@ def test_new_certificate_is_shown_to_connections_to_come(broker_process, config,
 def test_certificate_without_its_key_keeps_the_old_pair(broker_process, config, tmp_path):
     """As when a renewal has written one file and not yet the other."""
     files = certificates.make(tmp_path / "files")
-    broker = broker_process(config=config, amqps_port=0, tls_cert=files.certificate, tls_key=files.key).start()
+    broker = (
+        broker_process(config=config, amqps_port=0, tls_cert=files.certificate, tls_key=files.key).start()
+    )
     other = certificates.make(tmp_path / "other")
     shutil.copy(other.key, files.key)
 
-    assert "cannot use the certificate" in reload(broker, config, "[amqp]\nheartbeat = 9\n", "the old configuration stays: ")
+    assert "cannot use the certificate" in reload(
+        broker, config, "[amqp]\nheartbeat = 9\n", "the old configuration stays: "
+    )
 
     connect_tls(broker, files).close()
 
@@ -245,7 +286,9 @@ def test_log_goes_on_in_a_new_file_after_it_was_moved(broker_process, config, tm
     assert "configuration reloaded" not in (tmp_path / "broker.log.1").read_text()
     config.write_text(text + "log_format = json\n")
     broker.signal(signal.SIGHUP)
-    assert wait_until(lambda: [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")])[0]["source"] == "reload"
+    assert wait_until(
+        lambda: [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+    )[0]["source"] == "reload"
 
 
 def test_logrotate_rotates_without_losing_a_line(broker_process, config, tmp_path):
@@ -259,13 +302,19 @@ def test_logrotate_rotates_without_losing_a_line(broker_process, config, tmp_pat
     broker = broker_process(config=config)
     broker.spawn()
     wait_until(lambda: path.exists() and "ready after" in path.read_text())
-    snippet = re.sub(r"systemctl reload gomq-py\S*", f"kill -HUP $(cat {pidfile})", open("etc/logrotate.d/gomq-py").read())
-    snippet = snippet.replace("/var/log/gomq/*.log", str(path)).replace("delaycompress", "").replace("compress", "nocompress")
+    snippet = re.sub(
+        r"systemctl reload gomq-py\S*", f"kill -HUP $(cat {pidfile})", open("etc/logrotate.d/gomq-py").read()
+    )
+    snippet = snippet.replace("/var/log/gomq/*.log", str(path)).replace("delaycompress", "").replace(
+        "compress", "nocompress"
+    )
     rules = tmp_path / "rules"
     rules.write_text(re.sub(r"\n\s*su .*", "", re.sub(r"create .*", "create 0640", snippet)))
     rules.chmod(0o644)
 
-    done = subprocess.run([program, "-f", "-s", tmp_path / "state", rules], capture_output=True, text=True, timeout=in_time(60))
+    done = subprocess.run(
+        [program, "-f", "-s", tmp_path / "state", rules], capture_output=True, text=True, timeout=in_time(60)
+    )
 
     assert done.returncode == 0, done.stderr
     wait_until(lambda: "configuration reloaded" in path.read_text())
@@ -285,16 +334,21 @@ def dump(broker):
 
 def test_dump_shows_what_the_broker_is_doing(broker_process):
     broker = broker_process(http_port=0).start()
-    connection = pika.BlockingConnection(pika.ConnectionParameters(port=broker.port, client_properties={"connection_name": "my secret name"}))
+    connection = pika.BlockingConnection(
+        pika.ConnectionParameters(port=broker.port, client_properties={"connection_name": "my secret name"})
+    )
     channel = connection.channel()
     channel.queue_declare("jobs", durable=True)
     channel.confirm_delivery()
     for _ in range(3):
-        channel.basic_publish("", "jobs", b"classified", pika.BasicProperties(delivery_mode=2, headers={"token": "hidden"}))
+        channel.basic_publish(
+            "", "jobs", b"classified", pika.BasicProperties(delivery_mode=2, headers={"token": "hidden"})
+        )
     channel.basic_get("jobs")
     silent = socket.create_connection(("127.0.0.1", broker.port), timeout=in_time(30))
     silent.sendall(b"AMQP\x00\x00\x09\x01")
-    assert silent.recv(100)[7:11] == b"\x00\x0a\x00\x0a"  # it is there, and not only in the queue of the system
+    # it is there, and not only in the queue of the system
+    assert silent.recv(100)[7:11] == b"\x00\x0a\x00\x0a"
 
     shown = dump(broker)
 
@@ -304,7 +358,11 @@ def test_dump_shows_what_the_broker_is_doing(broker_process):
     assert re.search(r"segments: \d+ pairs", shown)
     assert "alarms: none" in shown
     assert "connections: 1, and 1 that have not logged in yet" in shown
-    assert re.search(r"connection 127\.0\.0\.1:\d+ -> \S+: guest@/, open, 1 channels, 0 consumers, 1 unacked, waits for the client", shown)
+    assert re.search(
+        r"connection 127\.0\.0\.1:\d+ -> \S+: guest@/, open, 1 channels, 0 consumers, 1 unacked, "
+        r"waits for the client",
+        shown,
+    )
     assert "queue 'jobs' in '/': 2 ready (20 octets), 1 unacked, 0 consumers, running" in shown
     assert re.search(r"greenlets: 1 x listener amqp N in listener\.py:\d+ _accept_forever", shown)
     for secret in ("classified", "hidden", "my secret name", "token"):
@@ -316,7 +374,10 @@ def test_dump_shows_what_the_broker_is_doing(broker_process):
 def test_dump_is_bounded_and_leaves_others_their_turn(broker_process):
     """1500 queues: the largest are shown, and a client is served meanwhile."""
     broker = broker_process(http_port=0).start()
-    entities = [{"name": f"queue-{number}", "vhost": "/", "durable": False, "auto_delete": False, "arguments": {}} for number in range(1500)]
+    entities = [
+        {"name": f"queue-{number}", "vhost": "/", "durable": False, "auto_delete": False, "arguments": {}}
+        for number in range(1500)
+    ]
     answer = requests.post(
         f"http://127.0.0.1:{broker.ports['http']}/api/definitions", json={"queues": entities},
         auth=("guest", "guest"), timeout=in_time(60))
@@ -350,5 +411,7 @@ def test_dump_says_what_a_connection_waits_for(broker_process, config):
     consumer = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     consumer.channel().basic_consume("many", lambda *_: None)
 
-    wait_until(lambda: re.search(r"1 consumers, \d+ unacked, waits for the client to read \d+ octets", dump(broker)))
+    wait_until(
+        lambda: re.search(r"1 consumers, \d+ unacked, waits for the client to read \d+ octets", dump(broker))
+    )
     publisher.close()

@@ -12,6 +12,7 @@ def test_example_reads_from_an_offset(broker):
     assert "127.0.0.1:5672" in example
 
     finished = subprocess.run(
-        [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")], capture_output=True, text=True, timeout=in_time(60))
+        [sys.executable, "-c", example.replace("127.0.0.1:5672", f"127.0.0.1:{broker.port}")],
+        capture_output=True, text=True, timeout=in_time(60))
 
     assert (finished.returncode, finished.stdout) == (0, "3 order 3\n4 order 4\n"), finished.stderr

@@ -1,4 +1,6 @@
-"""A real broker under a service manager: the test's own socket for notifications, and systemd's tool that hands sockets over."""
+"""A real broker under a service manager: the test's own socket for notifications,
+and systemd's tool that hands sockets over.
+"""
 import os
 import re
 import shutil
@@ -79,14 +81,21 @@ def test_watchdog_is_told_twice_in_its_time(broker_process, manager):
 
 
 class Activated:
-    """A broker behind systemd-socket-activate: started by the first connection, with the sockets that the tool has opened."""
+    """A broker behind systemd-socket-activate: started by the first connection,
+    with the sockets that the tool has opened.
+    """
 
     def __init__(self, folder, sockets, *flags):
         """``sockets``: (name, address) pairs, the address as the tool takes it."""
-        command = [ACTIVATE, *(f"--listen={address}" for _, address in sockets), "--fdname=" + ":".join(name for name, _ in sockets),
-                   "-E", f"PYTHONPATH={ROOT}", sys.executable, "-m", "gomq_py", "--data-dir", str(folder), "--metrics-http-port", "-1", *flags]
+        command = [
+            ACTIVATE, *(f"--listen={address}" for _, address in sockets),
+            "--fdname=" + ":".join(name for name, _ in sockets), "-E", f"PYTHONPATH={ROOT}", sys.executable,
+            "-m", "gomq_py", "--data-dir", str(folder), "--metrics-http-port", "-1", *flags,
+        ]
         self.lines = []
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -95,7 +104,10 @@ class Activated:
             self.lines.append(line)
 
     def wait_for(self, pattern):
-        return wait_until(lambda: next((found for line in list(self.lines) if (found := re.search(pattern, line))), None), in_time(60), self.lines)
+        return wait_until(
+            lambda: next((found for line in list(self.lines) if (found := re.search(pattern, line))), None),
+            in_time(60), self.lines,
+        )
 
     def stop(self):
         if self.process.poll() is None:
@@ -122,14 +134,21 @@ def activated(tmp_path):
 
 
 def test_sockets_that_are_handed_over_are_served(activated, tmp_path):
-    """Two for AMQP, one for the management API; the first client waits in its socket until the broker is there. No other port is opened."""
+    """Two for AMQP, one for the management API; the first client waits in its socket until the broker is
+    there. No other port is opened.
+    """
     ports, path = [reserve() for _ in range(2)], tmp_path / "amqp.sock"
-    broker = activated([("amqp", ports[0]), ("amqp", path), ("http", ports[1])], "--port", reserve(), "--http-port", reserve())
+    broker = activated(
+        [("amqp", ports[0]), ("amqp", path), ("http", ports[1])], "--port", reserve(), "--http-port",
+        reserve(),
+    )
 
     connection = pika.BlockingConnection(pika.ConnectionParameters(port=ports[0]))
     connection.channel().queue_declare("kept", durable=True)
 
-    assert requests.get(f"http://127.0.0.1:{ports[1]}/api/whoami", auth=("guest", "guest"), timeout=in_time(60)).json()["name"] == "guest"
+    assert requests.get(
+        f"http://127.0.0.1:{ports[1]}/api/whoami", auth=("guest", "guest"), timeout=in_time(60)
+    ).json()["name"] == "guest"
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
         client.sendall(b"AMQP\x00\x00\x09\x01")
@@ -146,7 +165,10 @@ def test_tls_on_a_socket_that_is_handed_over(activated, tmp_path):
     import ssl
     files = certificates.make(tmp_path / "files")
     port = reserve()
-    activated([("amqps", port)], "--port", -1, "--http-port", -1, "--https-port", -1, "--tls-cert", files.certificate, "--tls-key", files.key)
+    activated(
+        [("amqps", port)], "--port", -1, "--http-port", -1, "--https-port", -1, "--tls-cert",
+        files.certificate, "--tls-key", files.key,
+    )
 
     options = pika.SSLOptions(ssl.create_default_context(cafile=files.authority), "localhost")
     pika.BlockingConnection(pika.ConnectionParameters(port=port, ssl_options=options)).close()
@@ -175,7 +197,9 @@ def test_own_names_may_be_given_to_the_sockets(activated, tmp_path):
 
 
 def test_children_do_not_inherit_what_is_the_brokers(broker_process, manager):
-    broker = broker_process(environment={"NOTIFY_SOCKET": manager.getsockname(), "LISTEN_PID": "1", "LISTEN_FDS": "3"}).start()
+    broker = broker_process(
+        environment={"NOTIFY_SOCKET": manager.getsockname(), "LISTEN_PID": "1", "LISTEN_FDS": "3"}
+    ).start()
 
     told(manager)
     assert os.path.exists(f"/proc/{broker.pid}")

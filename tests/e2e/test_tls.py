@@ -1,4 +1,6 @@
-"""TLS at a real broker, with pika: clients' certificates, the EXTERNAL login, host names, and certificates that are replaced while it runs."""
+"""TLS at a real broker, with pika: clients' certificates, the EXTERNAL login, host names, and certificates
+that are replaced while it runs.
+"""
 import contextlib
 import http.client
 import json
@@ -14,7 +16,10 @@ import trustme
 from tests.support import certificates
 from tests.support.waiting import in_time
 
-REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism EXTERNAL. For details see the broker logfile."
+REFUSED = (
+    "ACCESS_REFUSED - Login was refused using authentication mechanism EXTERNAL. "
+    "For details see the broker logfile."
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +53,10 @@ def start(broker_process, server, tmp_path):
     def start_(text="", **options):
         config = tmp_path / "gomq.ini"
         config.write_text(text)
-        return broker_process(config=config, amqps_port=0, http_port=0, tls_cert=server.certificate, tls_key=server.key, **options).start()
+        return broker_process(
+            config=config, amqps_port=0, http_port=0, tls_cert=server.certificate, tls_key=server.key,
+            **options,
+        ).start()
 
     return start_
 
@@ -62,9 +70,14 @@ def add_user(broker, name, **body):
     """A user without a password, who may do everything in the default vhost."""
     api, login = f"http://127.0.0.1:{broker.ports['http']}/api", ("guest", "guest")
     quoted = requests.utils.quote(name, safe="")
-    assert requests.put(f"{api}/users/{quoted}", json={"password_hash": "", "tags": "", **body}, auth=login, timeout=in_time(60)).status_code == 201
+    assert requests.put(
+        f"{api}/users/{quoted}", json={"password_hash": "", "tags": "", **body}, auth=login,
+        timeout=in_time(60),
+    ).status_code == 201
     rights = {"configure": ".*", "write": ".*", "read": ".*"}
-    assert requests.put(f"{api}/permissions/%2F/{quoted}", json=rights, auth=login, timeout=in_time(60)).status_code == 201
+    assert requests.put(
+        f"{api}/permissions/%2F/{quoted}", json=rights, auth=login, timeout=in_time(60)
+    ).status_code == 201
 
 
 def connect(broker, context, credentials=None, name="localhost"):
@@ -75,22 +88,38 @@ def connect(broker, context, credentials=None, name="localhost"):
 
 
 @pytest.mark.parametrize("options, setting, user", [
-    ({"organization_name": "Example", "organization_unit_name": "Ops", "common_name": "jane"}, "", "CN=jane,OU=Ops,O=Example"),
+    (
+        {"organization_name": "Example", "organization_unit_name": "Ops", "common_name": "jane"}, "",
+        "CN=jane,OU=Ops,O=Example",
+    ),
     ({"common_name": "jane"}, "ssl_cert_login_from = common_name", "jane"),
     ({}, "ssl_cert_login_from = subject_alternative_name", "jane.example.com"),
-    ({}, "ssl_cert_login_from = subject_alternative_name\nssl_cert_login_san_type = email\nssl_cert_login_san_index = 1", "b@example.com"),
+    (
+        {},
+        (
+            "ssl_cert_login_from = subject_alternative_name\nssl_cert_login_san_type = email\n"
+            "ssl_cert_login_san_index = 1"
+        ),
+        "b@example.com",
+    ),
 ])
 def test_certificate_logs_its_user_in(start, server, authority, tmp_path, options, setting, user):
     broker = start(mutual(server, setting))
     add_user(broker, user)
 
-    connection = connect(broker, client(tmp_path / "jane", authority, "jane.example.com", "a@example.com", "b@example.com", **options))
+    connection = connect(
+        broker,
+        client(tmp_path / "jane", authority, "jane.example.com", "a@example.com", "b@example.com", **options),
+    )
 
     channel = connection.channel()
     channel.queue_declare("mine", exclusive=True)
     channel.basic_publish("", "mine", b"hello", pika.BasicProperties(user_id=user))
     assert channel.basic_get("mine", auto_ack=True)[2] == b"hello"
-    (shown,) = requests.get(f"http://127.0.0.1:{broker.ports['http']}/api/connections", auth=("guest", "guest"), timeout=in_time(60)).json()
+    (shown,) = requests.get(
+        f"http://127.0.0.1:{broker.ports['http']}/api/connections", auth=("guest", "guest"),
+        timeout=in_time(60),
+    ).json()
     assert (shown["user"], shown["auth_mechanism"], shown["ssl"]) == (user, "EXTERNAL", True)
     assert shown["peer_cert_issuer"].startswith("OU=Testing CA")
     connection.close()
@@ -115,16 +144,27 @@ def test_certificate_without_the_name_that_is_asked_for_is_refused(start, server
 def test_passwords_work_beside_certificates(start, server, authority, tmp_path):
     broker = start(mutual(server))
 
-    connect(broker, client(tmp_path / "jane", authority, "x.example.com"), pika.PlainCredentials("guest", "guest")).close()
+    connect(
+        broker, client(tmp_path / "jane", authority, "x.example.com"), pika.PlainCredentials("guest", "guest")
+    ).close()
 
 
-@pytest.mark.parametrize("shows, reason", [(False, "PEER_DID_NOT_RETURN_A_CERTIFICATE"), (True, "CERTIFICATE_VERIFY_FAILED")])
-def test_certificate_of_another_authority_or_none_ends_in_the_handshake(start, server, tmp_path, shows, reason):
+@pytest.mark.parametrize("shows, reason", [
+    (False, "PEER_DID_NOT_RETURN_A_CERTIFICATE"), (True, "CERTIFICATE_VERIFY_FAILED")
+])
+def test_certificate_of_another_authority_or_none_ends_in_the_handshake(
+    start, server, tmp_path, shows, reason
+):
     broker = start(mutual(server))
-    stranger = certificates.make_client(tmp_path / "stranger", trustme.CA(), "x.example.com", common_name="guest")
+    stranger = certificates.make_client(
+        tmp_path / "stranger", trustme.CA(), "x.example.com", common_name="guest"
+    )
 
     with pytest.raises(pika.exceptions.AMQPConnectionError):
-        connect(broker, context_showing(server, stranger) if shows else context(server), pika.PlainCredentials("guest", "guest"))
+        connect(
+            broker, context_showing(server, stranger) if shows else context(server),
+            pika.PlainCredentials("guest", "guest"),
+        )
     broker.wait_for_log(f"amqps connection from 127.0.0.1:[0-9]+ lost: .*{reason}")
 
 
@@ -141,8 +181,12 @@ def frame(payload):
 
 
 def table(**fields):
-    octets = b"".join(bytes([len(name)]) + name.encode() + (b"F" + table(**value) if isinstance(value, dict) else b"t" + bytes([value]))
-                      for name, value in fields.items())
+    octets = b"".join(
+        bytes([len(name)]) + name.encode() + (
+            b"F" + table(**value) if isinstance(value, dict) else b"t" + bytes([value])
+        )
+        for name, value in fields.items()
+    )
     return struct.pack(">I", len(octets)) + octets
 
 
@@ -176,8 +220,10 @@ def test_external_is_neither_offered_nor_taken_without_a_certificate(start, serv
     with strangers(broker, server, kind) as connection:
         connection.sendall(b"AMQP\x00\x00\x09\x01")
         assert method(connection).endswith(b"\x00\x00\x00\x0eAMQPLAIN PLAIN\x00\x00\x00\x05en_US")
-        connection.sendall(frame(struct.pack(">HH", 10, 11) + table(capabilities={"authentication_failure_close": True}) + b"\x08EXTERNAL"
-                                 + struct.pack(">I", 5) + b"guest" + b"\x05en_US"))
+        connection.sendall(frame(
+            struct.pack(">HH", 10, 11) + table(capabilities={"authentication_failure_close": True})
+            + b"\x08EXTERNAL" + struct.pack(">I", 5) + b"guest" + b"\x05en_US"
+        ))
         close = method(connection)
 
     assert close[:6] == struct.pack(">HHH", 10, 50, 403)
@@ -186,16 +232,24 @@ def test_external_is_neither_offered_nor_taken_without_a_certificate(start, serv
 
 
 def test_user_of_this_machine_only_needs_more_than_a_certificate(start, server, authority, tmp_path):
-    """guest by certificate from an address that a proxy announces: the rule about addresses holds for it as well."""
-    broker = start(mutual(server, "ssl_cert_login_from = common_name") + "[amqp]\ntcp_proxy_protocol = true\n")
+    """guest by certificate from an address that a proxy announces:
+    the rule about addresses holds for it as well.
+    """
+    broker = start(
+        mutual(server, "ssl_cert_login_from = common_name") + "[amqp]\ntcp_proxy_protocol = true\n"
+    )
     shown = client(tmp_path / "guest", authority, "x.example.com", common_name="guest")
-    for header, refused in ((b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", False), (b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n", True)):
+    for header, refused in (
+        (b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", False), (b"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n", True)
+    ):
         with socket.create_connection(("127.0.0.1", broker.ports["amqps"]), timeout=in_time(60)) as plain:
             plain.sendall(header)
             with shown.wrap_socket(plain, server_hostname="localhost") as connection:
                 connection.sendall(b"AMQP\x00\x00\x09\x01")
                 assert b"AMQPLAIN PLAIN EXTERNAL" in method(connection)
-                connection.sendall(frame(struct.pack(">HH", 10, 11) + table() + b"\x08EXTERNAL" + bytes(4) + b"\x05en_US"))
+                connection.sendall(
+                    frame(struct.pack(">HH", 10, 11) + table() + b"\x08EXTERNAL" + bytes(4) + b"\x05en_US")
+                )
                 assert (method(connection)[:4] != struct.pack(">HH", 10, 30)) == refused
 
 
@@ -205,24 +259,36 @@ def test_host_names_have_certificates_of_their_own(start, server, authority, tmp
     strict = certificates.make(tmp_path / "strict", "strict.example.com", authority=authority)
     api = certificates.make(tmp_path / "api", "api.example.com", authority=authority)
     broker = start(
-        f"[sni:strict.example.com]\ntls_cert = {strict.certificate}\ntls_key = {strict.key}\namqp_tls_verify_peer = true\n"
-        f"tls_ca_cert = {strict.authority}\n[sni:*.example.com]\nhttp_tls_cert = {api.certificate}\nhttp_tls_key = {api.key}\n", https_port=0)
+        f"[sni:strict.example.com]\ntls_cert = {strict.certificate}\ntls_key = {strict.key}\n"
+        f"amqp_tls_verify_peer = true\ntls_ca_cert = {strict.authority}\n[sni:*.example.com]\nhttp_tls_cert "
+        f"= {api.certificate}\nhttp_tls_key = {api.key}\n",
+        https_port=0)
     guest = pika.PlainCredentials("guest", "guest")
 
     connect(broker, context(server), guest).close()
-    connect(broker, client(tmp_path / "jane", authority, "x.example.com"), guest, "strict.example.com").close()
+    connect(
+        broker, client(tmp_path / "jane", authority, "x.example.com"), guest, "strict.example.com"
+    ).close()
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         connect(broker, context(server), guest, "strict.example.com")
     with pytest.raises(ssl.SSLCertVerificationError):  # the section is for https alone
         connect(broker, context(server), guest, "api.example.com")
-    assert json.loads(get_over_tls(broker.ports["https"], context(server), "api.example.com", "/api/whoami"))["name"] == "guest"
-    assert json.loads(get_over_tls(broker.ports["https"], context(server), "localhost", "/api/whoami"))["name"] == "guest"
-    assert json.loads(get_over_tls(broker.ports["https"], context(server), "strict.example.com", "/api/whoami"))["name"] == "guest"
+    assert json.loads(
+        get_over_tls(broker.ports["https"], context(server), "api.example.com", "/api/whoami")
+    )["name"] == "guest"
+    assert json.loads(
+        get_over_tls(broker.ports["https"], context(server), "localhost", "/api/whoami")
+    )["name"] == "guest"
+    assert json.loads(
+        get_over_tls(broker.ports["https"], context(server), "strict.example.com", "/api/whoami")
+    )["name"] == "guest"
 
 
 def test_cookie_of_a_session_that_began_over_tls_is_for_tls_alone(start, server):
     broker = start("", https_port=0)
-    connection = http.client.HTTPSConnection("localhost", broker.ports["https"], context=context(server), timeout=in_time(60))
+    connection = http.client.HTTPSConnection(
+        "localhost", broker.ports["https"], context=context(server), timeout=in_time(60)
+    )
 
     with contextlib.closing(connection):
         connection.request("POST", "/api/session", headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
@@ -243,5 +309,8 @@ def get_over_tls(port, context, name, path):
 
 
 def test_mistake_in_a_section_is_one_line_that_names_it(start, tmp_path):
-    with pytest.raises(AssertionError, match=r"gomq-py: \[sni:a\.example\.com\]: cannot read the certificate or key .*absent\.pem"):
+    with pytest.raises(
+        AssertionError,
+        match=r"gomq-py: \[sni:a\.example\.com\]: cannot read the certificate or key .*absent\.pem",
+    ):
         start(f"[sni:a.example.com]\ntls_cert = {tmp_path}/absent.pem\n")

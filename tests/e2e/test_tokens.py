@@ -25,18 +25,24 @@ def issuer():
 def broker(issuer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokens")
     config = folder / "gomq.ini"
-    config.write_text(f"[main]\nauth_backends = local, oauth\n[oauth]\nissuer = {issuer.url}\nresource_server_id = gomq\n")
+    config.write_text(
+        f"[main]\nauth_backends = local, oauth\n[oauth]\nissuer = {issuer.url}\nresource_server_id = gomq\n"
+    )
     with BrokerProcess(folder / "data", config, http_port=0) as process:
         yield process
 
 
 def connect(broker, password, user=""):
     credentials = pika.PlainCredentials(user, password)
-    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.ports["amqp"], credentials=credentials))
+    return pika.BlockingConnection(
+        pika.ConnectionParameters("127.0.0.1", broker.ports["amqp"], credentials=credentials)
+    )
 
 
 def connected_for_seconds(broker, issuer, lifetime_s):
-    """A connection whose token lives for so long, and when it expires: for longer, if the machine has let it expire on the way in."""
+    """A connection whose token lives for so long, and when it expires:
+    for longer, if the machine has let it expire on the way in.
+    """
     while True:
         expires = time.time() + lifetime_s
         try:
@@ -62,17 +68,27 @@ def test_a_token_does_not_do_what_its_scopes_do_not_say(broker, issuer):
             connection.channel().queue_declare("not-mine")
 
     assert refused.value.reply_code == 403
-    assert "configure" in refused.value.reply_text or "access to queue 'not-mine' in vhost '/' refused for user 'ann'" in refused.value.reply_text
+    assert (
+        "configure" in refused.value.reply_text
+        or "access to queue 'not-mine' in vhost '/' refused for user 'ann'" in refused.value.reply_text
+    )
 
 
 def test_without_a_scope_for_the_vhost_there_is_no_way_in(broker, issuer):
-    with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match="access to vhost '/' refused for user 'ann'"):
+    with pytest.raises(
+        pika.exceptions.ProbableAccessDeniedError, match="access to vhost '/' refused for user 'ann'"
+    ):
         connect(broker, issuer.token(scope="gomq.read:other/*"))
 
 
-@pytest.mark.parametrize("token", [lambda issuer: issuer.token(lifetime_s=-5), lambda issuer: issuer.token(aud="x"), lambda issuer: "a.b.c"])
+@pytest.mark.parametrize("token", [
+    lambda issuer: issuer.token(lifetime_s=-5), lambda issuer: issuer.token(aud="x"), lambda issuer: "a.b.c"
+])
 def test_a_bad_token_is_a_bad_password(broker, issuer, token):
-    with pytest.raises(pika.exceptions.ProbableAuthenticationError, match="Login was refused using authentication mechanism PLAIN"):
+    with pytest.raises(
+        pika.exceptions.ProbableAuthenticationError,
+        match="Login was refused using authentication mechanism PLAIN",
+    ):
         connect(broker, token(issuer))
 
 
@@ -113,7 +129,9 @@ def test_what_follows_a_token_is_asked_with_its_rights_and_each_token_is_answere
     connection._impl.callbacks.add(0, pika.spec.Connection.UpdateSecretOk, answers.append, one_shot=False)
     channel = connection.channel()
     for scope in ("gomq.read:*/*", ALL):
-        connection._impl._send_method(0, pika.spec.Connection.UpdateSecret(issuer.token(scope=scope), "each at once"))
+        connection._impl._send_method(
+            0, pika.spec.Connection.UpdateSecret(issuer.token(scope=scope), "each at once")
+        )
 
     channel.queue_declare("with-the-last-rights", exclusive=True)
 
@@ -121,7 +139,10 @@ def test_what_follows_a_token_is_asked_with_its_rights_and_each_token_is_answere
     connection.close()
 
 
-@pytest.mark.parametrize("secret", [lambda issuer: issuer.token(sub="bob"), lambda issuer: issuer.token(lifetime_s=-1), lambda issuer: "nothing"])
+@pytest.mark.parametrize("secret", [
+    lambda issuer: issuer.token(sub="bob"), lambda issuer: issuer.token(lifetime_s=-1),
+    lambda issuer: "nothing",
+])
 def test_a_token_that_does_not_renew_closes_the_connection(broker, issuer, secret):
     connection = connect(broker, issuer.token(scope=ALL))
 
@@ -162,7 +183,9 @@ def test_the_management_api_refuses_a_bad_token_and_one_without_tags(broker, iss
     url = f"http://127.0.0.1:{broker.ports['http']}/api/overview"
 
     for token in (issuer.token(lifetime_s=-1), issuer.token(scope="gomq.read:*/*"), "x"):
-        assert requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=in_time(60)).status_code == 401
+        assert requests.get(
+            url, headers={"Authorization": f"Bearer {token}"}, timeout=in_time(60)
+        ).status_code == 401
 
 
 def test_no_token_is_in_the_log(broker, issuer):
@@ -177,7 +200,10 @@ def test_no_token_is_in_the_log(broker, issuer):
 @pytest.mark.parametrize("lines, complaint", [
     ("auth_backends = ldap\n", "there are local and oauth"),
     ("auth_backends = oauth\n", "set issuer in [oauth]"),
-    ("auth_backends = oauth\n[oauth]\nissuer = https://issuer.invalid\n", "set audience or resource_server_id"),
+    (
+        "auth_backends = oauth\n[oauth]\nissuer = https://issuer.invalid\n",
+        "set audience or resource_server_id",
+    ),
 ])
 def test_settings_that_cannot_work_are_said_at_boot(tmp_path, lines, complaint):
     config = tmp_path / "gomq.ini"

@@ -27,8 +27,13 @@ def round_trip(url, queue="embedded", body=b"hello"):
 
 
 def run_program(source):
-    """Run a program of its own, which a test must not be part of: it patches, forks or dies. Returns what it printed."""
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=PROGRAM_DEADLINE_S)
+    """Run a program of its own, which a test must not be part of: it patches, forks or dies.
+
+    Returns what it printed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=PROGRAM_DEADLINE_S
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -151,7 +156,9 @@ def test_serve_forever_ends_when_another_thread_closes():
 def test_the_management_api_is_there_when_asked_for():
     import requests
     with gomq_py.Broker(http_port=0) as broker:
-        assert requests.get(f"{broker.http_url}/api/whoami", auth=("guest", "guest"), timeout=in_time(60)).json()["name"] == "guest"
+        assert requests.get(
+            f"{broker.http_url}/api/whoami", auth=("guest", "guest"), timeout=in_time(60)
+        ).json()["name"] == "guest"
 
 
 def test_call_runs_in_the_brokers_thread():
@@ -186,7 +193,8 @@ with gomq_py.Broker() as broker:
 def test_importing_the_package_imports_nothing_else_of_it():
     # The switch to the interpreted twins is there where they are asked for; it has to come first.
     printed = run_program(
-        "import sys, gomq_py; print([m for m in sys.modules if m.startswith(('gomq_py.', 'gevent')) and m != 'gomq_py.purepython'])")
+        "import sys, gomq_py; print([m for m in sys.modules if m.startswith(('gomq_py.', "
+        "'gevent')) and m != 'gomq_py.purepython'])")
 
     assert printed == "[]"
 
@@ -239,8 +247,16 @@ while client.recv(100):
 
 def test_a_broker_that_is_never_closed_is_a_warning_and_its_log_is_not_on_standard_error():
     """To whom asks for such warnings; and only what a program sets up to be logged is."""
-    quiet, asked = (subprocess.run([sys.executable, *flags, "-c", NEVER_CLOSED], capture_output=True, text=True, timeout=PROGRAM_DEADLINE_S)
-                    for flags in ((), ("-W", "default")))
+    quiet, asked = (
+        subprocess.run(
+            [sys.executable, *flags, "-c", NEVER_CLOSED], capture_output=True, text=True,
+            timeout=PROGRAM_DEADLINE_S,
+        )
+        for flags in ((), ("-W", "default"))
+    )
 
     assert (quiet.returncode, quiet.stderr) == (0, "")
-    assert "was never closed: use `with`, or close()" in asked.stderr and "ResourceWarning: <gomq_py.Broker in " in asked.stderr
+    assert (
+        "was never closed: use `with`, or close()" in asked.stderr
+        and "ResourceWarning: <gomq_py.Broker in " in asked.stderr
+    )

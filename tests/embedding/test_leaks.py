@@ -1,4 +1,6 @@
-"""A broker that was closed leaves nothing in the program that embedded it: no descriptor, mapping, thread, greenlet or object of its own."""
+"""A broker that was closed leaves nothing in the program that embedded it: no descriptor, mapping, thread,
+greenlet or object of its own.
+"""
 import contextlib
 import gc
 import logging
@@ -17,7 +19,8 @@ from tests.support.waiting import in_time, wait_until
 
 ROUNDS = 3
 KINDS = {
-    "classic": {}, "priority": {"x-max-priority": 3}, "stream": {"x-queue-type": "stream"}, "delayed": {"x-delayed-retry-type": "all"},
+    "classic": {}, "priority": {"x-max-priority": 3}, "stream": {"x-queue-type": "stream"},
+    "delayed": {"x-delayed-retry-type": "all"},
     "expiring": {"x-message-ttl": 60_000, "x-dead-letter-exchange": "amq.fanout"},
 }
 
@@ -32,7 +35,9 @@ def no_log():
 
 @pytest.fixture(autouse=True)
 def nothing_but_the_test_is_looked_at():
-    """What the process holds by now is kept out of the collector, which takes half a second for all that a run of many tests has left."""
+    """What the process holds by now is kept out of the collector, which takes half a second for all that a
+    run of many tests has left.
+    """
     gc.collect()
     gc.freeze()
     yield
@@ -40,7 +45,9 @@ def nothing_but_the_test_is_looked_at():
 
 
 def leftovers(work):
-    """What ``work()`` leaves in this process each time, beyond what its first times bring in (imports, caches)."""
+    """What ``work()`` leaves in this process each time,
+    beyond what its first times bring in (imports, caches).
+    """
     work()
     work()
     before = held()
@@ -137,12 +144,16 @@ def test_clients_over_tls(tmp_path):
 def test_the_management_api_its_metrics_and_its_control_socket(tmp_path):
     def work():
         settings = {"http_port": 0, "metrics_http_port": 0, "control_unix_path": str(tmp_path / "control")}
-        with gomq_py.Broker(tmp_path / "data", **settings) as broker, requests.Session() as session, socket.socket(socket.AF_UNIX) as control:
+        with gomq_py.Broker(
+            tmp_path / "data", **settings
+        ) as broker, requests.Session() as session, socket.socket(socket.AF_UNIX) as control:
             control.connect(str(tmp_path / "control"))
             control.sendall(b"GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\n")
             assert control.recv(20).startswith(b"HTTP/1.1 200")
             for path in ("overview", "queues?lengths_age=60&lengths_incr=5", "connections", "definitions"):
-                assert session.get(f"{broker.http_url}/api/{path}", auth=("guest", "guest"), timeout=in_time(60)).ok
+                assert session.get(
+                    f"{broker.http_url}/api/{path}", auth=("guest", "guest"), timeout=in_time(60)
+                ).ok
             host, port = broker.addresses["metrics"]
             assert session.get(f"http://{host}:{port}/metrics", timeout=in_time(60)).ok
 

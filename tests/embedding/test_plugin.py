@@ -29,14 +29,21 @@ def connect(broker):
 
 @pytest.mark.timeout(400)
 def test_the_guides_example_project_passes_its_own_tests(tmp_path):
-    """The files of the guide's example are written out and run by a pytest of their own, with nothing but the plugin."""
-    files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL))
+    """The files of the guide's example are written out and run by a pytest of their own,
+    with nothing but the plugin.
+    """
+    files = dict(
+        re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    )
     for name, source in files.items():
         (tmp_path / name).write_text(source, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)],
+        [
+            sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider",
+            str(tmp_path),
+        ],
         capture_output=True, text=True, timeout=in_time(360), cwd=tmp_path, env=environment)
 
     assert done.returncode == 0, done.stdout
@@ -133,8 +140,10 @@ def test_a_broker_that_cannot_start_says_why(tmp_path):
 
 
 @pytest.mark.parametrize("switch, wrong", [
-    ("delay_confirms", ("x",)), ("delay_confirms", (-1,)), ("delay_confirms", (float("nan"),)), ("delay_confirms", (True,)),
-    ("nack_confirms", (-1,)), ("nack_confirms", (1.5,)), ("nack_confirms", ("3",)), ("trip_alarm", (5,)), ("trip_alarm", ("",)),
+    ("delay_confirms", ("x",)), ("delay_confirms", (-1,)), ("delay_confirms", (float("nan"),)),
+    ("delay_confirms", (True,)),
+    ("nack_confirms", (-1,)), ("nack_confirms", (1.5,)), ("nack_confirms", ("3",)), ("trip_alarm", (5,)),
+    ("trip_alarm", ("",)),
     ("close_connections", (None,)), ("refuse_logins", ("no",)),
 ])
 def test_a_switch_says_what_is_wrong_and_leaves_the_broker_as_it_was(child_of_this_module, switch, wrong):
@@ -175,14 +184,21 @@ def test_a_child_brokers_options_are_checked_before_it_is_made():
 
 
 def test_a_test_that_fails_shows_what_its_broker_logged(tmp_path):
-    (tmp_path / "test_failing.py").write_text("def test_it(gomq_fresh):\n    gomq_fresh.refuse_logins()\n    assert gomq_fresh.amqp_url == 5\n")
+    (tmp_path / "test_failing.py").write_text(
+        "def test_it(gomq_fresh):\n    gomq_fresh.refuse_logins()\n    assert gomq_fresh.amqp_url == 5\n"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider", str(tmp_path)],
+        [
+            sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "no:cacheprovider",
+            str(tmp_path),
+        ],
         capture_output=True, text=True, timeout=in_time(100), cwd=tmp_path, env=environment)
 
-    assert re.search(r"-+ log of the broker gomq_fresh -+\n\S+Z info  boot: gomq-py ", done.stdout), done.stdout
+    assert re.search(r"-+ log of the broker gomq_fresh -+\n\S+Z info  boot: gomq-py ", done.stdout), (
+        done.stdout
+    )
 
 
 def test_a_child_brokers_log_is_kept_over_its_starts(tmp_path):
@@ -191,4 +207,6 @@ def test_a_child_brokers_log_is_kept_over_its_starts(tmp_path):
     broker.start()
     broker.close()
 
-    assert [line.count("ready after") for line in broker.log_text.splitlines() if "ready after" in line] == [1, 1]
+    assert [line.count("ready after") for line in broker.log_text.splitlines() if "ready after" in line] == [
+        1, 1
+    ]

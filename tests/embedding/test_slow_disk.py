@@ -1,7 +1,8 @@
 """A disk on which one kind of call hangs: whoever asked for it waits, and clients of other queues are served.
 
-The broker is a real one with a hub in its own thread. The call is held wherever a thread makes it; a call that the hub makes is not held but noted,
-so that a test fails at once instead of standing still with the broker.
+The broker is a real one with a hub in its own thread. The call is held wherever a thread makes it; a call
+that the hub makes is not held but noted, so that a test fails at once instead of standing still with the
+broker.
 """
 import base64
 import errno
@@ -31,24 +32,30 @@ PERSISTENT = Properties(delivery_mode=2)
 LONGEST_HOLD_S = in_time(60.0)  # a test that forgets to let go ends all the same
 
 IN_THREADS = frozenset({
-    "unlink", "rename", "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_log", "reserve", "write_accepted", "open",
-    "read_through",
+    "unlink", "rename", "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_log", "reserve",
+    "write_accepted", "open", "read_through",
 })
-# What the hub still asks of the system while it serves: what streams write of a batch. Moves from the middle of a queue and a stream's search for
-# a time, which are not among this work, still open closed segments there; for messages that nobody can wait for (dead letters and the like,
-# transactions) it makes the files of a new segment.
+# What the hub still asks of the system while it serves: what streams write of a batch. Moves from the middle
+# of a queue and a stream's search for a time, which are not among this work, still open closed segments
+# there; for messages that nobody can wait for (dead letters and the like, transactions) it makes the files of
+# a new segment.
 STILL_IN_HUB = {"write"}
 READS = {"open", "read_through", "allocate"}
 BACKLOG = 24  # two to a segment
 FILLED = {
-    "durable": {"durable": True}, "transient": {"durable": False}, "stream": {"durable": True, "arguments": {"x-queue-type": "stream"}},
-    "priority": {"durable": True, "arguments": {"x-max-priority": 3}}, "transient priority": {"durable": False, "arguments": {"x-max-priority": 3}},
+    "durable": {"durable": True}, "transient": {"durable": False},
+    "stream": {"durable": True, "arguments": {"x-queue-type": "stream"}},
+    "priority": {"durable": True, "arguments": {"x-max-priority": 3}},
+    "transient priority": {"durable": False, "arguments": {"x-max-priority": 3}},
 }
 IN_HUB_AT_A_ROLL = {"create", "create_unnamed", "make_folder"}
 
 
 class HeldFiles(HubCalls):
-    """``hold(call)``: from here on it hangs in every thread that makes it, until ``let_go``. ``full``: nothing gets more room."""
+    """``hold(call)``: from here on it hangs in every thread that makes it, until ``let_go``.
+
+    ``full``: nothing gets more room.
+    """
 
     full = False
 
@@ -104,8 +111,8 @@ def fill(channel, name, count, **options):
 
 
 def work(broker):
-    """Everything that changes files while a broker serves: segments that are filled, emptied, purged and dropped by retention, queues and definitions
-    that come and go, acks.
+    """Everything that changes files while a broker serves: segments that are filled, emptied, purged and
+    dropped by retention, queues and definitions that come and go, acks.
     """
     with connect(broker) as connection:
         channel = connection.channel()
@@ -175,12 +182,16 @@ def test_definition_is_answered_when_it_has_been_written_and_flushed(broker, fil
 
 
 def test_what_is_in_a_segment_without_its_name_is_delivered_and_not_confirmed(broker, files):
-    """A segment that was ready is written to at once; the names are changed before the flush that confirms."""
+    """A segment that was ready is written to at once;
+    the names are changed before the flush that confirms.
+    """
     with connect(broker) as connection:
         channel = connection.channel()
         channel.confirm_select()
         fill(channel, "rolling", 6)
-        wait_until(lambda: broker.call(lambda launched: "1 pairs" in launched.broker.describe_pool()), in_time(60))
+        wait_until(
+            lambda: broker.call(lambda launched: "1 pairs" in launched.broker.describe_pool()), in_time(60)
+        )
         files[0].hold("rename")
 
         while not files[0].is_held.is_set():
@@ -223,7 +234,10 @@ class Publisher:
                 channel.confirm_select()
                 channel.queue_declare("filled", **FILLED[self.kind])
                 for number in range(self.count):
-                    channel.publish("", "filled", (b"%06d" % number).ljust(self.size), Properties(delivery_mode=2, priority=number % 4))
+                    channel.publish(
+                        "", "filled", (b"%06d" % number).ljust(self.size),
+                        Properties(delivery_mode=2, priority=number % 4),
+                    )
                 channel.wait_for_confirms()
         except Exception as error:
             self.error = error
@@ -249,7 +263,10 @@ def numbers_in(broker, kind):
         if kind == "stream":
             channel.qos(500)
             channel.consume("filled", arguments={"x-stream-offset": "first"})
-            found = [channel.next_delivery(60) for _ in range(channel.queue_declare("filled", passive=True).message_count)]
+            found = [
+                channel.next_delivery(60)
+                for _ in range(channel.queue_declare("filled", passive=True).message_count)
+            ]
         else:
             found = iter(lambda: channel.get("filled", no_ack=True), None)
         return sorted(int(bytes(delivery.body)[:6]) for delivery in found)
@@ -258,7 +275,10 @@ def numbers_in(broker, kind):
 MAKES = {kind: "make" if options["durable"] else "make_unnamed" for kind, options in FILLED.items()}
 
 
-@pytest.mark.parametrize("kind, call", [*MAKES.items(), *[(kind, "rename") for kind in MAKES if MAKES[kind] == "make"], ("priority", "make_folder")])
+@pytest.mark.parametrize("kind, call", [
+    *MAKES.items(), *[(kind, "rename") for kind in MAKES if MAKES[kind] == "make"],
+    ("priority", "make_folder"),
+])
 def test_publisher_waits_for_the_files_of_its_queue_and_others_do_not(broker, files, kind, call):
     with connect(broker) as other:
         channel = other.channel()
@@ -347,7 +367,10 @@ def test_publisher_goes_on_when_its_queue_is_deleted_while_it_waits(broker, file
     with connect(broker) as other:
         deleting = threading.Thread(target=other.channel().queue_delete, args=("filled",))
         deleting.start()
-        wait_until(lambda: broker.call(lambda launched: "filled" not in launched.broker.vhosts["/"].queues), in_time(60))
+        wait_until(
+            lambda: broker.call(lambda launched: "filled" not in launched.broker.vhosts["/"].queues),
+            in_time(60),
+        )
         files[0].let_go()
         deleting.join(in_time(60))
         assert publisher.end() is None
@@ -377,16 +400,27 @@ def test_message_over_http_waits_for_files_too(files):
 
 
 def published_over_http(broker, queue, **properties):
-    request = urllib.request.Request(broker.http_url + "/api/exchanges/%2F/amq.default/publish", json.dumps(
-        {"properties": properties, "routing_key": queue, "payload": "x", "payload_encoding": "string"}).encode(), {
-            "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"})
+    request = urllib.request.Request(
+        broker.http_url + "/api/exchanges/%2F/amq.default/publish",
+        json.dumps(
+            {
+                "properties": properties, "routing_key": queue, "payload": "x", "payload_encoding": "string"
+            }).encode(),
+        {
+            "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(),
+            "Content-Type": "application/json"},
+    )
     with urllib.request.urlopen(request, timeout=in_time(60)) as answer:
         return json.load(answer)
 
 
 @pytest.mark.parametrize("door", ["one lane", "the other", "http"])
-@pytest.mark.parametrize("arguments, expiration", [({}, "0"), ({"x-message-ttl": 0}, None)], ids=["expiration", "time to live"])
-def test_message_that_is_delivered_at_once_or_never_is_delivered_though_it_waits_for_files(files, arguments, expiration, door):
+@pytest.mark.parametrize(
+    "arguments, expiration", [({}, "0"), ({"x-message-ttl": 0}, None)], ids=["expiration", "time to live"]
+)
+def test_message_that_is_delivered_at_once_or_never_is_delivered_though_it_waits_for_files(
+    files, arguments, expiration, door
+):
     with gomq_py.Broker(http_port=0) as broker, connect(broker) as connection:
         broker.call(lambda _: files[0].begin())
         channel = connection.channel()
@@ -401,7 +435,8 @@ def test_message_that_is_delivered_at_once_or_never_is_delivered_though_it_waits
             publisher = None
             with_others = connect(broker)
             with_others.channel().publish(
-                "", "now", b"x", Properties(delivery_mode=2, expiration=expiration), mandatory=door == "the other")
+                "", "now", b"x", Properties(delivery_mode=2, expiration=expiration),
+                mandatory=door == "the other")
             wait_until(lambda: broker.call(is_held), in_time(60))
         assert files[0].is_held.wait(in_time(60))
         since = unix_ms()
@@ -427,7 +462,11 @@ def test_message_is_refused_whose_queue_was_restarted_while_it_waited(broker, fi
         wait_until(lambda: broker.call(is_held), in_time(60))
         assert files[0].is_held.wait(in_time(60))
         broker.call(lambda launched: queue_filled(launched).fail(OSError(errno.EIO, "the disk failed")))
-        broker.call(lambda launched: gevent.spawn(launched.broker.vhosts["/"].restart_queue, queue_filled(launched)) and None)
+        broker.call(
+            lambda launched: gevent.spawn(
+                launched.broker.vhosts["/"].restart_queue, queue_filled(launched)
+            ) and None
+        )
         wait_until(lambda: not broker.call(queue_filled).closed, in_time(60))
 
         files[0].let_go()
@@ -452,12 +491,17 @@ def test_folder_of_a_deleted_queue_stays_away_though_others_are_before_its_publi
         wait_until(lambda: broker.call(held_publishers) == 2, in_time(60))
         channel.queue_delete("second")
         # its publisher's folder, and its removal
-        wait_until(lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2, in_time(60))
+        wait_until(
+            lambda: broker.call(lambda launched: len(launched.broker.durability.disk._aside)) == 2,
+            in_time(60),
+        )
 
         files[0].let_go()
 
         wait_until(lambda: not broker.call(held_publishers), in_time(60))
-        wait_until(lambda: broker.call(lambda launched: launched.broker.durability.disk.is_done_aside), in_time(60))
+        wait_until(
+            lambda: broker.call(lambda launched: launched.broker.durability.disk.is_done_aside), in_time(60)
+        )
         assert len(os.listdir(os.path.join(broker.data_dir, "queues"))) == 1
 
 
@@ -522,7 +566,9 @@ def test_publisher_that_waits_for_a_full_disk_hears_the_refusal(broker, files):
 
 
 @pytest.mark.parametrize("options", [{}, {"mandatory": True}], ids=["one lane", "the other"])
-def test_queue_whose_files_cannot_be_made_refuses_and_the_other_queues_of_the_message_have_it(broker, files, options):
+def test_queue_whose_files_cannot_be_made_refuses_and_the_other_queues_of_the_message_have_it(
+    broker, files, options
+):
     names = ["fan0", "fan1", "fan2"]
     with connect(broker) as connection:
         channel = connection.channel()
@@ -549,16 +595,22 @@ def test_queue_whose_files_cannot_be_made_refuses_and_the_other_queues_of_the_me
 def test_message_over_http_with_a_size_of_its_own_is_stored(files, kind):
     with gomq_py.Broker(http_port=0, segment_size=65536) as broker, connect(broker) as connection:
         connection.channel().queue_declare("filled", **FILLED[kind])
-        message = {"properties": {}, "routing_key": "filled", "payload": "x" * 200_000, "payload_encoding": "string"}
+        message = {
+            "properties": {}, "routing_key": "filled", "payload": "x" * 200_000, "payload_encoding": "string"
+        }
         url = f"{broker.http_url}/api/exchanges/%2F/amq.default/publish"
 
-        assert requests.post(url, json=message, auth=("guest", "guest"), timeout=in_time(60)).json() == {"routed": True}
+        assert requests.post(url, json=message, auth=("guest", "guest"), timeout=in_time(60)).json() == {
+            "routed": True
+        }
         assert connection.channel().queue_declare("filled", passive=True).message_count == 1
 
 
 @pytest.mark.parametrize("door", ["amqp", "http"])
 def test_repeat_is_not_confirmed_before_what_it_repeats_is_stored(files, door):
-    """An exchange notes an id as seen when the message comes to it: that message does not wait for a thread."""
+    """An exchange notes an id as seen when the message comes to it:
+    that message does not wait for a thread.
+    """
     with gomq_py.Broker(http_port=0) as broker, connect(broker) as connection:
         channel = connection.channel()
         channel.confirm_select()
@@ -568,13 +620,20 @@ def test_repeat_is_not_confirmed_before_what_it_repeats_is_stored(files, door):
         files[0].hold("make")
         if door == "amqp":
             for _ in range(2):
-                channel.publish("once", "k", b"x", Properties(delivery_mode=2, headers={"x-deduplication-header": "a"}))
+                channel.publish(
+                    "once", "k", b"x", Properties(delivery_mode=2, headers={"x-deduplication-header": "a"})
+                )
             assert channel.wait_for_confirms()
         else:
             properties = {"delivery_mode": 2, "headers": {"x-deduplication-header": "a"}}
             for _ in range(2):
-                requests.post(f"{broker.http_url}/api/exchanges/%2F/once/publish", auth=("guest", "guest"), timeout=in_time(60), json={
-                    "properties": properties, "routing_key": "k", "payload": "x", "payload_encoding": "string"}).raise_for_status()
+                requests.post(
+                    f"{broker.http_url}/api/exchanges/%2F/once/publish", auth=("guest", "guest"),
+                    timeout=in_time(60),
+                    json={
+                        "properties": properties, "routing_key": "k", "payload": "x",
+                        "payload_encoding": "string"},
+                ).raise_for_status()
         assert not files[0].is_held.is_set()
         assert channel.queue_declare("filled", passive=True).message_count == 1
 
@@ -600,13 +659,21 @@ def test_queue_that_is_opened_again_is_read_by_a_thread(broker, files):
         assert not {"open", "read_through"} & set(files[0].in_hub)
         files[0].let_go()
 
-        wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["closed"].ready_count) == 3, in_time(60))
+        wait_until(
+            lambda: broker.call(
+                lambda launched: launched.broker.vhosts["/"].queues["closed"].ready_count
+            ) == 3,
+            in_time(60),
+        )
 
 
 # Readers of a backlog.
 
 STREAM = {"x-queue-type": "stream"}
-KINDS = {"classic": {}, "priority": {"x-max-priority": 3}, "expiring": {"x-message-ttl": 3_600_000}, "stream": STREAM}
+KINDS = {
+    "classic": {}, "priority": {"x-max-priority": 3}, "expiring": {"x-message-ttl": 3_600_000},
+    "stream": STREAM,
+}
 
 
 def put(channel, name, arguments=None, first=0, count=BACKLOG):
@@ -681,7 +748,9 @@ def get_all(name, numbers):
 
 @pytest.fixture
 def left_over(files, tmp_path):
-    """A broker that has a backlog of an earlier run in the queue "backlog" of each kind asked for, one after the other."""
+    """A broker that has a backlog of an earlier run in the queue "backlog" of each kind asked for,
+    one after the other.
+    """
     def start(arguments, is_restarted=True, **settings):
         settings = {"data_dir": tmp_path / "data", "segment_size": 65536, **settings}
         broker = gomq_py.Broker(**settings).start()
@@ -714,7 +783,9 @@ def left_over(files, tmp_path):
 def test_consumer_waits_for_files_and_gets_everything_in_order_once(left_over, call, kind, is_restarted):
     broker, files = left_over(KINDS[kind], is_restarted)
     files.hold(call)
-    reader = Reader(broker, consume_all("backlog", arguments={"x-stream-offset": "first"} if kind == "stream" else None))
+    reader = Reader(
+        broker, consume_all("backlog", arguments={"x-stream-offset": "first"} if kind == "stream" else None)
+    )
     wait_until(files.is_held.is_set, in_time(60))
 
     with connect(broker) as other:
@@ -747,7 +818,9 @@ def test_gets_that_are_sent_together_are_answered_in_order(left_over):
     broker, files = left_over(None)
 
     def read(channel):
-        channel.connection.send(b"".join(method_frame(channel.id, BasicGet(queue="backlog", no_ack=True)) for _ in range(BACKLOG + 1)))
+        channel.connection.send(b"".join(
+            method_frame(channel.id, BasicGet(queue="backlog", no_ack=True)) for _ in range(BACKLOG + 1)
+        ))
         answers = [channel.await_reply((Delivery, BasicGetEmpty)) for _ in range(BACKLOG + 1)]
         assert isinstance(answers.pop(), BasicGetEmpty)
         return [number_of(answer) for answer in answers]
@@ -785,7 +858,12 @@ def test_get_beside_a_consumer_is_answered_when_the_files_that_it_waits_for_are_
         else:
             wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto", "truncate": 8}
             url = f"{broker.http_url}/api/queues/%2F/backlog/get"
-            taken.extend(int(message["payload"]) for message in requests.post(url, json=wanted, auth=("guest", "guest"), timeout=in_time(60)).json())
+            taken.extend(
+                int(message["payload"])
+                for message in requests.post(
+                    url, json=wanted, auth=("guest", "guest"), timeout=in_time(60)
+                ).json()
+            )
 
     getter = Reader(broker, get)
     waits = lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files  # noqa: E731
@@ -808,7 +886,12 @@ def test_get_that_waits_for_files_is_given_what_is_ready_without_them(left_over,
         taken = []
         getter = Reader(broker, get_all("backlog", taken))
         wait_until(files.is_held.is_set, in_time(60))
-        wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files) is not None, in_time(60))
+        wait_until(
+            lambda: broker.call(
+                lambda launched: launched.broker.vhosts["/"].queues["backlog"]._waiting_for_files
+            ) is not None,
+            in_time(60),
+        )
         before = list(taken)
 
         if ready == "came back":
@@ -830,8 +913,14 @@ def test_management_api_waits_for_files(left_over):
 
     def ask():
         wanted = {"count": BACKLOG + 5, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 8}
-        answers.append(requests.post(f"{url}/get", json=wanted, auth=("guest", "guest"), timeout=in_time(60)).json())
-        answers.append(requests.delete(f"{url}/contents?count=20", auth=("guest", "guest"), timeout=in_time(60)).status_code)
+        answers.append(
+            requests.post(f"{url}/get", json=wanted, auth=("guest", "guest"), timeout=in_time(60)).json()
+        )
+        answers.append(
+            requests.delete(
+                f"{url}/contents?count=20", auth=("guest", "guest"), timeout=in_time(60)
+            ).status_code
+        )
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -864,7 +953,12 @@ def test_purge_and_new_messages_do_not_wait_for_the_files_of_what_is_purged(left
     assert not files.gone_on.is_set()
     files.let_go()
 
-    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].store.committer.is_done_aside), in_time(60))
+    wait_until(
+        lambda: broker.call(
+            lambda launched: launched.broker.vhosts["/"].queues["backlog"].store.committer.is_done_aside
+        ),
+        in_time(60),
+    )
     assert not READS & set(files.in_hub)
 
 
@@ -914,7 +1008,11 @@ def test_disk_that_refuses_a_reader_closes_the_queue_and_nothing_else(left_over,
     files.hold(call)
     reader = Reader(broker, get_all("backlog", []))
     wait_until(files.is_held.is_set, in_time(60))
-    wait_until(lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].is_opening()), in_time(60))  # it has come there
+    # it has come there
+    wait_until(
+        lambda: broker.call(lambda launched: launched.broker.vhosts["/"].queues["backlog"].is_opening()),
+        in_time(60),
+    )
 
     files.let_go()
 

@@ -1,4 +1,6 @@
-"""gomq_py.Broker in odd surroundings: event loops, processes that fork, notebooks, programs that are interrupted or just end."""
+"""gomq_py.Broker in odd surroundings: event loops, processes that fork, notebooks,
+programs that are interrupted or just end.
+"""
 import os
 import signal
 import socket
@@ -30,12 +32,15 @@ def talk(url, body=b"x"):
 
 @pytest.fixture
 def program(tmp_path):
-    """A function that runs a file as a program of its own, in a folder of its own. Returns what it printed."""
+    """A function that runs a file as a program of its own, in a folder of its own.
+
+    Returns what it printed.
+    """
     def run(source, *arguments):
         (tmp_path / "program.py").write_text(TALK + source)
         done = subprocess.run(
-            [sys.executable, str(tmp_path / "program.py"), *arguments], capture_output=True, text=True, timeout=PROGRAM_DEADLINE_S, cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)})
+            [sys.executable, str(tmp_path / "program.py"), *arguments], capture_output=True, text=True,
+            timeout=PROGRAM_DEADLINE_S, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout.strip()
@@ -44,7 +49,9 @@ def program(tmp_path):
 
 
 def test_an_asyncio_program_embeds_a_broker_and_speaks_to_it(program):
-    """The loop is another thread's than the broker's; opening and closing take it a moment, as any import does."""
+    """The loop is another thread's than the broker's; opening and closing take it a moment,
+    as any import does.
+    """
     printed = program("""
 import asyncio, aio_pika, gomq_py
 async def main():
@@ -122,7 +129,9 @@ with gomq_py.Broker() as second:
 
 
 def test_a_patched_close_is_not_the_brokers(program):
-    """gevent's os.close waits for a turn of some thread's hub, and says EBADF where another thread's descriptor has had the same number."""
+    """gevent's os.close waits for a turn of some thread's hub, and says EBADF where another thread's
+    descriptor has had the same number.
+    """
     printed = program("""
 from gevent import monkey; monkey.patch_all()
 import os, sys
@@ -142,7 +151,9 @@ print([name for name in callers if name.startswith("gomq_py")])
 
 
 def test_cells_of_a_notebook_share_a_broker(program):
-    """Executed text without a file, in a loop that runs already, a cell at a time; the kernel ends without a close."""
+    """Executed text without a file, in a loop that runs already, a cell at a time;
+    the kernel ends without a close.
+    """
     printed = program("""
 import asyncio
 cells = ["import gomq_py", "broker = gomq_py.Broker().start()", "print(talk(broker.amqp_url))", "broker.close()", "broker.start()",
@@ -206,9 +217,13 @@ print("confirmed")
         connection.close()
 
 
-@pytest.mark.parametrize("body", ["with broker: print('up', flush=True); input()", "print('up', flush=True); broker.serve_forever()"])
+@pytest.mark.parametrize("body", [
+    "with broker: print('up', flush=True); input()", "print('up', flush=True); broker.serve_forever()"
+])
 def test_an_interrupt_closes_the_broker_in_order(tmp_path, body):
-    """Ctrl-C in a block, or while it serves forever: KeyboardInterrupt comes out as always, and the folder is free."""
+    """Ctrl-C in a block, or while it serves forever: KeyboardInterrupt comes out as always,
+    and the folder is free.
+    """
     source = f"""
 import gomq_py, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background has it ignored
@@ -220,7 +235,8 @@ except KeyboardInterrupt:
         print("free")
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        [sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert process.stdout.readline() == "up\n"
     wait_until((tmp_path / "pid").exists, in_time(30))
     process.send_signal(signal.SIGINT)
@@ -241,7 +257,10 @@ def test_each(gomq, gomq_fresh, number):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "xdist", "-n", "2", "-p", "no:cacheprovider", str(tmp_path)],
+        [
+            sys.executable, "-m", "pytest", "-q", "-p", "gomq_py.testing.plugin", "-p", "xdist", "-n", "2",
+            "-p", "no:cacheprovider", str(tmp_path),
+        ],
         capture_output=True, text=True, timeout=in_time(100), cwd=tmp_path, env=environment)
 
     assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout + done.stderr

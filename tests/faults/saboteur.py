@@ -1,4 +1,6 @@
-"""A scheduler and timers whose work raises when a test says so, and where the sources start jobs and timers."""
+"""A scheduler and timers whose work raises when a test says so,
+and where the sources start jobs and timers.
+"""
 import ast
 
 from gomq_py.hub.scheduler import Scheduler
@@ -16,7 +18,9 @@ class Sabotage(Exception):
 
 
 class SabotagedScheduler(Scheduler):
-    """``aim(name, when, step)``: the job of this name raises ``before`` or ``after`` its step-th slice from now on."""
+    """``aim(name, when, step)``: the job of this name raises ``before`` or ``after`` its
+    step-th slice from now on.
+    """
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -41,7 +45,10 @@ class SabotagedScheduler(Scheduler):
 
 
 class SabotagedTimers(HubTimers):
-    """Every callback raises once it has done its work, while ``armed``. ``fired``: the names of those that did."""
+    """Every callback raises once it has done its work, while ``armed``.
+
+    ``fired``: the names of those that did.
+    """
 
     armed = False
     fired = set()
@@ -62,7 +69,9 @@ def job_names():
     for path in sources():
         for call in _calls(path, "_in_slices(", "Transfer("):
             if _name_of(call.func) in STARTERS:
-                found.setdefault(ast.unparse(call.args[STARTERS[_name_of(call.func)]]), set()).add(module_name(path))
+                found.setdefault(ast.unparse(call.args[STARTERS[_name_of(call.func)]]), set()).add(
+                    module_name(path)
+                )
         for name in _names_of_jobs(path):
             found.setdefault(name, set()).add(module_name(path))
     return found
@@ -72,13 +81,19 @@ def _names_of_jobs(path):
     """The name of each class of jobs in a module, as the source has it; None of one without."""
     if "(Job)" in path.read_text(encoding="utf-8"):
         for made in ast.walk(tree(path)):
-            if isinstance(made, ast.ClassDef) and any(_name_of(base) == "Job" for base in made.bases) and made.name not in GENERAL:
+            if (
+                isinstance(made, ast.ClassDef) and any(_name_of(base) == "Job" for base in made.bases)
+                and made.name not in GENERAL
+            ):
                 yield next((ast.unparse(line.value) for line in made.body
                             if isinstance(line, ast.Assign) and _name_of(line.targets[0]) == "name"), None)
 
 
 def timer_sites():
-    """{module of a broker: how many calls of it start a timer}. A task queue's process has timers of its own kind, in threads."""
+    """{module of a broker: how many calls of it start a timer}.
+
+    A task queue's process has timers of its own kind, in threads.
+    """
     found = {}
     for path in sources():
         if module_name(path).startswith("gomq_py.dispatcher"):

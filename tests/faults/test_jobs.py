@@ -1,6 +1,8 @@
-"""Every job and every timer of a broker raises once; then dead letters, delays, expiry, back-offs, confirms and heartbeats of others go on.
+"""Every job and every timer of a broker raises once; then dead letters, delays, expiry, back-offs, confirms
+and heartbeats of others go on.
 
-One broker takes all of the faults, one after the other, so that what one of them leaves behind shows in the probes after it.
+One broker takes all of the faults, one after the other,
+so that what one of them leaves behind shows in the probes after it.
 """
 import itertools
 from functools import partial
@@ -12,8 +14,8 @@ from gomq_py.amqp.server import settling, tx
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit, TxSelect,
-    TxSelectOk,
+    BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit,
+    TxSelect, TxSelectOk,
 )
 from gomq_py.broker.queues import cancelling
 from gomq_py.broker.routing.destination import Destination
@@ -75,7 +77,9 @@ class Site:
         self.published = 0
         self.watched = Watched()
         door.hub.heartbeats.watch(self.watched, 0.1)
-        self.vhost.declare_exchange("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+        self.vhost.declare_exchange(
+            "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
+        )
         self.vhost.declare_queue("arrived", durable=True)
         self.arrived = self.vhost.queue("arrived")
         self.vhost.bind_queue("arrived", "later", "arrived")
@@ -102,13 +106,18 @@ class Site:
 
     def arrives(self, count):
         """Wait until so many more messages are in the queue ``arrived``, and drop them."""
-        wait(lambda: self.arrived.ready_count >= count, what=f"{count} messages, of which {self.arrived.ready_count} arrived")
+        wait(
+            lambda: self.arrived.ready_count >= count,
+            what=f"{count} messages, of which {self.arrived.ready_count} arrived",
+        )
         self.arrived.purge()
 
     # jobs: what makes them run, and what must come of it although a slice raised
 
     def dead_letters(self):
-        self.publish(self.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key="arrived"), 450)
+        self.publish(
+            self.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key="arrived"), 450
+        )
         self.arrives(450)
 
     def letters_without_room(self):
@@ -136,7 +145,9 @@ class Site:
         self.set_policy(f"^{queue.name}$", {"max-length": 0})
 
     def set_policy(self, pattern, definition):
-        self.door.broker.parameters.set(self.vhost, "policy", "p", {"pattern": pattern, "definition": definition})
+        self.door.broker.parameters.set(
+            self.vhost, "policy", "p", {"pattern": pattern, "definition": definition}
+        )
 
     def policies(self):
         queues = [self.declare() for _ in range(5)]
@@ -159,7 +170,10 @@ class Site:
     def moving(self):
         ended = []
         source = self.publish(self.declare(), 450)
-        Move(source, to_queue(self.declare()), self.door.broker.durability, self.scheduler, lambda *end: ended.append(end)).start()
+        Move(
+            source, to_queue(self.declare()), self.door.broker.durability, self.scheduler,
+            lambda *end: ended.append(end),
+        ).start()
         wait(lambda: ended)
 
     def events(self):
@@ -173,7 +187,8 @@ class Site:
             self.arrives(1)
 
     def compaction(self):
-        for _ in range(60 if self.scheduler.step == 1 else 1):  # one that was given up begins again at twice the length
+        # one that was given up begins again at twice the length
+        for _ in range(60 if self.scheduler.step == 1 else 1):
             for _ in range(60):
                 self.vhost.delete_queue(self.declare(durable=True).name)
             self.settle()
@@ -252,7 +267,10 @@ class Site:
 
     def alarm(self):
         others = [self.door.client() for _ in range(5)]
-        for change in (lambda: self.door.broker.alarms.set("a test", "disk"), lambda: self.door.broker.alarms.clear("a test")):
+        for change in (
+            lambda: self.door.broker.alarms.set("a test", "disk"),
+            lambda: self.door.broker.alarms.clear("a test"),
+        ):
             change()
             self.settle()
         assert not any(connection.stream.waits_for for connection in self.door.hub.clients)
@@ -274,7 +292,10 @@ class Site:
         """What everybody relies on still works."""
         self.arrived.purge()
         checks = self.watched.checks
-        self.publish(self.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key="arrived"), 2)  # dead letters
+        # dead letters
+        self.publish(
+            self.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key="arrived"), 2
+        )
         self.publish(self.arrived, 1, "later", {"x-delay": 1})  # delays
         expiring = self.publish(self.declare(message_ttl=1))
         unused = self.declare(expires=1)
@@ -328,7 +349,9 @@ TIMERS = {
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.hub.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
-    "gomq_py.amqp.server.consumer_timeouts": (1, "test_consumer_timeouts: shared, catches what each look raises"),
+    "gomq_py.amqp.server.consumer_timeouts": (
+        1, "test_consumer_timeouts: shared, catches what each look raises"
+    ),
     "gomq_py.hub.budget": (1, "shared, catches what resuming and giving up raise"),
     "gomq_py.amqp.server.connection": (2, "of one connection"),
     "gomq_py.broker.verbs.token_life": (1, "of one connection"),
@@ -351,7 +374,10 @@ def site(tmp_path_factory):
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)
         patch.setattr(slow_walk, "WALK_S", 0)
-        with Door(tmp_path_factory.mktemp("faults") / "data", event_exchange=True, log_exchange=True, max_deleted_definitions=20) as door:
+        with Door(
+            tmp_path_factory.mktemp("faults") / "data", event_exchange=True, log_exchange=True,
+            max_deleted_definitions=20,
+        ) as door:
             door.vhost.policies._clock = short_slices()
             door.hub.endings._slice_clock = short_slices
             yield Site(door)

@@ -1,4 +1,6 @@
-"""Fuzz targets of what an operator writes: the INI file, flags, environment variables, definitions as JSON."""
+"""Fuzz targets of what an operator writes: the INI file, flags, environment variables,
+definitions as JSON.
+"""
 import contextlib
 import io
 import json
@@ -62,7 +64,10 @@ def run_ini(data):
 def sample_ini():
     yield (ROOT / "etc" / "gomq.ini").read_bytes().replace(b"\n;", b"\n")[:4000]
     for section in dict.fromkeys(option.section for option in OPTIONS):
-        lines = [f"{option.key} = {option.kind.show(option.default)}" for option in OPTIONS if option.section == section]
+        lines = [
+            f"{option.key} = {option.kind.show(option.default)}"
+            for option in OPTIONS if option.section == section
+        ]
         yield "\n".join((f"[{section}]", *lines)).encode()
     yield b"[sni:example.com]\ntls_cert = a\nhttp_tls_key = b\n[http]\nport = 1\n; comment\n# too\nx"
     yield b"[amqp\n"
@@ -77,7 +82,10 @@ def _parser():
 
 
 def run_flags(data):
-    """A command line is taken or refused with one line. ``--help``, also as ``-dh``, ends it with a page, as it should."""
+    """A command line is taken or refused with one line.
+
+    ``--help``, also as ``-dh``, ends it with a page, as it should.
+    """
     words = data.decode("utf-8", "surrogateescape").split("\0")
     settings = Settings()
     page = io.StringIO()
@@ -161,22 +169,47 @@ def _imported(parsed, name):
 
 
 def _sorted(exported):
-    return {key: sorted(map(repr, value)) if isinstance(value, list) else value for key, value in exported.items()}
+    return {
+        key: sorted(map(repr, value)) if isinstance(value, list) else value for key, value in exported.items()
+    }
 
 
 def sample_definitions():
     every = {
         "users": [
-            {"name": "u", "password_hash": "", "tags": "management"}, {"name": "v", "password_hash": "", "hashing_algorithm": "md5", "tags": []},
+            {"name": "u", "password_hash": "", "tags": "management"},
+            {"name": "v", "password_hash": "", "hashing_algorithm": "md5", "tags": []},
         ],
         "vhosts": [{"name": "/"}, {"name": "v"}],
         "permissions": [{"user": "u", "vhost": "/", "configure": ".*", "write": "^a", "read": ""}],
-        "parameters": [{"component": "vhost-limits", "vhost": "/", "name": "limits", "value": {"max-queues": 5}}],
+        "parameters": [
+            {"component": "vhost-limits", "vhost": "/", "name": "limits", "value": {"max-queues": 5}}
+        ],
         "global_parameters": [{"name": "cluster_name", "value": "x"}],
-        "policies": [{"vhost": "/", "name": "p", "pattern": "^q", "apply-to": "queues", "definition": {"max-length": 5}, "priority": 1}],
-        "queues": [{"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}}],
-        "exchanges": [{"name": "x", "vhost": "/", "type": "topic", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}],
-        "bindings": [{"source": "x", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "#", "arguments": {"a": 1}}],
+        "policies": [
+            {
+                "vhost": "/", "name": "p", "pattern": "^q", "apply-to": "queues",
+                "definition": {"max-length": 5}, "priority": 1,
+            },
+        ],
+        "queues": [
+            {
+                "name": "q", "vhost": "/", "durable": True, "auto_delete": False,
+                "arguments": {"x-max-length": 5},
+            },
+        ],
+        "exchanges": [
+            {
+                "name": "x", "vhost": "/", "type": "topic", "durable": True, "auto_delete": False,
+                "internal": False, "arguments": {},
+            },
+        ],
+        "bindings": [
+            {
+                "source": "x", "vhost": "/", "destination": "q", "destination_type": "queue",
+                "routing_key": "#", "arguments": {"a": 1},
+            },
+        ],
         "topic_permissions": [{}],
     }
     yield json.dumps(every).encode()
@@ -185,13 +218,17 @@ def sample_definitions():
         yield json.dumps(alone).encode()
     yield b"[]"
     yield b'{"queues": {}}'
-    yield b'{"vhosts": [{"name": "/"}], "queues": [{"name": "q", "vhost": "/", "durable": true, "arguments": {"x-message-ttl": 1.5, "a": [null]}}]}'
+    yield (
+        b'{"vhosts": [{"name": "/"}], "queues": [{"name": "q", "vhost": "/", "durable": true, "arguments": '
+        b'{"x-message-ttl": 1.5, "a": [null]}}]}'
+    )
 
 
 FLAG_WORDS = tuple(flag.encode() for option in OPTIONS for flag in option.flags)
 ENVIRONMENT_WORDS = tuple(b"GOMQ_" + name.encode() for option in OPTIONS for name in option.environment)
 DEFINITION_WORDS = (
-    b'"name"', b'"vhost"', b'"arguments"', b'"durable"', b"true", b"null", b'"x-max-length"', b'"definition"', b'"value"', b'"queues"', b'"policies"',
+    b'"name"', b'"vhost"', b'"arguments"', b'"durable"', b"true", b"null", b'"x-max-length"', b'"definition"',
+    b'"value"', b'"queues"', b'"policies"',
 )
 
 TARGETS = {

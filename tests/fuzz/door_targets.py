@@ -1,4 +1,6 @@
-"""Fuzz targets of the other doors: requests to the management API, tokens, the PROXY protocol, the hello of TLS clients."""
+"""Fuzz targets of the other doors: requests to the management API, tokens, the PROXY protocol,
+the hello of TLS clients.
+"""
 import json
 import shutil
 from functools import cache
@@ -23,13 +25,16 @@ from tests.support.node import Node
 
 # requests
 
-NAMES = (b"%2F", b"q", b"nothing", b"amq.topic", b"guest", b"%C3%BC", b"%00", b"..", b"a%2Fb", b"max-queues", b"vhost-limits", b"~")
+NAMES = (
+    b"%2F", b"q", b"nothing", b"amq.topic", b"guest", b"%C3%BC", b"%00", b"..", b"a%2Fb", b"max-queues",
+    b"vhost-limits", b"~",
+)
 QUERIES = (
-    b"", b"?page=1&page_size=2", b"?page=0", b"?name=.*&use_regex=true&page=1", b"?name=%28&use_regex=true&page=1",
-    b"?sort=name&sort_reverse=true", b"?columns=name,messages", b"?lengths_age=60&lengths_incr=5", b"?if-empty=true&if-unused=true",
-    b"?vhost=%2F&report=true",
-    b"?family=queue_metrics",
-    b"?msg_rates_age=1e9&msg_rates_incr=-1", b"?disable_stats=true", b"?page=99999999999999999999&page_size=x",
+    b"", b"?page=1&page_size=2", b"?page=0", b"?name=.*&use_regex=true&page=1",
+    b"?name=%28&use_regex=true&page=1", b"?sort=name&sort_reverse=true", b"?columns=name,messages",
+    b"?lengths_age=60&lengths_incr=5", b"?if-empty=true&if-unused=true", b"?vhost=%2F&report=true",
+    b"?family=queue_metrics", b"?msg_rates_age=1e9&msg_rates_incr=-1", b"?disable_stats=true",
+    b"?page=99999999999999999999&page_size=x",
 )
 READING = ("GET", "HEAD", "OPTIONS")
 # Answers to what cannot be done just now, which are no faults.
@@ -64,20 +69,26 @@ class _Peer:
 
 
 class _Door:
-    """A management app where everybody may do everything, on a broker that is made anew when a request may have changed it."""
+    """A management app where everybody may do everything,
+    on a broker that is made anew when a request may have changed it.
+    """
 
     def __init__(self):
         self.broker = _Broker()
         self._app = create_control_app(self.broker.shown)
         self._server = _Server(bind_tcp("127.0.0.1", 0, 1), self._app, None, self.broker.node.broker.settings)
-        self.rules = sorted((rule.rule, method) for rule in self._app.url_map.iter_rules() for method in rule.methods)
+        self.rules = sorted(
+            (rule.rule, method) for rule in self._app.url_map.iter_rules() for method in rule.methods
+        )
 
     def ask(self, pieces):
         """What a client is answered that sends these octets and then no more."""
         peer = _Peer(piece for piece in pieces if piece)
         clients = self._server.clients
         client = clients.enter(peer, "127.0.0.1")
-        ManagementHandler(client, clients, self.broker.node.broker.settings, ("127.0.0.1", 1), self._server).handle()
+        ManagementHandler(
+            client, clients, self.broker.node.broker.settings, ("127.0.0.1", 1), self._server
+        ).handle()
         clients.leave(client)
         return bytes(peer.sent)
 
@@ -98,7 +109,8 @@ class _Broker:
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
         self._index, self._feed = Index(settings.stats_interval / 1000), Feed(self.node.broker.events)
         self.shown = HTTPNode(
-            self.node.broker, self.node.hub.clients, settings, lambda: [], "gomq@fuzz", rates, self._index, self._feed)
+            self.node.broker, self.node.hub.clients, settings, lambda: [], "gomq@fuzz", rates, self._index,
+            self._feed)
 
     def stop(self):
         self._feed.close()
@@ -140,12 +152,20 @@ def _request(draw):
 
 
 BODIES = (
-    {}, {"durable": True, "arguments": {"x-max-length": 1}}, {"type": "topic", "durable": "yes"}, {"password": "x", "tags": "administrator"},
-    {"configure": ".*", "write": "(", "read": ""}, {"pattern": "^q", "definition": {"max-length": 5}, "apply-to": "queues", "priority": 1},
-    {"value": 5}, {"value": {"a": [1]}, "component": "x"}, {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"},
-    {"properties": {"headers": {"a": None}, "delivery_mode": "2"}, "routing_key": "q", "payload": "eA==", "payload_encoding": "base64"},
-    {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 3}, {"vhosts": [{"name": "/"}], "queues": [{"name": "q"}]},
-    {"routing_key": "k", "arguments": {"x-match": "all"}}, {"users": ["guest"]}, {"destination": "q", "count": 1, "from": "x"}, [], "text",
+    {}, {"durable": True, "arguments": {"x-max-length": 1}}, {"type": "topic", "durable": "yes"},
+    {"password": "x", "tags": "administrator"},
+    {"configure": ".*", "write": "(", "read": ""},
+    {"pattern": "^q", "definition": {"max-length": 5}, "apply-to": "queues", "priority": 1},
+    {"value": 5}, {"value": {"a": [1]}, "component": "x"},
+    {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"},
+    {
+        "properties": {"headers": {"a": None}, "delivery_mode": "2"}, "routing_key": "q", "payload": "eA==",
+        "payload_encoding": "base64",
+    },
+    {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 3},
+    {"vhosts": [{"name": "/"}], "queues": [{"name": "q"}]},
+    {"routing_key": "k", "arguments": {"x-match": "all"}}, {"users": ["guest"]},
+    {"destination": "q", "count": 1, "from": "x"}, [], "text",
     None, 1e400,
 )
 
@@ -161,7 +181,10 @@ def sample_http():
         target = rules.index(("/api/exchanges/<vhost>/<name>/publish", "POST")) + number % 2
         yield bytes((1, 0, 30)) + target.to_bytes(2, "big") + bytes((0, 3, 0)) + json.dumps(body).encode()
     yield b"\x00\x00\x09GET /api/overview HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\n\r\n"
-    yield b"\x00\x00\x40PUT /api/queues/%2f/n HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    yield (
+        b"\x00\x00\x40PUT /api/queues/%2f/n HTTP/1.1\r\nTransfer-Encoding: "
+        b"chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    )
     form = b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 20\r\n\r\n--b\r\nContent-Disp"
     yield b"\x00\x00\x40POST /api/definitions HTTP/1.1\r\n" + form
     yield b"\x00\x00\x05GET / HTTP/0.9\r\n" + b"A: b\r\n" * 101 + b"\r\n"
@@ -170,8 +193,9 @@ def sample_http():
 # tokens
 
 SETTINGS = SimpleNamespace(
-    oauth_issuer="https://issuer", oauth_jwks_cache_ttl=60, oauth_verify_aud=True, oauth_audience="", oauth_resource_server_id="gomq",
-    oauth_preferred_username_claims=("sub", "client_id"), oauth_additional_scopes_keys=("more",), oauth_scope_prefix="")
+    oauth_issuer="https://issuer", oauth_jwks_cache_ttl=60, oauth_verify_aud=True, oauth_audience="",
+    oauth_resource_server_id="gomq", oauth_preferred_username_claims=("sub", "client_id"),
+    oauth_additional_scopes_keys=("more",), oauth_scope_prefix="")
 
 
 class _NoKeys:
@@ -180,7 +204,9 @@ class _NoKeys:
 
 
 def run_tokens(data):
-    """Any text is refused as a token; any claims that were signed make a user or are refused, and a user's rights can be asked for."""
+    """Any text is refused as a token; any claims that were signed make a user or are refused,
+    and a user's rights can be asked for.
+    """
     tokens = Tokens(SETTINGS, lambda: SimpleNamespace(revision=0), _NoKeys())
     try:
         tokens.verify(data.decode("utf-8", "surrogateescape"))
@@ -211,10 +237,15 @@ def run_tokens(data):
 
 def sample_tokens():
     claims = {"iss": "https://issuer/", "aud": "gomq", "sub": "ann", "exp": 1}
-    for scope in ("gomq.tag:administrator gomq.read:*/*", "gomq.write:%2F/a*b/k*", ["gomq.configure:v/%zz", 5], "gomq.read:/", ""):
+    for scope in (
+        "gomq.tag:administrator gomq.read:*/*", "gomq.write:%2F/a*b/k*", ["gomq.configure:v/%zz", 5],
+        "gomq.read:/", "",
+    ):
         yield json.dumps({**claims, "scope": scope}).encode()
     roles = {"gomq": {"roles": ["gomq.read:*/**"]}}
-    yield json.dumps({**claims, "aud": ["gomq", 1], "resource_access": roles, "more": {"gomq": "gomq.tag:x"}}).encode()
+    yield json.dumps(
+        {**claims, "aud": ["gomq", 1], "resource_access": roles, "more": {"gomq": "gomq.tag:x"}}
+    ).encode()
     yield json.dumps({**claims, "sub": None, "client_id": 5, "more": ["gomq.write:a/b/c/d"]}).encode()
     yield b"eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJ4In0.AAAA"
     yield b"e30.e30."
@@ -224,7 +255,9 @@ def sample_tokens():
 # the PROXY protocol
 
 def run_proxy(data):
-    """A header is the same however much of it is there, and names an address or nobody; nothing else is taken for one."""
+    """A header is the same however much of it is there, and names an address or nobody;
+    nothing else is taken for one.
+    """
     try:
         header = proxy_protocol.parse(data)
     except ProxyProtocolError as error:
@@ -269,20 +302,27 @@ def run_hello(data):
 def sample_hello():
     host = b"\x00\x0e\x00\x00\x0b" + b"Example.com"
     extensions = b"\x00\x2b\x00\x01\x00" + b"\x00\x00" + len(host).to_bytes(2, "big") + host
-    hello = b"\x03\x03" + bytes(32) + b"\x00" + b"\x00\x02\x13\x01" + b"\x01\x00" + len(extensions).to_bytes(2, "big") + extensions
+    hello = b"\x03\x03" + bytes(32) + b"\x00" + b"\x00\x02\x13\x01" + b"\x01\x00" + len(extensions).to_bytes(
+        2, "big"
+    ) + extensions
     message = b"\x01" + len(hello).to_bytes(3, "big") + hello
     yield b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
-    yield b"\x16\x03\x01\x00\x05" + message[:5] + b"\x16\x03\x01" + (len(message) - 5).to_bytes(2, "big") + message[5:]
+    yield b"\x16\x03\x01\x00\x05" + message[:5] + b"\x16\x03\x01" + (
+        len(message) - 5
+    ).to_bytes(2, "big") + message[5:]
     yield b"\x16\x03\x01\x00\x00"
     yield b"\x15\x03\x01\x00\x02\x02\x28"
 
 
 HTTP_WORDS = (
-    b" HTTP/1.1\r\n", b"Content-Length: ", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"\r\n\r\n",
-    b"GET /api/", b"PUT /api/", b"POST /api/", b"DELETE /api/", b"%2F", b'"arguments"', b'"durable"', b'"definition"', b'"payload_encoding"',
-    b"null", b"1e999",
+    b" HTTP/1.1\r\n", b"Content-Length: ", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n",
+    b"Connection: close\r\n", b"\r\n\r\n", b"GET /api/", b"PUT /api/", b"POST /api/", b"DELETE /api/", b"%2F",
+    b'"arguments"', b'"durable"', b'"definition"', b'"payload_encoding"', b"null", b"1e999",
 )
-TOKEN_WORDS = (b'"scope"', b'"aud"', b'"iss"', b'"sub"', b"gomq.", b"tag:", b"read:", b"%2F", b"**", b'"resource_access"', b'"roles"')
+TOKEN_WORDS = (
+    b'"scope"', b'"aud"', b'"iss"', b'"sub"', b"gomq.", b"tag:", b"read:", b"%2F", b"**",
+    b'"resource_access"', b'"roles"',
+)
 
 TARGETS = {
     "http": Target(run_http, sample_http, 2048, HTTP_WORDS),

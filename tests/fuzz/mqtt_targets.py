@@ -1,5 +1,5 @@
-"""Fuzz targets of MQTT's wire: streams of packets to the codec, the walk over a read buffer beside it, and the crossing to
-basic properties and back.
+"""Fuzz targets of MQTT's wire: streams of packets to the codec, the walk over a read buffer beside it, and
+the crossing to basic properties and back.
 """
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
@@ -11,8 +11,8 @@ from gomq_py.mqtt.wire.constants import (
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.frames import encode_publish
 from gomq_py.mqtt.wire.packets import (
-    AuthPacket, ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PubackPacket, PublishPacket, PubrelPacket,
-    SubackPacket, SubscribePacket, Subscription, UnsubackPacket, UnsubscribePacket, Will,
+    AuthPacket, ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PubackPacket, PublishPacket,
+    PubrelPacket, SubackPacket, SubscribePacket, Subscription, UnsubackPacket, UnsubscribePacket, Will,
 )
 from gomq_py.mqtt.wire.properties import encode_values
 from gomq_py.storage.message import Message
@@ -24,7 +24,8 @@ VERSIONS = (NO_VERSION, MQTT_3_1, MQTT_3_1_1, MQTT_5)
 SENDERS = (CLIENT, SERVER)
 LIMITS = (Limits(), Limits(packet_octets=40, properties=3, subscriptions=2))
 PROPERTIES = {
-    "payload_format_indicator": 1, "message_expiry_interval": 60, "content_type": "t", "response_topic": "r/s",
+    "payload_format_indicator": 1, "message_expiry_interval": 60, "content_type": "t",
+    "response_topic": "r/s",
     "correlation_data": b"\xff", "topic_alias": 5, "user_property": [("k", "v"), ("", "ä")],
 }
 
@@ -32,8 +33,9 @@ PROPERTIES = {
 # streams of packets
 
 def run_packets(data):
-    """However a stream is cut, the same packets come out; each encodes to what decodes to it again, and a filter in it matches
-    by octets what it matches by characters. A refusal has an answer that its version can read.
+    """However a stream is cut, the same packets come out; each encodes to what decodes to it again, and a
+    filter in it matches by octets what it matches by characters. A refusal has an answer that its version can
+    read.
     """
     draw = Draw(data)
     version, sender, limits = draw.choice(VERSIONS), draw.choice(SENDERS), draw.choice(LIMITS)
@@ -81,23 +83,34 @@ def _match(topic_filter):
 
 def sample_packets():
     connect = ConnectPacket(
-        client_identifier="i", user_name="u", password=b"p", properties={"receive_maximum": 3, "user_property": [("a", "b")]},
+        client_identifier="i", user_name="u", password=b"p",
+        properties={"receive_maximum": 3, "user_property": [("a", "b")]},
         will=Will("w", b"x", 1, True, {"will_delay_interval": 5}))
-    subscribe = SubscribePacket(packet_identifier=2, properties={"subscription_identifier": 200}, subscriptions=(
-        Subscription("$share/g/a/+", 2, retain_handling=1), Subscription("#", 1, True, True)))
+    subscribe = (
+        SubscribePacket(packet_identifier=2, properties={"subscription_identifier": 200}, subscriptions=(
+            Subscription("$share/g/a/+", 2, retain_handling=1), Subscription("#", 1, True, True)))
+    )
     after = (
-        subscribe, PublishPacket(topic_name="a/b", payload=b"x", qos=1, packet_identifier=3, properties=PROPERTIES),
-        PubackPacket(packet_identifier=3, reason_code=0x10, properties={"reason_string": "r"}), PubrelPacket(packet_identifier=4),
+        subscribe,
+        PublishPacket(topic_name="a/b", payload=b"x", qos=1, packet_identifier=3, properties=PROPERTIES),
+        PubackPacket(packet_identifier=3, reason_code=0x10, properties={"reason_string": "r"}),
+        PubrelPacket(packet_identifier=4),
         UnsubscribePacket(packet_identifier=5, topic_filters=("a", "$share/g/b")), PingreqPacket(),
         AuthPacket(reason_code=0x19, properties={"authentication_method": "m", "authentication_data": b"d"}),
         DisconnectPacket(reason_code=4, properties={"session_expiry_interval": 1}))
-    yield b"\x00\x00\x00\x05\x01\x07" + connect.encode(MQTT_5) + b"".join(each.encode(MQTT_5) for each in after)
+    yield (
+        b"\x00\x00\x00\x05\x01\x07" + connect.encode(MQTT_5) + b"".join(each.encode(MQTT_5) for each in after)
+    )
     connect.version, connect.properties, connect.will = MQTT_3_1_1, {}, Will("w", b"x")
     yield b"\x00\x00\x00\x01\x01\x01" + connect.encode(MQTT_3_1_1) + subscribe.encode(MQTT_3_1_1)
     connect.version = MQTT_3_1
-    yield b"\x00\x00\x00\x01\x01\x01" + connect.encode(MQTT_3_1) + PubrelPacket(packet_identifier=4).encode(MQTT_3_1)
+    yield b"\x00\x00\x00\x01\x01\x01" + connect.encode(MQTT_3_1) + PubrelPacket(packet_identifier=4).encode(
+        MQTT_3_1
+    )
     yield b"\x00\x00\x00\x01\x01\x01\x10\x0c\x00\x04MQTT\x09\x02\x00\x00\x00\x00"
-    connack = ConnackPacket(session_present=True, properties={"assigned_client_identifier": "i", "server_keep_alive": 9})
+    connack = ConnackPacket(
+        session_present=True, properties={"assigned_client_identifier": "i", "server_keep_alive": 9}
+    )
     suback = SubackPacket(packet_identifier=2, reason_codes=(0, 1, 0x87))
     unsuback = UnsubackPacket(packet_identifier=2, reason_codes=(0, 0x11))
     yield b"\x03\x01\x00\x02\x02\x02" + b"".join(each.encode(MQTT_5) for each in (connack, suback, unsuback))
@@ -121,19 +134,25 @@ def sample_walk():
     topic = "a/ä\U0002a6d4".encode()
     for head in (b"\x03\x00\x00\x00", b"\x02\x00\x00\x01", b"\x01\x01\x01\x02", b"\x03\x01\x01\x03"):
         version = VERSIONS[head[0]]
-        yield head + encode_publish(version, 0x0B, topic, 7, values, b"payload") + b"\x40\x02\x00\x01\x62\x02\x00\x01"
-        yield head + encode_publish(version, 0, b"", 7, values, b"") + b"\x50\x03\x00\x01\x00\x70\x04\x00\x01\x00\x00"
+        yield head + encode_publish(
+            version, 0x0B, topic, 7, values, b"payload"
+        ) + b"\x40\x02\x00\x01\x62\x02\x00\x01"
+        yield head + encode_publish(
+            version, 0, b"", 7, values, b""
+        ) + b"\x50\x03\x00\x01\x00\x70\x04\x00\x01\x00\x00"
         yield head + b"\xc0\x80\x00\x30\xff\xff\xff\x7f"
 
 
 # the crossing
 
 def run_crossing(data):
-    """Whatever a record holds as properties of a PUBLISH is malformed or becomes basic properties that all can read, and these
-    become properties that a client accepts. So does whatever a client of AMQP has sent.
+    """Whatever a record holds as properties of a PUBLISH is malformed or becomes basic properties that all
+    can read, and these become properties that a client accepts. So does whatever a client of AMQP has sent.
     """
     draw = Draw(data)
-    qos, retain, topic, given = draw.octet() % 3, draw.octet() % 2 == 1, draw.octets(draw.octet() % 40), draw.rest()
+    qos, retain, topic, given = (
+        draw.octet() % 3, draw.octet() % 2 == 1, draw.octets(draw.octet() % 40), draw.rest()
+    )
     message = Message()
     message.assign(b"x", topic, given, b"", 1)
     message.set_kind(crossing.KIND, crossing.record_flags(qos, retain))
@@ -157,23 +176,34 @@ def run_crossing(data):
 def sample_crossing():
     for head in (b"\x00\x00\x03a.b", b"\x02\x01\x00"):
         yield head + encode_values(PROPERTIES, PUBLISH)
-        yield head + encode_values({"response_topic": "$default/q", "correlation_data": b"c", "user_property": [("mqtt.topic", "x")]}, PUBLISH)
+        yield head + encode_values(
+            {
+                "response_topic": "$default/q", "correlation_data": b"c",
+                "user_property": [("mqtt.topic", "x")],
+            },
+            PUBLISH,
+        )
         yield head + Properties(
-            content_type="t", reply_to="q.r", correlation_id="c", message_id="m", timestamp=5, user_id="u", expiration="5", delivery_mode=2,
-            headers={"a": "b", "n": 5, "f": 0.5, "t": True, "x": b"\xff", "mqtt.retain": True, "mqtt.response-topic": "a/b",
-                     "mqtt.correlation-data": b"\xff", "mqtt.content-type": "t", "mqtt.payload-format": 1, "x-mqtt-publish-qos": 2}).encode()
+            content_type="t", reply_to="q.r", correlation_id="c", message_id="m", timestamp=5, user_id="u",
+            expiration="5", delivery_mode=2,
+            headers={
+                "a": "b", "n": 5, "f": 0.5, "t": True, "x": b"\xff", "mqtt.retain": True,
+                "mqtt.response-topic": "a/b", "mqtt.correlation-data": b"\xff", "mqtt.content-type": "t",
+                "mqtt.payload-format": 1, "x-mqtt-publish-qos": 2,
+            }).encode()
 
 
 WORDS = (
-    b"\x00\x04MQTT\x04", b"\x00\x04MQTT\x05", b"\x00\x06MQIsdp\x03", b"\x00\x07$share/", b"\x00\x03a/#", b"\x00\x01+",
-    b"\x26\x00\x00\x00\x00", b"\x0b\x01", b"\x23\x00\x01", b"\x02\x00\x00\x00\x01", b"\x08\x00\x01a", b"\xff\xff\xff\x7f",
-    b"\xed\xa0\x80", b"\xf0\x90\x80\x80", b"\xc2\x80", b"\x30", b"\x32", b"\x82", b"\x00\x00",
+    b"\x00\x04MQTT\x04", b"\x00\x04MQTT\x05", b"\x00\x06MQIsdp\x03", b"\x00\x07$share/", b"\x00\x03a/#",
+    b"\x00\x01+", b"\x26\x00\x00\x00\x00", b"\x0b\x01", b"\x23\x00\x01", b"\x02\x00\x00\x00\x01",
+    b"\x08\x00\x01a", b"\xff\xff\xff\x7f", b"\xed\xa0\x80", b"\xf0\x90\x80\x80", b"\xc2\x80", b"\x30",
+    b"\x32", b"\x82", b"\x00\x00",
 )
 
 CROSSING_WORDS = (
-    b"\x0amqtt.topic", b"\x12x-mqtt-publish-qos", b"\x0bmqtt.retaint\x01", b"\x11mqtt.content-typeS", b"\x13mqtt.payload-format",
-    b"\x15mqtt.correlation-data", b"\x13mqtt.response-topicS", b"$default/", b"\x20\x00\x00\x00\x00", b"\xff\xfc", b"\x03\x00\x01", b"\x09\x00\x01",
-    b"\x26\x00\x01k\x00\x01v",
+    b"\x0amqtt.topic", b"\x12x-mqtt-publish-qos", b"\x0bmqtt.retaint\x01", b"\x11mqtt.content-typeS",
+    b"\x13mqtt.payload-format", b"\x15mqtt.correlation-data", b"\x13mqtt.response-topicS", b"$default/",
+    b"\x20\x00\x00\x00\x00", b"\xff\xfc", b"\x03\x00\x01", b"\x09\x00\x01", b"\x26\x00\x01k\x00\x01v",
 )
 
 TARGETS = {

@@ -1,8 +1,10 @@
-"""Fuzz one target with atheris: ``python -m tests.fuzz.run TARGET --seconds 600``, or ``make fuzz TARGET=... SECONDS=...``.
+"""Fuzz one target with atheris: ``python -m tests.fuzz.run TARGET --seconds 600``, or
+``make fuzz TARGET=... SECONDS=...``.
 
-The interpreted twins are instrumented: they are the same source as the compiled modules, and a fault of memory shows when ``make asan`` replays what
-was found here. What is found grows in ``build/fuzz/TARGET``; an input that breaks a promise is kept there as ``crash-*`` and fails the run. With
-``--keep`` the inputs that together reach everything reached so far become the target's seeds, small ones first.
+The interpreted twins are instrumented: they are the same source as the compiled modules, and a fault of
+memory shows when ``make asan`` replays what was found here. What is found grows in ``build/fuzz/TARGET``; an
+input that breaks a promise is kept there as ``crash-*`` and fails the run. With ``--keep`` the inputs that
+together reach everything reached so far become the target's seeds, small ones first.
 """
 import argparse
 import json
@@ -30,7 +32,10 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__.splitlines()[0])
     parser.add_argument("target", help="a target's name, or 'all'")
     parser.add_argument("--seconds", type=int, default=600)
-    parser.add_argument("--keep", action="store_true", help="make the smallest inputs that reach everything the seeds in the repository")
+    parser.add_argument(
+        "--keep", action="store_true",
+        help="make the smallest inputs that reach everything the seeds in the repository",
+    )
     parser.add_argument("--only-keep", action="store_true", help="do that without fuzzing first")
     parser.add_argument("--child", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -51,11 +56,15 @@ def _fuzz(name, target, seconds, keep):
     corpus = _corpus(name, target)
     before = time.monotonic()
     code, text = _child(name, [
-        str(corpus), f"-max_total_time={seconds}", f"-max_len={target.max_octets}", f"-timeout={SLOWEST_S}", f"-rss_limit_mb={MEMORY_MB}",
+        str(corpus), f"-max_total_time={seconds}", f"-max_len={target.max_octets}", f"-timeout={SLOWEST_S}",
+        f"-rss_limit_mb={MEMORY_MB}",
         f"-artifact_prefix={WORK / name}/", "-print_final_stats=1", "-reload=0", *_dictionary(name, target),
     ])
     figures = _figures(text)
-    figures = {"target": name, **figures, "wall_s": round(time.monotonic() - before), "inputs": len(list(corpus.iterdir())), "failed": code != 0}
+    figures = {
+        "target": name, **figures, "wall_s": round(time.monotonic() - before),
+        "inputs": len(list(corpus.iterdir())), "failed": code != 0,
+    }
     with open(REPORT, "a", encoding="utf-8") as file:
         file.write(json.dumps(figures) + "\n")
     print(json.dumps(figures), flush=True)
@@ -67,11 +76,16 @@ def _fuzz(name, target, seconds, keep):
 
 
 def _child(name, options):
-    """Run libFuzzer in a process of its own, which it ends; returns (exit code, what it said with the CPU seconds it took)."""
+    """Run libFuzzer in a process of its own, which it ends;
+    returns (exit code, what it said with the CPU seconds it took).
+    """
     environment = {**os.environ, "GOMQ_PURE_PYTHON": "1", "PYTHONPATH": str(ROOT)}
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile() as log:
-        code = subprocess.call([sys.executable, "-m", "tests.fuzz.run", name, "--child", *options], stdout=log, stderr=log, cwd=ROOT, env=environment)
+        code = subprocess.call(
+            [sys.executable, "-m", "tests.fuzz.run", name, "--child", *options], stdout=log, stderr=log,
+            cwd=ROOT, env=environment,
+        )
         log.seek(0)
         text = log.read()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -84,7 +98,8 @@ def _figures(text):
     executed = re.findall(rb"stat::number_of_executed_units: (\d+)", text)
     return {
         "edges": int(found[-1][0]) if found else 0, "features": int(found[-1][1]) if found else 0,
-        "executed": int(executed[-1]) if executed else 0, "cpu_s": int(re.findall(rb"cpu_s: (\d+)", text)[-1]),
+        "executed": int(executed[-1]) if executed else 0,
+        "cpu_s": int(re.findall(rb"cpu_s: (\d+)", text)[-1]),
     }
 
 
@@ -102,20 +117,26 @@ def _dictionary(name, target):
     if not target.words:
         return []
     path = WORK / name / "words"
-    path.write_text("".join('"{}"\n'.format("".join(f"\\x{octet:02x}" for octet in word)) for word in target.words))
+    path.write_text(
+        "".join('"{}"\n'.format("".join(f"\\x{octet:02x}" for octet in word)) for word in target.words)
+    )
     return [f"-dict={path}"]
 
 
 def _keep(name, target, corpus):
     """Make seeds of the inputs that together reach everything the corpus does, shortest first.
 
-    libFuzzer's own merge starts itself anew, which an interpreter's process cannot: this is its inner half, which notes what each input reached.
+    libFuzzer's own merge starts itself anew, which an interpreter's process cannot: this is its inner half,
+    which notes what each input reached.
     """
     from tests.fuzz.target import write_seeds
     paths = sorted(corpus.iterdir(), key=lambda path: (path.stat().st_size, path.name))
     control = WORK / name / "merge"
     control.write_text("\n".join((str(len(paths)), "0", *map(str, paths), "")))
-    code, text = _child(name, ["-merge_inner=1", f"-merge_control_file={control}", f"-timeout={SLOWEST_S}", f"-max_len={target.max_octets}"])
+    code, text = _child(name, [
+        "-merge_inner=1", f"-merge_control_file={control}", f"-timeout={SLOWEST_S}",
+        f"-max_len={target.max_octets}",
+    ])
     if code:
         print(text.decode(errors="replace")[-3000:], flush=True)
         return

@@ -1,7 +1,9 @@
-"""Fuzz target of an AMQP session behind the login: any methods in any order, with a disk and a peer that take their time.
+"""Fuzz target of an AMQP session behind the login: any methods in any order,
+with a disk and a peer that take their time.
 
-An input is a little program: whole methods with likely and unlikely fields, publishes, frames of any kind, plain octets, cuts between reads, flushes
-that end well or badly, a socket that takes nothing for a while. No socket: the connection is driven as net.stream does it, in one hub.
+An input is a little program: whole methods with likely and unlikely fields, publishes, frames of any kind,
+plain octets, cuts between reads, flushes that end well or badly, a socket that takes nothing for a while. No
+socket: the connection is driven as net.stream does it, in one hub.
 """
 import errno
 import os
@@ -38,26 +40,42 @@ FRAME_MAX = 4096
 NOW_MS = 1_700_000_000_000
 
 NAMES = (
-    "q", "q2", "x", "x2", "", "amq.direct", "amq.topic", "amq.fanout", "amq.headers", "amq.rabbitmq.reply-to", "amq.gen", "direct", "topic", "fanout",
-    "headers", "x-delayed-message", "x-consistent-hash", "x-random", "a.b", "#", "*.b", "t", "n\n", "\u00fc", "y" * 255, "1000",
+    "q", "q2", "x", "x2", "", "amq.direct", "amq.topic", "amq.fanout", "amq.headers", "amq.rabbitmq.reply-to",
+    "amq.gen", "direct", "topic", "fanout", "headers", "x-delayed-message", "x-consistent-hash", "x-random",
+    "a.b", "#", "*.b", "t", "n\n", "\u00fc", "y" * 255, "1000",
 )
 TABLES = tuple(map(encode_table, (
-    {}, {"x-message-ttl": 0}, {"x-max-length": 1}, {"x-max-length": 2, "x-overflow": "reject-publish"}, {"x-max-priority": 3},
-    {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q2"}, {"x-delivery-limit": 1}, {"x-expires": 1}, {"x-priority": 2},
-    {"x-match": "any", "a": 1}, {"x-delayed-type": "direct"}, {"alternate-exchange": "x2"}, {"x-single-active-consumer": True},
-    {"x-queue-type": "stream"}, {"x-queue-type": "quorum"}, {"x-max-length-bytes": 10, "x-overflow": "reject-publish-dlx"},
-    {"x-message-ttl": "1"}, {"x-message-ttl": -1}, {"x-max-length": 2**40}, {"x-stream-offset": "first"}, {"x-cancel-on-ha-failover": True},
+    {}, {"x-message-ttl": 0}, {"x-max-length": 1}, {"x-max-length": 2, "x-overflow": "reject-publish"},
+    {"x-max-priority": 3},
+    {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q2"}, {"x-delivery-limit": 1},
+    {"x-expires": 1}, {"x-priority": 2},
+    {"x-match": "any", "a": 1}, {"x-delayed-type": "direct"}, {"alternate-exchange": "x2"},
+    {"x-single-active-consumer": True},
+    {"x-queue-type": "stream"}, {"x-queue-type": "quorum"},
+    {"x-max-length-bytes": 10, "x-overflow": "reject-publish-dlx"},
+    {"x-message-ttl": "1"}, {"x-message-ttl": -1}, {"x-max-length": 2**40}, {"x-stream-offset": "first"},
+    {"x-cancel-on-ha-failover": True},
 ))) + (
-    b"\x00\x00\x00\x0b\x01kT" + b"\xff" * 8, b"\x00\x00\x00\x03\x01kI", b"\x00\x00\x00\x08\x01kD\xff\x80\x00\x00\x00", b"\xff\xff\xff\xff",
+    b"\x00\x00\x00\x0b\x01kT" + b"\xff" * 8, b"\x00\x00\x00\x03\x01kI",
+    b"\x00\x00\x00\x08\x01kD\xff\x80\x00\x00\x00", b"\xff\xff\xff\xff",
 )
-PROPERTIES = tuple(properties.encode() for properties in (
-    Properties(), Properties(delivery_mode=2), Properties(delivery_mode=2, priority=9), Properties(expiration="0"), Properties(expiration="x"),
-    Properties(headers={"CC": ["q2"], "BCC": ["q"]}), Properties(headers={"x-delay": 1}), Properties(headers={"a": 1}, delivery_mode=1),
-    Properties(reply_to="amq.rabbitmq.reply-to"), Properties(user_id="guest"), Properties(user_id="other"), Properties(delivery_mode=3),
-    Properties(headers={"x-death": [{"queue": "q", "reason": "expired", "count": 2**62}]}, delivery_mode=2),
-)) + (b"\x00\x01", b"\x20\x00\x00\x00\x00\x09")
+PROPERTIES = tuple(
+    properties.encode()
+    for properties in (
+        Properties(), Properties(delivery_mode=2), Properties(delivery_mode=2, priority=9),
+        Properties(expiration="0"), Properties(expiration="x"),
+        Properties(headers={"CC": ["q2"], "BCC": ["q"]}), Properties(headers={"x-delay": 1}),
+        Properties(headers={"a": 1}, delivery_mode=1),
+        Properties(reply_to="amq.rabbitmq.reply-to"), Properties(user_id="guest"),
+        Properties(user_id="other"), Properties(delivery_mode=3),
+        Properties(
+            headers={"x-death": [{"queue": "q", "reason": "expired", "count": 2**62}]}, delivery_mode=2
+        ),
+    )
+) + (b"\x00\x01", b"\x20\x00\x00\x00\x00\x09")
 NUMBERS = {
-    OCTET: (0, 1, 2, 255), SHORT: (0, 1, 2, 65535), LONG: (0, 1, 1 << 20, 0xFFFFFFFF), LONGLONG: (0, 1, 2, 3, 5, (1 << 64) - 1),
+    OCTET: (0, 1, 2, 255), SHORT: (0, 1, 2, 65535), LONG: (0, 1, 1 << 20, 0xFFFFFFFF),
+    LONGLONG: (0, 1, 2, 3, 5, (1 << 64) - 1),
 }
 CLIENT_METHODS = sorted(METHODS)
 PUBLISH, RAW_FRAME, RAW_OCTETS, CUT, TURN, FLUSHED, REFUSED, STUCK = range(200, 208)
@@ -115,7 +133,10 @@ class _Session:
         connection.output.on_overflow = connection._unread
         connection.stream = Stream(self.socket, door.hub.buffers, connection.output, door.hub.coalescer)
         connection.slow_walk = _Unhurried(connection.stream, door.hub.slow_turns)
-        connection.lane = FastLane(connection, door.hub.buffers, connection.channels, FRAME_MAX, connection.scheduler, connection.max_message_size)
+        connection.lane = FastLane(
+            connection, door.hub.buffers, connection.channels, FRAME_MAX, connection.scheduler,
+            connection.max_message_size,
+        )
         door.hub.clients.register(connection)
         self.buffers = door.hub.buffers
         self.tail = b""
@@ -155,7 +176,9 @@ def _door():
 
 
 def run_session(data):
-    """Every answer is a frame of the protocol, no fault of ours is among them, and at the end nothing of the session is left."""
+    """Every answer is a frame of the protocol, no fault of ours is among them,
+    and at the end nothing of the session is left.
+    """
     door, (ours, _) = _door()
     with errors_logged() as errors:
         session = _Session(door, ours.fileno())
@@ -183,8 +206,8 @@ def _play(door, session, draw):
             pending += _method(draw, CLIENT_METHODS[what % len(CLIENT_METHODS)])
         elif what == PUBLISH:
             pending += publish_frames(
-                draw.choice(NAMES), b"b" * draw.choice((0, 1, 10, 5000)), draw.choice(NAMES), draw.choice(PROPERTIES), 1 + draw.octet() % 3,
-                FRAME_MAX, mandatory=bool(draw.octet() & 1))
+                draw.choice(NAMES), b"b" * draw.choice((0, 1, 10, 5000)), draw.choice(NAMES),
+                draw.choice(PROPERTIES), 1 + draw.octet() % 3, FRAME_MAX, mandatory=bool(draw.octet() & 1))
         elif what == RAW_FRAME:
             kind, channel = draw.choice((1, 2, 2, 3, 3, 8, 0)), draw.octet() % 4
             payload = draw.octets(draw.octet())
@@ -299,21 +322,37 @@ def sample_session():
     reject = _call(methods.BasicReject, delivery_tag=3)
     for identity in CLIENT_METHODS:
         yield opened + declare + bytes((FLUSHED, TURN)) + _call(METHODS[identity])
-        yield opened + declare + exchange + bytes((CLIENT_METHODS.index(identity), 0, 1, 0, 2, 1, 1, 1, 1, 1, 1, FLUSHED))
-    yield opened + declare + exchange + bind + confirm + consume + publish * 3 + bytes((CUT, FLUSHED)) + ack + nack + bytes((TURN,)) + reject
-    yield opened + declare + publish + get + get + _call(methods.BasicRecover, requeue=1) + get + _call(methods.ChannelClose)
-    yield opened + _call(methods.TxSelect) + declare + publish + _call(methods.TxCommit) + publish + _call(methods.TxRollback) + bytes((FLUSHED,))
+        yield opened + declare + exchange + bytes(
+            (CLIENT_METHODS.index(identity), 0, 1, 0, 2, 1, 1, 1, 1, 1, 1, FLUSHED)
+        )
+    yield opened + declare + exchange + bind + confirm + consume + publish * 3 + bytes(
+        (CUT, FLUSHED)
+    ) + ack + nack + bytes((TURN,)) + reject
+    yield opened + declare + publish + get + get + _call(methods.BasicRecover, requeue=1) + get + _call(
+        methods.ChannelClose
+    )
+    yield opened + _call(
+        methods.TxSelect
+    ) + declare + publish + _call(methods.TxCommit) + publish + _call(methods.TxRollback) + bytes((FLUSHED,))
     yield opened + declare + consume + bytes((STUCK,)) + publish * 5 + bytes((TURN, STUCK, TURN)) + ack
-    yield opened + declare + _call(methods.QueueDelete, queue="q") + publish + opened + bytes((REFUSED,)) + declare
+    yield opened + declare + _call(
+        methods.QueueDelete, queue="q"
+    ) + publish + opened + bytes((REFUSED,)) + declare
     for table in range(len(TABLES)):
         limited = _call(methods.QueueDeclare, table, queue="q", durable=1)
-        yield opened + limited + publish * 4 + get + _call(methods.BasicReject, delivery_tag=1, requeue=1) + bytes((FLUSHED, TURN)) + publish
+        yield opened + limited + publish * 4 + get + _call(
+            methods.BasicReject, delivery_tag=1, requeue=1
+        ) + bytes((FLUSHED, TURN)) + publish
         yield opened + declare + _call(methods.BasicConsume, table, queue="q", consumer_tag="t") + publish
     for properties in range(len(PROPERTIES)):
-        yield opened + confirm + declare + exchange + bind + _publish("q", "x", 3, properties, 1) + bytes((FLUSHED, TURN)) + get
+        yield opened + confirm + declare + exchange + bind + _publish(
+            "q", "x", 3, properties, 1
+        ) + bytes((FLUSHED, TURN)) + get
     for kind in ("x-delayed-message", "x-consistent-hash", "headers", "x-random"):
         made = _call(methods.ExchangeDeclare, 10, exchange="x", type=kind, durable=1)
-        yield opened + declare + made + _call(methods.QueueBind, queue="q", exchange="x", routing_key="1000") + _publish("q", "x", 1, 6) + get
+        yield opened + declare + made + _call(
+            methods.QueueBind, queue="q", exchange="x", routing_key="1000"
+        ) + _publish("q", "x", 1, 6) + get
         yield opened + declare + made + bind + _publish("q", "x", 1, 6) + bytes((FLUSHED, TURN)) + get
     reply_to = _call(methods.BasicConsume, queue="amq.rabbitmq.reply-to", no_ack=1)
     yield opened + reply_to + declare + _publish("q", properties=8) + get

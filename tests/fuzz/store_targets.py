@@ -1,7 +1,9 @@
-"""Fuzz targets of the data folder: segments, acks, framed logs, the definitions and users in them, and the folder itself.
+"""Fuzz targets of the data folder: segments, acks, framed logs, the definitions and users in them,
+and the folder itself.
 
-Everything there carries checksums, which no mutation gets past. So an input says which of them are made good again after its edits: what a flipped
-bit does, and what a file written by somebody else or by a faulty version does, are both tried. Each folder is recovered twice, and must be the same.
+Everything there carries checksums, which no mutation gets past. So an input says which of them are made good
+again after its edits: what a flipped bit does, and what a file written by somebody else or by a faulty
+version does, are both tried. Each folder is recovered twice, and must be the same.
 """
 import os
 import shutil
@@ -48,7 +50,9 @@ class _Life:
         self.pool = SegmentPool(root / "pool", files, self.committer, segment_bytes=SEGMENT_BYTES)
         if generation is not None:
             self.pool._generation = generation
-        self.store, self.report = open_store(root / "queue", files, self.pool, self.committer, INCARNATION, SEGMENT_BYTES)
+        self.store, self.report = open_store(
+            root / "queue", files, self.pool, self.committer, INCARNATION, SEGMENT_BYTES
+        )
         self.message = Message()
 
     def publish(self, body, **fields):
@@ -61,7 +65,10 @@ class _Life:
         while self.store.peek(self.message):
             assert len(found) <= 2 * MOST_RECORDS
             message = self.message
-            content = message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body()
+            content = (
+                message.get_exchange(), message.get_routing_key(), message.get_properties(),
+                message.get_body(),
+            )
             found.append((message.describe()["location"], content))
             self.store.shift()
         assert self.store.ready_count == 0, self.store.ready_count
@@ -78,7 +85,9 @@ class _Life:
 
 @cache
 def _original(stopped):
-    """(msgs, acks) of a segment with acked, requeued and untouched messages, left by a kill or by an orderly stop."""
+    """(msgs, acks) of a segment with acked, requeued and untouched messages,
+    left by a kill or by an orderly stop.
+    """
     root = folder() / "original"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
@@ -102,7 +111,10 @@ def _original(stopped):
 
 
 def run_store(data):
-    """Whatever a segment's files hold, the store opens, and a second recovery finds what the first did. What is acked then stays so."""
+    """Whatever a segment's files hold, the store opens, and a second recovery finds what the first did.
+
+    What is acked then stays so.
+    """
     draw = Draw(data)
     flags = draw.octet()
     root = folder() / "store"
@@ -148,10 +160,14 @@ def _make_good(msgs, acks, flags):
         return
     seed, acks_seed = (int.from_bytes(content[60:64], "little") for content in (msgs, acks))
     if flags & SEALS:
-        for content, start, size, seeded in ((msgs, 64, 48, seed + 1), (msgs, 112, 8, seed + 2), (acks, 64, 8, acks_seed + 3),
-                                             (acks, 72, 24, acks_seed + 4)):
+        for content, start, size, seeded in (
+            (msgs, 64, 48, seed + 1), (msgs, 112, 8, seed + 2), (acks, 64, 8, acks_seed + 3),
+            (acks, 72, 24, acks_seed + 4),
+        ):
             if any(content[start:start + size]):
-                content[start + size - 4:start + size] = octets.crc32c(seeded & 0xFFFFFFFF, content, start, size - 4).to_bytes(4, "little")
+                content[start + size - 4:start + size] = (
+                    octets.crc32c(seeded & 0xFFFFFFFF, content, start, size - 4).to_bytes(4, "little")
+                )
     if flags & RECORDS:
         _make_records_good(msgs, 128, seed)
     if flags & ACKS:
@@ -167,7 +183,9 @@ def _make_records_good(content, at, seed):
         header = octets.crc32c(octets.crc32c(seed, content, at, 36), content, at + 40, routing)
         struct.pack_into("<I", content, at + 36, header)
         start = at + 40 + routing
-        struct.pack_into("<I", content, start + properties + body, octets.crc32c(seed, content, start, properties + body))
+        struct.pack_into(
+            "<I", content, start + properties + body, octets.crc32c(seed, content, start, properties + body)
+        )
         at += size
 
 
@@ -175,7 +193,9 @@ def _make_entries_good(content, seed):
     for index in range(min(200, (len(content) - 128) // 8)):
         at = 128 + 8 * index
         if any(content[at:at + 4]):
-            content[at + 4:at + 8] = octets.crc32c((seed + index) & 0xFFFFFFFF, content, at, 4).to_bytes(4, "little")
+            content[at + 4:at + 8] = (
+                octets.crc32c((seed + index) & 0xFFFFFFFF, content, at, 4).to_bytes(4, "little")
+            )
 
 
 def _recovered(root):
@@ -188,7 +208,9 @@ def _recovered(root):
 
 
 def _ack_some(root):
-    """Ack every other message and one run, publish one, and be killed; returns what must be there afterwards."""
+    """Ack every other message and one run, publish one, and be killed;
+    returns what must be there afterwards.
+    """
     life = _Life(root)
     taken = life.take_all()
     kept = []
@@ -221,8 +243,12 @@ def sample_store():
         yield bytes((flags, 13, 0, 140, 0))
         yield bytes((flags, 14, 1, 200, 20))
         yield bytes((flags, 1, 0, 128, 8)) + (130).to_bytes(4, "little") + bytes(4)
-        yield bytes((flags, 1, 0, 152, 16)) + (130).to_bytes(4, "little") + bytes(4) + (395).to_bytes(4, "little") + bytes(4)
-        yield bytes((flags, 1, 0, 152, 16)) + (132).to_bytes(4, "little") + bytes(4) + (21).to_bytes(4, "little") + bytes(4)
+        yield bytes(
+            (flags, 1, 0, 152, 16)
+        ) + (130).to_bytes(4, "little") + bytes(4) + (395).to_bytes(4, "little") + bytes(4)
+        yield bytes(
+            (flags, 1, 0, 152, 16)
+        ) + (132).to_bytes(4, "little") + bytes(4) + (21).to_bytes(4, "little") + bytes(4)
 
 
 # the same without files: what is compiled, over buffers of the exact size
@@ -247,7 +273,10 @@ def run_scanner(data):
         _check_damage(scanner, len(content))
         tally = RecordScanner(view, 0, len(content), seed, flags >> 4)
         tally.tally(runs)
-        assert tally.at == scanner.at and tally.count >= count and tally.acked <= tally.count and tally.acked_bytes <= tally.body_bytes
+        assert (
+            tally.at == scanner.at and tally.count >= count and tally.acked <= tally.count
+            and tally.acked_bytes <= tally.body_bytes
+        )
         del scanner, tally
 
 
@@ -329,7 +358,9 @@ def _make_log_good(content, payloads_too):
         content[at + 15] &= 0x1F  # numbers near the largest that a log takes leave none for the next record
         if payloads_too and end <= len(content):
             log_id = int.from_bytes(content[at + 24:at + 28], "little")
-            content[at + 28:at + 32] = octets.crc32c(log_id, content, at + HEAD_SIZE, length).to_bytes(4, "little")
+            content[at + 28:at + 32] = (
+                octets.crc32c(log_id, content, at + HEAD_SIZE, length).to_bytes(4, "little")
+            )
         content[at + 32:at + 36] = octets.crc32c(0, content, at, HEAD.size).to_bytes(4, "little")
         at = content.find(b"RL", end if end <= len(content) else at + 1)
 
@@ -354,7 +385,9 @@ def sample_log():
 # where the consumers of a stream go on
 
 def run_offsets(data):
-    """Whatever the file holds, a second reading finds what the first did, and positions can be noted and forgotten again."""
+    """Whatever the file holds, a second reading finds what the first did,
+    and positions can be noted and forgotten again.
+    """
     draw = Draw(data)
     flags = draw.octet()
     root = folder() / "stream"
@@ -368,7 +401,9 @@ def run_offsets(data):
     (root / stream_offsets.NAME).write_bytes(content)
     first = _offsets(root)
     assert _offsets(root) == first
-    noted = _offsets(root, lambda offsets: [offsets.put(f"new {number}", number, number) for number in range(60)])
+    noted = _offsets(
+        root, lambda offsets: [offsets.put(f"new {number}", number, number) for number in range(60)]
+    )
     assert all(tag in noted for tag in first) and noted["new 59"] == 59
     assert _offsets(root) == noted
     _offsets(root, lambda offsets: [offsets.forget(tag) for tag in noted])
@@ -390,7 +425,12 @@ def _offsets(root, use=None):
 def _original_offsets():
     root = folder() / "offsets"
     root.mkdir()
-    _offsets(root, lambda offsets: [offsets.put(tag, number, 5) for number, tag in enumerate(("a", "b", "b", "c" * 255))])
+    _offsets(
+        root,
+        lambda offsets: [
+            offsets.put(tag, number, 5) for number, tag in enumerate(("a", "b", "b", "c" * 255))
+        ],
+    )
     return (root / stream_offsets.NAME).read_bytes()
 
 
@@ -398,9 +438,13 @@ def _make_slots_good(content):
     seed = int.from_bytes(content[28:32], "little")
     for slot in range(min(30, len(content) // 320 - 1)):
         at = 320 * (slot + 1)
-        content[at + 256:at + 260] = octets.crc32c((seed + slot) & 0xFFFFFFFF, content, at, 256).to_bytes(4, "little")
+        content[at + 256:at + 260] = (
+            octets.crc32c((seed + slot) & 0xFFFFFFFF, content, at, 256).to_bytes(4, "little")
+        )
         for half in (at + 264, at + 288):
-            content[half + 20:half + 24] = octets.crc32c((seed + slot) & 0xFFFFFFFF, content, half, 20).to_bytes(4, "little")
+            content[half + 20:half + 24] = (
+                octets.crc32c((seed + slot) & 0xFFFFFFFF, content, half, 20).to_bytes(4, "little")
+            )
 
 
 def sample_offsets():
@@ -434,7 +478,10 @@ def _read_users(root):
     committer = GroupCommit(files, enabled=False)
     users = Users(files, root / "users", committer, ExchangeState).open()
     found = [
-        (user.name, user.password_hash, user.hashing_algorithm, user.tags, sorted(map(repr, user.permissions)))
+        (
+            user.name, user.password_hash, user.hashing_algorithm, user.tags,
+            sorted(map(repr, user.permissions)),
+        )
         for user in users
     ]
     for user in users:
@@ -465,7 +512,8 @@ def _check_boots(name, data, log):
     (root / "schema_version").write_bytes(b"1\n")
     (root / log).write_bytes(encode_payloads(_payloads(data)))
     with errors_logged():
-        _boot(root)  # may make the first vhost anew, and what was said about it before counts from the next boot on
+        # may make the first vhost anew, and what was said about it before counts from the next boot on
+        _boot(root)
         second = _boot(root)
         assert _boot(root) == second
     shutil.rmtree(root)
@@ -474,7 +522,10 @@ def _check_boots(name, data, log):
 def _boot(root):
     node = Node(root, Unflushed(), default_user="")
     exported = definitions.exported(node.broker)
-    counts = {(vhost.name, queue.name): queue.store.ready_count for vhost in node.broker.vhosts.values() for queue in vhost.queues.values()}
+    counts = {
+        (vhost.name, queue.name): queue.store.ready_count
+        for vhost in node.broker.vhosts.values() for queue in vhost.queues.values()
+    }
     node.stop()
     return exported, counts
 
@@ -520,7 +571,9 @@ def _recorded(log):
     broker.create_vhost("v", "text", ("tag",))
     broker.create_vhost("gone")
     broker.delete_vhost("gone")
-    broker.parameters.set(vhost, "policy", "p", {"pattern": "^q", "definition": {"max-length": 5}, "priority": 0, "apply-to": "queues"})
+    broker.parameters.set(vhost, "policy", "p", {
+        "pattern": "^q", "definition": {"max-length": 5}, "priority": 0, "apply-to": "queues"
+    })
     broker.parameters.set(vhost, "vhost-limits", "limits", {"max-queues": 100})
     broker.parameters.clear(vhost, "vhost-limits", "limits")
     broker.parameters.set_global("name", {"a": [1]})
@@ -542,13 +595,15 @@ def _recorded(log):
 
 PLACES = ("", "queues", "pool", "transient", "set-aside", "queues/x", "queues/" + "0" * 40)
 FILES = (
-    "schema_version", ".lock", "definitions", "users", "definitions.next", "users.new.1", "lost+found", "msgs.0000000001", "acks.0000000001",
-    "msgs.x", "other", "definitions.damaged", "policies", "parameters",
+    "schema_version", ".lock", "definitions", "users", "definitions.next", "users.new.1", "lost+found",
+    "msgs.0000000001", "acks.0000000001", "msgs.x", "other", "definitions.damaged", "policies", "parameters",
 )
 
 
 def run_folder(data):
-    """Whatever lies in a data folder, a broker boots on it twice with the same result, or says in one line why not."""
+    """Whatever lies in a data folder, a broker boots on it twice with the same result,
+    or says in one line why not.
+    """
     draw = Draw(data)
     root = folder() / "data"
     shutil.rmtree(root, ignore_errors=True)
@@ -591,7 +646,8 @@ TARGETS = {
     "offsets": Target(run_offsets, sample_offsets, 200),
     "log": Target(run_log, sample_log, 1024, (b"RL\x01\x00",)),
     "topology": Target(run_topology, sample_topology, 1024, tuple(
-        encode_table({"op": op})[4:] for op in ("queue", "exchange", "bind", "unbind", "vhost", "parameter", "queue-delete"))),
+        encode_table({"op": op})[4:]
+        for op in ("queue", "exchange", "bind", "unbind", "vhost", "parameter", "queue-delete"))),
     "users": Target(run_users, sample_users, 600),
     "folder": Target(run_folder, sample_folder, 400, (b"1\n",)),
 }

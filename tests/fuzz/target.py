@@ -1,8 +1,9 @@
 """What a fuzz target is, and where its seeds lie.
 
-A target takes any octets and raises nothing as long as the broker keeps its word; an AssertionError, or any exception that the code under test does
-not document, is a finding. ``seeds/<target>`` keeps the inputs that reached something no other did, one base64 line each: CI replays them compiled,
-interpreted and under AddressSanitizer; the fuzzer starts from them.
+A target takes any octets and raises nothing as long as the broker keeps its word; an AssertionError, or any
+exception that the code under test does not document, is a finding. ``seeds/<target>`` keeps the inputs that
+reached something no other did, one base64 line each: CI replays them compiled, interpreted and under
+AddressSanitizer; the fuzzer starts from them.
 """
 import logging
 from base64 import b64decode, b64encode
@@ -15,7 +16,9 @@ SEEDS = Path(__file__).parent / "seeds"
 
 
 class Target(NamedTuple):
-    """``run(data)`` checks one input; ``samples()`` are good ones to begin with; ``words`` are octets the fuzzer may insert."""
+    """``run(data)`` checks one input; ``samples()`` are good ones to begin with;
+    ``words`` are octets the fuzzer may insert.
+    """
 
     run: Callable[[bytes], None]
     samples: Callable[[], Iterable[bytes]]

@@ -1,6 +1,8 @@
-"""The kept inputs of every fuzz target, and the samples the fuzzer begins with: each still keeps the promise that the target checks.
+"""The kept inputs of every fuzz target, and the samples the fuzzer begins with:
+each still keeps the promise that the target checks.
 
-Needs no fuzzer: ``make fuzz`` finds inputs, this replays them, with the compiled modules, the interpreted ones and under AddressSanitizer.
+Needs no fuzzer: ``make fuzz`` finds inputs, this replays them, with the compiled modules, the interpreted
+ones and under AddressSanitizer.
 """
 import os
 from pathlib import Path

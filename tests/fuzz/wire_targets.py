@@ -1,4 +1,7 @@
-"""Fuzz targets of the wire: frames, field tables, properties, methods, the fast lane, the handshake. Octets in front of exact ends."""
+"""Fuzz targets of the wire: frames, field tables, properties, methods, the fast lane, the handshake.
+
+Octets in front of exact ends.
+"""
 import struct
 
 from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open
@@ -6,7 +9,8 @@ from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AMQPError, FrameError
 from gomq_py.amqp.wire.frames import FrameReader, content_frames, frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
-    METHODS, BasicAck, BasicConsume, ConnectionClose, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, QueueDeclare, decode_method,
+    METHODS, BasicAck, BasicConsume, ConnectionClose, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk,
+    QueueDeclare, decode_method,
 )
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.content import fields
@@ -17,15 +21,19 @@ from tests.support.exact import exact, fenced
 from tests.support.lanes import NOW_MS, LaneBench, ack, content_header, publish
 
 TABLE = {
-    "t": True, "i": 1, "l": 1 << 40, "d": 0.5, "s": "x", "o": b"\xff", "n": None, "a": [1, "x", [2.5, {"k": 1}]], "f": {"g": {"h": False}},
+    "t": True, "i": 1, "l": 1 << 40, "d": 0.5, "s": "x", "o": b"\xff", "n": None,
+    "a": [1, "x", [2.5, {"k": 1}]], "f": {"g": {"h": False}},
     "CC": ["a", "b"],
 }
-RARE_VALUES = b"\x01bb\xff\x01BB\x02\x01ss\xff\xfe\x01uu\x00\x07\x01ii\x00\x00\x00\x07\x01ff\x3f\x80\x00\x00\x01DD\x02\x00\x00\x01\x00"
+RARE_VALUES = (
+    b"\x01bb\xff\x01BB\x02\x01ss\xff\xfe\x01uu\x00\x07\x01ii\x00\x00\x00\x07\x01ff\x3f\x80\x00\x00\x01DD\x02"
+    b"\x00\x00\x01\x00"
+)
 RARE_VALUES += b"\x01TT" + bytes(8)
 PROPERTIES = Properties(
-    content_type="text/plain", content_encoding="gzip", headers={"a": 1, "BCC": ["q"]}, delivery_mode=2, priority=5, correlation_id="c",
-    reply_to="amq.rabbitmq.reply-to", expiration="1000", message_id="m", timestamp=1_700_000_000, type="t", user_id="guest", app_id="a",
-    cluster_id="k")
+    content_type="text/plain", content_encoding="gzip", headers={"a": 1, "BCC": ["q"]}, delivery_mode=2,
+    priority=5, correlation_id="c", reply_to="amq.rabbitmq.reply-to", expiration="1000", message_id="m",
+    timestamp=1_700_000_000, type="t", user_id="guest", app_id="a", cluster_id="k")
 
 
 # frames
@@ -68,7 +76,9 @@ def sample_frames():
 # field tables
 
 def run_tables(data):
-    """What is decoded encodes to what decodes to it again; single keys are changed in place without touching the others."""
+    """What is decoded encodes to what decodes to it again;
+    single keys are changed in place without touching the others.
+    """
     with exact(data) as view:
         for decode in (fields.decode_table, fields.decode_array, fields.decode_value):
             try:
@@ -78,7 +88,9 @@ def run_tables(data):
             assert 0 <= end <= len(data)
             with exact(data[:end]) as whole:
                 assert repr(decode(whole)) == repr((value, end))
-            encode = {fields.decode_table: fields.encode_table, fields.decode_array: fields.encode_array}.get(decode, fields.encode_value)
+            encode = {fields.decode_table: fields.encode_table, fields.decode_array: fields.encode_array}.get(
+                decode, fields.encode_value
+            )
             octets = encode(value)
             assert repr(decode(octets)) == repr((value, len(octets)))
             if decode is fields.decode_table:
@@ -108,7 +120,9 @@ def sample_tables():
 # properties
 
 def run_properties(data):
-    """A scan and a decode agree on what is well-formed; an edit that changes nothing gives the same octets."""
+    """A scan and a decode agree on what is well-formed;
+    an edit that changes nothing gives the same octets.
+    """
     with exact(data) as view:
         well_formed = PropertyScan().scan_octets(view)
         try:
@@ -198,17 +212,25 @@ def _walk(parts, most):
 
 def sample_lane():
     persistent = b"\x10\x00\x02"
-    yield b"\x01\x01\x01" + publish() + ack(1) + publish(b"", routing_key=b"other") + publish(b"x" * 100, properties=PROPERTIES.encode())
-    yield b"\x07\x20\x03" + publish(properties=persistent, channel=2) + publish(bits=1) + ack(5, True, 2) + publish(exchange=b"e", routing_key=b"")
+    yield b"\x01\x01\x01" + publish() + ack(1) + publish(b"", routing_key=b"other") + publish(
+        b"x" * 100, properties=PROPERTIES.encode()
+    )
+    yield b"\x07\x20\x03" + publish(
+        properties=persistent, channel=2
+    ) + publish(bits=1) + ack(5, True, 2) + publish(exchange=b"e", routing_key=b"")
     yield b"\xff\xff\xff" + publish()[:-1] + b"\x00"
     yield b"\x10\x10\x10" + frame(8, 0, b"") + content_header(3) + publish(properties=b"\x08\x00\x09")[:40]
-    yield b"\x05\x05\x05" + method_frame(1, QueueDeclare(queue="q")) + method_frame(1, BasicAck(delivery_tag=1)) + frame(3, 1, b"stray")
+    yield b"\x05\x05\x05" + method_frame(
+        1, QueueDeclare(queue="q")
+    ) + method_frame(1, BasicAck(delivery_tag=1)) + frame(3, 1, b"stray")
 
 
 # the handshake
 
 def run_handshake(data):
-    """However the stream is cut, the same steps are taken, and a stranger makes the broker hold one small frame."""
+    """However the stream is cut, the same steps are taken,
+    and a stranger makes the broker hold one small frame.
+    """
     draw = Draw(data)
     sizes = tuple(draw.octets(3)) or (1,)
     stream = draw.rest()
@@ -242,9 +264,13 @@ def _shake_hands(parts):
 
 def sample_handshake():
     properties = {"capabilities": {"authentication_failure_close": True}, "connection_name": "n"}
-    plain = ConnectionStartOk(client_properties=properties, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US")
+    plain = ConnectionStartOk(
+        client_properties=properties, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US"
+    )
     login = fields.encode_table({"LOGIN": "guest", "PASSWORD": "guest"})[4:]
-    amqplain = ConnectionStartOk(client_properties={"capabilities": 1}, mechanism="AMQPLAIN", response=login, locale="en_US")
+    amqplain = ConnectionStartOk(
+        client_properties={"capabilities": 1}, mechanism="AMQPLAIN", response=login, locale="en_US"
+    )
     tuned = method_frame(0, ConnectionTuneOk(channel_max=10, frame_max=8192, heartbeat=0))
     opened = method_frame(0, ConnectionOpen(virtual_host="/"))
     for prefix in (b"\x01\x01\x01", b"\x08\xff\x10"):
@@ -252,13 +278,19 @@ def sample_handshake():
         yield prefix + PROTOCOL_HEADER + method_frame(0, amqplain) + tuned + frame(8, 0, b"") + opened
         yield prefix + b"AMQP\x01\x01\x00\x09" + method_frame(0, ConnectionClose())
     yield b"\x01\x01\x01GET / HTTP/1.1\r\n"
-    yield b"\x02\x02\x02" + PROTOCOL_HEADER + method_frame(0, ConnectionStartOk(mechanism="PLAIN", response=b"\0\0")) + tuned
-    yield b"\x02\x02\x02" + PROTOCOL_HEADER + method_frame(0, plain) + method_frame(0, ConnectionTuneOk(channel_max=0, frame_max=100, heartbeat=1))
+    yield b"\x02\x02\x02" + PROTOCOL_HEADER + method_frame(
+        0, ConnectionStartOk(mechanism="PLAIN", response=b"\0\0")
+    ) + tuned
+    yield b"\x02\x02\x02" + PROTOCOL_HEADER + method_frame(0, plain) + method_frame(
+        0, ConnectionTuneOk(channel_max=0, frame_max=100, heartbeat=1)
+    )
 
 
 WORDS = (
-    b"\xce", b"\x00\x3c\x00\x28", b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x00", b"\x02\x00\x01", b"\x03\x00\x01", b"CC", b"BCC", b"F\x00\x00\x00",
-    b"A\x00\x00\x00", b"S\x00\x00\x00", b"PLAIN", b"AMQPLAIN", b"LOGIN", b"PASSWORD", b"amq.", header_payload(b"\0\0", 5),
+    b"\xce", b"\x00\x3c\x00\x28", b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x00", b"\x02\x00\x01", b"\x03\x00\x01",
+    b"CC", b"BCC", b"F\x00\x00\x00",
+    b"A\x00\x00\x00", b"S\x00\x00\x00", b"PLAIN", b"AMQPLAIN", b"LOGIN", b"PASSWORD", b"amq.",
+    header_payload(b"\0\0", 5),
 )
 
 TARGETS = {

@@ -1,7 +1,9 @@
-"""Makes the golden data folder of the present format: ``python -m tests.golden.make``, once for each schema version, never again for an old one.
+"""Makes the golden data folder of the present format: ``python -m tests.golden.make``, once for each schema
+version, never again for an old one.
 
-``vN.tar.gz`` holds two folders of the same content, one left by an orderly stop and one by a kill; ``vN.KIND.json`` is the account that every later
-version must find. Everything a data folder can hold is in it.
+``vN.tar.gz`` holds two folders of the same content, one left by an orderly stop and one by a kill;
+``vN.KIND.json`` is the account that every later version must find. Everything a data folder can hold is in
+it.
 """
 import gzip
 import io
@@ -53,7 +55,9 @@ def fill(node):
     _settle(node, "past", 8, lambda number: ("ack", "requeue", "requeue", "keep")[number % 4])
     _settle(node, "past", 1, lambda number: "requeue")
     for number in range(12):
-        node.publish("", "priority", b"priority %d" % number, _properties(number), persistent=True, priority=number % 4)
+        node.publish(
+            "", "priority", b"priority %d" % number, _properties(number), persistent=True, priority=number % 4
+        )
     _settle(node, "priority", 3, lambda number: ("ack", "requeue", "keep")[number])
     for number in range(4):
         node.publish("", "bounded", b"letter %d" % number, _properties(number), persistent=True)
@@ -76,19 +80,27 @@ def fill(node):
 
 
 def _properties(number):
-    return Properties(delivery_mode=2, message_id=str(number), headers={"n": number, "deep": [{"a": None}]}).encode()
+    return Properties(
+        delivery_mode=2, message_id=str(number), headers={"n": number, "deep": [{"a": None}]}
+    ).encode()
 
 
 def _define(node):
     vhost, parameters = node.vhost, node.broker.parameters
     for name, arguments in (
-        ("ready", {}), ("large", {}), ("past", {"x-delivery-limit": 20}), ("priority", {"x-max-priority": 3}), ("empty", {"x-message-ttl": 1000}),
-        ("bounded", {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}), ("dead", {"x-queue-mode": "lazy"}),
-        ("stream", {"x-queue-type": "stream"}), ("n\u00e4me \u2603", {"any": [1, 2.5, True, None, {"k": "v"}]}),
+        ("ready", {}), ("large", {}), ("past", {"x-delivery-limit": 20}), ("priority", {"x-max-priority": 3}),
+        ("empty", {"x-message-ttl": 1000}),
+        ("bounded", {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}),
+        ("dead", {"x-queue-mode": "lazy"}),
+        ("stream", {"x-queue-type": "stream"}),
+        ("n\u00e4me \u2603", {"any": [1, 2.5, True, None, {"k": "v"}]}),
     ):
         vhost.declare_queue(name, durable=True, arguments=arguments)
     for type_ in ("direct", "topic", "fanout", "headers", "x-consistent-hash", "x-random"):
-        vhost.declare_exchange(type_ if type_ != "x-random" else "random", type_, True, arguments={"alternate-exchange": "amq.fanout"})
+        vhost.declare_exchange(
+            type_ if type_ != "x-random" else "random", type_, True,
+            arguments={"alternate-exchange": "amq.fanout"},
+        )
     vhost.declare_exchange("later", "x-delayed-message", True, arguments={"x-delayed-type": "direct"})
     vhost.declare_exchange("inner", "direct", True, internal=True)
     vhost.bind_queue("ready", "topic", "#.b", {})
@@ -99,7 +111,9 @@ def _define(node):
     vhost.declare_queue("deleted", durable=True)
     vhost.delete_queue("deleted")
     node.broker.create_vhost("other", "another one", ("tag",)).declare_queue("there", durable=True)
-    parameters.set(vhost, "policy", "p", {"pattern": "^empty", "definition": {"max-length": 7}, "priority": 3, "apply-to": "queues"})
+    parameters.set(vhost, "policy", "p", {
+        "pattern": "^empty", "definition": {"max-length": 7}, "priority": 3, "apply-to": "queues"
+    })
     parameters.set(vhost, "vhost-limits", "limits", {"max-queues": 100})
     parameters.set_global("cluster", {"name": ["x", 1]})
 
@@ -130,8 +144,13 @@ def _settle(node, name, count, how):
 
 
 def account(node):
-    """Everything a folder holds, as JSON: messages in their order, definitions, users and the passwords they take."""
-    found = {"formats": FORMATS, "queues": {}, "delayed": [], "definitions": definitions.exported(node.broker), "passwords": {}}
+    """Everything a folder holds, as JSON: messages in their order, definitions,
+    users and the passwords they take.
+    """
+    found = {
+        "formats": FORMATS, "queues": {}, "delayed": [], "definitions": definitions.exported(node.broker),
+        "passwords": {},
+    }
     for vhost in node.broker.vhosts.values():
         for name, queue in vhost.queues.items():
             look = _stream if isinstance(queue, StreamQueue) else _messages
@@ -147,15 +166,22 @@ def account(node):
 
 
 def _stream(queue):
-    """The messages of a stream, with their offsets where others have how often they failed, and where its consumers go on."""
+    """The messages of a stream, with their offsets where others have how often they failed,
+    and where its consumers go on.
+    """
     message, cursor, found = Message(), StreamCursor(queue.store), []
     while cursor.peek(message):
         fields = message.describe()
-        found.append(["", "stream", message.get_body()[:20].decode(), len(message.get_body()), message.get_properties().hex(), True, cursor.offset,
-                      fields["timestamp_ms"], 0])
+        found.append([
+            "", "stream", message.get_body()[:20].decode(), len(message.get_body()),
+            message.get_properties().hex(), True, cursor.offset, fields["timestamp_ms"], 0,
+        ])
         cursor.step()
     cursor.close()
-    return found + [["", "offset", tag, offset, "", True, 0, at_ms, 0] for tag, offset, at_ms in queue.store.offsets.items()]
+    return found + [
+        ["", "offset", tag, offset, "", True, 0, at_ms, 0]
+        for tag, offset, at_ms in queue.store.offsets.items()
+    ]
 
 
 def _messages(queue):
@@ -163,8 +189,10 @@ def _messages(queue):
     while get(queue, message):
         fields = message.describe()
         found.append([
-            message.get_exchange().decode(), message.get_routing_key().decode(), message.get_body()[:20].decode(), len(message.get_body()),
-            message.get_properties().hex(), fields["redelivered"], fields["delivery_count"], fields["timestamp_ms"], fields["priority"],
+            message.get_exchange().decode(), message.get_routing_key().decode(),
+            message.get_body()[:20].decode(), len(message.get_body()),
+            message.get_properties().hex(), fields["redelivered"], fields["delivery_count"],
+            fields["timestamp_ms"], fields["priority"],
         ])
     return found
 
@@ -178,13 +206,16 @@ def main():
         root = Path(folder)
         node = open_node(root / "filled")
         fill(node)
-        shutil.copytree(root / "filled", root / "killed")  # mappings and files are the same pages: this is what a kill leaves
+        # mappings and files are the same pages: this is what a kill leaves
+        shutil.copytree(root / "filled", root / "killed")
         node.stop()
         os.rename(root / "filled", root / "stopped")
         for kind in ("killed", "stopped"):
             shutil.copytree(root / kind, root / "look")
             node = open_node(root / "look")
-            (HERE / f"v{version}.{kind}.json").write_text(json.dumps(account(node), indent=1, sort_keys=True) + "\n")
+            (HERE / f"v{version}.{kind}.json").write_text(
+                json.dumps(account(node), indent=1, sort_keys=True) + "\n"
+            )
             node.stop()
             shutil.rmtree(root / "look")
         _pack(root, archive)

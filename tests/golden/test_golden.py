@@ -1,4 +1,6 @@
-"""A data folder of every format version there has been opens with all that is in it, after an orderly stop and after a kill."""
+"""A data folder of every format version there has been opens with all that is in it,
+after an orderly stop and after a kill.
+"""
 import json
 import tarfile
 from pathlib import Path
@@ -28,7 +30,9 @@ def test_a_folder_of_this_version_opens_with_everything_in_it(tmp_path, version,
         assert found[part] == expected[part], part
     for part, entries in expected["definitions"].items():
         if isinstance(entries, list):
-            assert [_known(entry, old) for entry, old in zip(found["definitions"][part], entries, strict=True)] == entries, part
+            assert [
+                _known(entry, old) for entry, old in zip(found["definitions"][part], entries, strict=True)
+            ] == entries, part
 
 
 def _known(entry, old):
@@ -39,7 +43,9 @@ def _known(entry, old):
 @pytest.mark.parametrize("kind", ["stopped", "killed"])
 @pytest.mark.parametrize("version", ARCHIVES)
 def test_it_is_the_same_folder_at_the_second_opening(tmp_path, version, kind):
-    """Looking takes every message and settles none, so that they come back as redelivered, and once more counted."""
+    """Looking takes every message and settles none, so that they come back as redelivered,
+    and once more counted.
+    """
     expected = json.loads((HERE / f"{version}.{kind}.json").read_text())["queues"]
     with tarfile.open(HERE / f"{version}.tar.gz") as archive:
         archive.extractall(tmp_path, **SAFELY)
@@ -54,7 +60,13 @@ def test_it_is_the_same_folder_at_the_second_opening(tmp_path, version, kind):
 
 
 def test_the_present_formats_have_a_golden_folder():
-    """Raised a version? Keep the old reader, then make the new folder beside the old ones: python -m tests.golden.make"""
+    """Raised a version?
+
+    Keep the old reader, then make the new folder beside the old ones: python -m tests.golden.make
+    """
     covered = [json.loads(path.read_text())["formats"] for path in Path(HERE).glob("v*.stopped.json")]
 
-    assert FORMATS in covered, f"no golden data folder of {FORMATS}: raise SCHEMA_VERSION of the data folder and run python -m tests.golden.make"
+    assert FORMATS in covered, (
+        f"no golden data folder of {FORMATS}: raise SCHEMA_VERSION of the data folder and run "
+        "python -m tests.golden.make"
+    )

@@ -1,8 +1,9 @@
-"""Every number, and what is none, at every place that takes one, by every door: it is refused or taken, but nobody
-else notices, and the broker boots after.
+"""Every number, and what is none, at every place that takes one, by every door: it is refused or taken, but
+nobody else notices, and the broker boots after.
 
-One broker for each door takes all of it before its one restart. After each place a bystander's dead letters, delays,
-confirms and lists are checked; the process's log may hold no traceback (BrokerProcess looks at its end).
+One broker for each door takes all of it before its one restart. After each place a bystander's dead letters,
+delays, confirms and lists are checked; the process's log may hold no traceback (BrokerProcess looks at its
+end).
 """
 import contextlib
 import inspect
@@ -25,23 +26,28 @@ from tests.support.broker_process import BrokerProcess
 STREAM_KEYS = [key for key, (_, kinds) in ARGUMENTS.items() if "classic" not in kinds and "stream" in kinds]
 # Arguments that mean nothing alone.
 WITH = {
-    "x-dead-letter-routing-key": {"x-dead-letter-exchange": ""}, "x-delayed-retry-min": {"x-delayed-retry-type": "all"},
-    "x-delayed-retry-max": {"x-delayed-retry-type": "all", "x-delayed-retry-min": 1}, "x-cache-size": {"x-message-deduplication": True},
-    "x-cache-ttl": {"x-message-deduplication": True}, **dict.fromkeys(STREAM_KEYS, {"x-queue-type": "stream"}),
+    "x-dead-letter-routing-key": {"x-dead-letter-exchange": ""},
+    "x-delayed-retry-min": {"x-delayed-retry-type": "all"},
+    "x-delayed-retry-max": {"x-delayed-retry-type": "all", "x-delayed-retry-min": 1},
+    "x-cache-size": {"x-message-deduplication": True},
+    "x-cache-ttl": {"x-message-deduplication": True},
+    **dict.fromkeys(STREAM_KEYS, {"x-queue-type": "stream"}),
 }
 # Internal errors: of HTTP, of AMQP.
 FAULT, INTERNAL = 500, 541
 EXCHANGE_ARGUMENTS = [
-    ("topic", "alternate-exchange"), ("direct", "x-cache-size"), ("direct", "x-cache-ttl"), ("direct", "x-deduplication-header"),
-    ("direct", "x-message-deduplication"), ("x-consistent-hash", "x-algorithm"), ("x-consistent-hash", "hash-header"),
+    ("topic", "alternate-exchange"), ("direct", "x-cache-size"), ("direct", "x-cache-ttl"),
+    ("direct", "x-deduplication-header"),
+    ("direct", "x-message-deduplication"), ("x-consistent-hash", "x-algorithm"),
+    ("x-consistent-hash", "hash-header"),
     ("x-consistent-hash", "x-hash-on"), ("x-consistent-hash", "hash-property"),
     ("x-delayed-message", "x-delayed-type"), ("topic", "unknown"),
 ]
 BINDINGS = [("bound.headers", "x-match"), ("bound.headers", "n"), ("bound.topic", "n"), ("bound.hash", "n")]
 CONSUMER_ARGUMENTS = [*table.CONSUMER_ARGUMENTS, "unknown"]
 HEADERS = [
-    "x-delay", "x-deduplication-header", "x-cache-ttl", "x-death", "CC", "BCC", "x-delivery-count", "x-stream-filter-value", "x-first-death-queue",
-    "x-opt-deliver-at", "n",
+    "x-delay", "x-deduplication-header", "x-cache-ttl", "x-death", "CC", "BCC", "x-delivery-count",
+    "x-stream-filter-value", "x-first-death-queue", "x-opt-deliver-at", "n",
 ]
 
 
@@ -65,7 +71,10 @@ def restarted(process, witness):
 # AMQP
 
 class Client:
-    """Tries what may close its channel or its connection, and goes on with another. ``faults``: what the broker said was a fault of its own."""
+    """Tries what may close its channel or its connection, and goes on with another.
+
+    ``faults``: what the broker said was a fault of its own.
+    """
 
     def __init__(self, process):
         self._process = process
@@ -98,7 +107,9 @@ class Client:
 @pytest.mark.timeout(1200)
 def test_numbers_over_amqp_harm_nobody_and_the_broker_boots(process):
     witness, client = Witness(process), Client(process)
-    places = itertools.chain(_queues(), _exchanges(), _bindings(client), _consumers(client), _headers(client), _properties())
+    places = itertools.chain(
+        _queues(), _exchanges(), _bindings(client), _consumers(client), _headers(client), _properties()
+    )
     for number, place in enumerate(places):
         for action in place:
             client.attempt(action)
@@ -117,7 +128,9 @@ def _queues():
         for value in TABLE:
             arguments = {**WITH.get(key, {}), key: value}
             for durable in (True, False) if FULL else (True,):
-                place.append(lambda channel, arguments=arguments, durable=durable: _declare(channel, f"amqp.{next(numbers)}", durable, arguments))
+                place.append(lambda channel, arguments=arguments, durable=durable: _declare(
+                    channel, f"amqp.{next(numbers)}", durable, arguments
+                ))
         yield place
 
 
@@ -145,21 +158,36 @@ def _exchanges():
 
 def _prepare(channel):
     channel.queue_declare("target", durable=True)
-    for name, kind in (("bound.headers", "headers"), ("bound.topic", "topic"), ("bound.hash", "x-consistent-hash")):
+    for name, kind in (
+        ("bound.headers", "headers"), ("bound.topic", "topic"), ("bound.hash", "x-consistent-hash")
+    ):
         channel.exchange_declare(name, kind, durable=True)
 
 
 def _bindings(client):
     assert client.attempt(_prepare)
     for exchange, key in BINDINGS:
-        yield [lambda channel, value=value, exchange=exchange, key=key: channel.queue_bind("target", exchange, "1", {key: value}) for value in TABLE]
-    yield [lambda channel, value=value: channel.queue_bind("target", "bound.hash", value) for value in TABLE if isinstance(value, str)]
+        yield [
+            lambda channel, value=value, exchange=exchange, key=key: channel.queue_bind(
+                "target", exchange, "1", {key: value}
+            )
+            for value in TABLE
+        ]
+    yield [
+        lambda channel, value=value: channel.queue_bind("target", "bound.hash", value)
+        for value in TABLE if isinstance(value, str)
+    ]
 
 
 def _consumers(client):
-    assert client.attempt(lambda channel: channel.queue_declare("stream", durable=True, arguments={"x-queue-type": "stream"}))
+    assert client.attempt(
+        lambda channel: channel.queue_declare("stream", durable=True, arguments={"x-queue-type": "stream"})
+    )
     for key, queue in itertools.product(CONSUMER_ARGUMENTS, ("target", "stream")):
-        yield [lambda channel, value=value, key=key, queue=queue: _consume(channel, queue, {key: value}) for value in TABLE]
+        yield [
+            lambda channel, value=value, key=key, queue=queue: _consume(channel, queue, {key: value})
+            for value in TABLE
+        ]
 
 
 def _consume(channel, queue, arguments):
@@ -168,12 +196,19 @@ def _consume(channel, queue, arguments):
 
 
 def _prepare_ways(channel):
-    """A message goes by a delay or at once into a queue that deduplicates, dies there, and ends in a queue or a stream."""
-    channel.exchange_declare("way.delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    """A message goes by a delay or at once into a queue that deduplicates, dies there,
+    and ends in a queue or a stream.
+    """
+    channel.exchange_declare(
+        "way.delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+    )
     channel.queue_declare("way.dies", durable=True, arguments={
-        "x-message-ttl": 0, "x-dead-letter-exchange": "amq.fanout", "x-message-deduplication": True, "x-cache-size": 10, "x-delivery-limit": 2})
+        "x-message-ttl": 0, "x-dead-letter-exchange": "amq.fanout", "x-message-deduplication": True,
+        "x-cache-size": 10, "x-delivery-limit": 2})
     channel.queue_bind("way.dies", "way.delayed")
-    channel.queue_declare("way.end", durable=True, arguments={"x-max-length": 100, "x-dead-letter-exchange": "amq.headers"})
+    channel.queue_declare(
+        "way.end", durable=True, arguments={"x-max-length": 100, "x-dead-letter-exchange": "amq.headers"}
+    )
     channel.queue_declare("way.stream", durable=True, arguments={"x-queue-type": "stream"})
     for queue in ("way.end", "way.stream"):
         channel.queue_bind(queue, "amq.fanout")
@@ -182,22 +217,33 @@ def _prepare_ways(channel):
 def _headers(client):
     assert client.attempt(_prepare_ways)
     for key in HEADERS:
-        yield [lambda channel, headers=headers: _publish(channel, Properties(delivery_mode=2, headers=headers)) for headers in _ways_of(key)]
+        yield [
+            lambda channel, headers=headers: _publish(channel, Properties(delivery_mode=2, headers=headers))
+            for headers in _ways_of(key)
+        ]
 
 
 def _ways_of(key):
     yield from ({key: value} for value in TABLE)
     if key == "x-death":
         death = {"queue": "way.dies", "exchange": "", "reason": "expired", "count": 1, "routing-keys": ["k"]}
-        yield from ({"x-death": [{**death, field: value}], "x-first-death-queue": "way.dies"} for field in ("count", "time", "queue", "routing-keys")
-                    for value in TABLE)
+        yield from (
+            {"x-death": [{**death, field: value}], "x-first-death-queue": "way.dies"}
+            for field in ("count", "time", "queue", "routing-keys") for value in TABLE
+        )
     if key in ("CC", "BCC"):
         yield from ({key: [value]} for value in TABLE)
 
 
 def _properties():
-    yield [lambda channel, value=value: _publish(channel, Properties(expiration=value)) for value in TABLE if isinstance(value, str)]
-    yield [lambda channel, value=value: _publish(channel, Properties(priority=value)) for value in (0, 1, 127, 255)]
+    yield [
+        lambda channel, value=value: _publish(channel, Properties(expiration=value))
+        for value in TABLE if isinstance(value, str)
+    ]
+    yield [
+        lambda channel, value=value: _publish(channel, Properties(priority=value))
+        for value in (0, 1, 127, 255)
+    ]
     yield [lambda channel, value=value: _publish(channel, Properties(timestamp=value))
            for value in (0, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)]
 
@@ -230,7 +276,10 @@ def test_numbers_over_http_harm_nobody_and_the_broker_boots(process):
 def _of_http_before():
     yield "PUT", "queues/%2F/target", {"durable": True}
     yield "PUT", "queues/%2F/target.stream", {"durable": True, "arguments": {"x-queue-type": "stream"}}
-    yield "PUT", "exchanges/%2F/target", {"type": "x-delayed-message", "durable": True, "arguments": {"x-delayed-type": "topic"}}
+    yield (
+        "PUT", "exchanges/%2F/target",
+        {"type": "x-delayed-message", "durable": True, "arguments": {"x-delayed-type": "topic"}},
+    )
     yield "PUT", "exchanges/%2F/target.hash", {"type": "x-consistent-hash", "durable": True}
     yield "PUT", "users/numbers", {"password": "numbers", "tags": "management"}
     yield "PUT", "permissions/%2F/numbers", {"configure": ".*", "write": ".*", "read": ".*"}
@@ -238,7 +287,9 @@ def _of_http_before():
 
 def _written(body):
     """The JSON of a body for each value in the place of ``HERE``, and for what no library writes."""
-    return [json.dumps(body).replace('"HERE"', json.dumps(value)) for value in JSON] + [json.dumps(body).replace('"HERE"', raw) for raw in RAW_JSON]
+    return [json.dumps(body).replace('"HERE"', json.dumps(value)) for value in JSON] + [
+        json.dumps(body).replace('"HERE"', raw) for raw in RAW_JSON
+    ]
 
 
 def _of_http():
@@ -248,7 +299,10 @@ def _of_http():
             body = {"durable": durable, "arguments": {**WITH.get(key, {}), key: "HERE"}}
             yield [("PUT", f"queues/%2F/http.{next(numbers)}", text) for text in _written(body)]
     for kind, key in EXCHANGE_ARGUMENTS:
-        body = {"type": kind, "durable": True, "arguments": {"x-delayed-type": "direct", key: "HERE"} if "delayed" in kind else {key: "HERE"}}
+        body = {
+            "type": kind, "durable": True,
+            "arguments": {"x-delayed-type": "direct", key: "HERE"} if "delayed" in kind else {key: "HERE"},
+        }
         yield [("PUT", f"exchanges/%2F/http.{next(numbers)}", text) for text in _written(body)]
     for exchange in ("amq.headers", "target.hash"):
         for field in ({"routing_key": "1", "arguments": {"x-match": "HERE"}}, {"routing_key": "HERE"},
@@ -256,39 +310,69 @@ def _of_http():
             yield [("POST", f"bindings/%2F/e/{exchange}/q/target", text) for text in _written(field)]
     for family, keys in (("policies", KEYS), ("operator-policies", OPERATOR_KEYS)):
         for key in keys:
-            yield [("PUT", f"{family}/%2F/p.{key}", text) for text in _written({"pattern": "^target", "definition": {key: "HERE"}})]
-        yield [("PUT", f"{family}/%2F/p.priority", text)
-               for text in _written({"pattern": "^target", "priority": "HERE", "definition": {"max-length": 100}})]
+            yield [
+                ("PUT", f"{family}/%2F/p.{key}", text)
+                for text in _written({"pattern": "^target", "definition": {key: "HERE"}})
+            ]
+        yield [
+            ("PUT", f"{family}/%2F/p.priority", text)
+            for text in _written(
+                {"pattern": "^target", "priority": "HERE", "definition": {"max-length": 100}}
+            )
+        ]
         for field in ("pattern", "apply-to", "definition"):
             body = {"pattern": "^target", "definition": {"max-length": 100}, field: "HERE"}
             yield [("PUT", f"{family}/%2F/p.{field}", text) for text in _written(body)]
-    for path in ("vhost-limits/%2F/max-queues", "vhost-limits/%2F/max-connections", "user-limits/numbers/max-channels",
-                 "user-limits/numbers/max-connections", "global-parameters/n", "parameters/vhost-limits/%2F/limits",
-                 "parameters/operator_policy/%2F/n", "parameters/shovel/%2F/n"):
+    for path in (
+        "vhost-limits/%2F/max-queues", "vhost-limits/%2F/max-connections", "user-limits/numbers/max-channels",
+        "user-limits/numbers/max-connections", "global-parameters/n", "parameters/vhost-limits/%2F/limits",
+        "parameters/operator_policy/%2F/n", "parameters/shovel/%2F/n",
+    ):
         undone = path if "parameters" not in path else None
         # each is taken back at once, for the bystander needs its queues
-        yield [step for text in _written({"value": "HERE"}) for step in (("PUT", path, text), *([("DELETE", undone, None)] if undone else ()))]
+        yield [
+            step
+            for text in _written({"value": "HERE"})
+            for step in (("PUT", path, text), *([("DELETE", undone, None)] if undone else ()))
+        ]
     for key in HEADERS:
         for exchange in ("target", "amq.default", "amq.fanout") if FULL else ("target",):
-            body = {"properties": {"headers": {key: "HERE"}}, "routing_key": "target", "payload": "x", "payload_encoding": "string"}
+            body = {
+                "properties": {"headers": {key: "HERE"}}, "routing_key": "target", "payload": "x",
+                "payload_encoding": "string",
+            }
             yield [("POST", f"exchanges/%2F/{exchange}/publish", text) for text in _written(body)]
     for name in ("expiration", "priority", "delivery_mode", "timestamp", "headers", "message_id"):
-        body = {"properties": {name: "HERE"}, "routing_key": "target", "payload": "x", "payload_encoding": "string"}
+        body = {
+            "properties": {name: "HERE"}, "routing_key": "target", "payload": "x",
+            "payload_encoding": "string",
+        }
         yield [("POST", "exchanges/%2F/amq.default/publish", text) for text in _written(body)]
     for body in ({"count": "HERE", "ackmode": "ack_requeue_true", "encoding": "auto"},
                  {"count": 1, "truncate": "HERE", "ackmode": "ack_requeue_true", "encoding": "auto"}):
         yield [("POST", "queues/%2F/target/get", text) for text in _written(body)]
-    for body in ({"destination": "target", "count": "HERE"}, {"destination": "target", "count": 1, "headers": {"n": "HERE"}},
-                 {"destination": "HERE"}, {"destination": "target", "count": 1, "dry_run": "HERE"}):
+    for body in (
+        {"destination": "target", "count": "HERE"},
+        {"destination": "target", "count": 1, "headers": {"n": "HERE"}}, {"destination": "HERE"},
+        {"destination": "target", "count": 1, "dry_run": "HERE"},
+    ):
         yield [("POST", "queues/%2F/target.other/move", text) for text in _written(body)]
     for name in ("description", "tags", "tracing", "default_queue_type", "protected_from_deletion"):
         yield [("PUT", f"vhosts/http.{name}", text) for text in _written({name: "HERE"})]
     for name in ("password", "password_hash", "tags", "hashing_algorithm"):
-        yield [("PUT", f"users/http.{name}", text) for text in _written({"tags": "", "password": "p", name: "HERE"})]
-    for name in ("page", "page_size", "lengths_age", "lengths_incr", "msg_rates_age", "count", "offset", "truncate"):
+        yield [
+            ("PUT", f"users/http.{name}", text)
+            for text in _written({"tags": "", "password": "p", name: "HERE"})
+        ]
+    for name in (
+        "page", "page_size", "lengths_age", "lengths_incr", "msg_rates_age", "count", "offset", "truncate"
+    ):
         texts = [str(value)[:6000] for value in JSON if not isinstance(value, (dict, list))]
-        yield [("GET", f"{path}?{name}={text}&page={1 if name != 'page' else text}", None)
-               for text in texts for path in ("queues", "queues/%2F/target", "queues/%2F/target/messages", "vhosts/%2F")]
+        yield [
+            ("GET", f"{path}?{name}={text}&page={1 if name != 'page' else text}", None)
+            for text in texts
+            for path in ("queues", "queues/%2F/target", "queues/%2F/target/messages", "vhosts/%2F")
+        ]
 
 
 # definitions
@@ -320,29 +404,63 @@ def _of_imports():
         yield [("exchanges", text.replace('"NAME"', f'"import.{next(numbers)}"')) for text in _written(
             {"vhost": "/", "name": "NAME", "type": kind, "arguments": arguments})]
     binding = {
-        "vhost": "/", "source": "target.hash", "destination": "target", "destination_type": "queue", "routing_key": "1", "arguments": {}}
-    for field in ({"arguments": {"n": "HERE"}}, {"routing_key": "HERE"}, {"arguments": "HERE"}, {"destination_type": "HERE"}):
+        "vhost": "/", "source": "target.hash", "destination": "target", "destination_type": "queue",
+        "routing_key": "1", "arguments": {}}
+    for field in (
+        {"arguments": {"n": "HERE"}}, {"routing_key": "HERE"}, {"arguments": "HERE"},
+        {"destination_type": "HERE"},
+    ):
         yield [("bindings", text) for text in _written({**binding, **field})]
     for key in KEYS:
         policy = {"pattern": "^target", "definition": {key: "HERE"}}
         yield [("policies", text) for text in _written({"vhost": "/", "name": f"p.{key}", **policy})]
-        yield [("parameters", text) for text in _written({"vhost": "/", "component": "operator_policy", "name": f"o.{key}", "value": policy})]
+        yield [
+            ("parameters", text)
+            for text in _written(
+                {"vhost": "/", "component": "operator_policy", "name": f"o.{key}", "value": policy}
+            )
+        ]
     for field in ("priority", "apply-to", "pattern", "definition"):
-        yield [("policies", text) for text in _written(
-            {"vhost": "/", "name": f"p.{field}", "pattern": "^target", "definition": {"max-length": 100}, field: "HERE"})]
-    for component in ("policy", "operator_policy", "vhost-limits", "shovel", "federation-upstream", "federation-upstream-set", "mine"):
-        yield [("parameters", text) for text in _written({"vhost": "/", "component": component, "name": "import", "value": "HERE"})]
-    yield [("parameters", text) for text in _written(
-        {"vhost": "http.limits", "component": "vhost-limits", "name": "limits", "value": {"max-queues": "HERE", "max-connections": "HERE"}})]
+        yield [
+            ("policies", text)
+            for text in _written(
+                {
+                    "vhost": "/", "name": f"p.{field}", "pattern": "^target",
+                    "definition": {"max-length": 100}, field: "HERE",
+                })
+        ]
+    for component in (
+        "policy", "operator_policy", "vhost-limits", "shovel", "federation-upstream",
+        "federation-upstream-set", "mine",
+    ):
+        yield [
+            ("parameters", text)
+            for text in _written({"vhost": "/", "component": component, "name": "import", "value": "HERE"})
+        ]
+    yield [
+        ("parameters", text)
+        for text in _written(
+            {
+                "vhost": "http.limits", "component": "vhost-limits", "name": "limits",
+                "value": {"max-queues": "HERE", "max-connections": "HERE"},
+            })
+    ]
     yield [("global_parameters", text) for text in _written({"name": "import", "value": "HERE"})]
     user = {"name": "import", "password": "import", "tags": ""}
-    for field in ({"limits": {"max-channels": "HERE"}}, {"limits": "HERE"}, {"tags": "HERE"}, {"password_hash": "HERE"},
-                  {"hashing_algorithm": "HERE"}):
+    for field in (
+        {"limits": {"max-channels": "HERE"}}, {"limits": "HERE"}, {"tags": "HERE"}, {"password_hash": "HERE"},
+        {"hashing_algorithm": "HERE"},
+    ):
         yield [("users", text) for text in _written({**user, **field})]
-    for field in ("description", "tags", "default_queue_type", "protected_from_deletion", "metadata", "limits"):
+    for field in (
+        "description", "tags", "default_queue_type", "protected_from_deletion", "metadata", "limits"
+    ):
         yield [("vhosts", text) for text in _written({"name": f"import.{field}", field: "HERE"})]
     for field in ("default_queue_type", "tags", "description", "protected_from_deletion"):
-        yield [("vhosts", text) for text in _written({"name": f"import.metadata.{field}", "metadata": {field: "HERE"}})]
+        yield [
+            ("vhosts", text)
+            for text in _written({"name": f"import.metadata.{field}", "metadata": {field: "HERE"}})
+        ]
 
 
 # depth
@@ -365,10 +483,18 @@ def test_depth_by_every_door_harms_nobody_and_the_broker_boots(process):
             table = 1
             for _ in range(depth):
                 table = {"a": table}
-            client.attempt(lambda channel, table=table, depth=depth: channel.queue_declare(f"amqp.deep.{depth}", durable=True, arguments=table))
-            client.attempt(lambda channel, table=table: _publish(channel, Properties(delivery_mode=2, headers=table)))
-            client.attempt(lambda channel, table=table: _publish(channel, Properties(delivery_mode=2, headers={"x-death": [table]})))
-            client.attempt(lambda channel, table=table: channel.queue_bind("target", "amq.headers", "k", table))
+            client.attempt(lambda channel, table=table, depth=depth: channel.queue_declare(
+                f"amqp.deep.{depth}", durable=True, arguments=table
+            ))
+            client.attempt(
+                lambda channel, table=table: _publish(channel, Properties(delivery_mode=2, headers=table))
+            )
+            client.attempt(lambda channel, table=table: _publish(
+                channel, Properties(delivery_mode=2, headers={"x-death": [table]})
+            ))
+            client.attempt(
+                lambda channel, table=table: channel.queue_bind("target", "amq.headers", "k", table)
+            )
         witness.check()
     client.close()
 
@@ -388,7 +514,10 @@ def _deep_requests(depth, deep):
     yield "PUT", f"users/{name}", f'{{"tags":{deep},"password":"p"}}'
     yield "PUT", f"vhosts/{name}", f'{{"description":{deep},"tags":{deep}}}'
     for exchange, key in (("amq.default", "way.dies"), ("way.delayed", ""), ("amq.default", "target")):
-        for headers in (deep, f'{{"x-delay":{deep}}}', f'{{"x-deduplication-header":{deep}}}', f'{{"x-death":[{deep}]}}', f'{{"CC":[{deep}]}}'):
+        for headers in (
+            deep, f'{{"x-delay":{deep}}}', f'{{"x-deduplication-header":{deep}}}', f'{{"x-death":[{deep}]}}',
+            f'{{"CC":[{deep}]}}',
+        ):
             yield "POST", f"exchanges/%2F/{exchange}/publish", (
                 f'{{"properties":{{"headers":{headers}}},"routing_key":"{key}","payload":"x","payload_encoding":"string"}}')
     yield "POST", "queues/%2F/target/move", f'{{"destination":"way.end","headers":{deep}}}'
@@ -397,7 +526,10 @@ def _deep_requests(depth, deep):
     yield "POST", "definitions", f'{{"global_parameters":[{{"name":"{name}","value":{deep}}}],"users":[{{"name":"{name}","limits":{deep}}}]}}'
     yield "POST", "definitions", f'{{"parameters":[{{{entry},"component":"shovel","value":{deep}}}]}}'
     yield "POST", "definitions", f'{{"vhosts":[{{"name":"{name}","metadata":{deep}}}]}}'
-    yield "POST", "definitions", f'{{"policies":[{{{entry},"pattern":"^target","definition":{{"ha-params":{deep}}}}}],"more":{deep}}}'
+    yield (
+        "POST", "definitions",
+        f'{{"policies":[{{{entry},"pattern":"^target","definition":{{"ha-params":{deep}}}}}],"more":{deep}}}',
+    )
     yield "POST", "definitions", deep
 
 

@@ -1,4 +1,6 @@
-"""A bystander: a client with queues of its own, who is asked again and again whether it is served as if nobody else were there."""
+"""A bystander: a client with queues of its own, who is asked again and again whether it is served as
+if nobody else were there.
+"""
 import http.client
 import json
 from base64 import b64encode
@@ -8,9 +10,10 @@ from gomq_py.content.properties import Properties
 from tests.support.waiting import in_time, wait_until
 
 LISTS = (
-    "overview", "nodes", "queues", "queues?page=1&page_size=100&sort=messages", "exchanges", "bindings", "consumers",
-    "channels", "connections", "users", "vhosts", "permissions", "topic-permissions", "policies", "operator-policies",
-    "parameters", "global-parameters", "vhost-limits", "user-limits", "definitions", "definitions/%2F",
+    "overview", "nodes", "queues", "queues?page=1&page_size=100&sort=messages", "exchanges", "bindings",
+    "consumers", "channels", "connections", "users", "vhosts", "permissions", "topic-permissions", "policies",
+    "operator-policies", "parameters", "global-parameters", "vhost-limits", "user-limits", "definitions",
+    "definitions/%2F",
 )
 GUEST = {"Authorization": "Basic " + b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
 LETTERS, LATER, ONCE = "witness.letters", "witness.later", "witness.once"
@@ -36,7 +39,10 @@ class Api:
 
 
 class Witness:
-    """Dead letters, delays, deduplication and confirms of its own. ``check`` raises where one of them does not come to its end."""
+    """Dead letters, delays, deduplication and confirms of its own.
+
+    ``check`` raises where one of them does not come to its end.
+    """
 
     def __init__(self, process):
         self._process = process
@@ -47,9 +53,13 @@ class Witness:
         channel.queue_declare("witness.dies", durable=True, arguments={
             "x-message-ttl": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": LETTERS})
         channel.queue_declare(LATER, durable=True)
-        channel.exchange_declare("witness.delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+        channel.exchange_declare(
+            "witness.delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
+        )
         channel.queue_bind(LATER, "witness.delayed")
-        channel.queue_declare(ONCE, durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 5})
+        channel.queue_declare(
+            ONCE, durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 5}
+        )
 
     def begin(self):
         """Connect, the first time or after a restart."""
@@ -68,9 +78,13 @@ class Witness:
         self._number += 1
         body = str(self._number).encode()
         self._channel.publish("", "witness.dies", body, Properties(delivery_mode=2))
-        self._channel.publish("witness.delayed", "", body, Properties(delivery_mode=2, headers={"x-delay": 1}))
+        self._channel.publish(
+            "witness.delayed", "", body, Properties(delivery_mode=2, headers={"x-delay": 1})
+        )
         for _ in range(2):
-            self._channel.publish("", ONCE, body, Properties(delivery_mode=2, headers={"x-deduplication-header": self._number}))
+            self._channel.publish(
+                "", ONCE, body, Properties(delivery_mode=2, headers={"x-deduplication-header": self._number})
+            )
         assert self._channel.wait_for_confirms(60)
         for queue in (LETTERS, LATER, ONCE):
             wait_until(lambda queue=queue: self._takes(queue, body), what=f"{queue} gets what it has to")

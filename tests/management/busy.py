@@ -1,4 +1,7 @@
-"""A busy broker: one of everything, and traffic, so that every route has something to show. Used by the tests of shapes and of the description."""
+"""A busy broker: one of everything, and traffic, so that every route has something to show.
+
+Used by the tests of shapes and of the description.
+"""
 import contextlib
 from urllib.parse import quote
 
@@ -22,8 +25,10 @@ class Busy:
         node = self.api.get("nodes").json()[0]["name"]
         connection = self.api.get("connections").json()[0]["name"]
         self.names = {
-            "node": quote(node, safe=""), "connection": quote(connection, safe=""), "channel": quote(f"{connection} (1)", safe=""),
-            "port": str(process.ports["amqp"]), "segment": str(self.api.get(f"streams/{VHOST}/log/segments").json()["segments"][0]["number"]),
+            "node": quote(node, safe=""), "connection": quote(connection, safe=""),
+            "channel": quote(f"{connection} (1)", safe=""),
+            "port": str(process.ports["amqp"]),
+            "segment": str(self.api.get(f"streams/{VHOST}/log/segments").json()["segments"][0]["number"]),
         }
 
     def close(self):
@@ -38,12 +43,17 @@ class Busy:
             api.put(f"exchanges/{VHOST}/{name}", {"type": type_, "durable": True, "arguments": arguments})
         api.put(f"queues/{VHOST}/busy", {"durable": True, "arguments": {"x-max-priority": 5}})
         api.put(f"queues/{VHOST}/idle", {"durable": True, "arguments": {
-            "x-message-ttl": 600000, "x-expires": 6000000, "x-max-length": 10, "x-dead-letter-exchange": "hox", "x-dead-letter-routing-key": "dead"}})
+            "x-message-ttl": 600000, "x-expires": 6000000, "x-max-length": 10,
+            "x-dead-letter-exchange": "hox", "x-dead-letter-routing-key": "dead"}})
         api.put(f"queues/{VHOST}/log", {"durable": True, "arguments": {"x-queue-type": "stream"}})
         api.post(f"bindings/{VHOST}/e/hox/q/busy", {"routing_key": "k", "arguments": {"k": "v"}})
         api.post(f"bindings/{VHOST}/e/hox/e/hox2", {"routing_key": "k"})
-        api.put(f"policies/{VHOST}/hopol", {"pattern": "^busy$", "definition": {"max-length": 1000}, "apply-to": "queues", "priority": 1})
-        api.put(f"operator-policies/{VHOST}/hoop", {"pattern": "^busy$", "definition": {"message-ttl": 600000}, "apply-to": "queues"})
+        api.put(f"policies/{VHOST}/hopol", {
+            "pattern": "^busy$", "definition": {"max-length": 1000}, "apply-to": "queues", "priority": 1
+        })
+        api.put(f"operator-policies/{VHOST}/hoop", {
+            "pattern": "^busy$", "definition": {"message-ttl": 600000}, "apply-to": "queues"
+        })
         api.put(f"vhost-limits/{VHOST}/max-queues", {"value": 100})
         api.put("users/houser", {"password": "houser", "tags": "management"})
         api.put(f"permissions/{VHOST}/houser", {"configure": ".*", "write": ".*", "read": ".*"})
@@ -51,12 +61,15 @@ class Busy:
         api.put("user-limits/houser/max-channels", {"value": 100})
         api.put("users/without", {"password": "without", "tags": ""})
         api.put("global-parameters/cluster_name", {"value": "busy-cluster"})
-        api.post("definitions", {"parameters": [{"component": "component", "vhost": VHOST, "name": "one", "value": {"a": 1}}]})
+        api.post("definitions", {
+            "parameters": [{"component": "component", "vhost": VHOST, "name": "one", "value": {"a": 1}}]
+        })
 
     def _connect(self):
         parameters = pika.URLParameters(self.process.url(vhost=VHOST))
         parameters.client_properties = {"connection_name": "busy-one"}
-        parameters.heartbeat = 0  # nobody reads for minutes, where other tests come between those that look at this
+        # nobody reads for minutes, where other tests come between those that look at this
+        parameters.heartbeat = 0
         self.connection = pika.BlockingConnection(parameters)
         self.channel = self.connection.channel()
         self.channel.confirm_delivery()
@@ -74,4 +87,7 @@ class Busy:
         channel.basic_publish("hox", "nowhere", b"")
         channel.basic_get("idle", auto_ack=True)
         channel.basic_consume("busy", lambda *_: None, consumer_tag="busy-consumer")
-        wait_until(lambda: self.api.get(f"queues/{VHOST}/busy").json()["messages_unacknowledged"] == 1, what="a delivery")
+        wait_until(
+            lambda: self.api.get(f"queues/{VHOST}/busy").json()["messages_unacknowledged"] == 1,
+            what="a delivery",
+        )

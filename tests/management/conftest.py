@@ -1,4 +1,6 @@
-"""A broker with its management door open, and a client for it that holds every answer against the OpenAPI description."""
+"""A broker with its management door open, and a client for it that holds every answer
+against the OpenAPI description.
+"""
 import contextlib
 
 import pika
@@ -22,7 +24,9 @@ class API:
         return API(self.base, user, password)
 
     def request(self, verb, path, **options):
-        response = requests.request(verb, f"{self.base}/api/{path}", auth=self._auth, timeout=in_time(60), **options)
+        response = requests.request(
+            verb, f"{self.base}/api/{path}", auth=self._auth, timeout=in_time(60), **options
+        )
         check(response)
         return response
 

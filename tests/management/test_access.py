@@ -14,7 +14,10 @@ def people(api):
         api.put(f"users/{user}", {"password": user, "tags": tag})
         if tag:
             api.put(f"permissions/%2F/{user}", {"configure": ".*", "write": ".*", "read": ".*"})
-    return {user: api.as_user(user, user) for user in ("management", "monitoring", "policymaker", "administrator", "nobody")}
+    return {
+        user: api.as_user(user, user)
+        for user in ("management", "monitoring", "policymaker", "administrator", "nobody")
+    }
 
 
 def test_without_a_login_nothing_is_shown(api):
@@ -66,7 +69,9 @@ def test_a_password_never_comes_back(api):
 
 def test_a_hash_from_another_broker_lets_its_user_in(api):
     # The salt and SHA-256 of "guest", as RabbitMQ's own definitions carry them.
-    api.put("users/imported", {"password_hash": "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+", "tags": "management"})
+    api.put("users/imported", {
+        "password_hash": "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+", "tags": "management"
+    })
 
     assert api.as_user("imported", "guest").get("whoami").json()["name"] == "imported"
 
@@ -113,7 +118,9 @@ def test_guessing_passwords_is_slowed_down_and_the_right_one_comes_through(tmp_p
     api = API(f"http://127.0.0.1:{process.ports['http']}")
 
     began_s = time.monotonic()
-    answers = [api.as_user("guest", password).get("whoami").status_code for password in (*["guess"] * 11, "guest")]
+    answers = [
+        api.as_user("guest", password).get("whoami").status_code for password in (*["guess"] * 11, "guest")
+    ]
 
     assert answers == [401] * 11 + [200]
     # One failure is forgotten in two seconds, and nine are the most before a twelfth attempt.
@@ -127,7 +134,9 @@ def test_a_pattern_that_would_never_end_is_given_up(api):
     given_up = api.get("queues", params={"name": "(a|aa)+$", "use_regex": "true"})
 
     assert (given_up.status_code, given_up.json()["error"]) == (400, "bad_request")
-    assert api.put("policies/%2F/slow", {"pattern": "^(a|aa)+$", "definition": {"max-length": 1}}).status_code == 201
+    assert api.put(
+        "policies/%2F/slow", {"pattern": "^(a|aa)+$", "definition": {"max-length": 1}}
+    ).status_code == 201
     assert api.put("queues/%2F/" + "a" * 200 + "?").status_code == 201
     assert api.delete("policies/%2F/slow").status_code == 204
 
@@ -141,7 +150,10 @@ def test_topic_permissions_are_set_shown_and_lifted(api, people):
     shown = {"user": "management", "vhost": "/", **limit, "write": "^v"}
 
     assert [answer.status_code for answer in (created, again, other)] == [201, 204, 201]
-    for path in ("topic-permissions", "topic-permissions/%2F/management", "users/management/topic-permissions", "vhosts/%2F/topic-permissions"):
+    for path in (
+        "topic-permissions", "topic-permissions/%2F/management", "users/management/topic-permissions",
+        "vhosts/%2F/topic-permissions",
+    ):
         assert shown in api.get(path).json()
     assert shown in api.get("definitions").json()["topic_permissions"]
     assert api.delete("topic-permissions/%2F/management/other").status_code == 204
@@ -157,8 +169,14 @@ def test_topic_permissions_hold_for_the_api_too(api, people):
     message = {"properties": {}, "payload": "x", "payload_encoding": "string"}
     mine = people["management"]
 
-    publishes = [mine.post("exchanges/%2F/amq.topic/publish", {**message, "routing_key": key}).status_code for key in ("mine", "yours")]
-    bindings = [mine.post("bindings/%2F/e/amq.topic/q/topics", {"routing_key": key}).status_code for key in ("mine", "yours")]
+    publishes = [
+        mine.post("exchanges/%2F/amq.topic/publish", {**message, "routing_key": key}).status_code
+        for key in ("mine", "yours")
+    ]
+    bindings = [
+        mine.post("bindings/%2F/e/amq.topic/q/topics", {"routing_key": key}).status_code
+        for key in ("mine", "yours")
+    ]
     api.delete("topic-permissions/%2F/management")
 
     assert (publishes, bindings) == ([200, 401], [201, 401])
@@ -175,7 +193,8 @@ def test_topic_permissions_come_in_with_definitions(api, people):
 
 
 @pytest.mark.parametrize("body", [
-    {"exchange": "x", "write": "("}, {"exchange": "x", "write": "(", "read": ""}, {"exchange": 1, "write": "", "read": ""},
+    {"exchange": "x", "write": "("}, {"exchange": "x", "write": "(", "read": ""},
+    {"exchange": 1, "write": "", "read": ""},
 ])
 def test_a_topic_permission_that_makes_no_sense_is_refused(api, people, body):
     assert api.put("topic-permissions/%2F/management", body).status_code == 400

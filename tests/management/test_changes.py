@@ -24,7 +24,10 @@ def changes(api, since):
 
 def told(api, since, *beginnings):
     """[(what, name)] of those changes whose name begins so."""
-    return [(one["what"], one["name"]) for one in changes(api, since) if one.get("name", "").startswith(beginnings)]
+    return [
+        (one["what"], one["name"])
+        for one in changes(api, since) if one.get("name", "").startswith(beginnings)
+    ]
 
 
 @pytest.fixture
@@ -56,12 +59,19 @@ def test_what_came_and_went_is_told_in_its_order(api, begun):
     found = changes(api, begun)
 
     names = [(one["what"], one.get("name", one.get("source"))) for one in found]
-    wanted = [("queue.created", "told-q"), ("exchange.created", "told-x"), ("binding.created", "told-x"), ("policy.set", "told-p"),
-              ("policy.cleared", "told-p"), ("queue.deleted", "told-q"), ("exchange.deleted", "told-x")]
+    wanted = [
+        ("queue.created", "told-q"), ("exchange.created", "told-x"), ("binding.created", "told-x"),
+        ("policy.set", "told-p"), ("policy.cleared", "told-p"), ("queue.deleted", "told-q"),
+        ("exchange.deleted", "told-x"),
+    ]
     assert [one for one in names if one in wanted] == wanted
     binding = next(one for one in found if one.get("source") == "told-x")
-    assert (binding["destination"], binding["destination_type"], binding["routing_key"]) == ("told-q", "queue", "k.#")
-    assert [one["number"] for one in found] == list(range(found[0]["number"], found[0]["number"] + len(found)))
+    assert (binding["destination"], binding["destination_type"], binding["routing_key"]) == (
+        "told-q", "queue", "k.#"
+    )
+    assert [one["number"] for one in found] == list(
+        range(found[0]["number"], found[0]["number"] + len(found))
+    )
     assert {one["vhost"] for one in found if one.get("name", "").startswith("told-")} == {"/"}
 
 
@@ -91,17 +101,26 @@ def test_what_is_no_number_is_refused(api, since):
 
 def test_each_viewer_is_told_of_what_that_viewer_may_see(api, viewer, begun):
     api.put("vhosts/apart")
-    ann, bob, eve = viewer("ann", "management", "%2F"), viewer("bob", "management", "apart"), viewer("eve", "monitoring")
+    ann, bob, eve = (
+        viewer("ann", "management", "%2F"), viewer("bob", "management", "apart"), viewer("eve", "monitoring")
+    )
     api.put("queues/%2F/seen-here")
     api.put("permissions/apart/guest", ALL)
     api.put("queues/apart/seen-apart")
 
-    seen = {name: told(one, begun, "seen-", "ann", "bob") for name, one in (("guest", api), ("ann", ann), ("bob", bob), ("eve", eve))}
+    seen = {
+        name: told(one, begun, "seen-", "ann", "bob")
+        for name, one in (("guest", api), ("ann", ann), ("bob", bob), ("eve", eve))
+    }
 
     def of(name, *prefixes):
         return [(what, one) for what, one in seen[name] if what.startswith(prefixes)]
-    assert of("guest", "queue") == of("eve", "queue") == [("queue.created", "seen-here"), ("queue.created", "seen-apart")]
-    assert (of("ann", "queue"), of("bob", "queue")) == ([("queue.created", "seen-here")], [("queue.created", "seen-apart")])
+    assert of("guest", "queue") == of("eve", "queue") == [
+        ("queue.created", "seen-here"), ("queue.created", "seen-apart")
+    ]
+    assert (of("ann", "queue"), of("bob", "queue")) == (
+        [("queue.created", "seen-here")], [("queue.created", "seen-apart")]
+    )
     assert {one for _, one in of("guest", "user", "permission")} == {"ann", "bob"}
     assert {one for _, one in of("ann", "user", "permission")} == {"ann"}
     assert of("eve", "user", "permission") == []
@@ -109,7 +128,9 @@ def test_each_viewer_is_told_of_what_that_viewer_may_see(api, viewer, begun):
     api.delete("queues/%2F/seen-here")
 
 
-def test_topic_permissions_and_what_is_said_about_a_vhost_are_told_to_whoever_may_see_them(api, viewer, begun):
+def test_topic_permissions_and_what_is_said_about_a_vhost_are_told_to_whoever_may_see_them(
+    api, viewer, begun
+):
     api.put("vhosts/apart")
     ann, eve = viewer("ann", "management", "%2F"), viewer("eve", "monitoring")
     api.put("topic-permissions/%2F/ann", {"exchange": "amq.topic", "write": "^a", "read": "^b"})
@@ -131,11 +152,18 @@ def test_connections_are_told_to_their_user_and_to_monitoring(api, viewer, manag
     import pika
     ann, bob = viewer("ann", "management", "%2F"), viewer("bob", "management", "%2F")
 
-    with contextlib.closing(pika.BlockingConnection(pika.URLParameters(managed.url(user="ann", password="ann")))) as connection:
-        connection.channel().basic_consume(connection.channel().queue_declare("", exclusive=True).method.queue, lambda *_: None)
+    with contextlib.closing(
+        pika.BlockingConnection(pika.URLParameters(managed.url(user="ann", password="ann")))
+    ) as connection:
+        connection.channel().basic_consume(
+            connection.channel().queue_declare("", exclusive=True).method.queue, lambda *_: None
+        )
     wait_until(lambda: "connection.closed" in whats(api, begun), what="the end of the connection")
 
-    expected = ["connection.created", "channel.created", "consumer.created", "consumer.deleted", "channel.closed", "connection.closed"]
+    expected = [
+        "connection.created", "channel.created", "consumer.created", "consumer.deleted", "channel.closed",
+        "connection.closed",
+    ]
     assert set(expected) <= set(whats(api, begun))
     assert {"connection.created", "channel.created", "connection.closed"} <= set(whats(ann, begun))
     assert {"connection.created", "channel.created", "connection.closed"}.isdisjoint(whats(bob, begun))
@@ -153,11 +181,15 @@ def test_alarms_are_told(tmp_path):
         broker.call(lambda launcher: launcher.broker.alarms.set("a test", "disk"))
         broker.call(lambda launcher: launcher.broker.alarms.clear("a test"))
 
-        assert [(one["what"], one["reason"]) for one in changes(api, begun)] == [("alarm.set", "low on disk"), ("alarm.cleared", "low on disk")]
+        assert [(one["what"], one["reason"]) for one in changes(api, begun)] == [
+            ("alarm.set", "low on disk"), ("alarm.cleared", "low on disk")
+        ]
 
 
 def test_very_many_changes_come_in_several_answers(api, begun):
-    api.post("definitions", {"queues": [{"name": f"several-{number}", "vhost": "/", "durable": False} for number in range(1500)]})
+    api.post("definitions", {
+        "queues": [{"name": f"several-{number}", "vhost": "/", "durable": False} for number in range(1500)]
+    })
 
     first = api.get("changes", params={"since": begun}).json()
     second = api.get("changes", params={"since": first["last"]}).json()

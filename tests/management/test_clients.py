@@ -13,7 +13,9 @@ def client(managed):
 
 
 def test_pyrabbit2_manages_a_vhost_from_its_making_to_its_end(client):
-    """Every verb of the library that a node without plug-ins has: vhosts, users, permissions, exchanges, queues, bindings, messages, lists."""
+    """Every verb of the library that a node without plug-ins has: vhosts, users, permissions, exchanges,
+    queues, bindings, messages, lists.
+    """
     vhost = "pyrabbit"
     assert client.is_alive() and client.get_whoami()["name"] == "guest"
     client.create_vhost(vhost)
@@ -34,10 +36,15 @@ def test_pyrabbit2_manages_a_vhost_from_its_making_to_its_end(client):
     assert client.get_vhost_permissions(vhost)[-1]["user"] == "pyrabbit"
     assert client.get_user_permissions("pyrabbit")[0]["configure"] == ".*"
     assert client.get_exchange(vhost, "events")["type"] == "topic"
-    assert [binding["routing_key"] for binding in client.get_queue_bindings(vhost, "jobs")] == ["jobs", "job.*"]
+    assert (
+        [binding["routing_key"] for binding in client.get_queue_bindings(vhost, "jobs")] == ["jobs", "job.*"]
+    )
     assert (depth, first["payload"], client.get_queue_depth(vhost, "jobs")) == (3, "payload 0", 0)
     assert client.get_overview()["node"] == client.get_nodes()[0]["name"]
-    wait_until(lambda: client.get_connections() == [] and client.get_channels() == [], what="those of other tests to be gone")
+    wait_until(
+        lambda: client.get_connections() == [] and client.get_channels() == [],
+        what="those of other tests to be gone",
+    )
 
     client.delete_binding(vhost, "events", "jobs", "job.*")
     client.delete_queue(vhost, "jobs")
@@ -51,10 +58,17 @@ def test_amqpstorm_manages_a_vhost_from_its_making_to_its_end(managed, channel):
     """Every verb of its management client but ``top``, which needs a plug-in of RabbitMQ's."""
     management = pytest.importorskip("amqpstorm.management")
     vhost = "storm"
-    with management.ManagementApi(f"http://127.0.0.1:{managed.ports['http']}", "guest", "guest", timeout=in_time(60)) as client:
+    with management.ManagementApi(
+        f"http://127.0.0.1:{managed.ports['http']}", "guest", "guest", timeout=in_time(60)
+    ) as client:
         node = client.overview()["contexts"][0]["node"]
-        assert client.aliveness_test() == client.healthchecks.get() == client.healthchecks.get(node) == {"status": "ok"}
-        assert client.whoami()["name"] == "guest" and client.cluster_name()["name"] and client.node(node)["name"] == client.nodes()[0]["name"] == node
+        assert client.aliveness_test() == client.healthchecks.get() == client.healthchecks.get(node) == {
+            "status": "ok"
+        }
+        assert (
+            client.whoami()["name"] == "guest" and client.cluster_name()["name"]
+            and client.node(node)["name"] == client.nodes()[0]["name"] == node
+        )
 
         client.virtual_host.create(vhost)
         client.user.create("storm", "secret", tags="monitoring")
@@ -78,9 +92,15 @@ def test_amqpstorm_manages_a_vhost_from_its_making_to_its_end(managed, channel):
         assert client.exchange.get("events", vhost)["type"] == "topic"
         assert [one["destination"] for one in client.exchange.bindings("all", vhost)] == ["events"]
         assert {"events", "all"} <= {one["name"] for one in client.exchange.list(vhost)}
-        assert client.user.get("storm")["name"] == "storm" and client.user.get_permissions("storm")[0]["vhost"] == vhost
+        assert (
+            client.user.get("storm")["name"] == "storm"
+            and client.user.get_permissions("storm")[0]["vhost"] == vhost
+        )
         assert client.user.get_permission("storm", vhost)["write"] == ".*"
-        assert vhost in [one["name"] for one in client.virtual_host.list()] and client.virtual_host.get(vhost)["name"] == vhost
+        assert (
+            vhost in [one["name"] for one in client.virtual_host.list()]
+            and client.virtual_host.get(vhost)["name"] == vhost
+        )
         assert {one["user"] for one in client.virtual_host.get_permissions(vhost)} == {"guest", "storm"}
         connections = client.connection.list()
         assert connections and client.connection.get(connections[0]["name"])["name"] == connections[0]["name"]
@@ -106,9 +126,13 @@ def test_flower_shows_the_queues_of_its_broker(managed, api, vhost):
     if vhost:
         api.put(f"vhosts/{vhost}")
     api.put(f"queues/{vhost or '%2F'}/celery")
-    shown = broker.Broker(managed.url(vhost=vhost), http_api=f"http://guest:guest@127.0.0.1:{managed.ports['http']}/api/")
+    shown = broker.Broker(
+        managed.url(vhost=vhost), http_api=f"http://guest:guest@127.0.0.1:{managed.ports['http']}/api/"
+    )
 
     queues = asyncio.run(shown.queues(["celery"]))
 
-    assert [(one["name"], one["messages"], one["messages_unacknowledged"], one["consumers"]) for one in queues] == [("celery", 0, 0, 0)]
+    assert [
+        (one["name"], one["messages"], one["messages_unacknowledged"], one["consumers"]) for one in queues
+    ] == [("celery", 0, 0, 0)]
     api.delete(f"queues/{vhost or '%2F'}/celery")

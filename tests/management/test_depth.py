@@ -1,4 +1,6 @@
-"""What is nested over HTTP deeper, longer or larger than AMQP allows: refused before anything is stored, and no list fails for it."""
+"""What is nested over HTTP deeper, longer or larger than AMQP allows:
+refused before anything is stored, and no list fails for it.
+"""
 import contextlib
 import json
 
@@ -9,7 +11,10 @@ from gomq_py.client.connection import Connection
 from tests.support.waiting import in_time
 
 DEEPEST = 32
-LISTS = ("queues", "exchanges", "bindings", "parameters", "global-parameters", "policies", "operator-policies", "definitions", "vhosts", "users")
+LISTS = (
+    "queues", "exchanges", "bindings", "parameters", "global-parameters", "policies", "operator-policies",
+    "definitions", "vhosts", "users",
+)
 
 
 @pytest.fixture
@@ -45,21 +50,29 @@ def requests_for(vhost, value):
 
 def send(api, verb, path, body):
     headers = {"Content-Type": "application/json"}
-    return requests.request(verb, f"{api.base}/api/{path}", data=body, auth=("guest", "guest"), headers=headers, timeout=in_time(60))
+    return requests.request(
+        verb, f"{api.base}/api/{path}", data=body, auth=("guest", "guest"), headers=headers,
+        timeout=in_time(60),
+    )
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e999"])
 def test_number_that_is_too_large_is_refused_wherever_it_stands(api, inside, number):
     for verb, path, body in requests_for(inside, f'{{"x":{number}}}'):
         refused = send(api, verb, path, body)
-        assert (refused.status_code, "not_json" in refused.text or "a number that no JSON holds" in refused.text) == (400, True), path
+        assert (
+            refused.status_code, "not_json" in refused.text or "a number that no JSON holds" in refused.text
+        ) == (400, True), path
 
 
 @pytest.mark.parametrize("depth", [DEEPEST + 1, 40, 300, 1000, 5000])
 def test_what_is_nested_too_deep_is_refused_and_every_list_goes_on(api, inside, depth):
     for verb, path, body in requests_for(inside, nested(depth)):
         refused = send(api, verb, path, body)
-        assert (refused.status_code, "deep" in refused.text or "not_json" in refused.text or "number" in refused.text) == (400, True), path
+        assert (
+            refused.status_code,
+            "deep" in refused.text or "not_json" in refused.text or "number" in refused.text,
+        ) == (400, True), path
 
     for path in LISTS:
         assert api.get(path).status_code == 200
@@ -70,16 +83,24 @@ def test_what_is_nested_too_deep_is_refused_and_every_list_goes_on(api, inside, 
 
 def test_what_is_nested_as_deep_as_amqp_allows_is_taken_shown_and_exported(api, inside):
     value = json.loads(nested(DEEPEST))
-    taken = [send(api, verb, path, body).status_code for verb, path, body in requests_for(inside, nested(DEEPEST)) if "polic" not in path
-             and "limits" not in path]
+    taken = [
+        send(api, verb, path, body).status_code
+        for verb, path, body in requests_for(inside, nested(DEEPEST))
+        if "polic" not in path and "limits" not in path
+    ]
     # a policy is a value itself, its definition the second level of it
-    taken += [send(api, verb, path, body).status_code for verb, path, body in requests_for(inside, nested(DEEPEST - 2)) if "polic" in path]
+    taken += [
+        send(api, verb, path, body).status_code
+        for verb, path, body in requests_for(inside, nested(DEEPEST - 2)) if "polic" in path
+    ]
 
     assert taken == [201, 201, 201, 201, 201, 201, 200, 201, 201]
     for path in LISTS:
         assert api.get(path).status_code == 200
     assert api.get(f"queues/{inside}/new").json()["arguments"] == value
-    (got,) = api.post(f"queues/{inside}/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}).json()
+    (got,) = api.post(
+        f"queues/{inside}/q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    ).json()
     assert got["properties"]["headers"] == value
     exported = api.get(f"definitions/{inside}").json()
     assert api.post(f"definitions/{inside}", exported).status_code == 204
@@ -90,13 +111,18 @@ def test_an_import_leaves_out_what_is_nested_too_deep(api, inside):
     value = json.loads(nested(500))
 
     report = api.post("definitions", {
-        "queues": [{"vhost": inside, "name": "new", "durable": True, "arguments": value}, {"vhost": inside, "name": "taken", "arguments": {}}],
+        "queues": [
+            {"vhost": inside, "name": "new", "durable": True, "arguments": value},
+            {"vhost": inside, "name": "taken", "arguments": {}},
+        ],
         "exchanges": [{"vhost": inside, "name": "new", "type": "topic", "arguments": value}],
         "bindings": [{
-            "vhost": inside, "source": "amq.topic", "destination": "q", "destination_type": "queue", "routing_key": "", "arguments": value}],
+            "vhost": inside, "source": "amq.topic", "destination": "q", "destination_type": "queue",
+            "routing_key": "", "arguments": value}],
         "policies": [{"vhost": inside, "name": "new", "pattern": "", "definition": {"ha-params": value}}],
         "parameters": [{"vhost": inside, "component": "operator_policy", "name": "new", "value": value}],
-        "global_parameters": [{"name": "new", "value": value}], "vhosts": [{"name": inside, "metadata": value}],
+        "global_parameters": [{"name": "new", "value": value}],
+        "vhosts": [{"name": inside, "metadata": value}],
     }).json()
 
     assert report["imported"] == {"queues": 1}
@@ -105,8 +131,10 @@ def test_an_import_leaves_out_what_is_nested_too_deep(api, inside):
 
 
 @pytest.mark.parametrize("arguments, reason", [
-    ({"long": "x" * 200_000}, "more than a frame has"), ({str(number): number for number in range(8193)}, "more than 8192 entries"),
-    ({"list": [True] * 8192}, "more than 8192 entries"), ({"x" * 256: 1}, "255 octets"), ({"\u00e4" * 128: 1}, "255 octets"),
+    ({"long": "x" * 200_000}, "more than a frame has"),
+    ({str(number): number for number in range(8193)}, "more than 8192 entries"),
+    ({"list": [True] * 8192}, "more than 8192 entries"), ({"x" * 256: 1}, "255 octets"),
+    ({"\u00e4" * 128: 1}, "255 octets"),
     ({"number": 1 << 63}, "64 bits"),
 ])
 def test_arguments_and_headers_that_no_frame_of_amqp_holds_are_refused(api, inside, arguments, reason):

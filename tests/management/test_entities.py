@@ -25,7 +25,10 @@ def test_redeclaring_a_queue_otherwise_says_what_differs(api, name):
     assert refused.status_code == 400
     assert refused.json() == {
         "error": "bad_request",
-        "reason": f"inequivalent arg 'durable' for queue '{name}' in vhost '/': received 'false' but current is 'true'",
+        "reason": (
+            f"inequivalent arg 'durable' for queue '{name}' in vhost '/': "
+            "received 'false' but current is 'true'"
+        ),
     }
 
 
@@ -110,7 +113,10 @@ def test_a_paused_queue_delivers_nothing_until_it_is_resumed(api, channel, name)
 
 def test_published_messages_are_routed_and_can_be_got(api, channel, name):
     channel.queue_declare(name)
-    message = {"properties": {"delivery_mode": 2, "headers": {"n": 7}}, "routing_key": name, "payload": "hällo", "payload_encoding": "string"}
+    message = {
+        "properties": {"delivery_mode": 2, "headers": {"n": 7}}, "routing_key": name, "payload": "hällo",
+        "payload_encoding": "string",
+    }
 
     routed = api.post("exchanges/%2F/amq.default/publish", message)
     nowhere = api.post("exchanges/%2F/amq.default/publish", message | {"routing_key": "no-such-queue"})
@@ -121,7 +127,9 @@ def test_published_messages_are_routed_and_can_be_got(api, channel, name):
         ("hällo", "string", {"delivery_mode": 2, "headers": {"n": 7}})]
 
 
-@pytest.mark.parametrize("mode, left", [("ack_requeue_true", 1), ("ack_requeue_false", 0), ("reject_requeue_true", 1), ("reject_requeue_false", 0)])
+@pytest.mark.parametrize("mode, left", [
+    ("ack_requeue_true", 1), ("ack_requeue_false", 0), ("reject_requeue_true", 1), ("reject_requeue_false", 0)
+])
 def test_what_becomes_of_a_message_that_was_got_is_the_callers_choice(api, channel, mode, left):
     queue = f"got-{mode}"
     channel.queue_declare(queue)
@@ -175,7 +183,8 @@ def test_every_queue_is_bound_to_the_default_exchange(api, channel, name):
     bindings = api.get(f"queues/%2F/{name}/bindings").json()
 
     assert bindings == [{
-        "source": "", "vhost": "/", "destination": name, "destination_type": "queue", "routing_key": name, "arguments": {}, "properties_key": name,
+        "source": "", "vhost": "/", "destination": name, "destination_type": "queue", "routing_key": name,
+        "arguments": {}, "properties_key": name,
     }]
 
 
@@ -201,7 +210,10 @@ def test_firehose_tells_what_the_api_publishes_and_gets(api, channel, name):
     channel.queue_declare(name)
     channel.queue_bind("firehose", "amq.rabbitmq.trace", "#")
     api.put("vhosts/%2F", {"tracing": True})
-    body = {"properties": {"headers": {"a": 1}}, "routing_key": name, "payload": "by hand", "payload_encoding": "string"}
+    body = {
+        "properties": {"headers": {"a": 1}}, "routing_key": name, "payload": "by hand",
+        "payload_encoding": "string",
+    }
     assert api.post("exchanges/%2F/amq.default/publish", body).json() == {"routed": True}
     wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
     assert api.post(f"queues/%2F/{name}/get", wanted).json()[0]["payload"] == "by hand"
@@ -209,9 +221,13 @@ def test_firehose_tells_what_the_api_publishes_and_gets(api, channel, name):
 
     told = [channel.basic_get("firehose", auto_ack=True) for _ in range(2)]
 
-    assert [(method.routing_key, payload) for method, _, payload in told] == [("publish.", b"by hand"), (f"deliver.{name}", b"by hand")]
+    assert [(method.routing_key, payload) for method, _, payload in told] == [
+        ("publish.", b"by hand"), (f"deliver.{name}", b"by hand")
+    ]
     published, delivered = (properties.headers for _, properties, _ in told)
-    assert (published["user"], published["channel"], published["routed_queues"], published["routing_keys"]) == ("guest", 1, [name], [name])
+    assert (
+        published["user"], published["channel"], published["routed_queues"], published["routing_keys"]
+    ) == ("guest", 1, [name], [name])
     assert published["connection"].startswith("HTTP ")
     assert (delivered["redelivered"], delivered["properties"]["headers"]) == (0, {"a": 1})
 
@@ -220,7 +236,8 @@ def test_what_the_api_publishes_expires_and_goes_to_cc_and_bcc(api, channel, nam
     for queue in (name, f"{name}.cc", f"{name}.bcc"):
         channel.queue_declare(queue)
     body = {
-        "properties": {"expiration": "3600000", "headers": {"CC": [f"{name}.cc"], "BCC": [f"{name}.bcc"]}}, "routing_key": name, "payload": "x",
+        "properties": {"expiration": "3600000", "headers": {"CC": [f"{name}.cc"], "BCC": [f"{name}.bcc"]}},
+        "routing_key": name, "payload": "x",
         "payload_encoding": "string"}
     assert api.post("exchanges/%2F/amq.default/publish", body).json() == {"routed": True}
     got = [channel.basic_get(queue, auto_ack=True) for queue in (name, f"{name}.cc", f"{name}.bcc")]
@@ -232,9 +249,11 @@ def test_what_the_api_publishes_expires_and_goes_to_cc_and_bcc(api, channel, nam
 
 
 @pytest.mark.parametrize("properties", [
-    {"user_id": "somebody"}, {"delivery_mode": 3}, {"delivery_mode": 999}, {"priority": -1}, {"priority": True}, {"timestamp": -5},
+    {"user_id": "somebody"}, {"delivery_mode": 3}, {"delivery_mode": 999}, {"priority": -1},
+    {"priority": True}, {"timestamp": -5},
     {"timestamp": 2**63}, {"app_id": "x" * 256}, {"type": 5}, {"headers": [1]}, {"headers": {"x" * 256: 1}},
-    {"expiration": 5}, {"expiration": "soon"}, {"expiration": "-1"}, {"expiration": "315360000001"}, {"headers": {"CC": "no array"}},
+    {"expiration": 5}, {"expiration": "soon"}, {"expiration": "-1"}, {"expiration": "315360000001"},
+    {"headers": {"CC": "no array"}},
     {"headers": {"BCC": ["." * 1024]}}])
 def test_publish_with_properties_that_are_wrong_is_refused(api, channel, name, properties):
     channel.queue_declare(name)
@@ -245,11 +264,16 @@ def test_publish_with_properties_that_are_wrong_is_refused(api, channel, name, p
 
 
 def test_message_that_a_full_queue_refused_may_be_published_again(api, channel, name):
-    """Its id does not count as seen: with deduplication, whoever tries again would be told for ever that nobody took it."""
+    """Its id does not count as seen: with deduplication,
+    whoever tries again would be told for ever that nobody took it.
+    """
     channel.exchange_declare(name, "direct", arguments={"x-message-deduplication": True, "x-cache-size": 10})
     channel.queue_declare(name, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     channel.queue_bind(name, name, "k")
-    body = {"properties": {"headers": {"x-deduplication-header": "one"}}, "routing_key": "k", "payload": "x", "payload_encoding": "string"}
+    body = {
+        "properties": {"headers": {"x-deduplication-header": "one"}}, "routing_key": "k", "payload": "x",
+        "payload_encoding": "string",
+    }
     channel.confirm_delivery()
     channel.basic_publish("", name, b"fills")
 
@@ -281,14 +305,19 @@ def test_a_path_that_is_no_utf_8_is_refused(api):
     assert api.put("queues/%2F/%ff%fe").status_code == 400
 
 
-@pytest.mark.parametrize("query", ["page=%D9%A3", "page=+1", "page=1_0", "page=" + "9" * 5000, "page=0", "page=-1", "page=1&page_size=501"])
+@pytest.mark.parametrize("query", [
+    "page=%D9%A3", "page=+1", "page=1_0", "page=" + "9" * 5000, "page=0", "page=-1", "page=1&page_size=501"
+])
 def test_a_page_that_is_no_number_is_refused(api, query):
     assert api.get(f"queues?{query}").status_code == 400
 
 
-@pytest.mark.parametrize("number", ["--1", "-", "%C2%B2", "%D9%A3", "+1", "1_0", "0" * 5000 + "1", "9" * 5000])
+@pytest.mark.parametrize("number", [
+    "--1", "-", "%C2%B2", "%D9%A3", "+1", "1_0", "0" * 5000 + "1", "9" * 5000
+])
 @pytest.mark.parametrize("path", [
-    "queues?page={}", "queues/%2F/numbered/messages?count={}", "queues/%2F/numbered?lengths_age={}&lengths_incr=1", "health/checks/port-listener/{}",
+    "queues?page={}", "queues/%2F/numbered/messages?count={}",
+    "queues/%2F/numbered?lengths_age={}&lengths_incr=1", "health/checks/port-listener/{}",
 ])
 def test_a_number_that_is_none_is_refused_wherever_there_is_one(api, path, number):
     api.put("queues/%2F/numbered", json={})

@@ -1,4 +1,6 @@
-"""What another site's page can have a logged-in browser send changes nothing: routes times what browsers would send."""
+"""What another site's page can have a logged-in browser send changes nothing:
+routes times what browsers would send.
+"""
 import re
 
 import pytest
@@ -35,7 +37,9 @@ OWN = {
     "a page of ours": {"Sec-Fetch-Site": "same-origin", "Origin": "http://{here}"},
     "a page of ours in an old browser": {"Origin": "http://{here}"},
     "a page of ours behind a proxy that ends TLS": {"Origin": "https://{here}"},
-    "a page of ours behind a proxy that changes Host": {"Sec-Fetch-Site": "same-origin", "Origin": "https://mq.example"},
+    "a page of ours behind a proxy that changes Host": {
+        "Sec-Fetch-Site": "same-origin", "Origin": "https://mq.example"
+    },
     "an address that was typed": {"Sec-Fetch-Site": "none"},
 }
 
@@ -49,7 +53,9 @@ def ask(managed):
 
         def ask(method, path, headers, data=b"{}"):
             headers = {name: value.format(here=here) for name, value in headers.items()}
-            return session.request(method, f"http://{here}{path}", headers=headers, data=data, timeout=in_time(60))
+            return session.request(
+                method, f"http://{here}{path}", headers=headers, data=data, timeout=in_time(60)
+            )
 
         yield ask
 
@@ -79,7 +85,9 @@ def test_a_foreign_page_makes_no_administrator(ask, who, content_type):
 
 
 @pytest.mark.parametrize("content_type", FORMS)
-@pytest.mark.parametrize("path", ["/api/definitions", "/api/definitions/upload", "/api/definitions/%2F/upload"])
+@pytest.mark.parametrize("path", [
+    "/api/definitions", "/api/definitions/upload", "/api/definitions/%2F/upload"
+])
 def test_definitions_come_as_no_form(ask, path, content_type):
     form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n{}\r\n--b--\r\n'
 
@@ -101,7 +109,9 @@ def test_programs_and_pages_of_ours_change_what_they_may(ask, who, content_type)
 
 def test_a_foreign_page_may_be_shown_nothing_but_harms_nothing_by_asking(ask):
     """Reading is guarded by the browser: no answer of ours says that others may see it."""
-    answer = ask("GET", "/api/overview", {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, None)
+    answer = ask(
+        "GET", "/api/overview", {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, None
+    )
 
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.lower().startswith("access-control-")]

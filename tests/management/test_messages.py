@@ -21,10 +21,14 @@ def test_peeking_leaves_the_queue_as_it_is(api, channel, name):
 
     assert [(one["position"], one["payload"], one["payload_encoding"]) for one in seen] == [
         (0, "zero", "string"), (1, base64.b64encode(b"one \xff").decode(), "base64"), (2, "two", "string")]
-    assert (seen[0]["redelivered"], seen[0]["delivery_count"], seen[0]["properties"]) == (False, 0, {"headers": {"n": 1}})
+    assert (seen[0]["redelivered"], seen[0]["delivery_count"], seen[0]["properties"]) == (
+        False, 0, {"headers": {"n": 1}}
+    )
     assert (seen[0]["exchange"], seen[0]["routing_key"]) == ("", name)
     taken = [channel.basic_get(name, auto_ack=True) for _ in range(3)]
-    assert [(method.redelivered, body) for method, _, body in taken] == [(False, b"zero"), (False, b"one \xff"), (False, b"two")]
+    assert [(method.redelivered, body) for method, _, body in taken] == [
+        (False, b"zero"), (False, b"one \xff"), (False, b"two")
+    ]
 
 
 def test_peeking_pages_and_truncates(api, channel, name):
@@ -33,7 +37,9 @@ def test_peeking_pages_and_truncates(api, channel, name):
 
     page = api.get(f"queues/%2F/{name}/messages?offset=3&count=2&truncate=4&encoding=base64").json()
 
-    assert [(one["position"], base64.b64decode(one["payload"]), one["payload_bytes"]) for one in page] == [(3, b"3333", 10), (4, b"4444", 10)]
+    assert [(one["position"], base64.b64decode(one["payload"]), one["payload_bytes"]) for one in page] == [
+        (3, b"3333", 10), (4, b"4444", 10)
+    ]
     assert api.get(f"queues/%2F/{name}/messages?offset=10").json() == []
 
 
@@ -54,7 +60,9 @@ def test_moving_takes_what_matches(api, channel, name):
     would = api.post(f"queues/%2F/{name}/move", {**wanted, "dry_run": True}).json()
     did = api.post(f"queues/%2F/{name}/move", wanted).json()
 
-    assert would == {"dry_run": True, "examined": 2, "matched": 1, "moved": 1, "targets": {f"{name}-to": 1}, "stayed": {}}
+    assert would == {
+        "dry_run": True, "examined": 2, "matched": 1, "moved": 1, "targets": {f"{name}-to": 1}, "stayed": {}
+    }
     assert did == {**would, "dry_run": False}
     assert channel.basic_get(f"{name}-to", auto_ack=True)[2] == b"a"
     assert channel.basic_get(name, auto_ack=True)[2] == b"b"
@@ -70,8 +78,10 @@ def test_copying_leaves_the_originals(api, channel, name):
 
 
 @pytest.mark.parametrize("body, status", [
-    ({}, 400), ({"destination": "nobody-made-this"}, 404), ({"destination": 5}, 400), ({"destination": "refusals", "count": 0}, 400),
-    ({"destination": "refusals", "headers": []}, 400), ({"destination": "refusals", "routing_key": "x" * 256}, 400),
+    ({}, 400), ({"destination": "nobody-made-this"}, 404), ({"destination": 5}, 400),
+    ({"destination": "refusals", "count": 0}, 400),
+    ({"destination": "refusals", "headers": []}, 400),
+    ({"destination": "refusals", "routing_key": "x" * 256}, 400),
 ])
 def test_moves_that_make_no_sense_are_refused(api, channel, name, body, status):
     channel.queue_declare("refusals")
@@ -83,11 +93,16 @@ def test_moves_that_make_no_sense_are_refused(api, channel, name, body, status):
 
 def test_dead_letters_are_replayed(api, channel, name):
     channel.queue_declare(f"{name}-dead")
-    channel.queue_declare(name, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}-dead"})
+    channel.queue_declare(
+        name, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}-dead"}
+    )
     publish(channel, name, [b"job"])
     method, _, _ = channel.basic_get(name)
     channel.basic_reject(method.delivery_tag, requeue=False)
-    wait_until(lambda: channel.queue_declare(f"{name}-dead", passive=True).method.message_count == 1, what="the dead letter")
+    wait_until(
+        lambda: channel.queue_declare(f"{name}-dead", passive=True).method.message_count == 1,
+        what="the dead letter",
+    )
 
     answer = api.post(f"queues/%2F/{name}-dead/replay", {"x_death": "clean"}).json()
 

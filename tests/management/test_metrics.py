@@ -64,7 +64,9 @@ def test_detailed_gives_the_families_asked_for(filled):
 
     assert samples["rabbitmq_detailed_queue_messages", (("queue", 'q"uote\\d'), ("vhost", "/"))] == 3
     assert not any("exchange" in name for name, _ in samples)
-    assert not any("queue" in name for name, _ in filled("metrics/detailed?family=queue_coarse_metrics&vhost=elsewhere"))
+    assert not any(
+        "queue" in name for name, _ in filled("metrics/detailed?family=queue_coarse_metrics&vhost=elsewhere")
+    )
 
 
 def test_a_prefix_replaces_rabbitmqs(filled):
@@ -78,7 +80,9 @@ def test_every_family_is_declared_once_however_many_queues_there_are(metrics):
     for number in range(450):
         channel.queue_declare(f"many-{number}", auto_delete=True, exclusive=True)
 
-    text = requests.get(f"http://127.0.0.1:{metrics[0].ports['metrics']}/metrics/per-object", timeout=in_time(60)).text
+    text = requests.get(
+        f"http://127.0.0.1:{metrics[0].ports['metrics']}/metrics/per-object", timeout=in_time(60)
+    ).text
     connection.close()
 
     assert text.count("# TYPE rabbitmq_queue_messages_ready gauge") == 1
@@ -93,7 +97,9 @@ def test_on_the_management_port_metrics_take_a_login(api):
 
 
 def is_bound(listening, address):
-    """Try to listen there; whoever has it now, as the same test of another run, may give it back at any moment."""
+    """Try to listen there; whoever has it now, as the same test of another run,
+    may give it back at any moment.
+    """
     try:
         listening.bind(address)
         listening.listen()
@@ -133,7 +139,10 @@ def test_ages_and_returns_of_messages_are_told(metrics):
 
     assert 0 < samples["gomq_queue_oldest_ready_age_seconds", labels] < 60
     assert 0 <= samples["gomq_queue_oldest_unacked_age_seconds", labels] < 60
-    assert samples["gomq_queue_messages_returned", (("le", "1"), *labels)] == samples["gomq_queue_messages_returned", (("le", "+Inf"), *labels)] == 1
+    assert (
+        samples["gomq_queue_messages_returned", (("le", "1"), *labels)]
+        == samples["gomq_queue_messages_returned", (("le", "+Inf"), *labels)] == 1
+    )
     assert totals["gomq_sync_duration_seconds_count", ()] >= 1
     assert totals["gomq_oldest_ready_age_seconds", ()] > 0
     assert totals["gomq_event_loop_lag_seconds", ()] > 0
@@ -150,11 +159,24 @@ def test_every_metric_of_the_dashboard_is_exposed(metrics):
     import re
     from pathlib import Path
 
-    dashboard = json.loads(Path(__file__).parents[2].joinpath("etc", "grafana-gomq.json").read_text(encoding="utf-8"))
-    wanted = {name for panel in dashboard["panels"] for target in panel["targets"] for name in re.findall(r"(?:gomq|rabbitmq)_\w+", target["expr"])}
+    dashboard = json.loads(
+        Path(__file__).parents[2].joinpath("etc", "grafana-gomq.json").read_text(encoding="utf-8")
+    )
+    wanted = {
+        name
+        for panel in dashboard["panels"] for target in panel["targets"]
+        for name in re.findall(r"(?:gomq|rabbitmq)_\w+", target["expr"])
+    }
     port = metrics[0].ports["metrics"]
-    told = "".join(requests.get(f"http://127.0.0.1:{port}/{path}", timeout=in_time(60)).text for path in ("metrics", "metrics/per-object"))
+    told = "".join(
+        requests.get(f"http://127.0.0.1:{port}/{path}", timeout=in_time(60)).text
+        for path in ("metrics", "metrics/per-object")
+    )
     declared = set(re.findall(r"^# TYPE (\w+) ", told, re.MULTILINE))
 
     assert len(wanted) > 15
-    assert {name for name in wanted if re.sub(r"_(bucket|count|sum)$", "", name) not in declared and name not in declared} == set()
+    assert {
+        name
+        for name in wanted
+        if re.sub(r"_(bucket|count|sum)$", "", name) not in declared and name not in declared
+    } == set()

@@ -1,4 +1,6 @@
-"""The OpenAPI description: valid, whole, and true of what a busy broker answers (every other test here checks its answers against it as well)."""
+"""The OpenAPI description: valid, whole, and true of what a busy broker answers (every other test here checks
+its answers against it as well).
+"""
 from urllib.parse import urlsplit
 
 import openapi_spec_validator
@@ -12,14 +14,19 @@ from tests.support.waiting import in_time
 
 # What stands for the names in paths; the first that fits the path's beginning.
 NAMES = {
-    "/api/connections/{name}": {"name": "{connection}"}, "/api/connections/username": {"user": "guest"}, "/api/channels": {"name": "{channel}"},
-    "/api/nodes": {"name": "{node}"}, "/api/healthchecks": {"name": "{node}"}, "/api/auth/attempts": {"name": "{node}"},
+    "/api/connections/{name}": {"name": "{connection}"}, "/api/connections/username": {"user": "guest"},
+    "/api/channels": {"name": "{channel}"},
+    "/api/nodes": {"name": "{node}"}, "/api/healthchecks": {"name": "{node}"},
+    "/api/auth/attempts": {"name": "{node}"},
     "/api/exchanges/{vhost}/{name}/bindings/destination": {"name": "hox2"}, "/api/exchanges": {"name": "hox"},
     "/api/streams": {"name": "log", "number": "{segment}"},
     "/api/queues": {"name": "busy"}, "/api/users": {"name": "houser"}, "/api/vhosts": {"name": VHOST},
-    "/api/policies": {"name": "hopol"}, "/api/operator-policies": {"name": "hoop"}, "/api/parameters": {"component": "component", "name": "one"},
-    "/api/global-parameters": {"name": "cluster_name"}, "/api/health/checks/port-listener": {"port": "{port}"},
-    "/api/health/checks/certificate-expiration": {"within": "1", "unit": "days"}, "/api/health/checks/protocol-listener": {"protocol": "amqp"},
+    "/api/policies": {"name": "hopol"}, "/api/operator-policies": {"name": "hoop"},
+    "/api/parameters": {"component": "component", "name": "one"},
+    "/api/global-parameters": {"name": "cluster_name"},
+    "/api/health/checks/port-listener": {"port": "{port}"},
+    "/api/health/checks/certificate-expiration": {"within": "1", "unit": "days"},
+    "/api/health/checks/protocol-listener": {"protocol": "amqp"},
     "/api/auth/hash_password": {"password": "secret"}, "/": {},
 }
 COMMON = {
@@ -48,7 +55,9 @@ def test_what_a_busy_broker_shows_is_as_described(busy, path):
     key = busy.api.get(f"bindings/{VHOST}/e/hox/q/busy").json()[0]["properties_key"]
     url = path.format(**{**COMMON, **special}).format(**busy.names, key=key)
 
-    answer = requests.get(busy.api.base + url, params=QUERIES.get(path), auth=("guest", "guest"), timeout=in_time(60))
+    answer = requests.get(
+        busy.api.base + url, params=QUERIES.get(path), auth=("guest", "guest"), timeout=in_time(60)
+    )
 
     assert answer.status_code == 200, answer.text
     expected = validator(path, "GET", 200)
@@ -61,7 +70,8 @@ def test_what_a_busy_broker_shows_is_as_described(busy, path):
 
 
 EMPTY = {
-    "/api/extensions", "/api/feature-flags", "/api/deprecated-features", "/api/deprecated-features/used", "/api/auth/attempts/{name}/source",
+    "/api/extensions", "/api/feature-flags", "/api/deprecated-features", "/api/deprecated-features/used",
+    "/api/auth/attempts/{name}/source",
 }
 
 
@@ -70,9 +80,14 @@ def test_pages_say_what_there_is_without_a_script_or_a_login(api):
     description = requests.get(f"{api.base}/docs/openapi.json", timeout=in_time(60)).json()
 
     assert (home.url, home.status_code) == (f"{api.base}/docs", 200)
-    assert "/api/queues/{vhost}/{name}" in home.text and "<script" not in home.text and " style=" not in home.text
+    assert (
+        "/api/queues/{vhost}/{name}" in home.text and "<script" not in home.text
+        and " style=" not in home.text
+    )
     assert "script-src 'self'" in home.headers["Content-Security-Policy"]
-    assert requests.get(f"{api.base}/docs/style.css", timeout=in_time(60)).headers["Content-Type"].startswith("text/css")
+    assert requests.get(
+        f"{api.base}/docs/style.css", timeout=in_time(60)
+    ).headers["Content-Type"].startswith("text/css")
     session = description["components"]["securitySchemes"]["session"]
     assert session["name"] == f"gomq_session_{urlsplit(api.base).port}"
     session["name"] = "gomq_session_15672"
@@ -80,6 +95,8 @@ def test_pages_say_what_there_is_without_a_script_or_a_login(api):
 
 
 def test_a_closed_schema_notices_an_unknown_field():
-    errors = list(validator("/api/whoami", "GET", 200).iter_errors({"name": "x", "tags": [], "is_internal_user": True, "password": "x"}))
+    errors = list(validator("/api/whoami", "GET", 200).iter_errors(
+        {"name": "x", "tags": [], "is_internal_user": True, "password": "x"}
+    ))
 
     assert len(errors) == 1

@@ -14,18 +14,27 @@ def test_the_overview_counts_what_there_is(api, channel):
     assert shape["object_totals"]["connections"] >= 1
     assert {listener["protocol"] for listener in shape["listeners"]} >= {"amqp", "http"}
     # What rabbitmqadmin, Flower and exporters read first.
-    for key in ("management_version", "rabbitmq_version", "cluster_name", "node", "exchange_types", "queue_totals", "message_stats"):
+    for key in (
+        "management_version", "rabbitmq_version", "cluster_name", "node", "exchange_types", "queue_totals",
+        "message_stats",
+    ):
         assert key in shape
 
 
 def test_a_connection_and_its_channels_are_shown(api, channel):
-    mine = [one for one in api.get("connections").json() if one["client_properties"].get("product", "").startswith("Pika")]
+    mine = [
+        one
+        for one in api.get("connections").json()
+        if one["client_properties"].get("product", "").startswith("Pika")
+    ]
     name = mine[-1]["name"].replace(" ", "%20").replace(">", "%3E")
 
     one = api.get(f"connections/{name}").json()
     channels = api.get(f"connections/{name}/channels").json()
 
-    assert (one["user"], one["vhost"], one["protocol"], one["state"]) == ("guest", "/", "AMQP 0-9-1", "running")
+    assert (one["user"], one["vhost"], one["protocol"], one["state"]) == (
+        "guest", "/", "AMQP 0-9-1", "running"
+    )
     assert one["recv_oct"] > 0 and one["send_oct"] > 0
     assert [channel["number"] for channel in channels] == [1]
 
@@ -39,7 +48,8 @@ def test_the_node_says_how_it_is(api):
 
 
 @pytest.mark.parametrize("check", [
-    "alarms", "local-alarms", "virtual-hosts", "protocol-listener/amqp", "is-in-service", "ready-to-serve-clients", "node-is-quorum-critical",
+    "alarms", "local-alarms", "virtual-hosts", "protocol-listener/amqp", "is-in-service",
+    "ready-to-serve-clients", "node-is-quorum-critical",
 ])
 def test_a_sound_broker_passes_the_health_checks(api, check):
     answer = api.get(f"health/checks/{check}")
@@ -62,10 +72,14 @@ def test_lists_are_paged_sorted_filtered_and_cut(api):
     for number in range(5):
         api.put(f"queues/%2F/paged-{number}", {"durable": True})
 
-    page = api.get("queues/%2F?page=2&page_size=2&name=paged-&sort=name&sort_reverse=true&columns=name,durable").json()
+    page = api.get(
+        "queues/%2F?page=2&page_size=2&name=paged-&sort=name&sort_reverse=true&columns=name,durable"
+    ).json()
 
     assert page["items"] == [{"name": "paged-2", "durable": True}, {"name": "paged-1", "durable": True}]
-    assert (page["filtered_count"], page["page_count"], page["page"], page["page_size"], page["item_count"]) == (5, 3, 2, 2, 2)
+    assert (
+        page["filtered_count"], page["page_count"], page["page"], page["page_size"], page["item_count"]
+    ) == (5, 3, 2, 2, 2)
 
 
 def test_an_unknown_path_is_not_found(api):
@@ -84,7 +98,9 @@ def test_curves_are_sampled_while_somebody_looks(tmp_path, broker_process):
     path = "queues/%2F/curved?lengths_age=60&lengths_incr=1&msg_rates_age=60&msg_rates_incr=1"
     api.get(path.replace("incr=1", "incr=60"))
 
-    api.post("exchanges/%2F/amq.default/publish", {"properties": {}, "routing_key": "curved", "payload": "x", "payload_encoding": "string"})
+    api.post("exchanges/%2F/amq.default/publish", {
+        "properties": {}, "routing_key": "curved", "payload": "x", "payload_encoding": "string"
+    })
 
     def newest():
         return api.get(path).json()["messages_details"]["samples"][0]
@@ -92,7 +108,9 @@ def test_curves_are_sampled_while_somebody_looks(tmp_path, broker_process):
     shape = api.get(path).json()
     assert set(shape["message_stats"]["publish_details"]) == {"rate", "samples", "avg", "avg_rate"}
     assert "samples" not in api.get("queues?lengths_age=60&lengths_incr=1").json()[0]["messages_details"]
-    assert "samples" in api.get("overview?lengths_age=60&lengths_incr=1").json()["queue_totals"]["messages_details"]
+    assert "samples" in api.get(
+        "overview?lengths_age=60&lengths_incr=1"
+    ).json()["queue_totals"]["messages_details"]
     assert "samples" in api.get("nodes?node_stats_age=60&node_stats_incr=1").json()[0]["mem_used_details"]
     assert api.get("overview?lengths_age=never&lengths_incr=1").status_code == 400
     assert api.delete("reset").status_code == 204
@@ -100,9 +118,12 @@ def test_curves_are_sampled_while_somebody_looks(tmp_path, broker_process):
 
 
 @pytest.mark.parametrize("check, status", [
-    ("certificate-expiration/1/days", 200), ("certificate-expiration/many/days", 400), ("certificate-expiration/1/fortnights", 400),
-    ("port-listener/http", 400), ("protocol-listener/amqp091", 200), ("protocol-listener/mqtt", 503), ("protocol-listener/http%2Fprometheus", 503),
-    ("metadata-store/initialized", 200), ("below-node-connection-limit", 200), ("quorum-queues-without-elected-leaders/vhost/nosuch", 404),
+    ("certificate-expiration/1/days", 200), ("certificate-expiration/many/days", 400),
+    ("certificate-expiration/1/fortnights", 400),
+    ("port-listener/http", 400), ("protocol-listener/amqp091", 200), ("protocol-listener/mqtt", 503),
+    ("protocol-listener/http%2Fprometheus", 503),
+    ("metadata-store/initialized", 200), ("below-node-connection-limit", 200),
+    ("quorum-queues-without-elected-leaders/vhost/nosuch", 404),
 ])
 def test_health_checks_say_what_they_were_asked(api, check, status):
     assert api.get(f"health/checks/{check}").status_code == status
@@ -112,12 +133,17 @@ def test_a_certificate_that_ends_soon_fails_its_check(tmp_path, broker_process):
     import datetime
 
     import trustme
-    issued = trustme.CA().issue_cert("localhost", not_after=datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=10))
+    issued = trustme.CA().issue_cert(
+        "localhost", not_after=datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=10)
+    )
     issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
     process = broker_process(http_port=0, amqps_port=0, tls_cert=tmp_path / "both.pem").start()
     api = API(f"http://127.0.0.1:{process.ports['http']}")
 
-    soon, later = api.get("health/checks/certificate-expiration/1/weeks"), api.get("health/checks/certificate-expiration/1/months")
+    soon, later = (
+        api.get("health/checks/certificate-expiration/1/weeks"),
+        api.get("health/checks/certificate-expiration/1/months"),
+    )
 
     assert (soon.status_code, later.status_code) == (200, 503)
     assert "amqps" in [one["protocol"] for one in later.json()["expired"]]
@@ -137,5 +163,7 @@ def test_one_release_of_rabbitmq_is_claimed_wherever_one_is(api, channel):
     by_amqp = channel.connection._impl.server_properties["version"]
     overview, definitions = api.get("overview").json(), api.get("definitions").json()
 
-    assert {by_amqp, overview["rabbitmq_version"], overview["management_version"], definitions["rabbit_version"], definitions["rabbitmq_version"]} \
-        == {"3.13.7"}
+    assert {
+        by_amqp, overview["rabbitmq_version"], overview["management_version"], definitions["rabbit_version"],
+        definitions["rabbitmq_version"],
+    } == {"3.13.7"}

@@ -30,7 +30,9 @@ def test_a_tee_gives_a_stream_what_a_queue_gets_and_takes_nothing_from_it(api, i
     inside.confirm_delivery()
     inside.basic_publish("", "work", b"before")  # the route is remembered without the tee
 
-    made = api.put(f"policies/{vhost}/tee", {"pattern": "^work$", "definition": {"tee-to-stream": "log"}, "apply-to": "queues"})
+    made = api.put(f"policies/{vhost}/tee", {
+        "pattern": "^work$", "definition": {"tee-to-stream": "log"}, "apply-to": "queues"
+    })
     inside.basic_publish("", "work", b"1", mandatory=True)
     inside.basic_publish("amq.direct", "work", b"to nobody")
     inside.queue_bind("work", "amq.direct", "work")
@@ -43,7 +45,9 @@ def test_a_tee_gives_a_stream_what_a_queue_gets_and_takes_nothing_from_it(api, i
     inside.basic_qos(prefetch_count=10)
     found = inside.consume("log", arguments={"x-stream-offset": "first"}, inactivity_timeout=TIMEOUT_S)
     copies = [next(found) for _ in range(2)]
-    assert [(method.exchange, method.routing_key, body) for method, _, body in copies] == [("", "work", b"1"), ("amq.direct", "work", b"2")]
+    assert [(method.exchange, method.routing_key, body) for method, _, body in copies] == [
+        ("", "work", b"1"), ("amq.direct", "work", b"2")
+    ]
     assert api.get(f"streams/{vhost}/log").json()["next_offset"] == 2
 
 
@@ -60,19 +64,25 @@ def test_a_policy_is_in_force_at_once_and_gone_when_it_is_deleted(api, inside, v
     inside.queue_declare("short")
     inside.confirm_delivery()
 
-    made = api.put(f"policies/{vhost}/limit", {"pattern": "^short$", "definition": {"max-length": 2}, "apply-to": "queues", "priority": 1})
+    made = api.put(f"policies/{vhost}/limit", {
+        "pattern": "^short$", "definition": {"max-length": 2}, "apply-to": "queues", "priority": 1
+    })
     for number in range(5):
         inside.basic_publish("", "short", b"%d" % number)
     limited = api.get(f"queues/{vhost}/short").json()
     deleted = api.delete(f"policies/{vhost}/limit")
 
     assert (made.status_code, deleted.status_code) == (201, 204)
-    assert (limited["messages_ready"], limited["policy"], limited["effective_policy_definition"]) == (2, "limit", {"max-length": 2})
+    assert (limited["messages_ready"], limited["policy"], limited["effective_policy_definition"]) == (
+        2, "limit", {"max-length": 2}
+    )
     assert api.get(f"queues/{vhost}/short").json()["policy"] is None
 
 
 def test_a_list_matches_no_policy_again(monkeypatch):
-    """What a queue or exchange stands under is kept on it: with thousands of queues and tens of policies a list was a million matches."""
+    """What a queue or exchange stands under is kept on it: with thousands of queues and tens of policies a
+    list was a million matches.
+    """
     found_in, matches = Pattern.found_in, []
 
     def counted(pattern, name):
@@ -93,11 +103,15 @@ def test_a_list_matches_no_policy_again(monkeypatch):
         api = API(broker.http_url)
         broker.call(fill)
         monkeypatch.setattr(Pattern, "found_in", counted)
-        listed = api.get("queues/%2F").json() + api.get("queues/%2F?page=1&page_size=5&sort=policy").json()["items"]
+        listed = api.get("queues/%2F").json() + api.get(
+            "queues/%2F?page=1&page_size=5&sort=policy"
+        ).json()["items"]
         exchanges = api.get("exchanges/%2F").json()
 
     assert matches == []
-    assert {(queue["policy"], queue["effective_policy_definition"]["max-length"]) for queue in listed} == {("p2", 7)}
+    assert {(queue["policy"], queue["effective_policy_definition"]["max-length"]) for queue in listed} == {
+        ("p2", 7)
+    }
     assert {exchange["name"] for exchange in exchanges if exchange["policy"] == "p2"} == {"policed"}
 
 
@@ -126,7 +140,9 @@ def test_a_policy_that_makes_no_sense_is_refused_with_the_reason(api, body, reas
 
 
 @pytest.mark.parametrize("family", ["policies", "operator-policies"])
-def test_a_policy_with_a_number_of_more_than_64_bits_is_refused_and_leaves_nothing_behind(api, inside, vhost, family):
+def test_a_policy_with_a_number_of_more_than_64_bits_is_refused_and_leaves_nothing_behind(
+    api, inside, vhost, family
+):
     inside.queue_declare("q")
     for key in ("max-length", "max-length-bytes", "message-ttl", "expires", "delivery-limit"):
         refused = api.put(f"{family}/{vhost}/big", {"pattern": ".*", "definition": {key: 1 << 63}})
@@ -139,11 +155,17 @@ def test_a_policy_with_a_number_of_more_than_64_bits_is_refused_and_leaves_nothi
 def test_an_import_leaves_out_a_policy_with_a_number_of_more_than_64_bits(api, vhost):
     value = {"pattern": ".*", "definition": {"max-length": 1 << 63}}
 
-    report = api.post("definitions", {
-        "policies": [{"vhost": vhost, "name": "big", **value}],
-        "parameters": [{"vhost": vhost, "component": "operator_policy", "name": "big", "value": value}]}).json()
+    report = api.post(
+        "definitions",
+        {
+            "policies": [{"vhost": vhost, "name": "big", **value}],
+            "parameters": [{"vhost": vhost, "component": "operator_policy", "name": "big", "value": value}]},
+    ).json()
 
-    assert len(report["refused"]) == 2 and all("is not a valid maximum length" in line for line in report["refused"])
+    assert (
+        len(report["refused"]) == 2
+        and all("is not a valid maximum length" in line for line in report["refused"])
+    )
     assert api.get(f"policies/{vhost}").json() == api.get(f"operator-policies/{vhost}").json() == []
 
 
@@ -170,9 +192,12 @@ def test_parameters_are_kept_by_component_vhost_and_name(api, vhost):
 
 @pytest.mark.parametrize("component, why", [
     ("shovel", "this broker has no shovels"), ("federation-upstream", "this broker has no federation"),
-    ("federation-upstream-set", "this broker has no federation"), ("my-component", "nothing in this broker acts on it"),
+    ("federation-upstream-set", "this broker has no federation"),
+    ("my-component", "nothing in this broker acts on it"),
 ])
-def test_a_parameter_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(api, vhost, component, why):
+def test_a_parameter_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(
+    api, vhost, component, why
+):
     refused = api.put(f"parameters/{component}/{vhost}/one", {"value": {"uri": "amqp://"}})
 
     assert refused.status_code == 400
@@ -181,24 +206,33 @@ def test_a_parameter_that_nobody_acts_on_is_refused_and_an_import_keeps_it_witho
 
     entry = {"component": component, "vhost": vhost, "name": "one", "value": {"uri": "amqp://"}}
     report = api.request("POST", "definitions?report=true", json={"parameters": [entry]}).json()
-    assert report["changed"] == [f"parameters: 'one' in vhost '{vhost}': {component}: kept without effect: {why}"]
+    assert report["changed"] == [
+        f"parameters: 'one' in vhost '{vhost}': {component}: kept without effect: {why}"
+    ]
     assert entry in api.get("definitions").json()["parameters"]
     assert api.put(f"parameters/{component}/{vhost}/one", {"value": {}}).status_code == 400
     assert api.delete(f"parameters/{component}/{vhost}/one").status_code == 204
 
 
 @pytest.mark.parametrize("key, value", [
-    ("federation-upstream", "u"), ("federation-upstream-set", "all"), ("federation-upstream-pattern", "^u"), ("shards-per-node", 2),
+    ("federation-upstream", "u"), ("federation-upstream-set", "all"), ("federation-upstream-pattern", "^u"),
+    ("shards-per-node", 2),
     ("routing-key", "k"), ("delayed-message", True),
 ])
-def test_a_policy_with_a_key_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(api, vhost, key, value):
+def test_a_policy_with_a_key_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(
+    api, vhost, key, value
+):
     policy = {"pattern": "^x", "definition": {"max-length": 5, key: value}}
     refused = api.put(f"policies/{vhost}/p", policy)
 
-    assert refused.status_code == 400 and refused.json()["reason"].startswith(f"Validation failed\n\n{key} is not a recognised policy setting: this")
+    assert refused.status_code == 400 and refused.json()["reason"].startswith(
+        f"Validation failed\n\n{key} is not a recognised policy setting: this"
+    )
     assert api.get(f"policies/{vhost}/p").status_code == 404
 
-    report = api.request("POST", "definitions?report=true", json={"policies": [{"vhost": vhost, "name": "p", **policy}]}).json()
+    report = api.request(
+        "POST", "definitions?report=true", json={"policies": [{"vhost": vhost, "name": "p", **policy}]}
+    ).json()
     assert report["changed"] == [f"policies: 'p' in vhost '{vhost}': kept without effect: {key}"]
     assert api.get(f"policies/{vhost}/p").json()["definition"] == policy["definition"]
 
@@ -226,8 +260,10 @@ def test_definitions_go_out_and_come_in_again(api, inside, vhost):
 
 def test_definitions_of_another_broker_say_what_was_left_out(api):
     report = api.post("definitions", {
-        "rabbit_version": "3.13.0", "users": [{"name": "mover", "password_hash": "", "tags": "management"}], "vhosts": [{"name": "moved"}],
-        "policies": [{"vhost": "moved", "name": "broken", "pattern": "(", "definition": {}}], "permissions": [],
+        "rabbit_version": "3.13.0", "users": [{"name": "mover", "password_hash": "", "tags": "management"}],
+        "vhosts": [{"name": "moved"}],
+        "policies": [{"vhost": "moved", "name": "broken", "pattern": "(", "definition": {}}],
+        "permissions": [],
     }).json()
 
     assert report["imported"] == {"users": 1, "vhosts": 1}
@@ -235,7 +271,9 @@ def test_definitions_of_another_broker_say_what_was_left_out(api):
 
 
 def test_malformed_definitions_change_nothing(api):
-    refused = api.post("definitions", {"queues": [{"vhost": "/", "durable": True}], "vhosts": [{"name": "not-made"}]})
+    refused = api.post(
+        "definitions", {"queues": [{"vhost": "/", "durable": True}], "vhosts": [{"name": "not-made"}]}
+    )
 
     assert refused.status_code == 400
     assert api.get("vhosts/not-made").status_code == 404

@@ -4,7 +4,10 @@ import pytest
 from tests.management.conftest import API
 from tests.support.broker_process import BrokerProcess
 
-REFUSAL = {"error": "precondition_failed", "reason": "Refusing to delete virtual host 'kept' because it is protected from deletion"}
+REFUSAL = {
+    "error": "precondition_failed",
+    "reason": "Refusing to delete virtual host 'kept' because it is protected from deletion",
+}
 
 
 @pytest.fixture
@@ -51,7 +54,9 @@ def test_a_protection_that_is_no_truth_is_refused(api, kept, value):
 
 
 def test_a_vhost_that_is_not_there_can_be_neither_protected_nor_opened_up(api):
-    assert api.post("vhosts/nowhere/deletion/protection").status_code == api.delete("vhosts/nowhere/deletion/protection").status_code == 404
+    assert api.post(
+        "vhosts/nowhere/deletion/protection"
+    ).status_code == api.delete("vhosts/nowhere/deletion/protection").status_code == 404
 
 
 def test_protection_goes_out_with_the_definitions_and_comes_in_again(api, kept):

@@ -1,4 +1,6 @@
-"""Queues paused, resumed, purged in part and opened again: over HTTP, over restarts, and with a store that failed."""
+"""Queues paused, resumed, purged in part and opened again:
+over HTTP, over restarts, and with a store that failed.
+"""
 import threading
 
 import gevent
@@ -41,7 +43,9 @@ def test_purge_with_a_count_takes_the_highest_priority_first(api, channel, name)
     assert channel.basic_get(name, auto_ack=True)[2] == b"1"
 
 
-@pytest.mark.parametrize(("count", "status", "left"), [("100", 204, 0), ("0", 204, 5), ("x", 400, 5), ("-1", 400, 5), ("", 204, 0)])
+@pytest.mark.parametrize(("count", "status", "left"), [
+    ("100", 204, 0), ("0", 204, 5), ("x", 400, 5), ("-1", 400, 5), ("", 204, 0)
+])
 def test_purge_counts_at_its_bounds(api, channel, name, count, status, left):
     fill(channel, f"{name}.{count}")
 
@@ -55,7 +59,9 @@ def test_queue_that_is_open_is_not_restarted(api, channel, name):
 
     answer = api.put(f"queues/%2F/{name}/restart")
 
-    assert (answer.status_code, answer.json()["reason"]) == (400, f"queue '{name}' in vhost '/' is not closed")
+    assert (answer.status_code, answer.json()["reason"]) == (
+        400, f"queue '{name}' in vhost '/' is not closed"
+    )
     assert api.put("queues/%2F/no.such.queue/restart").status_code == 404
 
 
@@ -73,7 +79,9 @@ def test_pause_outlives_a_restart_and_so_does_resuming(tmp_path, end):
     getattr(node, end)()
 
     again = Node(tmp_path / "data")
-    assert [bool(again.vhost.queue(name).paused) for name in ("paused", "resumed", "plain")] == [True, False, False]
+    assert [bool(again.vhost.queue(name).paused) for name in ("paused", "resumed", "plain")] == [
+        True, False, False
+    ]
     assert again.take("paused") is None
     again.vhost.pause_queue(again.vhost.queue("paused"), False)
     assert again.take("paused")[0] == b"x"
@@ -182,7 +190,9 @@ def test_queue_is_opened_again_in_a_thread_while_others_are_served(tmp_path, arg
         node.vhost.queue("q")
     with pytest.raises(PreconditionFailed, match="already"):
         node.vhost.restart_queue(queue)
-    assert not files.in_hub.keys() & {"open", "read_through", "sync", "sync_folder", "allocate", "unlink", "rename"}
+    assert not files.in_hub.keys() & {
+        "open", "read_through", "sync", "sync_folder", "allocate", "unlink", "rename"
+    }
     files.go_on.set()
     restart.get(timeout=in_time(20))
     assert node.vhost.queue("q").ready_count == 1

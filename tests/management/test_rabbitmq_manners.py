@@ -1,4 +1,6 @@
-"""Corner cases as a live RabbitMQ 3.10 answered them: who may read, whose queue it is, keys of bindings, short lists, refusals of policies."""
+"""Corner cases as a live RabbitMQ 3.10 answered them: who may read, whose queue it is, keys of bindings,
+short lists, refusals of policies.
+"""
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +16,9 @@ MESSAGE = {"properties": {}, "payload": "x", "payload_encoding": "string"}
 def test_rights_for_nobody_or_nowhere_are_a_mistake_of_the_caller(api, kind, whose, body):
     refused = api.put(f"{kind}/{whose}", body)
 
-    assert (refused.status_code, refused.json()) == (400, {"error": "bad_request", "reason": "vhost_or_user_not_found"})
+    assert (refused.status_code, refused.json()) == (
+        400, {"error": "bad_request", "reason": "vhost_or_user_not_found"}
+    )
 
 
 def test_whoever_may_use_the_api_may_read_limits_of_users(api):
@@ -33,7 +37,9 @@ def test_what_is_to_be_kept_on_another_node_is_not_kept_here(api, kind, name):
 
     refused = api.put(place, {"node": "rabbit@elsewhere"})
 
-    assert (refused.status_code, refused.json()["reason"]) == (400, "Node rabbit@elsewhere could not be contacted")
+    assert (refused.status_code, refused.json()["reason"]) == (
+        400, "Node rabbit@elsewhere could not be contacted"
+    )
     assert api.get(place).status_code == 404
     assert api.put(place, {"node": api.get("overview").json()["node"]}).status_code == 201
 
@@ -43,8 +49,10 @@ def test_the_queue_of_one_connection_is_nobody_elses(api, channel, name):
     channel.basic_publish("", name, b"private")
     place = f"queues/%2F/{name}"
 
-    refused = [api.post(f"{place}/get", GET), api.delete(f"{place}/contents"), api.delete(place), api.put(place),
-               api.post(f"bindings/%2F/e/amq.topic/q/{name}", {"routing_key": "k"})]
+    refused = [
+        api.post(f"{place}/get", GET), api.delete(f"{place}/contents"), api.delete(place), api.put(place),
+        api.post(f"bindings/%2F/e/amq.topic/q/{name}", {"routing_key": "k"}),
+    ]
 
     assert [answer.status_code for answer in refused] == [400] * 5
     assert all(LOCKED in answer.json()["reason"] for answer in refused)
@@ -58,7 +66,9 @@ def test_what_is_not_there_to_publish_to_or_get_from_is_told_as_over_amqp(api):
 
     reason = "404 NOT_FOUND - no exchange 'no-exchange' in vhost '/'"
     assert (nowhere.status_code, nowhere.json()) == (400, {"error": "bad_request", "reason": reason})
-    assert (nothing.status_code, nothing.json()) == (404, {"error": "not_found", "reason": "NOT_FOUND - no queue 'no-queue' in vhost '/'"})
+    assert (nothing.status_code, nothing.json()) == (
+        404, {"error": "not_found", "reason": "NOT_FOUND - no queue 'no-queue' in vhost '/'"}
+    )
 
 
 @pytest.mark.parametrize("count, got", [(0, 0), (2, 2), (-1, 3)])
@@ -75,19 +85,23 @@ def test_what_is_no_property_is_passed_over(api, channel, name):
     """As is the empty array that PHP makes of an empty object."""
     channel.queue_declare(name)
 
-    sent = api.post("exchanges/%2F/amq.default/publish", {**MESSAGE, "routing_key": name, "properties": {"wonder": 1, "type": "t", "headers": []}})
+    sent = api.post("exchanges/%2F/amq.default/publish", {
+        **MESSAGE, "routing_key": name, "properties": {"wonder": 1, "type": "t", "headers": []}
+    })
 
     assert sent.json() == {"routed": True}
     assert channel.basic_get(name, auto_ack=True)[1].type == "t"
 
 
 @pytest.mark.parametrize("routing_key, properties_key", [
-    ("", "~"), ("~", "%7E"), ("a~b", "a%7Eb"), ("a b", "a+b"), ("a+b", "a%2Bb"), ("#.*", "%23.%2A"), ("a/ä", "a%2F%C3%A4"),
+    ("", "~"), ("~", "%7E"), ("a~b", "a%7Eb"), ("a b", "a+b"), ("a+b", "a%2Bb"), ("#.*", "%23.%2A"),
+    ("a/ä", "a%2F%C3%A4"),
 ])
 def test_a_binding_is_named_by_its_escaped_key(api, channel, routing_key, properties_key):
     channel.queue_declare("keyed")
     channel.exchange_declare("keys", "direct")
-    channel.queue_bind("keyed", "keys", "~" if routing_key == "" else "")  # whose names must not be taken for each other
+    # whose names must not be taken for each other
+    channel.queue_bind("keyed", "keys", "~" if routing_key == "" else "")
     channel.queue_bind("keyed", "keys", routing_key)
     place = "bindings/%2F/e/keys/q/keyed"
 
@@ -112,7 +126,8 @@ def test_the_binding_to_the_default_exchange_is_shown_and_stays(api, channel, na
 
 
 @pytest.mark.parametrize("path, reason", [
-    ("%2F/e/nothing/q/nothing", "no exchange 'nothing' in vhost '/'"), ("%2F/e/amq.topic/q/nothing", "no queue 'nothing' in vhost '/'"),
+    ("%2F/e/nothing/q/nothing", "no exchange 'nothing' in vhost '/'"),
+    ("%2F/e/amq.topic/q/nothing", "no queue 'nothing' in vhost '/'"),
     ("nowhere/e/amq.topic/q/nothing", "vhost_not_found"),
 ])
 def test_binding_what_is_not_there_says_what_is_not(api, path, reason):
@@ -124,7 +139,9 @@ def test_binding_what_is_not_there_says_what_is_not(api, path, reason):
 def test_single_things_are_cut_to_columns_as_lists_are(api, name):
     api.put(f"queues/%2F/{name}")
 
-    assert api.get(f"queues/%2F/{name}?columns=name,arguments,nothing").json() == {"name": name, "arguments": {}}
+    assert api.get(f"queues/%2F/{name}?columns=name,arguments,nothing").json() == {
+        "name": name, "arguments": {}
+    }
     assert list(api.get("overview?columns=object_totals.queues,node").json()) == ["object_totals", "node"]
     assert list(api.get("overview?columns=object_totals.queues").json()["object_totals"]) == ["queues"]
     assert [list(node) for node in api.get("nodes?columns=name").json()] == [["name"]]
@@ -185,20 +202,25 @@ def test_lists_of_queues_without_statistics_are_short(api, channel, name):
         return api.get(f"queues/%2F?name={name}&disable_stats=true{query}").json()[0]
 
     assert set(shown("")) == itself
-    assert set(shown("&enable_queue_totals=true")) == itself | {"messages", "messages_ready", "messages_unacknowledged"}
+    assert set(shown("&enable_queue_totals=true")) == itself | {
+        "messages", "messages_ready", "messages_unacknowledged"
+    }
     assert shown("&enable_queue_totals=true&columns=name,messages") == {"name": name, "messages": 1}
     assert "message_stats" in api.get(f"queues?name={name}&enable_queue_totals=true").json()[0]
 
 
 @pytest.mark.parametrize("change, reason", [
-    ({"definition": {}}, "no policy provided"), ({"definition": {"max-length": -1}}, "-1 is not a valid maximum length"),
-    ({"definition": {"message-ttl": "x"}}, "'x' is not a valid message TTL"), ({"definition": {"expires": 0}}, "0 is not a valid queue expiry"),
+    ({"definition": {}}, "no policy provided"),
+    ({"definition": {"max-length": -1}}, "-1 is not a valid maximum length"),
+    ({"definition": {"message-ttl": "x"}}, "'x' is not a valid message TTL"),
+    ({"definition": {"expires": 0}}, "0 is not a valid queue expiry"),
     ({"definition": {"overflow": "bad"}}, "'bad' is not a valid overflow value"),
     ({"definition": {"nope": 1}}, "nope is not a recognised policy setting"),
     ({"definition": {"dead-letter-exchange": 1}}, "1 is not a valid dead letter exchange name"),
     ({"definition": {"ha-mode": "bad"}}, "'bad' is not a valid ha-mode value"),
     ({"definition": {"queue-mode": "bad"}}, "'bad' is not a valid queue-mode value"),
-    ({"pattern": "["}, "pattern should be regular expression but is invalid"), ({"priority": "x"}, "priority should be a number, actually was 'x'"),
+    ({"pattern": "["}, "pattern should be regular expression but is invalid"),
+    ({"priority": "x"}, "priority should be a number, actually was 'x'"),
     ({"apply-to": "bad"}, "apply-to 'bad' unrecognised"),
 ])
 def test_a_policy_is_refused_in_rabbitmqs_words(api, change, reason):

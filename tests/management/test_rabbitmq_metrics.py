@@ -1,4 +1,5 @@
-"""Metrics beside RabbitMQ's: names, labels and types that a live 3.10 with traffic exposed (rabbitmq_metrics.json), and what its dashboard asks for.
+"""Metrics beside RabbitMQ's: names, labels and types that a live 3.10 with traffic exposed
+(rabbitmq_metrics.json), and what its dashboard asks for.
 
 MISSING lists what is left out, and docs/compatibility.md says why.
 """
@@ -16,11 +17,17 @@ THEIRS = json.loads((Path(__file__).parent / "rabbitmq_metrics.json").read_text(
 _DETAILED = "rabbitmq_(detailed_)?"
 # (names, why): patterns.
 MISSING = (
-    (_DETAILED + r"(erlang_(?!uptime)|raft_|schema_db_|msg_store_|queue_index_|io_)\w+", "the inside of Erlang and of RabbitMQ's store"),
+    (
+        _DETAILED + r"(erlang_(?!uptime)|raft_|schema_db_|msg_store_|queue_index_|io_)\w+",
+        "the inside of Erlang and of RabbitMQ's store",
+    ),
     (_DETAILED + r"\w+_process_(reductions_total|memory_bytes)", "there is no process behind a thing"),
     (_DETAILED + r"queue_messages_(\w*ram|paged_out)(_bytes)?", "messages are in mapped files"),
     (_DETAILED + r"queue_(disk_(reads|writes)_total|head_message_timestamp)", "as in the API"),
-    (_DETAILED + r"connection_(incoming_packets_total|outgoing_packets_total|pending_packets)", "packets are not counted"),
+    (
+        _DETAILED + r"connection_(incoming_packets_total|outgoing_packets_total|pending_packets)",
+        "packets are not counted",
+    ),
     (_DETAILED + r"channel_(messages|acks)_uncommitted", "not told apart from what is unacknowledged"),
     (_DETAILED + r"auth_attempts_detailed_\w+", "addresses are not counted for ever"),
     ("rabbitmq_queue_consumer_utilisation", "a sum of shares over all queues"),
@@ -102,15 +109,21 @@ def test_whatever_the_overview_dashboard_asks_for_is_there(busy, path, endpoint)
     builds = [sample.labels for sample in samples if sample.name == "rabbitmq_build_info"]
 
     assert set(DASHBOARD) - {sample.name for sample in samples} == set()
-    assert [set(identity) for identity in identities] == [{"rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint"}]
-    assert identities[0]["rabbitmq_endpoint"] == endpoint and identities[0]["rabbitmq_cluster"] == "busy-cluster"
+    assert [set(identity) for identity in identities] == [
+        {"rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint"}
+    ]
+    assert (
+        identities[0]["rabbitmq_endpoint"] == endpoint and identities[0]["rabbitmq_cluster"] == "busy-cluster"
+    )
     assert len(builds) == 1 and set(builds[0]) >= VERSIONS
 
 
 def values(api, path="metrics"):
     text = requests.get(f"{api.base}/{path}", auth=("guest", "guest"), timeout=in_time(60)).text
-    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for family in text_string_to_metric_families(text)
-            for sample in family.samples}
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text) for sample in family.samples
+    }
 
 
 def test_counters_do_not_fall_when_what_they_count_goes(api, channel, name):
@@ -123,10 +136,18 @@ def test_counters_do_not_fall_when_what_they_count_goes(api, channel, name):
 
     def counted():
         read = values(api)
-        return {key: read[f"rabbitmq_{key}_total", labels] for key, labels in (
-            ("channel_messages_published", ()), ("channel_messages_confirmed", ()), ("queue_messages_published", ()), ("channel_get", ()),
-            ("global_messages_received", (("protocol", "amqp091"),)), ("global_messages_received_confirm", (("protocol", "amqp091"),)),
-            ("global_messages_delivered_get_auto_ack", (("protocol", "amqp091"), ("queue_type", "rabbit_classic_queue"))))}
+        return {
+            key: read[f"rabbitmq_{key}_total", labels]
+            for key, labels in (
+                ("channel_messages_published", ()), ("channel_messages_confirmed", ()),
+                ("queue_messages_published", ()), ("channel_get", ()),
+                ("global_messages_received", (("protocol", "amqp091"),)),
+                ("global_messages_received_confirm", (("protocol", "amqp091"),)),
+                (
+                    "global_messages_delivered_get_auto_ack",
+                    (("protocol", "amqp091"), ("queue_type", "rabbit_classic_queue")),
+                ))
+        }
     before = counted()
 
     for _ in range(5):
@@ -140,12 +161,16 @@ def test_counters_do_not_fall_when_what_they_count_goes(api, channel, name):
     after = counted()
 
     expected = {"queue_messages_published": 15, "channel_get": 1, "global_messages_delivered_get_auto_ack": 1}
-    assert {key: value - before[key] for key, value in between.items()} == {key: expected.get(key, 5) for key in before}
+    assert {key: value - before[key] for key, value in between.items()} == {
+        key: expected.get(key, 5) for key in before
+    }
     assert after == between
 
 
 def test_a_message_published_once_counts_once_however_many_queues_take_it(api, channel, name):
-    """As in RabbitMQ: publish of the overview and of a vhost is what publishers sent, of a queue what it took."""
+    """As in RabbitMQ: publish of the overview and of a vhost is what publishers sent,
+    of a queue what it took.
+    """
     channel.confirm_delivery()
     channel.exchange_declare(name, "fanout")
     for number in range(3):
@@ -176,9 +201,18 @@ def test_dead_letters_are_counted_by_reason(api, channel, name):
 
 
 def test_detailed_filters_by_vhost_and_passes_over_what_it_does_not_know(busy):
-    named, _ = exposed(busy.api, "metrics/detailed?family=queue_coarse_metrics&family=vhost_status&vhost=nowhere&family=unheard_of")
+    named, _ = exposed(
+        busy.api,
+        "metrics/detailed?family=queue_coarse_metrics&family=vhost_status&vhost=nowhere&family=unheard_of",
+    )
     filtered = values(busy.api, "metrics/detailed?family=queue_coarse_metrics&vhost=busy")
-    queues = {(dict(labels)["vhost"], dict(labels)["queue"]) for name, labels in filtered if name == "rabbitmq_detailed_queue_messages"}
+    queues = {
+        (dict(labels)["vhost"], dict(labels)["queue"])
+        for name, labels in filtered if name == "rabbitmq_detailed_queue_messages"
+    }
 
     assert set(named) == {"rabbitmq_identity_info", "rabbitmq_build_info"}
-    assert {vhost for vhost, _ in queues} == {"busy"} and {queue for _, queue in queues} >= {"busy", "idle", "log"}
+    assert (
+        {vhost for vhost, _ in queues} == {"busy"}
+        and {queue for _, queue in queues} >= {"busy", "idle", "log"}
+    )

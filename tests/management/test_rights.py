@@ -1,4 +1,5 @@
-"""What a user may do, by every door: each verb with exactly the rights that it needs, and with each of them missing.
+"""What a user may do, by every door: each verb with exactly the rights that it needs,
+and with each of them missing.
 
 AMQP and HTTP answer alike.
 """
@@ -352,7 +353,9 @@ def test_a_verb_needs_no_more_than_its_rights(world, verb):
 
 @pytest.mark.parametrize(("verb", "missing"), MISSING)
 def test_a_verb_is_refused_by_every_door_where_one_right_is_missing(world, verb, missing):
-    """In its place the user has every other right on the same name, and the same right on every other name."""
+    """In its place the user has every other right on the same name,
+    and the same right on every other name.
+    """
     names = world.make()
     rights = verbs(names)[verb][0]
     right, *name = rights[missing].split(" ")

@@ -1,4 +1,6 @@
-"""Routes beyond the entities: who is asked, limits of users, login attempts, what one node answers for a cluster's sake, LavinMQ's own."""
+"""Routes beyond the entities: who is asked, limits of users, login attempts, what one node answers for a
+cluster's sake, LavinMQ's own.
+"""
 import contextlib
 
 import pika
@@ -23,7 +25,9 @@ def test_the_cluster_gets_another_name_that_clients_are_told(api, managed):
     with contextlib.closing(pika.BlockingConnection(pika.URLParameters(managed.amqp_url))) as connection:
         told = connection._impl.server_properties["cluster_name"]
 
-    assert (told, api.get("cluster-name").json(), api.get("overview").json()["cluster_name"]) == ("renamed", {"name": "renamed"}, "renamed")
+    assert (told, api.get("cluster-name").json(), api.get("overview").json()["cluster_name"]) == (
+        "renamed", {"name": "renamed"}, "renamed"
+    )
     assert {"name": "cluster_name", "value": "renamed"} in api.get("global-parameters").json()
     api.delete("global-parameters/cluster_name")
     assert api.get("cluster-name").json()["name"].startswith("gomq@")
@@ -50,7 +54,9 @@ def test_limits_of_a_user_hold_and_are_shown(api, managed, user):
     assert api.get(f"user-limits/{user}").json() == []
 
 
-@pytest.mark.parametrize("kind, value", [("max-queues", 1), ("max-connections", "one"), ("max-channels", None)])
+@pytest.mark.parametrize("kind, value", [
+    ("max-queues", 1), ("max-connections", "one"), ("max-channels", None)
+])
 def test_a_limit_that_makes_no_sense_is_refused(api, user, kind, value):
     assert api.put(f"user-limits/{user}/{kind}", {"value": value}).status_code == 400
 
@@ -68,7 +74,9 @@ def test_logins_are_counted_by_protocol(api, managed, channel):
 
     attempts = {entry["protocol"]: entry for entry in api.get(f"auth/attempts/{node}").json()}
 
-    assert (attempts["amqp091"]["auth_attempts_failed"], attempts["amqp091"]["auth_attempts_succeeded"]) == (1, 0)
+    assert (attempts["amqp091"]["auth_attempts_failed"], attempts["amqp091"]["auth_attempts_succeeded"]) == (
+        1, 0
+    )
     assert attempts["http"]["auth_attempts_succeeded"] == attempts["http"]["auth_attempts"] == 1
     assert api.get(f"auth/attempts/{node}/source").json() == []
     assert api.get("auth/attempts/nosuch").status_code == 404
@@ -85,7 +93,9 @@ def test_a_password_is_hashed_for_definitions(api, password):
         assert api.as_user(f"hashed-{number}", password.encode()).get("whoami").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["extensions", "feature-flags", "deprecated-features", "deprecated-features/used"])
+@pytest.mark.parametrize("path", [
+    "extensions", "feature-flags", "deprecated-features", "deprecated-features/used"
+])
 def test_what_this_broker_has_none_of_is_an_empty_list(api, path):
     assert (api.get(path).status_code, api.get(path).json()) == (200, [])
 
@@ -95,7 +105,10 @@ def test_what_one_node_need_not_do_is_done(api, name):
     node = api.get("nodes").json()[0]["name"]
 
     assert api.post("rebalance/queues").status_code == 204
-    assert [api.post(f"queues/%2F/{name}/actions", {"action": action}).status_code for action in ("sync", "cancel_sync", "dance")] == [204, 204, 400]
+    assert [
+        api.post(f"queues/%2F/{name}/actions", {"action": action}).status_code
+        for action in ("sync", "cancel_sync", "dance")
+    ] == [204, 204, 400]
     assert [api.post(f"vhosts/%2F/start/{where}").status_code for where in (node, "nosuch")] == [204, 404]
     assert api.put("feature-flags/anything/enable").status_code == 404
 
@@ -109,7 +122,9 @@ def test_unacked_messages_name_their_holder(api, channel, name):
     channel.basic_consume(name, lambda *_: None, consumer_tag="holder")
 
     def unacked():
-        return [(one["delivery_tag"], one["consumer_tag"]) for one in api.get(f"queues/%2F/{name}/unacked").json()]
+        return [
+            (one["delivery_tag"], one["consumer_tag"]) for one in api.get(f"queues/%2F/{name}/unacked").json()
+        ]
 
     wait_until(lambda: len(unacked()) == 2, what="two unacked messages")
     assert unacked() == [(1, "Basic get"), (2, "holder")]
@@ -120,7 +135,9 @@ def test_a_consumer_is_cancelled_and_told_so(api, channel, name):
     cancelled = []
     channel.add_on_cancel_callback(lambda method: cancelled.append(method.method.consumer_tag))
     channel.basic_consume(name, lambda *_: None, consumer_tag="away")
-    details = [one for one in api.get("consumers/%2F").json() if one["consumer_tag"] == "away"][0]["channel_details"]
+    details = [
+        one for one in api.get("consumers/%2F").json() if one["consumer_tag"] == "away"
+    ][0]["channel_details"]
 
     from urllib.parse import quote
     path = f"consumers/%2F/{quote(details['connection_name'], safe='')}/{details['number']}/away"
@@ -140,11 +157,16 @@ def test_the_prefetch_of_a_channel_is_changed(api, channel, name):
     from urllib.parse import quote
     mine = [one["name"] for one in api.get("channels").json() if one["confirm"]]
 
-    assert [api.put(f"channels/{quote(one, safe='')}", {"prefetch": 1}).status_code for one in mine] == [204] * len(mine)
+    assert [
+        api.put(f"channels/{quote(one, safe='')}", {"prefetch": 1}).status_code for one in mine
+    ] == [204] * len(mine)
     assert api.put(f"channels/{quote(mine[0], safe='')}", {"prefetch": 70000}).status_code == 400
     channel.basic_consume(name, lambda *_: None)
 
-    wait_until(lambda: api.get(f"queues/%2F/{name}").json()["messages_unacknowledged"] == 1, what="one message under way")
+    wait_until(
+        lambda: api.get(f"queues/%2F/{name}").json()["messages_unacknowledged"] == 1,
+        what="one message under way",
+    )
     assert api.get(f"queues/%2F/{name}").json()["messages_ready"] == 2
 
 
@@ -165,7 +187,9 @@ def test_statistics_tell_the_ways_of_taking_apart_and_never_fall(api, channel, n
     channel.queue_delete(name)
     after = api.get("vhosts/%2F").json()["message_stats"]
 
-    assert (stats["get_no_ack"], stats["get"], stats["deliver"], stats["deliver_get"]) == (1, 1, 0, stats["deliver_no_ack"] + 2)
+    assert (stats["get_no_ack"], stats["get"], stats["deliver"], stats["deliver_get"]) == (
+        1, 1, 0, stats["deliver_no_ack"] + 2
+    )
     assert stats["get_empty"] >= 1 and stats["deliver_no_ack"] >= 1 and stats["publish"] == 4
     assert {key: value for key, value in after.items() if not key.endswith("_details")} == {
         key: value for key, value in before.items() if not key.endswith("_details")}

@@ -6,18 +6,32 @@ import requests
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import in_time
 
-SHOVEL = {"src-uri": "amqp://ann:hush@host/v", "src-queue": "q", "dest-uri": ["amqp://bob:hush@h"], "dest-queue": "p"}
+SHOVEL = {
+    "src-uri": "amqp://ann:hush@host/v", "src-queue": "q", "dest-uri": ["amqp://bob:hush@h"],
+    "dest-queue": "p",
+}
 
 
 def test_passwords_of_parameters_are_nowhere_in_answers_and_stay_when_they_are_written_back(api, managed):
-    api.post("definitions", {"parameters": [{"component": "shovel", "vhost": "/", "name": "secret", "value": SHOVEL}]})
+    api.post("definitions", {
+        "parameters": [{"component": "shovel", "vhost": "/", "name": "secret", "value": SHOVEL}]
+    })
     api.put("global-parameters/secret", {"value": {**SHOVEL, "password": "hush"}})
 
     one = api.get("parameters/shovel/%2F/secret").json()["value"]
-    told = [api.get(path).text for path in (
-        "parameters", "parameters/shovel", "parameters/shovel/%2F", "parameters/shovel/%2F/secret", "global-parameters", "global-parameters/secret")]
-    api.put("global-parameters/secret", {"value": {**api.get("global-parameters/secret").json()["value"], "src-queue": "another"}})
-    kept = [entry["value"] for entry in api.get("definitions").json()["global_parameters"] if entry["name"] == "secret"]
+    told = [
+        api.get(path).text
+        for path in (
+            "parameters", "parameters/shovel", "parameters/shovel/%2F", "parameters/shovel/%2F/secret",
+            "global-parameters", "global-parameters/secret")
+    ]
+    api.put("global-parameters/secret", {
+        "value": {**api.get("global-parameters/secret").json()["value"], "src-queue": "another"}
+    })
+    kept = [
+        entry["value"]
+        for entry in api.get("definitions").json()["global_parameters"] if entry["name"] == "secret"
+    ]
     api.delete("parameters/shovel/%2F/secret")
     api.delete("global-parameters/secret")
 
@@ -50,7 +64,9 @@ def test_queues_without_a_type_get_that_of_their_vhost(api, managed, kind):
     channel.queue_declare("", durable=True)
     api.put(f"queues/{vhost}/over-http", {"durable": True})
 
-    types = {queue["name"]: queue["arguments"].get("x-queue-type") for queue in api.get(f"queues/{vhost}").json()}
+    types = {
+        queue["name"]: queue["arguments"].get("x-queue-type") for queue in api.get(f"queues/{vhost}").json()
+    }
     connection.close()
     shape = api.get(f"vhosts/{vhost}").json()
     exported = next(one for one in api.get("definitions").json()["vhosts"] if one["name"] == vhost)
@@ -65,7 +81,9 @@ def test_queues_without_a_type_get_that_of_their_vhost(api, managed, kind):
 def test_queues_that_are_there_stay_what_they_are_when_the_default_changes(api, managed):
     api.put("vhosts/changing", {})
     api.put("queues/changing/old", {"durable": True})
-    assert api.put("vhosts/changing", {"default_queue_type": "quorum", "description": "new", "tags": "a,b"}).status_code == 204
+    assert api.put(
+        "vhosts/changing", {"default_queue_type": "quorum", "description": "new", "tags": "a,b"}
+    ).status_code == 204
     connection = pika.BlockingConnection(pika.URLParameters(managed.url(vhost="changing")))
     channel = connection.channel()
 
@@ -89,9 +107,15 @@ def test_the_default_type_outlives_a_restart_and_is_imported(tmp_path):
                 verb, f"http://127.0.0.1:{process.ports['http']}/api/{path}",
                 auth=("guest", "guest"), timeout=in_time(60), **options)
 
-        ask("POST", "definitions", json={"vhosts": [
-            {"name": "/", "default_queue_type": "stream"}, {"name": "v", "metadata": {"default_queue_type": "quorum"}},
-            {"name": "w", "default_queue_type": "undefined"}]})
+        ask(
+            "POST", "definitions",
+            json={"vhosts": [
+                {"name": "/", "default_queue_type": "stream"},
+                {"name": "v", "metadata": {"default_queue_type": "quorum"}},
+                {"name": "w", "default_queue_type": "undefined"}]},
+        )
         process.restart()
 
-        assert {one["name"]: one["default_queue_type"] for one in ask("GET", "vhosts").json()} == {"/": "stream", "v": "quorum", "w": "classic"}
+        assert {one["name"]: one["default_queue_type"] for one in ask("GET", "vhosts").json()} == {
+            "/": "stream", "v": "quorum", "w": "classic"
+        }

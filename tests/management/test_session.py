@@ -34,7 +34,9 @@ class Page:
         headers = dict(headers)
         if with_token and self.token is not None:
             headers["X-CSRF-Token"] = self.token
-        answer = self.browser.request(method, f"{self.base}/api/{path}", headers=headers, timeout=in_time(60), **options)
+        answer = self.browser.request(
+            method, f"{self.base}/api/{path}", headers=headers, timeout=in_time(60), **options
+        )
         check(answer)
         return answer
 
@@ -63,8 +65,12 @@ def test_a_page_logs_in_reads_changes_and_logs_out(page):
     again = page.ask("GET", "session")
     ended = page.ask("DELETE", "session")
 
-    assert [one.status_code for one in (begun, whoami, made, gone, again, ended)] == [201, 200, 201, 204, 200, 204]
-    assert (begun.json()["name"], whoami.json()["name"], again.json()["csrf_token"]) == ("guest", "guest", page.token)
+    assert [one.status_code for one in (begun, whoami, made, gone, again, ended)] == [
+        201, 200, 201, 204, 200, 204
+    ]
+    assert (begun.json()["name"], whoami.json()["name"], again.json()["csrf_token"]) == (
+        "guest", "guest", page.token
+    )
     assert not page.browser.cookies
     assert page.ask("GET", "whoami").status_code == 401
 
@@ -101,7 +107,9 @@ def test_the_cookie_is_for_the_browser_alone_and_answers_about_it_are_not_kept(p
     ended = page.ask("DELETE", "session")
 
     name = f"gomq_session_{urlsplit(page.base).port}"
-    assert re.fullmatch(name + r"=[\w-]{43}; Expires=[^;]+; Max-Age=28800; HttpOnly; Path=/; SameSite=Strict", cookie)
+    assert re.fullmatch(
+        name + r"=[\w-]{43}; Expires=[^;]+; Max-Age=28800; HttpOnly; Path=/; SameSite=Strict", cookie
+    )
     assert re.match(name + r"=; Expires=Thu, 01 Jan 1970", ended.headers["Set-Cookie"])
     assert begun.headers["Cache-Control"] == ended.headers["Cache-Control"] == "no-store"
     assert cookie.partition("=")[2][:43] not in begun.text
@@ -119,9 +127,13 @@ def test_a_page_that_came_over_tls_has_its_cookie_sent_over_nothing_else(api, pa
     ended = page.ask("DELETE", "session", headers={**with_cookie, **over_tls})
 
     name = f"__Host-gomq_session_{urlsplit(page.base).port}"
-    assert re.fullmatch(name + r"=[\w-]{43}; Expires=[^;]+; Max-Age=28800; Secure; HttpOnly; Path=/; SameSite=Strict", cookie)
+    assert re.fullmatch(
+        name + r"=[\w-]{43}; Expires=[^;]+; Max-Age=28800; Secure; HttpOnly; Path=/; SameSite=Strict", cookie
+    )
     assert (read.status_code, ended.status_code) == (200, 204)
-    assert re.match(name + r"=; Expires=Thu, 01 Jan 1970[^;]*; Max-Age=0; Secure;", ended.headers["Set-Cookie"])
+    assert re.match(
+        name + r"=; Expires=Thu, 01 Jan 1970[^;]*; Max-Age=0; Secure;", ended.headers["Set-Cookie"]
+    )
 
 
 def test_logging_out_ends_the_sessions_of_both_kinds_of_pages(api, page):
@@ -137,14 +149,18 @@ def test_logging_out_ends_the_sessions_of_both_kinds_of_pages(api, page):
     ended = page.ask("DELETE", "session", headers={"Cookie": both, "X-CSRF-Token": cookies[secure]})
 
     assert ended.status_code == 204
-    assert [page.ask("GET", "whoami", headers={"Cookie": each}).status_code for each in (plain, secure)] == [401, 401]
+    assert [page.ask("GET", "whoami", headers={"Cookie": each}).status_code for each in (plain, secure)] == [
+        401, 401
+    ]
 
 
 def test_a_page_over_tls_changes_nothing_with_a_cookie_that_was_not_given_over_tls(api, page):
     """It may be one that somebody on the line, or another host of the domain, has put there."""
     page.base = api.base
     answer = page.ask("POST", "session", json={"username": "guest", "password": "guest"})
-    with_cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0], "X-CSRF-Token": answer.json()["csrf_token"]}
+    with_cookie = {
+        "Cookie": answer.headers["Set-Cookie"].partition(";")[0], "X-CSRF-Token": answer.json()["csrf_token"]
+    }
 
     over_tls = page.ask(
         "DELETE", "session", headers={**with_cookie, "Origin": api.base.replace("http://", "https://")})
@@ -155,12 +171,16 @@ def test_a_page_over_tls_changes_nothing_with_a_cookie_that_was_not_given_over_t
 
 @pytest.mark.parametrize(("path", "method"), CHANGING)
 def test_no_route_that_changes_something_takes_a_session_without_its_token(signed_in, path, method):
-    url = re.sub(r"{\w+}", "nosuchthing", path.replace("{vhost}", "%2F").replace("{number}", "1")).removeprefix("/api/")
+    url = re.sub(
+        r"{\w+}", "nosuchthing", path.replace("{vhost}", "%2F").replace("{number}", "1")
+    ).removeprefix("/api/")
 
     without = signed_in.ask(method, url, with_token=False, json={})
     wrong = signed_in.ask(method, url, with_token=False, json={}, headers={"X-CSRF-Token": "A" * 43})
 
-    assert [(answer.status_code, answer.json()["error"]) for answer in (without, wrong)] == [(403, "forbidden")] * 2
+    assert [(answer.status_code, answer.json()["error"]) for answer in (without, wrong)] == [
+        (403, "forbidden")
+    ] * 2
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +196,9 @@ def test_the_token_of_one_session_is_none_of_another(api, page):
     page.log_in()
     other.log_in()
 
-    refused = page.ask("PUT", "queues/%2F/crossed", with_token=False, headers={"X-CSRF-Token": other.token}, json={})
+    refused = page.ask(
+        "PUT", "queues/%2F/crossed", with_token=False, headers={"X-CSRF-Token": other.token}, json={}
+    )
 
     assert refused.status_code == 403
 
@@ -246,14 +268,18 @@ def import_definitions(api, name):
 
 def make_and_delete_a_vhost(api, name):
     api.put("vhosts/session-vhost").raise_for_status()
-    api.put(f"permissions/session-vhost/{name}", {"configure": ".*", "write": ".*", "read": ".*"}).raise_for_status()
+    api.put(
+        f"permissions/session-vhost/{name}", {"configure": ".*", "write": ".*", "read": ".*"}
+    ).raise_for_status()
     api.delete("vhosts/session-vhost").raise_for_status()
 
 
 @pytest.mark.parametrize(
     "change",
-    [change_rights, take_rights, put_the_same, put_the_same_password, import_the_same_password, import_definitions,
-     make_and_delete_a_vhost],
+    [
+        change_rights, take_rights, put_the_same, put_the_same_password, import_the_same_password,
+        import_definitions, make_and_delete_a_vhost,
+    ],
 )
 def test_a_session_outlives_what_does_not_change_the_login_of_its_user(api, page, ann, change):
     page.log_in(*ann)
@@ -303,12 +329,14 @@ def test_a_login_by_header_begins_a_session_too(api, page):
 
 
 @pytest.mark.parametrize(("options", "status"), [
-    ({"json": {"username": "guest"}}, 400), ({"json": {"username": "guest", "password": 7}}, 400), ({"data": b"username=guest"}, 415),
+    ({"json": {"username": "guest"}}, 400), ({"json": {"username": "guest", "password": 7}}, 400),
+    ({"data": b"username=guest"}, 415),
     ({"data": b'{"username": "guest", "password": "guest"}'}, 415), ({}, 415),
     ({"data": b"[]", "headers": {"Content-Type": "application/json"}}, 400),
     ({"data": b" " * 17000, "headers": {"Content-Type": "application/json"}}, 413),
     ({"data": {"username": "guest", "password": "guest"}}, 415),
-    ({"json": {"username": "guest", "password": "wrong"}}, 401), ({"json": {"username": "nobody at all", "password": "guest"}}, 401),
+    ({"json": {"username": "guest", "password": "wrong"}}, 401),
+    ({"json": {"username": "nobody at all", "password": "guest"}}, 401),
 ])
 def test_who_logs_in_otherwise_has_no_session(page, options, status):
     answer = page.ask("POST", "session", **options)

@@ -1,4 +1,5 @@
-"""Field by field: what a live RabbitMQ 3.10 with a busy queue answered (rabbitmq_api_shapes.json) against what a busy broker of ours answers.
+"""Field by field: what a live RabbitMQ 3.10 with a busy queue answered (rabbitmq_api_shapes.json) against
+what a busy broker of ours answers.
 
 MISSING lists what is left out, and docs/compatibility.md says why.
 """
@@ -12,9 +13,14 @@ import requests
 from tests.management.busy import VHOST
 from tests.support.waiting import in_time
 
-SHAPES = json.loads((Path(__file__).parent / "rabbitmq_api_shapes.json").read_text(encoding="utf-8"))["endpoints"]
+SHAPES = (
+    json.loads((Path(__file__).parent / "rabbitmq_api_shapes.json").read_text(encoding="utf-8"))["endpoints"]
+)
 GETS = sorted(key for key, answer in SHAPES.items() if key.startswith("GET ") and answer["status"] == 200)
-TYPES = {str: "string", bool: "boolean", int: "number", float: "number", dict: "object", list: "array", type(None): "null"}
+TYPES = {
+    str: "string", bool: "boolean", int: "number", float: "number", dict: "object", list: "array",
+    type(None): "null",
+}
 
 # Fields of a client or of an operator, whose names are data.
 DATA = re.compile(
@@ -57,13 +63,17 @@ def shape_of(value, path=".", found=None):
 def url_of(key, busy):
     """Where this broker has what the endpoint names."""
     path = key.removeprefix("GET ").removesuffix(" (again)")
-    path = path.replace("/CONN%20%281%29", f"/{busy.names['channel']}").replace("/CONN", f"/{busy.names['connection']}")
+    path = path.replace("/CONN%20%281%29", f"/{busy.names['channel']}").replace(
+        "/CONN", f"/{busy.names['connection']}"
+    )
     path = path.replace("/NODE", f"/{busy.names['node']}").replace("/APORT", f"/{busy.names['port']}")
     return f"{busy.api.base}/api{re.sub(r'/V(?=/|$|[?])', f'/{VHOST}', path)}"
 
 
 def is_argued(key, field):
-    return any(re.fullmatch(endpoints, key) and re.fullmatch(fields, field) for endpoints, fields, _ in MISSING)
+    return any(
+        re.fullmatch(endpoints, key) and re.fullmatch(fields, field) for endpoints, fields, _ in MISSING
+    )
 
 
 @pytest.mark.parametrize("key", GETS)
@@ -74,8 +84,11 @@ def test_fields_are_those_of_rabbitmq(busy, key):
     theirs = {field: set(types) for field, types in SHAPES[key]["shape"].items() if not DATA.search(field)}
     missing = [field for field in theirs if field not in ours and not is_argued(key, field)]
     # null stands for "not now" on both sides.
-    unlike = {field: (types, ours[field]) for field, types in theirs.items() if field in ours and not types & ours[field]
-              and "null" not in types | ours[field]}
+    unlike = {
+        field: (types, ours[field])
+        for field, types in theirs.items()
+        if field in ours and not types & ours[field] and "null" not in types | ours[field]
+    }
 
     assert answer.status_code == 200
     assert missing == []

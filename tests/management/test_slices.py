@@ -1,6 +1,8 @@
-"""Answers about many things are made and written in slices: no part of one holds the loop for more than a small share of what the whole takes.
+"""Answers about many things are made and written in slices: no part of one holds the loop for more than a
+small share of what the whole takes.
 
-Measured in the broker's own thread, as the CPU time between two switches of greenlets, so that other processes on the machine do not count.
+Measured in the broker's own thread, as the CPU time between two switches of greenlets, so that other
+processes on the machine do not count.
 """
 import gc
 import json
@@ -23,9 +25,17 @@ from tests.support.waiting import in_time
 
 QUEUES = 2000
 DEFINITIONS = {
-    "queues": [{"name": f"many-{number}", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}} for number in range(QUEUES)],
-    "bindings": [{"source": "amq.topic", "vhost": "/", "destination": f"many-{number}", "destination_type": "queue", "routing_key": f"k.{number}",
-                  "arguments": {}} for number in range(QUEUES)],
+    "queues": [
+        {"name": f"many-{number}", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+        for number in range(QUEUES)
+    ],
+    "bindings": [
+        {
+            "source": "amq.topic", "vhost": "/", "destination": f"many-{number}", "destination_type": "queue",
+            "routing_key": f"k.{number}", "arguments": {},
+        }
+        for number in range(QUEUES)
+    ],
 }
 
 
@@ -36,7 +46,8 @@ class Runs:
         self.seconds = []
 
     def start(self, _launcher):
-        gc.disable()  # when it comes to a full collection is chance; observability.garbage has tests of its own
+        # when it comes to a full collection is chance; observability.garbage has tests of its own
+        gc.disable()
         self._since = time.thread_time()
         greenlet.settrace(self._switched)
 
@@ -52,7 +63,9 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def short_slices():
-    """A fourth of the usual time: some answers here take but ten milliseconds, and a slice must be a small share of that."""
+    """A fourth of the usual time: some answers here take but ten milliseconds,
+    and a slice must be a small share of that.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slice_clock, "SLICE_S", slice_clock.SLICE_S / 4)
         yield
@@ -62,23 +75,32 @@ def short_slices():
 def many(tmp_path_factory, short_slices):
     """A broker in this process, with many queues."""
     with Broker(tmp_path_factory.mktemp("many"), http_port=0) as broker:
-        requests.post(f"{broker.http_url.rstrip('/')}/api/definitions", data=json.dumps(DEFINITIONS), auth=("guest", "guest"), timeout=in_time(60),
-                      headers={"Content-Type": "application/json"}).raise_for_status()
+        requests.post(
+            f"{broker.http_url.rstrip('/')}/api/definitions", data=json.dumps(DEFINITIONS),
+            auth=("guest", "guest"), timeout=in_time(60), headers={"Content-Type": "application/json"},
+        ).raise_for_status()
         yield broker
 
 
 @pytest.mark.parametrize("method, path", [
-    ("POST", "api/definitions"), ("GET", "api/definitions"), ("GET", "api/definitions/%2F"), ("GET", "api/queues"), ("GET", "api/bindings"),
-    ("GET", "api/queues?sort=messages&page=1"), ("GET", "api/overview"), ("GET", "metrics"), ("GET", "metrics/per-object"),
+    ("POST", "api/definitions"), ("GET", "api/definitions"), ("GET", "api/definitions/%2F"),
+    ("GET", "api/queues"), ("GET", "api/bindings"),
+    ("GET", "api/queues?sort=messages&page=1"), ("GET", "api/overview"), ("GET", "metrics"),
+    ("GET", "metrics/per-object"),
     ("GET", "metrics/detailed?family=queue_coarse_metrics&family=gomq_queue_returns"),
 ])
 def test_no_part_of_an_answer_holds_the_loop_for_long(many, method, path):
-    """The best of a few: a cold cache costs time by chance, a part that is too large takes it whenever it is asked for."""
+    """The best of a few: a cold cache costs time by chance,
+    a part that is too large takes it whenever it is asked for.
+    """
     def longest_and_total():
         runs = Runs()
         many.call(runs.start)
-        answer = requests.request(method, f"{many.http_url.rstrip('/')}/{path}", auth=("guest", "guest"), timeout=in_time(60),
-                                  data=json.dumps(DEFINITIONS) if method == "POST" else None, headers={"Content-Type": "application/json"})
+        answer = requests.request(
+            method, f"{many.http_url.rstrip('/')}/{path}", auth=("guest", "guest"), timeout=in_time(60),
+            data=json.dumps(DEFINITIONS) if method == "POST" else None,
+            headers={"Content-Type": "application/json"},
+        )
         many.call(runs.stop)
         answer.raise_for_status()
         return max(runs.seconds), sum(runs.seconds)
@@ -126,10 +148,15 @@ def test_a_queue_is_listed_once_declared_and_not_once_deleted_whatever_is_kept(k
     before = listed(kept, f"queues?{sort}")
     changed(kept, "PUT", f"queues/%2F/{name}")
 
-    after = [listed(kept, f"queues?{sort}"), listed(kept, f"queues/%2F?{sort}"), listed(kept, f"queues?{sort}&name=zz-"),
-             listed(kept, f"queues?{sort}&name=z-l&use_regex=true")]
+    after = [
+        listed(kept, f"queues?{sort}"), listed(kept, f"queues/%2F?{sort}"),
+        listed(kept, f"queues?{sort}&name=zz-"), listed(kept, f"queues?{sort}&name=z-l&use_regex=true"),
+    ]
     changed(kept, "DELETE", f"queues/%2F/{name}")
-    gone = [listed(kept, f"queues?{sort}"), listed(kept, f"queues?{sort}&name=zz-"), {"items": listed(kept, "queues")}]
+    gone = [
+        listed(kept, f"queues?{sort}"), listed(kept, f"queues?{sort}&name=zz-"),
+        {"items": listed(kept, "queues")},
+    ]
 
     assert [page["items"][0]["name"] for page in after] == [name] * 4
     assert after[0]["total_count"] == before["total_count"] + 1
@@ -154,19 +181,28 @@ def test_each_viewer_sees_the_queues_of_their_virtual_hosts_in_an_order_that_oth
     path = "queues?page=1&page_size=500&sort=name&sort_reverse=true"
     for vhost in ("one", "two"):
         changed(kept, "PUT", f"vhosts/{vhost}")
-        changed(kept, "POST", f"definitions/{vhost}", {"queues": [{"name": f"{vhost}-{number}"} for number in range(600)]})
+        changed(kept, "POST", f"definitions/{vhost}", {
+            "queues": [{"name": f"{vhost}-{number}"} for number in range(600)]
+        })
         changed(kept, "PUT", f"users/{vhost}", {"password": "let-me-in", "tags": "management"})
         changed(kept, "PUT", f"permissions/{vhost}/{vhost}", {"configure": "", "write": "", "read": ""})
 
     everything = listed(kept, path)
-    shown = {user: [listed(kept, each, (user, "let-me-in")) for each in (path, f"{path}&name=-59", f"queues/{user}?page=1")]
-             for user in ("one", "two")}
+    shown = {
+        user: [
+            listed(kept, each, (user, "let-me-in"))
+            for each in (path, f"{path}&name=-59", f"queues/{user}?page=1")
+        ]
+        for user in ("one", "two")
+    }
 
     assert everything["total_count"] >= QUEUES + 1200
     for user, (page, filtered, of_vhost) in shown.items():
         assert {one["vhost"] for one in [*page["items"], *filtered["items"], *of_vhost["items"]]} == {user}
         assert [page["total_count"], filtered["total_count"], of_vhost["total_count"]] == [600] * 3
-        assert [one["name"] for one in page["items"]] == sorted((f"{user}-{number}" for number in range(600)), reverse=True)[:500]
+        assert [one["name"] for one in page["items"]] == sorted(
+            (f"{user}-{number}" for number in range(600)), reverse=True
+        )[:500]
         assert filtered["filtered_count"] == 11
     for vhost in ("one", "two"):
         changed(kept, "DELETE", f"vhosts/{vhost}")
@@ -199,13 +235,17 @@ def test_facts_that_lists_are_sorted_by_are_what_is_shown(many):
         consumers = [(consumer, one) for channel, one in channels for consumer in channel.consumers.values()]
         vhost = launcher.broker.vhosts["/"]
         rows = {
-            **dict.fromkeys((kinds.QUEUES, kinds.QUEUES_THEMSELVES, kinds.QUEUES_WITH_TOTALS), [vhost.queues["facts"], vhost.queues["many-1"]]),
-            kinds.EXCHANGES: vhost.exchanges.values(), kinds.CONNECTIONS: connections, kinds.CHANNELS: channels, kinds.CONSUMERS: consumers}
+            **dict.fromkeys((kinds.QUEUES, kinds.QUEUES_THEMSELVES, kinds.QUEUES_WITH_TOTALS), [
+                vhost.queues["facts"], vhost.queues["many-1"]
+            ]),
+            kinds.EXCHANGES: vhost.exchanges.values(), kinds.CONNECTIONS: connections,
+            kinds.CHANNELS: channels, kinds.CONSUMERS: consumers}
         with management._apps["http"].app_context():
             return [
                 (field, kind.facts[field](row), at(kind.build(row), field.split(".")))
                 for kind, all_rows in rows.items() for field in kind.facts for row in all_rows
-                if kind.facts[field](row) != at(kind.build(row), field.split("."))], [len(all_rows) for all_rows in rows.values()]
+                if kind.facts[field](row)
+                != at(kind.build(row), field.split("."))], [len(all_rows) for all_rows in rows.values()]
 
     with Connection(many.amqp_url, heartbeat_s=0) as connection:
         channel = connection.channel()
@@ -233,10 +273,15 @@ def listed(broker, path, auth=("guest", "guest")):
 
 
 def changed(broker, method, path, value=None):
-    requests.request(method, f"{broker.http_url.rstrip('/')}/api/{path}", auth=("guest", "guest"), json=value, timeout=in_time(60)).raise_for_status()
+    requests.request(
+        method, f"{broker.http_url.rstrip('/')}/api/{path}", auth=("guest", "guest"), json=value,
+        timeout=in_time(60),
+    ).raise_for_status()
 
 
-@pytest.mark.parametrize("ackmode, left", [("ack_requeue_true", 100), ("ack_requeue_false", 0), ("reject_requeue_false", 0)])
+@pytest.mark.parametrize("ackmode, left", [
+    ("ack_requeue_true", 100), ("ack_requeue_false", 0), ("reject_requeue_false", 0)
+])
 def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypatch, ackmode, left):
     """Every slice ends with its first message."""
     gave_way = []
@@ -251,10 +296,17 @@ def test_many_messages_are_taken_in_slices_and_each_is_seen_once(many, monkeypat
     queue = f"{url}/api/queues/%2F/taken"
     requests.put(queue, json={}, **options).raise_for_status()
     for number in range(100):
-        requests.post(f"{url}/api/exchanges/%2F/amq.default/publish", json={
-            "properties": {}, "routing_key": "taken", "payload": str(number), "payload_encoding": "string"}, **options).raise_for_status()
+        requests.post(
+            f"{url}/api/exchanges/%2F/amq.default/publish",
+            json={
+                "properties": {}, "routing_key": "taken", "payload": str(number),
+                "payload_encoding": "string"},
+            **options,
+        ).raise_for_status()
 
-    shown = requests.post(f"{queue}/get", json={"ackmode": ackmode, "count": -1, "encoding": "auto"}, **options).json()
+    shown = requests.post(
+        f"{queue}/get", json={"ackmode": ackmode, "count": -1, "encoding": "auto"}, **options
+    ).json()
 
     assert [one["payload"] for one in shown] == [str(number) for number in range(100)]
     assert [one["message_count"] for one in shown] == list(reversed(range(100)))
@@ -275,18 +327,28 @@ def test_elements_of_a_list_are_what_they_would_be_in_one_go(monkeypatch):
 
 
 def test_connections_of_users_that_are_deleted_are_closed_in_slices(many, monkeypatch):
-    """Every slice ends with its first connection. 5000 connections that were closed at once held everybody up for half a second."""
+    """Every slice ends with its first connection.
+
+    5000 connections that were closed at once held everybody up for half a second.
+    """
     url, options = many.http_url.rstrip("/"), {"auth": ("guest", "guest"), "timeout": 60}
     for name in ("ann", "bob"):
-        requests.put(f"{url}/api/users/{name}", json={"password": "let-me-in", "tags": ""}, **options).raise_for_status()
-        requests.put(f"{url}/api/permissions/%2F/{name}", json={"configure": ".*", "write": ".*", "read": ".*"}, **options).raise_for_status()
+        requests.put(
+            f"{url}/api/users/{name}", json={"password": "let-me-in", "tags": ""}, **options
+        ).raise_for_status()
+        requests.put(
+            f"{url}/api/permissions/%2F/{name}", json={"configure": ".*", "write": ".*", "read": ".*"},
+            **options,
+        ).raise_for_status()
     clients = [Connection(many.url(name, "let-me-in"), heartbeat_s=0) for name in ("ann", "bob", "ann")]
     staying = Connection(many.amqp_url, heartbeat_s=0)
     given, give_way = [], turns.give_way
     monkeypatch.setattr(turns, "SliceClock", lambda every: SliceClock(0))
     monkeypatch.setattr(turns, "give_way", lambda: given.append(None) or give_way())
 
-    requests.post(f"{url}/api/users/bulk-delete", json={"users": ["ann", "bob", "nobody"]}, **options).raise_for_status()
+    requests.post(
+        f"{url}/api/users/bulk-delete", json={"users": ["ann", "bob", "nobody"]}, **options
+    ).raise_for_status()
 
     for client in clients:
         with pytest.raises(ClientError, match="was deleted"):

@@ -1,5 +1,5 @@
-"""Bodies that come late: what a request names is looked for when the body is there, for it may be deleted while that comes; and who asks may
-have lost the right to.
+"""Bodies that come late: what a request names is looked for when the body is there, for it may be deleted
+while that comes; and who asks may have lost the right to.
 """
 import base64
 import contextlib
@@ -48,8 +48,13 @@ def begin(managed, verb, path, wanted, who=f"Authorization: {BASIC}"):
     """Send a request but for its body, and wait until the broker asks for that. Returns (socket, body)."""
     octets = json.dumps(wanted).encode()
     client = socket.create_connection(("127.0.0.1", managed.ports["http"]), timeout=in_time(60))
-    client.sendall((f"{verb} /api/{path} HTTP/1.1\r\nHost: 127.0.0.1:{managed.ports['http']}\r\n{who}\r\nContent-Type: application/json\r\n"
-                    f"Expect: 100-continue\r\nConnection: close\r\nContent-Length: {len(octets)}\r\n\r\n").encode())
+    client.sendall(
+        (
+            f"{verb} /api/{path} HTTP/1.1\r\nHost: 127.0.0.1:{managed.ports['http']}\r\n{who}\r\n"
+            "Content-Type: application/json\r\nExpect: 100-continue\r\nConnection: "
+            f"close\r\nContent-Length: {len(octets)}\r\n\r\n"
+        ).encode()
+    )
     assert client.recv(100).startswith(b"HTTP/1.1 100 ")
     return client, octets
 
@@ -62,15 +67,22 @@ def end(client, octets):
             return int(answer.read().split(b" ")[1])
 
 
-@pytest.mark.parametrize("verb, path, wanted, deleted, status", LATE, ids=[f"{verb} {path} without {deleted}" for verb, path, _, deleted, _ in LATE])
-def test_what_is_deleted_while_the_body_comes_is_not_there(managed, api, late, verb, path, wanted, deleted, status):
+@pytest.mark.parametrize(
+    "verb, path, wanted, deleted, status", LATE,
+    ids=[f"{verb} {path} without {deleted}" for verb, path, _, deleted, _ in LATE],
+)
+def test_what_is_deleted_while_the_body_comes_is_not_there(
+    managed, api, late, verb, path, wanted, deleted, status
+):
     client, octets = begin(managed, verb, path, wanted)
 
     api.delete(deleted).raise_for_status()
 
     assert end(client, octets) == status
     if deleted != "queues/late/q":
-        assert "late" not in [right["vhost"] for right in api.get("permissions").json() if right["user"] == "late"]
+        assert "late" not in [
+            right["vhost"] for right in api.get("permissions").json() if right["user"] == "late"
+        ]
 
 
 def lose_password(api):
@@ -97,7 +109,9 @@ def log_in_basic(api):
 
 
 def log_in_with_session(api):
-    begun = requests.post(f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60))
+    begun = requests.post(
+        f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60)
+    )
     return in_session(begun)
 
 
@@ -143,9 +157,13 @@ def test_user_who_gets_other_rights_while_the_body_comes_is_served(managed, api,
 
 @pytest.mark.parametrize("change", [lose_password, be_deleted])
 @pytest.mark.parametrize("with_header", [True, False])
-def test_no_session_begins_with_a_password_that_ends_while_the_body_comes(managed, api, late, change, with_header):
+def test_no_session_begins_with_a_password_that_ends_while_the_body_comes(
+    managed, api, late, change, with_header
+):
     who = log_in_basic(api) if with_header else "X-None: 0"
-    client, octets = begin(managed, "POST", "session", {} if with_header else {"username": "late", "password": "late"}, who)
+    client, octets = begin(
+        managed, "POST", "session", {} if with_header else {"username": "late", "password": "late"}, who
+    )
 
     change(api)
 
@@ -153,7 +171,9 @@ def test_no_session_begins_with_a_password_that_ends_while_the_body_comes(manage
 
 
 def test_session_that_is_ended_while_the_body_comes_changes_nothing(managed, api, late):
-    begun = requests.post(f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60))
+    begun = requests.post(
+        f"{api.base}/api/session", json={"username": "late", "password": "late"}, timeout=in_time(60)
+    )
     client, octets = begin(managed, "PUT", "vhosts/late2", {}, in_session(begun))
 
     requests.delete(f"{api.base}/api/session", cookies=begun.cookies, timeout=in_time(60),

@@ -37,8 +37,12 @@ def ask(path, verb, target, body=None, headers=None):
 
 @pytest.fixture
 def sockets(tmp_path, broker_process):
-    """(path of the API's socket, path of the control socket, the broker) without any TCP port of the management."""
-    process = broker_process(http_unix_path=tmp_path / "http.sock", control_unix_path=tmp_path / "control.sock").start()
+    """(path of the API's socket, path of the control socket,
+    the broker) without any TCP port of the management.
+    """
+    process = broker_process(
+        http_unix_path=tmp_path / "http.sock", control_unix_path=tmp_path / "control.sock"
+    ).start()
     return tmp_path / "http.sock", tmp_path / "control.sock", process
 
 
@@ -51,9 +55,12 @@ def test_the_apis_socket_asks_for_a_login(sockets):
 def test_the_owner_of_the_control_socket_may_do_everything(sockets):
     control = sockets[1]
 
-    made = [ask(control, "PUT", "vhosts/made", {})[0], ask(control, "PUT", "queues/made/q", {})[0],
-            ask(control, "PUT", "users/made", {"password": "x", "tags": ""})[0], ask(control, "PUT", "permissions/made/made", {
-                "configure": "", "write": "", "read": ""})[0]]
+    made = [
+        ask(control, "PUT", "vhosts/made", {})[0], ask(control, "PUT", "queues/made/q", {})[0],
+        ask(control, "PUT", "users/made", {"password": "x", "tags": ""})[0],
+        ask(control, "PUT", "permissions/made/made", {
+            "configure": "", "write": "", "read": ""})[0],
+    ]
     message = {"properties": {}, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
 
     assert made == [201] * 4

@@ -1,4 +1,6 @@
-"""Streams over HTTP: offsets, segments and their octets, positions; what Spark and other readers of many messages need."""
+"""Streams over HTTP: offsets, segments and their octets, positions;
+what Spark and other readers of many messages need.
+"""
 import re
 
 import pika
@@ -25,7 +27,9 @@ def stream(api, channel, name):
 def test_stream_shows_its_offsets(api, stream):
     shape = api.get(f"streams/%2F/{stream}").json()
 
-    assert {key: shape[key] for key in ("first_offset", "next_offset", "synced_offset", "messages", "segments")} == {
+    assert {
+        key: shape[key] for key in ("first_offset", "next_offset", "synced_offset", "messages", "segments")
+    } == {
         "first_offset": 0, "next_offset": 10, "synced_offset": 10, "messages": 10, "segments": 1}
     assert len(shape["epoch"]) == 32
     assert api.get(f"queues/%2F/{stream}").json()["type"] == "stream"
@@ -51,7 +55,8 @@ def test_segments_can_be_read_as_they_are_on_disk(api, stream):
 
 
 @pytest.mark.parametrize("query, wanted", [
-    ("offset=0&length=4", slice(0, 4)), ("offset=10", slice(10, None)), ("length=0", slice(0, 0)), ("offset=99999999999", slice(0, 0)),
+    ("offset=0&length=4", slice(0, 4)), ("offset=10", slice(10, None)), ("length=0", slice(0, 0)),
+    ("offset=99999999999", slice(0, 0)),
     ("offset=100&length=99999999999", slice(100, None)),
 ])
 def test_a_range_is_cut_to_what_may_be_read(api, stream, query, wanted):
@@ -61,7 +66,8 @@ def test_a_range_is_cut_to_what_may_be_read(api, stream, query, wanted):
 
 
 @pytest.mark.parametrize("path, status", [
-    ("segments/2", 404), ("segments/1?epoch=0", 404), ("segments/1?offset=-1", 400), ("segments/1?length=x", 400), ("offset", 400),
+    ("segments/2", 404), ("segments/1?epoch=0", 404), ("segments/1?offset=-1", 400),
+    ("segments/1?length=x", 400), ("offset", 400),
     ("offset?timestamp=soon", 400), ("segments/x", 404),
 ])
 def test_what_is_not_there_or_makes_no_sense_is_refused(api, stream, path, status):
@@ -156,7 +162,9 @@ def test_consumers_show_their_lag_and_positions_can_be_forgotten(api, channel, s
     exposed = api.request("GET", "../metrics/per-object").text
     assert f'gomq_stream_consumer_lag{{vhost="/",queue="{stream}",consumer_tag="joe"}} 4\n' in exposed
     shape = api.get(f"streams/%2F/{stream}").json()
-    assert shape["consumers"] == [{"consumer_tag": "joe", "offset": 6, "position": 2, "lag": 4, "unacknowledged": 4}]
+    assert shape["consumers"] == [
+        {"consumer_tag": "joe", "offset": 6, "position": 2, "lag": 4, "unacknowledged": 4}
+    ]
     assert [(kept["consumer_tag"], kept["offset"]) for kept in shape["offsets"]] == [("joe", 2)]
     assert api.delete(f"streams/%2F/{stream}/offsets/joe").status_code == 204
     assert api.delete(f"streams/%2F/{stream}/offsets/joe").status_code == 404

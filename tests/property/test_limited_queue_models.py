@@ -1,6 +1,7 @@
 """Queues with settings equal simple models: priority, time to live with dead letters, delivery limit.
 
-Each is the real queue on a real store, with its limits and a hand-driven clock, beside a list that does what the setting's few rules say.
+Each is the real queue on a real store, with its limits and a hand-driven clock, beside a list that does what
+the setting's few rules say.
 """
 import os
 
@@ -25,10 +26,14 @@ def take(bench, queue, no_ack):
 # priority
 
 MAX_PRIORITY = 3
-PRIORITY_STEPS = st.lists(st.one_of(
-    st.tuples(st.just("publish"), st.integers(0, 6)), st.tuples(st.sampled_from(["get", "ack", "requeue", "reject"]), st.integers(0, 20)),
-    st.tuples(st.just("purge"), st.integers(0, 8)),
-), max_size=60)
+PRIORITY_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(0, 6)),
+        st.tuples(st.sampled_from(["get", "ack", "requeue", "reject"]), st.integers(0, 20)),
+        st.tuples(st.just("purge"), st.integers(0, 8)),
+    ),
+    max_size=60,
+)
 
 
 @settings(max_examples=60)
@@ -37,7 +42,9 @@ def test_priority_queue_equals_a_list_sorted_by_priority_and_age(tmp_path_factor
     bench = LimitedBench(tmp_path_factory.mktemp("priority"))
     folder = os.path.join(bench.folder, "q")
     os.makedirs(folder)
-    store, _ = open_priority_store(folder, bench.files, bench.pool, bench.committer, os.urandom(16), MAX_PRIORITY)
+    store, _ = open_priority_store(
+        folder, bench.files, bench.pool, bench.committer, os.urandom(16), MAX_PRIORITY
+    )
     queue = Queue("q", "/", store, bench.scheduler)
     ready, held, published = [], [], 0
 
@@ -75,14 +82,19 @@ def test_priority_queue_equals_a_list_sorted_by_priority_and_age(tmp_path_factor
 # time to live
 
 QUEUE_TTL_MS = 40
-TTL_STEPS = st.lists(st.one_of(
-    st.tuples(st.just("publish"), st.one_of(st.just(0), st.integers(1, 90))), st.tuples(st.just("wait"), st.integers(1, 50)),
-    st.tuples(st.sampled_from(["get", "ack", "requeue", "reject"]), st.integers(0, 20)),
-), max_size=40)
+TTL_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.one_of(st.just(0), st.integers(1, 90))),
+        st.tuples(st.just("wait"), st.integers(1, 50)),
+        st.tuples(st.sampled_from(["get", "ack", "requeue", "reject"]), st.integers(0, 20)),
+    ),
+    max_size=40,
+)
 
 
 class TTLModel:
-    """Messages as (number, due_ms) in order of age; only the head expires, at the latest when something asks for it.
+    """Messages as (number, due_ms) in order of age; only the head expires,
+    at the latest when something asks for it.
 
     The millisecond in which its time ends is a message's last, and for one that came back it is too late.
     """
@@ -96,7 +108,9 @@ class TTLModel:
     def publish(self, expiration_ms):
         now_ms = self.bench.now_ms
         due_ms = now_ms + min(QUEUE_TTL_MS, expiration_ms or QUEUE_TTL_MS)
-        self.bench.publish(self.queue, b"%d" % self.published, expires_at_ms=now_ms + expiration_ms if expiration_ms else 0)
+        self.bench.publish(
+            self.queue, b"%d" % self.published, expires_at_ms=now_ms + expiration_ms if expiration_ms else 0
+        )
         self.ready.append((self.published, due_ms))
         self.published += 1
 
@@ -142,7 +156,9 @@ class TTLModel:
 @example([("publish", 1), ("wait", 1), ("get", 0), ("requeue", 0)])
 @example([("publish", 0), ("publish", 1), ("wait", 2), ("get", 0)])
 def test_queue_with_a_ttl_equals_a_list_whose_head_expires(tmp_path_factory, steps):
-    """Every message ends in exactly one place: acked, still there, or among the letters with its reason, in order."""
+    """Every message ends in exactly one place: acked, still there, or among the letters with its reason,
+    in order.
+    """
     model = TTLModel(LimitedBench(tmp_path_factory.mktemp("ttl")))
 
     for verb, number in steps:
@@ -160,7 +176,12 @@ def test_queue_with_a_ttl_equals_a_list_whose_head_expires(tmp_path_factory, ste
 
 # delivery limit
 
-LIMIT_STEPS = st.lists(st.tuples(st.sampled_from(["publish", "get", "get", "ack", "requeue", "requeue", "reject"]), st.integers(0, 20)), max_size=60)
+LIMIT_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["publish", "get", "get", "ack", "requeue", "requeue", "reject"]), st.integers(0, 20)
+    ),
+    max_size=60,
+)
 
 
 @settings(max_examples=60)

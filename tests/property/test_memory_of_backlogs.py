@@ -1,6 +1,8 @@
-"""Memory does not grow with a backlog: no Python object for a message that waits, and for one whose turn depends on more than its place a few octets.
+"""Memory does not grow with a backlog: no Python object for a message that waits, and for one whose turn
+depends on more than its place a few octets.
 
-Counted is what the interpreter allocates, arrays included; what is mapped from files is the system's to keep or to drop.
+Counted is what the interpreter allocates, arrays included;
+what is mapped from files is the system's to keep or to drop.
 """
 import gc
 import tracemalloc
@@ -50,9 +52,14 @@ def delayed(node):
     return publish
 
 
-@pytest.mark.parametrize("kind, most", [
-    (fifo, 0.5), (transient, 0.5), (priority, MOST_OCTETS_EACH), (expiring, MOST_OCTETS_EACH), (delayed, MOST_OCTETS_EACH),
-], ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    "kind, most",
+    [
+        (fifo, 0.5), (transient, 0.5), (priority, MOST_OCTETS_EACH), (expiring, MOST_OCTETS_EACH),
+        (delayed, MOST_OCTETS_EACH),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
 def test_a_waiting_message_costs_no_object_and_few_octets(tmp_path, kind, most):
     node = Node(tmp_path / "data", segment_size=1 << 22)
     publish = kind(node)

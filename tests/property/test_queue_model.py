@@ -1,22 +1,34 @@
-"""A queue equals a sorted list: any mix of publishing, delivering, settling, requeueing and purging shows what a list by age shows.
+"""A queue equals a sorted list: any mix of publishing, delivering, settling, requeueing and purging shows
+what a list by age shows.
 
-The queue is the plain one on a real store, with up to two consumers of limited credit. The model is a list of numbers, in order of publishing, and
-for each holder what it has not settled; a delivery takes the smallest number there is.
+The queue is the plain one on a real store, with up to two consumers of limited credit. The model is a list of
+numbers, in order of publishing, and for each holder what it has not settled; a delivery takes the smallest
+number there is.
 """
 from hypothesis import given, strategies as st
 
 from gomq_py.storage.message import Message
 from tests.support.queues import Bench, KeepingConsumer
 
-STEPS = st.lists(st.one_of(
-    st.tuples(st.just("publish"), st.integers(1, 30)),
-    st.tuples(
-        st.sampled_from(["get", "get no ack", "settle", "requeue", "reject", "purge", "attach", "detach", "pause", "resume"]), st.integers(0, 50)),
-), max_size=50)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(1, 30)),
+        st.tuples(
+            st.sampled_from([
+                "get", "get no ack", "settle", "requeue", "reject", "purge", "attach", "detach", "pause",
+                "resume",
+            ]),
+            st.integers(0, 50)),
+    ),
+    max_size=50,
+)
 
 
 class Model:
-    """The queue as a list. ``held`` are (number, location) taken by basic.get, ``consumers`` the attached ones."""
+    """The queue as a list.
+
+    ``held`` are (number, location) taken by basic.get, ``consumers`` the attached ones.
+    """
 
     def __init__(self, bench):
         self.bench = bench
@@ -38,8 +50,10 @@ class Model:
         """What consumers were given is the oldest there was, in order, marked where it came back before."""
         given = []
         for consumer in self.consumers:
-            for body, location, again in zip(consumer.bodies, consumer.unacked[len(consumer.unacked) - len(consumer.bodies):], consumer.redelivered,
-                                             strict=True):
+            for body, location, again in zip(
+                consumer.bodies, consumer.unacked[len(consumer.unacked) - len(consumer.bodies):],
+                consumer.redelivered, strict=True,
+            ):
                 given.append((int(body), location))
                 assert again == (int(body) in self.redelivered)
             consumer.bodies.clear()

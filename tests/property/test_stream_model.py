@@ -1,4 +1,6 @@
-"""A stream on a real store, driven at random beside a model of it: publish, readers at any offset, settle, retention, purge, restarts and kills."""
+"""A stream on a real store, driven at random beside a model of it: publish, readers at any offset, settle,
+retention, purge, restarts and kills.
+"""
 import shutil
 import tempfile
 from pathlib import Path
@@ -32,7 +34,10 @@ class Reading:
 
 
 class StreamModel(RuleBasedStateMachine):
-    """``bodies``: every message ever published, by offset. ``positions``: what must be stored for each tag."""
+    """``bodies``: every message ever published, by offset.
+
+    ``positions``: what must be stored for each tag.
+    """
 
     @initialize()
     def begin(self):
@@ -44,7 +49,8 @@ class StreamModel(RuleBasedStateMachine):
     def open(self):
         self.bench = Bench(self.folder)
         self.store, report = open_stream_store(
-            self.folder / "stream", self.bench.files, self.bench.pool, self.bench.committer, INCARNATION, SEGMENT_BYTES)
+            self.folder / "stream", self.bench.files, self.bench.pool, self.bench.committer, INCARNATION,
+            SEGMENT_BYTES)
         assert report.lost == 0
         self.stream = StreamQueue("s", "/", self.store, self.bench.scheduler, self.bench.timers, STREAM)
         self.readings = []
@@ -60,7 +66,9 @@ class StreamModel(RuleBasedStateMachine):
         self.stream.flush()
 
     @precondition(lambda self: len(self.readings) < MOST_READERS)
-    @rule(kind=st.sampled_from([NUMBER, NEWEST]), number=st.integers(0, 300), tag=st.sampled_from([None, *TAGS]))
+    @rule(
+        kind=st.sampled_from([NUMBER, NEWEST]), number=st.integers(0, 300), tag=st.sampled_from([None, *TAGS])
+    )
     def attach(self, kind, number, tag):
         if any(reading.tag == tag for reading in self.readings if tag is not None):
             return

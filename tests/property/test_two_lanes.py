@@ -1,8 +1,10 @@
-"""The two lanes of publish give equal answers: what one stores, confirms, returns or refuses, the other does, octet for octet.
+"""The two lanes of publish give equal answers: what one stores, confirms, returns or refuses,
+the other does, octet for octet.
 
-The same publishes go to a running broker twice. In the first pass the frames of each follow one another, so that the fast lane may take it; in the
-second a heartbeat stands between method and header, which is legal on channel 0 and hands the publish to the slow lane. Compared are every frame
-the broker sends on the channel (or the connection's end), confirms by the tags they cover, and what basic.get then finds in each queue.
+The same publishes go to a running broker twice. In the first pass the frames of each follow one another, so
+that the fast lane may take it; in the second a heartbeat stands between method and header, which is legal on
+channel 0 and hands the publish to the slow lane. Compared are every frame the broker sends on the channel (or
+the connection's end), confirms by the tags they cover, and what basic.get then finds in each queue.
 """
 import struct
 
@@ -35,8 +37,14 @@ def address(shared_broker):
         channel.call("exchange.declare", exchange=f"lanes.{type_}", type=type_)
         for queue, key in zip((*QUEUES[:2], FULL), ("a.b", "#", "full"), strict=True):
             if type_ != "fanout" or queue != FULL:
-                channel.call("queue.bind", queue=queue, exchange=f"lanes.{type_}", routing_key=key, arguments={"a": 1} if type_ == "headers" else {})
-        channel.call("queue.bind", queue=STREAM, exchange=f"lanes.{type_}", routing_key="a.b", arguments={"a": 1} if type_ == "headers" else {})
+                channel.call(
+                    "queue.bind", queue=queue, exchange=f"lanes.{type_}", routing_key=key,
+                    arguments={"a": 1} if type_ == "headers" else {},
+                )
+        channel.call(
+            "queue.bind", queue=STREAM, exchange=f"lanes.{type_}", routing_key="a.b",
+            arguments={"a": 1} if type_ == "headers" else {},
+        )
     channel.call("exchange.declare", exchange="lanes.internal", type="fanout", internal=True)
     yield "127.0.0.1", shared_broker.port
     for queue in (*QUEUES, FULL, STREAM):
@@ -45,8 +53,9 @@ def address(shared_broker):
 
 
 class Pass:
-    """One connection with its publishes in one of the lanes. ``outcome`` holds what the broker said, in order, ``confirmed`` its answer to each
-    publish.
+    """One connection with its publishes in one of the lanes.
+
+    ``outcome`` holds what the broker said, in order, ``confirmed`` its answer to each publish.
     """
 
     def __init__(self, address, slow):
@@ -64,8 +73,8 @@ class Pass:
             channel.call("confirm.select")
         for publish in publishes:
             self.wire.send(self.frames(**publish))
-        # Declaring something durable is answered once the disk has all that was marked before. Confirms of the same read may come just behind the
-        # first answer; nothing comes behind the second.
+        # Declaring something durable is answered once the disk has all that was marked before. Confirms of
+        # the same read may come just behind the first answer; nothing comes behind the second.
         self.wire.send(encoding.method_frame(2, "channel.open") + DECLARE)
         self.read_until_declared()
         self.read_until_declared()
@@ -98,7 +107,10 @@ class Pass:
                 for tag in range(first, method.delivery_tag + 1):
                     self.confirmed.setdefault(tag, method.name)
             elif method is not None and number == 0:
-                self.outcome.append(("closed", method.reply_code, method.reply_text, method.failing_class, method.failing_method))
+                self.outcome.append((
+                    "closed", method.reply_code, method.reply_text, method.failing_class,
+                    method.failing_method,
+                ))
                 self.outcome.append(END)
             else:
                 self.is_cut_short |= method is not None and method.name == "channel.close"
@@ -115,13 +127,18 @@ class Pass:
             found[queue] = []
             while (content := channel.get(queue)) is not None:
                 method = content.method
-                found[queue].append((method.exchange, method.routing_key, method.redelivered, content.property_octets, content.body))
+                found[queue].append((
+                    method.exchange, method.routing_key, method.redelivered, content.property_octets,
+                    content.body,
+                ))
         found[STREAM] = self.drain_stream(channel)
         wire.close()
         return found
 
     def drain_stream(self, channel):
-        """What is in the stream, with offsets from the first of them on: in the header they are the last nine octets of the table."""
+        """What is in the stream, with offsets from the first of them on:
+        in the header they are the last nine octets of the table.
+        """
         count = channel.call("queue.declare", queue=STREAM, passive=True).message_count
         channel.call("basic.qos", prefetch_count=1000)
         if count:
@@ -131,7 +148,9 @@ class Pass:
             content = channel.expect_content("basic.deliver")
             offset = Properties.decode(content.property_octets).headers["x-stream-offset"]
             first = offset if number == 0 else first
-            described = content.property_octets.replace(struct.pack(">cq", b"l", offset), struct.pack(">cq", b"l", offset - first))
+            described = content.property_octets.replace(
+                struct.pack(">cq", b"l", offset), struct.pack(">cq", b"l", offset - first)
+            )
             found.append((content.method.exchange, content.method.routing_key, described, content.body))
         channel.call("queue.purge", queue=STREAM)
         return found
@@ -140,26 +159,35 @@ class Pass:
 TEXT = st.sampled_from(["", "x", "guest", "5", "amq.rabbitmq.reply-to", "é" * 20])
 HEADERS = st.dictionaries(
     st.sampled_from(["a", "b", "CC", "BCC", "cc", "x-match"]),
-    st.one_of(st.integers(-2 ** 40, 2 ** 40), st.just(1), st.text(max_size=5), st.lists(st.sampled_from(["a.b", "full", "zz"]), max_size=2)),
+    st.one_of(
+        st.integers(-2 ** 40, 2 ** 40), st.just(1), st.text(max_size=5),
+        st.lists(st.sampled_from(["a.b", "full", "zz"]), max_size=2),
+    ),
     max_size=3)
 PROPERTIES = st.one_of(
     st.just(b"\0\0"),
     st.fixed_dictionaries({}, optional={
-        "content_type": TEXT, "headers": HEADERS, "delivery_mode": st.sampled_from([0, 1, 2, 2, 3, 255]), "priority": st.integers(0, 255),
-        "correlation_id": TEXT, "reply_to": TEXT, "expiration": st.sampled_from(["60000", "0x", "-1", "", "99999999999999999"]), "message_id": TEXT,
-        "timestamp": st.integers(0, 2 ** 63), "type": TEXT, "user_id": st.sampled_from(["guest", "mallory", ""]), "app_id": TEXT,
+        "content_type": TEXT, "headers": HEADERS, "delivery_mode": st.sampled_from([0, 1, 2, 2, 3, 255]),
+        "priority": st.integers(0, 255),
+        "correlation_id": TEXT, "reply_to": TEXT,
+        "expiration": st.sampled_from(["60000", "0x", "-1", "", "99999999999999999"]), "message_id": TEXT,
+        "timestamp": st.integers(0, 2 ** 63), "type": TEXT,
+        "user_id": st.sampled_from(["guest", "mallory", ""]), "app_id": TEXT,
         "cluster_id": TEXT,
     }).map(lambda values: encoding.properties(**values)),
     # flags and octets that may or may not fit together
-    st.tuples(st.integers(0, 0xFFFF), st.binary(max_size=12)).map(lambda pair: struct.pack(">H", pair[0]) + pair[1]),
+    st.tuples(st.integers(0, 0xFFFF), st.binary(max_size=12)).map(
+        lambda pair: struct.pack(">H", pair[0]) + pair[1]
+    ),
     st.binary(max_size=3),
 )
 PUBLISH = st.fixed_dictionaries({
     "exchange": st.sampled_from([
-        b"", b"", b"lanes.direct", b"lanes.topic", b"lanes.fanout", b"lanes.headers", b"lanes.internal", b"amq.direct", b"missing", b"\xff",
-        b"lanes.topic\r\n"]),
+        b"", b"", b"lanes.direct", b"lanes.topic", b"lanes.fanout", b"lanes.headers", b"lanes.internal",
+        b"amq.direct", b"missing", b"\xff", b"lanes.topic\r\n"]),
     "routing_key": st.sampled_from([
-        b"lanes.one", b"lanes.transient", b"lanes.stream", b"a.b", b"full", b"", b"nowhere", b"k" * 255, b"\xfe\xff", b"lanes.one\n", b"a..b"]),
+        b"lanes.one", b"lanes.transient", b"lanes.stream", b"a.b", b"full", b"", b"nowhere", b"k" * 255,
+        b"\xfe\xff", b"lanes.one\n", b"a..b"]),
     "bits": st.sampled_from([0, 0, 0, 0, 1, 2, 3, 0xFC]),
     "properties": PROPERTIES,
     "body": st.one_of(st.binary(max_size=10), st.just(b"x" * 5000)),
@@ -174,7 +202,8 @@ def test_both_lanes_answer_alike(address, confirming, publishes):
 
     assert fast.run(confirming, publishes) == slow.run(confirming, publishes)
 
-    if fast.is_cut_short:  # whether a confirm is still sent before an error is a matter of time, what it says is not
+    # whether a confirm is still sent before an error is a matter of time, what it says is not
+    if fast.is_cut_short:
         both = fast.confirmed.keys() & slow.confirmed.keys()
         assert {tag: fast.confirmed[tag] for tag in both} == {tag: slow.confirmed[tag] for tag in both}
     else:

@@ -1,7 +1,7 @@
 """Tests of what runs in Spark: left out where SPARK=0, or where the extra spark-test is not installed.
 
-Two workers (make test-spark): one for the tests that share a session, which takes longer to start than most of them, and
-one for those that start Spark as a process.
+Two workers (make test-spark): one for the tests that share a session, which takes longer to start than most
+of them, and one for those that start Spark as a process.
 """
 import importlib.util
 import os
@@ -32,8 +32,10 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """One worker for each group. Not by --dist loadgroup, which pytest-xdist 3.8 cannot do with pytest 9.2: it writes into
-    Item._nodeid, where nobody looks any more.
+    """One worker for each group.
+
+    Not by --dist loadgroup, which pytest-xdist 3.8 cannot do with pytest 9.2: it writes into Item._nodeid,
+    where nobody looks any more.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -64,7 +66,9 @@ def data_dir(tmp_path):
 
 @pytest.fixture(scope="session")
 def broker():
-    """A broker with a management API for the tests of this folder, which name their own streams; nobody kills it."""
+    """A broker with a management API for the tests of this folder, which name their own streams;
+    nobody kills it.
+    """
     from gomq_py.testing.brokers import ChildBroker
     with ChildBroker(http_port=0, sync=True) as child:
         yield Reached(child)
@@ -108,7 +112,9 @@ class Reached:
         self.publish(name, bodies)
 
     def publish(self, queue, bodies):
-        """Publish to a queue or stream, and wait until all is confirmed, and therefore flushed: readers see no other."""
+        """Publish to a queue or stream, and wait until all is confirmed, and therefore flushed:
+        readers see no other.
+        """
         with self.connect() as connection:
             channel = connection.channel()
             channel.confirm_select()

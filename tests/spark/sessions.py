@@ -25,11 +25,15 @@ def make_session(folder):
 
     from gomq_py.pipeline.java import find_java
     os.environ["JAVA_HOME"] = find_java().home
-    os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    os.environ.update(
+        PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"
+    )
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     builder = SparkSession.builder.master("local[1]").appName("gomq-py tests")
-    for name, value in {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+    for name, value in (
+        {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}.items()
+    ):
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

@@ -1,4 +1,6 @@
-"""A standalone cluster on loopback: a master and two workers, of which one is killed in the middle of a batch. Nothing is lost or doubled."""
+"""A standalone cluster on loopback: a master and two workers, of which one is killed in the middle of a
+batch. Nothing is lost or doubled.
+"""
 import json
 import os
 import re
@@ -15,7 +17,8 @@ from tests.spark.sessions import JVM
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 MESSAGES = 60000
-# Reads slowly enough to be killed in the middle: each task says that it is there, and waits for the test's word.
+# Reads slowly enough to be killed in the middle: each task says that it is there,
+# and waits for the test's word.
 DRIVER = """
 import json, os, sys, time
 from pyspark.sql import SparkSession, functions as f
@@ -49,12 +52,15 @@ class Daemon:
         import pyspark
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
         environment = {
-            **os.environ, "JAVA_HOME": find_java().home, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-            "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m",
+            **os.environ, "JAVA_HOME": find_java().home, "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": JVM}
         self.lines = []
         self.process = subprocess.Popen(
-            [str(program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True)
+            [str(program), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment, start_new_session=True)
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -76,22 +82,37 @@ class Daemon:
 
 @pytest.mark.long
 def test_a_worker_that_is_killed_in_the_middle_costs_nothing(broker, tmp_path):
-    broker.stream("clustered", [b"%d" % number for number in range(MESSAGES)], **{"x-stream-max-segment-size-bytes": 524288})
-    master = Daemon(tmp_path, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    broker.stream(
+        "clustered", [b"%d" % number for number in range(MESSAGES)],
+        **{"x-stream-max-segment-size-bytes": 524288},
+    )
+    master = Daemon(
+        tmp_path, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
+        "--webui-port", "0",
+    )
     workers = []
     driver = None
     try:
         url = master.wait_for(r"Starting Spark master at (spark://\S+)")[1]
-        workers = [Daemon(tmp_path, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "700m",
-                          "--webui-port", "0", url) for _ in range(2)]
+        workers = [
+            Daemon(
+                tmp_path, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1",
+                "--memory", "700m", "--webui-port", "0", url,
+            )
+            for _ in range(2)
+        ]
         for worker in workers:
             worker.wait_for("Successfully registered with master")
         (tmp_path / "driver.py").write_text(DRIVER)
         driver = subprocess.Popen(
-            [sys.executable, str(tmp_path / "driver.py"), url, broker.url, "clustered", str(tmp_path), JVM], stdout=subprocess.PIPE,
-            stderr=(tmp_path / "driver.log").open("w"), text=True, start_new_session=True,
-            env={**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
-                 "GOMQ_USER": "guest", "GOMQ_PASSWORD": "guest", "PYTHONPATH": os.getcwd()})
+            [sys.executable, str(tmp_path / "driver.py"), url, broker.url, "clustered", str(tmp_path), JVM],
+            stdout=subprocess.PIPE, stderr=(tmp_path / "driver.log").open("w"), text=True,
+            start_new_session=True,
+            env={
+                **os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1", "GOMQ_USER": "guest", "GOMQ_PASSWORD": "guest",
+                "PYTHONPATH": os.getcwd(),
+            })
         wait_until(lambda: len(list(tmp_path.glob("at-*"))) >= 2 or driver.poll() is not None, TIMEOUT_S * 20)
         workers[0].kill()
         (tmp_path / "go").touch()

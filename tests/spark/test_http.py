@@ -1,4 +1,6 @@
-"""The transport http against a live broker: who may read, answers that end early, brokers that go and come back."""
+"""The transport http against a live broker: who may read, answers that end early,
+brokers that go and come back.
+"""
 import base64
 import http.client
 import json
@@ -64,7 +66,10 @@ def test_wrong_credentials_are_said_with_where_to_put_them(broker, letters):
 def allow(broker, user, read):
     """A user without tags who may read what the pattern says."""
     host, port = broker.child.addresses["http"]
-    login = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
+    login = {
+        "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(),
+        "Content-Type": "application/json",
+    }
     for path, body in ((f"users/{user}", {"password": user, "tags": ""}),
                        (f"permissions/%2F/{user}", {"configure": "", "write": "", "read": read})):
         connection = http.client.HTTPConnection(host, port)
@@ -193,7 +198,9 @@ def test_tls_needs_an_authority_that_is_trusted(tmp_path):
     from tests.spark.conftest import Reached
     from tests.support import certificates
     files = certificates.make(tmp_path / "certificates")
-    with ChildBroker(http_port=0, https_port=0, sync=True, tls_cert=str(files.certificate), tls_key=str(files.key)) as child:
+    with ChildBroker(
+        http_port=0, https_port=0, sync=True, tls_cert=str(files.certificate), tls_key=str(files.key)
+    ) as child:
         Reached(child).stream("letters", [b"x"])
         url = "https://127.0.0.1:{}".format(child.addresses["https"][1])
 

@@ -1,4 +1,6 @@
-"""The jobs of gomq-py-pipeline in one session: devices' messages to tables, dead letters counted and published again."""
+"""The jobs of gomq-py-pipeline in one session: devices' messages to tables,
+dead letters counted and published again.
+"""
 import io
 import json
 
@@ -12,7 +14,10 @@ from gomq_py.pipeline.running import JobFailed, Reporter, run
 from tests.spark.conftest import PERSISTENT
 from tests.support.waiting import TIMEOUT_S
 
-SCHEMA = make_schema({"device": "topic:1", "fields": {"temperature": "double"}, "windows": {"length": "1 minute", "watermark": "0 seconds"}})
+SCHEMA = make_schema({
+    "device": "topic:1", "fields": {"temperature": "double"},
+    "windows": {"length": "1 minute", "watermark": "0 seconds"},
+})
 
 
 def declare(broker, stream, *keys):
@@ -49,14 +54,17 @@ def test_bronze_takes_every_offset_once_over_several_runs(spark, broker, tmp_pat
 
     rows = spark.read.parquet(str(tmp_path / "bronze")).select("stream", "offset").collect()
     assert sorted((row.stream, row.offset) for row in rows) == sorted(
-        [("bronze-a", number) for number in range(800)] + [("bronze-b", number) for number in range(50)] + [("bronze-c", 0)])
+        [("bronze-a", number) for number in range(800)] + [("bronze-b", number) for number in range(50)]
+        + [("bronze-c", 0)])
     assert [line["rows_total"] for line in lines(out) if line.get("done")] == [750, 101]
     assert [line["lag"] for line in lines(out) if not line.get("done")] == [250, 0, 0]
     assert bronze.compact(spark, str(tmp_path / "bronze"), str(tmp_path / "compact")) == 851
 
 
 def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path):
-    """A device's message goes to amq.topic, from there to a stream and to a queue; the one becomes a table, the other dies and comes back."""
+    """A device's message goes to amq.topic, from there to a stream and to a queue; the one becomes a table,
+    the other dies and comes back.
+    """
     declare(broker, "job-devices", "dev.#")
     with broker.connect() as connection:
         channel = connection.channel()
@@ -86,12 +94,19 @@ def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path)
 
     letters = dead_letters.rows(spark, {"url": broker.url, "subscribe": "graveyard"})
     summary, = dead_letters.summary(letters).collect()
-    assert (summary.died_in, summary.reason, summary.messages, summary.most_deaths) == ("work", "rejected", 20, 1)
-    assert [row.beginning for row in dead_letters.samples(letters, 2).collect()] == ['{"temperature": 39}', '{"temperature": 37}']
+    assert (summary.died_in, summary.reason, summary.messages, summary.most_deaths) == (
+        "work", "rejected", 20, 1
+    )
+    assert [row.beginning for row in dead_letters.samples(letters, 2).collect()] == [
+        '{"temperature": 39}', '{"temperature": 37}'
+    ]
 
     chosen = replay.chosen(letters, "offset < 15")
     assert [row.asDict() for row in replay.counts(chosen).collect()] == [
-        {"queue": "graveyard", "messages": 15, "octets": sum(len(body) for key, body in good[1::2][:15]), "first": 0, "last": 14}]
+        {
+            "queue": "graveyard", "messages": 15, "octets": sum(len(body) for key, body in good[1::2][:15]),
+            "first": 0, "last": 14,
+        }]
     replay.publish(chosen, {"amqpUrl": broker.amqp_url, "queue": "again"}, rate=1000)
     again = broker.take("again")
     assert [one.body for one in again] == [body for key, body in good[1::2]][:15]
@@ -100,7 +115,9 @@ def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path)
 
 
 def test_a_queue_whose_messages_are_taken_becomes_a_table_by_its_tee(spark, broker, tmp_path):
-    """The stream that the policy names is declared later than the queue, which has consumers all the while."""
+    """The stream that the policy names is declared later than the queue,
+    which has consumers all the while.
+    """
     with broker.connect() as connection:
         connection.channel().queue_declare("teed", durable=True)
     requests.put(f"{broker.url}/api/policies/%2F/teed", auth=("guest", "guest"), timeout=TIMEOUT_S, json={
@@ -123,26 +140,33 @@ def test_windows_are_written_when_the_watermark_has_passed(spark, broker, tmp_pa
     declare(broker, "windowed", "win.#")
     schema = make_schema({"device": "topic:1", "time": "field:ts", "fields": {"temperature": "double"},
                           "windows": {"length": "1 minute", "watermark": "0 seconds"}})
-    publish(broker, [("win.d1", b'{"ts": %d, "temperature": %d}' % (60000 * minute, minute)) for minute in (1, 1, 2, 9)])
+    publish(broker, [
+        ("win.d1", b'{"ts": %d, "temperature": %d}' % (60000 * minute, minute)) for minute in (1, 1, 2, 9)
+    ])
     reading = {"url": broker.url, "subscribe": "windowed"}
 
     run(telemetry.writers(spark, reading, schema, str(tmp_path / "tables")), reporter=Reporter(io.StringIO()))
 
     rows = spark.read.parquet(str(tmp_path / "tables" / "windows")).orderBy("start").collect()
-    assert [(row.device, row.readings, row.temperature_avg, row.temperature_max) for row in rows] == [("d1", 2, 1.0, 1.0), ("d1", 1, 2.0, 2.0)]
+    assert [(row.device, row.readings, row.temperature_avg, row.temperature_max) for row in rows] == [
+        ("d1", 2, 1.0, 1.0), ("d1", 1, 2.0, 2.0)
+    ]
 
 
 def test_the_jobs_of_a_file_run_in_one_session(spark, broker, tmp_path):
     declare(broker, "planned", "plan.#")
     publish(broker, [("plan.d1", b'{"temperature": %d}' % number) for number in range(5)])
     given = {"source": {"url": broker.url}, "job": [
-        {"kind": "bronze", "streams": "planned", "out": "bronze"}, {"kind": "metrics", "streams": "planned", "out": "metrics"}]}
+        {"kind": "bronze", "streams": "planned", "out": "bronze"},
+        {"kind": "metrics", "streams": "planned", "out": "metrics"}]}
     out = io.StringIO()
 
     run(all_writers(spark, make_plan(given, str(tmp_path)).jobs), reporter=Reporter(out))
 
     assert spark.read.parquet(str(tmp_path / "bronze")).count() == 5
-    assert [(line["job"], line["rows_total"]) for line in lines(out) if line.get("done")] == [("bronze", 5), ("metrics", 5)]
+    assert [(line["job"], line["rows_total"]) for line in lines(out) if line.get("done")] == [
+        ("bronze", 5), ("metrics", 5)
+    ]
 
 
 def test_samples_of_queues_are_a_table(spark, broker, tmp_path, monkeypatch):

@@ -1,5 +1,5 @@
-"""Kills: Spark's whole process group dies at fixed batches, and the broker, while messages are published and retention drops
-what was read; every offset is found once.
+"""Kills: Spark's whole process group dies at fixed batches, and the broker, while messages are published and
+retention drops what was read; every offset is found once.
 
 GOMQ_SPARK_KILLS says how often Spark dies, GOMQ_SPARK_MESSAGES over how many messages (make spark-kills).
 """
@@ -39,7 +39,9 @@ KILLS_PER_BROKER = 5
 
 
 class Publisher(threading.Thread):
-    """Publishes until all that was to be published is confirmed, whatever becomes of the broker; ``confirmed`` counts."""
+    """Publishes until all that was to be published is confirmed,
+    whatever becomes of the broker; ``confirmed`` counts.
+    """
 
     def __init__(self, url, queue, count):
         super().__init__(daemon=True)
@@ -63,7 +65,10 @@ class Publisher(threading.Thread):
         if self.confirmed >= self.allowed:
             self.wake.wait(0.05)
             return
-        channel.publish_many(("", self._queue, b"%d" % number, PERSISTENT) for number in range(self.confirmed, self.confirmed + BATCH))
+        channel.publish_many(
+            ("", self._queue, b"%d" % number, PERSISTENT)
+            for number in range(self.confirmed, self.confirmed + BATCH)
+        )
         assert channel.wait_for_confirms()
         self.confirmed += BATCH
 
@@ -75,8 +80,8 @@ class Job:
         self.lines = []
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gomq_py.pipeline", "bronze", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, env=environment)
+            [sys.executable, "-m", "gomq_py.pipeline", "bronze", *arguments], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment)
         self._errors = []
         self._readers = [threading.Thread(target=self._read, args=pair, daemon=True)
                          for pair in ((self.process.stdout, self.lines), (self.process.stderr, self._errors))]
@@ -92,7 +97,9 @@ class Job:
         return sum('"batch"' in line for line in self.lines)
 
     def wait_for_batches(self, count):
-        wait_until(lambda: self.batches() >= count or self.process.poll() is not None, PATIENT_S, f"{count} batches")
+        wait_until(
+            lambda: self.batches() >= count or self.process.poll() is not None, PATIENT_S, f"{count} batches"
+        )
         assert self.process.poll() is None, "".join(self._errors)
 
     def kill(self):
@@ -134,9 +141,11 @@ def test_every_offset_is_found_once_whatever_is_killed(start_job, tmp_path):
         reached.stream("log", **{"x-stream-max-segment-size-bytes": 1 << 18, "x-max-length-bytes": kept})
         publisher = Publisher(broker.amqp_url, "log", MESSAGES)
         publisher.start()
-        arguments = ["--url", reached.url, "--streams", "log", "--out", str(tmp_path / "bronze"), "--master", "local[1]", "--memory", "700m",
-                     "--conf", f"spark.driver.extraJavaOptions={JVM}", "--option", f"maxOffsetsPerTrigger={share // 3}",
-                     "--option", f"retrySeconds={PATIENT}"]
+        arguments = [
+            "--url", reached.url, "--streams", "log", "--out", str(tmp_path / "bronze"), "--master",
+            "local[1]", "--memory", "700m", "--conf", f"spark.driver.extraJavaOptions={JVM}", "--option",
+            f"maxOffsetsPerTrigger={share // 3}", "--option", f"retrySeconds={PATIENT}",
+        ]
         for kill in range(KILLS):
             publisher.allowed = (kill + 1) * share - 2 * BURST
             job = start_job([*arguments, "--every", "0 seconds"])
@@ -157,7 +166,8 @@ def test_every_offset_is_found_once_whatever_is_killed(start_job, tmp_path):
         shape = shape_of(reached)
     rows = table(tmp_path / "bronze")
     end = shape.end_offset
-    assert end >= MESSAGES  # what was published again because its confirm got lost is there twice, under two offsets
+    # what was published again because its confirm got lost is there twice, under two offsets
+    assert end >= MESSAGES
     assert (rows.num_rows, pc.count_distinct(rows["offset"]).as_py()) == (end, end)
     assert pc.min_max(rows["offset"]).as_py() == {"min": 0, "max": end - 1}
     assert pc.count_distinct(rows["body"]).as_py() == MESSAGES
@@ -177,4 +187,5 @@ def table(folder):
         if not log.name.startswith("."):
             paths |= {json.loads(line)["path"] for line in log.read_text().splitlines()[1:]}
     return pa.concat_tables(
-        pq.ParquetFile(unquote(urlsplit(path).path)).read(columns=["offset", "body"]) for path in sorted(paths))
+        pq.ParquetFile(unquote(urlsplit(path).path)).read(columns=["offset", "body"])
+        for path in sorted(paths))

@@ -16,9 +16,13 @@ def test_the_walk_runs_and_prints_what_it_says(spark, broker, tmp_path):
     said = None
     for kind, text in BLOCK.findall(PAGE):
         if kind == "text":
-            assert [line.rstrip() for line in said.splitlines() if line] == [line.rstrip() for line in text.splitlines() if line]
+            assert [line.rstrip() for line in said.splitlines() if line] == [
+                line.rstrip() for line in text.splitlines() if line
+            ]
             continue
-        text = text.replace("http://127.0.0.1:15672", broker.url).replace("amqp://guest:guest@127.0.0.1:5672", broker.child.amqp_url)
+        text = text.replace("http://127.0.0.1:15672", broker.url).replace(
+            "amqp://guest:guest@127.0.0.1:5672", broker.child.amqp_url
+        )
         text = text.replace('"table', f'"{tmp_path}/table')  # a relative path is the JVM's affair
         said = printed(compile(text, "docs/spark.md", "exec"), names)
 

@@ -1,4 +1,6 @@
-"""The sink without Spark: rows become confirmed messages, whatever the broker does meanwhile, and what cannot is said."""
+"""The sink without Spark: rows become confirmed messages, whatever the broker does meanwhile,
+and what cannot is said.
+"""
 import threading
 
 import pytest
@@ -11,7 +13,9 @@ from tests.spark.sessions import PATIENT
 
 
 def target(broker, password="guest", **given):
-    options = Options({"amqpUrl": broker.amqp_url, "url": broker.url, "retrySeconds": "0", "timeoutSeconds": PATIENT, **given})
+    options = Options({
+        "amqpUrl": broker.amqp_url, "url": broker.url, "retrySeconds": "0", "timeoutSeconds": PATIENT, **given
+    })
     return Target(options, Credentials("guest", password))
 
 
@@ -36,15 +40,22 @@ def test_rows_become_messages_with_their_properties_and_headers(broker, queue):
     name = queue()
     rows = [
         {"body": b"one", "queue": "orders", "offset": 7, "properties": None},
-        {"body": "two", "properties": {"content_type": "text/plain", "message_id": "m-2", "priority": 3, "user_id": "joe"},
-         "headers": [("n", "1"), ("text", '"a"'), ("odd", "no json")]},
+        {
+            "body": "two",
+            "properties": {
+                "content_type": "text/plain", "message_id": "m-2", "priority": 3, "user_id": "joe"
+            },
+            "headers": [("n", "1"), ("text", '"a"'), ("odd", "no json")],
+        },
         {"body": None},
     ]
 
     assert Publisher(target(broker, queue=name), "run").publish(rows) == 3
 
     first, second, third = broker.take(name)
-    assert (first.body, first.properties.message_id, first.properties.delivery_mode) == (b"one", "orders/7", 2)
+    assert (
+        (first.body, first.properties.message_id, first.properties.delivery_mode) == (b"one", "orders/7", 2)
+    )
     assert second.body == b"two" and second.properties.as_dict() == {
         "content_type": "text/plain", "message_id": "m-2", "priority": 3, "delivery_mode": 2,
         "headers": {"n": 1, "text": "a", "odd": "no json"}}
@@ -54,8 +65,12 @@ def test_rows_become_messages_with_their_properties_and_headers(broker, queue):
 def test_ids_come_from_a_column_or_from_where_the_row_stands(broker, queue):
     name = queue()
 
-    Publisher(target(broker, queue=name, messageIdColumn="key"), "run").publish([{"body": b"", "key": 5, "queue": "a", "offset": 1}])
-    Publisher(target(broker, queue=name, rowMessageIds="true"), "q/3/0").publish([{"body": b""}, {"body": b""}])
+    Publisher(target(broker, queue=name, messageIdColumn="key"), "run").publish(
+        [{"body": b"", "key": 5, "queue": "a", "offset": 1}]
+    )
+    Publisher(target(broker, queue=name, rowMessageIds="true"), "q/3/0").publish(
+        [{"body": b""}, {"body": b""}]
+    )
 
     assert [one.properties.message_id for one in broker.take(name)] == ["5", "q/3/0/0", "q/3/0/1"]
 
@@ -81,7 +96,9 @@ def test_a_larger_batch_than_the_target_remembers_is_refused_at_the_start(broker
     with pytest.raises(GomqError, match="does not deduplicate: declare it with x-message-deduplication=true"):
         check_cache(target(broker, queue=plain, **given))
     with pytest.raises(OptionError, match="looks at x-deduplication-header"):
-        check_cache(target(broker, queue=small, **{**given, "deduplicationHeader": "x-id", "maxBatchRows": "9"}))
+        check_cache(
+            target(broker, queue=small, **{**given, "deduplicationHeader": "x-id", "maxBatchRows": "9"})
+        )
     with pytest.raises(OptionError, match="needs option maxBatchRows"):
         check_cache(target(broker, queue=small, deduplicationHeader="x-deduplication-header"))
     with pytest.raises(GomqError, match="more rows than option maxBatchRows says: 1"):
@@ -91,7 +108,12 @@ def test_a_larger_batch_than_the_target_remembers_is_refused_at_the_start(broker
 def test_where_nothing_is_bound_is_said_and_may_be_accepted(broker):
     row = {"body": b"", "routing_key": "nowhere.at.all"}
 
-    with pytest.raises(GomqError, match="1 messages were returned, the first with exchange 'amq.topic' and routing key 'nowhere.at.all'"):
+    with pytest.raises(
+        GomqError,
+        match=(
+            "1 messages were returned, the first with exchange 'amq.topic' and routing key 'nowhere.at.all'"
+        ),
+    ):
         Publisher(target(broker, exchange="amq.topic"), "run").publish([row])
     assert Publisher(target(broker, exchange="amq.topic", mandatory="false"), "run").publish([row]) == 1
 
@@ -113,8 +135,14 @@ def test_a_target_that_is_not_there_or_does_not_want_us_is_said_at_the_start(bro
     ({"value": "binary"}, {"queue": "q"}, "no column body"),
     ({"body": "int"}, {"queue": "q"}, "column body is int"),
     ({"body": "binary", "headers": "string"}, {"queue": "q"}, "column headers is string"),
-    ({"body": "binary"}, {"exchange": "e"}, "option routingKey is missing, and there is no column routing_key"),
-    ({"body": "binary"}, {"queue": "q", "messageIdColumn": "id"}, "option messageIdColumn names id, which is no column"),
+    (
+        {"body": "binary"}, {"exchange": "e"},
+        "option routingKey is missing, and there is no column routing_key",
+    ),
+    (
+        {"body": "binary"}, {"queue": "q", "messageIdColumn": "id"},
+        "option messageIdColumn names id, which is no column",
+    ),
     ({"body": "binary"}, {"queue": "q", "deduplicationHeader": "x"}, "option deduplicationHeader needs ids"),
 ])
 def test_a_schema_that_cannot_be_published_is_said(columns, given, words):
@@ -138,7 +166,9 @@ def test_a_broker_that_is_killed_while_a_batch_is_published_loses_nothing(tmp_pa
                     threading.Thread(target=lambda: (child.start(), restarted.set())).start()
                 yield {"body": b"%d" % number}
 
-        assert Publisher(target(reached, queue="q", retrySeconds=PATIENT, confirmBatch="200"), "run").publish(rows()) == 3000
+        assert Publisher(
+            target(reached, queue="q", retrySeconds=PATIENT, confirmBatch="200"), "run"
+        ).publish(rows()) == 3000
 
         assert restarted.wait(float(PATIENT))
         assert {one.body for one in reached.take("q")} == {b"%d" % number for number in range(3000)}

@@ -32,7 +32,9 @@ class Read:
         self.pieces = planner.pieces("orders", shapes["orders"], starts["orders"], ends["orders"])
         self.reader = PieceReader(options, planner.transport, columns)
         self.batches = list(self.reader.batches(self.pieces))
-        self.rows = pa.Table.from_batches(self.batches, self.batches[0].schema).to_pylist() if self.batches else []
+        self.rows = (
+            pa.Table.from_batches(self.batches, self.batches[0].schema).to_pylist() if self.batches else []
+        )
 
     @property
     def offsets(self):
@@ -46,13 +48,17 @@ def test_rows_are_the_messages_in_order(data_dir):
     read = Read(folder)
 
     assert len(read.pieces) == 3
-    assert [(row["offset"], row["body"], row["queue"], row["vhost"], row["routing_key"], row["exchange"]) for row in read.rows] == [
+    assert [
+        (row["offset"], row["body"], row["queue"], row["vhost"], row["routing_key"], row["exchange"])
+        for row in read.rows
+    ] == [
         (number, b"%d" % number, "orders", "/", "s", "") for number in range(3000)]
     assert read.rows[17]["timestamp"] == datetime.fromtimestamp((bench.epoch_ms + 17) / 1000, UTC)
 
 
 @pytest.mark.parametrize("given", [
-    {"batchRows": "1"}, {"batchRows": "300"}, {"batchBytes": "1"}, {"batchBytes": "1000"}, {"batchBytes": "64k", "batchRows": "10"},
+    {"batchRows": "1"}, {"batchRows": "300"}, {"batchBytes": "1"}, {"batchBytes": "1000"},
+    {"batchBytes": "64k", "batchRows": "10"},
 ])
 def test_rows_do_not_depend_on_the_size_of_batches(data_dir, given):
     folder, bench = data_dir()
@@ -81,8 +87,14 @@ def test_the_parts_of_a_divided_segment_give_every_message_once(data_dir):
     groups = planner.partitions(pieces)
 
     # Backwards, because a worker remembers how far it has read.
-    parts = [[row["offset"] for batch in PieceReader(options, planner.transport, ("offset",)).batches(group) for row in batch.to_pylist()]
-             for group in reversed(groups)]
+    parts = [
+        [
+            row["offset"]
+            for batch in PieceReader(options, planner.transport, ("offset",)).batches(group)
+            for row in batch.to_pylist()
+        ]
+        for group in reversed(groups)
+    ]
 
     assert len(pieces) == 1 and [len(part) for part in parts] == [225] * 4
     assert sorted(offset for part in parts for offset in part) == list(range(900))
@@ -99,7 +111,9 @@ def test_damage_is_told_by_the_part_that_it_lies_in_alone(data_dir, place):
     first, second = planner.partitions(planner.pieces(
         "orders", shape, Position(shape.epoch, 0), Position(shape.epoch, 900)))
 
-    assert sum(batch.num_rows for batch in PieceReader(options, planner.transport, COLUMNS).batches(second)) == 450
+    assert sum(
+        batch.num_rows for batch in PieceReader(options, planner.transport, COLUMNS).batches(second)
+    ) == 450
     with pytest.raises(DataLoss, match="offset 300"):
         list(PieceReader(options, planner.transport, COLUMNS).batches(first))
 
@@ -117,8 +131,9 @@ def test_columns_are_those_that_were_asked_for(data_dir):
 def test_properties_and_headers_are_those_that_were_published(data_dir):
     folder, bench = data_dir()
     given = Properties(
-        content_type="text/plain", headers={"n": 1, "text": "a", "list": [1, "x"], "octets": b"\xff", "none": None}, delivery_mode=2, priority=7,
-        message_id="m-1", timestamp=1700000000, app_id="shop")
+        content_type="text/plain",
+        headers={"n": 1, "text": "a", "list": [1, "x"], "octets": b"\xff", "none": None}, delivery_mode=2,
+        priority=7, message_id="m-1", timestamp=1700000000, app_id="shop")
     bench.message.assign(b"ex", b"key", given.encode(), b"body", bench.epoch_ms, persistent=True)
     bench.store.append(bench.message)
     bench.message.assign(b"", b"\xff\xfe", b"\0\0", b"", bench.epoch_ms, persistent=True)
@@ -128,9 +143,12 @@ def test_properties_and_headers_are_those_that_were_published(data_dir):
     first, second = Read(folder).rows
 
     assert {name: value for name, value in first["properties"].items() if value is not None} == {
-        "content_type": "text/plain", "delivery_mode": 2, "priority": 7, "message_id": "m-1", "app_id": "shop",
+        "content_type": "text/plain", "delivery_mode": 2, "priority": 7, "message_id": "m-1",
+        "app_id": "shop",
         "timestamp": datetime.fromtimestamp(1700000000, UTC)}
-    assert dict(first["headers"]) == {"n": "1", "text": '"a"', "list": '[1, "x"]', "octets": '"\\ufffd"', "none": "null"}
+    assert dict(first["headers"]) == {
+        "n": "1", "text": '"a"', "list": '[1, "x"]', "octets": '"\\ufffd"', "none": "null"
+    }
     assert second["headers"] is None and not any(second["properties"].values())
     assert second["routing_key"] == "\ufffd\ufffd"
 
@@ -142,7 +160,9 @@ def test_a_damaged_record_is_told_with_stream_segment_and_position(data_dir, pla
     bench.push(50)
     bench.damage({7}, place)
 
-    with pytest.raises(DataLoss, match=r"stream 'orders' lacks offset 7: .* position \d+ of segment 1 of stream 'orders'"):
+    with pytest.raises(
+        DataLoss, match=r"stream 'orders' lacks offset 7: .* position \d+ of segment 1 of stream 'orders'"
+    ):
         Read(folder, endingOffsets="50", **given)
 
 
@@ -180,7 +200,9 @@ def test_a_batch_goes_on_in_a_segment_where_the_one_before_ended(data_dir):
     shape = planner.transport.describe("orders")
     for begin in range(0, 5000, 100):
         start, stop = Position(shape.epoch, begin), Position(shape.epoch, begin + 100)
-        batches = PieceReader(options, transport, ("offset",)).batches(planner.pieces("orders", shape, start, stop))
+        batches = PieceReader(options, transport, ("offset",)).batches(
+            planner.pieces("orders", shape, start, stop)
+        )
         found += [offset for batch in batches for offset in batch.column(0).to_pylist()]
 
     assert found == list(range(5000))
@@ -219,7 +241,9 @@ def test_a_segment_that_retention_took_after_planning_is_told_or_gone_on_without
     folder, bench = data_dir()
     bench.push(3000)
     options = Options({"subscribe": "orders", "transport": "files", "dataDir": folder})
-    lenient = Options({"subscribe": "orders", "transport": "files", "dataDir": folder, "failOnDataLoss": "false"})
+    lenient = Options(
+        {"subscribe": "orders", "transport": "files", "dataDir": folder, "failOnDataLoss": "false"}
+    )
     read = Read(folder)
     (bench.folder / "stream" / "msgs.0000000001").unlink()
 
@@ -254,7 +278,8 @@ def test_a_queue_or_nothing_at_all_is_no_stream(data_dir, tmp_path):
 
 
 @pytest.mark.parametrize("names, types, words", [
-    (["offset", "size"], ["bigint", "int"], "column 'size'"), (["offset"], ["int"], "as int, and it is bigint"),
+    (["offset", "size"], ["bigint", "int"], "column 'size'"),
+    (["offset"], ["int"], "as int, and it is bigint"),
     (["body", "body"], ["binary", "binary"], "twice"),
 ])
 def test_a_schema_that_does_not_fit_is_told(names, types, words):
@@ -263,7 +288,9 @@ def test_a_schema_that_does_not_fit_is_told(names, types, words):
 
 
 def test_clocks_that_step_back_change_no_offset(data_dir):
-    """A time finds the first message that came at it or later by the clock of then; offsets are in the order of arrival."""
+    """A time finds the first message that came at it or later by the clock of then;
+    offsets are in the order of arrival.
+    """
     folder, bench = data_dir()
     bench.push(10)
     bench.epoch_ms -= 3_600_000

@@ -1,5 +1,6 @@
-"""etc/spark-pipeline: what its tables are made of runs as it stands. By this session: the command that runs such projects needs
-Spark Connect and its packages (grpcio, pandas).
+"""etc/spark-pipeline: what its tables are made of runs as it stands.
+
+By this session: the command that runs such projects needs Spark Connect and its packages (grpcio, pandas).
 """
 import re
 
@@ -56,7 +57,9 @@ def test_the_sample_has_every_message_once_over_two_runs_and_counts_them(spark, 
 
     for run in range(2):
         broker.publish("sample", [b"12345"] * 20)
-        writer = project.flows["messages"]().writeStream.format("parquet").option("path", str(tmp_path / "messages"))
+        writer = project.flows["messages"]().writeStream.format("parquet").option(
+            "path", str(tmp_path / "messages")
+        )
         run_available(writer, tmp_path / "checkpoint")
         table = spark.read.parquet(str(tmp_path / "messages"))
         table.createOrReplaceTempView("messages")
@@ -64,4 +67,6 @@ def test_the_sample_has_every_message_once_over_two_runs_and_counts_them(spark, 
         offsets = sorted(row.offset for row in table.select("offset").collect())
         assert offsets == list(range(20 * (run + 1)))
     assert project.kinds == {"messages": "StreamingTable", "routing_keys": "MaterializedView"}
-    assert [tuple(row) for row in project.flows["routing_keys"]().collect()] == [("sample", "sample", 40, 200)]
+    assert [tuple(row) for row in project.flows["routing_keys"]().collect()] == [
+        ("sample", "sample", 40, 200)
+    ]

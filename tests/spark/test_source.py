@@ -1,4 +1,6 @@
-"""The data source in Spark, against a live broker: batch and streaming queries, the sink, and what load() says."""
+"""The data source in Spark, against a live broker: batch and streaming queries, the sink,
+and what load() says.
+"""
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
@@ -8,7 +10,9 @@ from tests.spark.sessions import run_available
 @pytest.fixture(scope="module")
 def orders(broker):
     """The name of a stream with the messages 0 to 4999."""
-    broker.stream("orders", [b"%d" % number for number in range(5000)], **{"x-stream-max-segment-size-bytes": 65536})
+    broker.stream(
+        "orders", [b"%d" % number for number in range(5000)], **{"x-stream-max-segment-size-bytes": 65536}
+    )
     return "orders"
 
 
@@ -19,7 +23,9 @@ def read(spark, broker, stream, **given):
 def test_a_batch_query_gives_every_message_once(spark, broker, orders):
     rows = read(spark, broker, orders, minPartitions="2")
 
-    assert rows.columns == ["vhost", "queue", "offset", "timestamp", "exchange", "routing_key", "properties", "body"]
+    assert rows.columns == [
+        "vhost", "queue", "offset", "timestamp", "exchange", "routing_key", "properties", "body"
+    ]
     assert sorted((row.offset, row.body) for row in rows.select("offset", "body").collect()) == [
         (number, b"%d" % number) for number in range(5000)]
     first = rows.where("offset = 0").first()
@@ -31,7 +37,9 @@ def test_a_schema_chooses_columns(spark, broker, orders):
     rows = spark.read.format("gomq").schema("body binary, offset bigint").options(
         url=broker.url, subscribe=orders, startingOffsets="4990").load()
 
-    assert [tuple(row) for row in rows.collect()] == [(b"%d" % number, number) for number in range(4990, 5000)]
+    assert [tuple(row) for row in rows.collect()] == [
+        (b"%d" % number, number) for number in range(4990, 5000)
+    ]
 
 
 def test_an_empty_range_gives_no_rows(spark, broker, orders):
@@ -56,7 +64,10 @@ def test_a_streaming_query_goes_on_where_its_checkpoint_stands(spark, broker, tm
     def run():
         source = spark.readStream.format("gomq").options(
             url=broker.url, subscribe="steps", startingOffsets="earliest", maxOffsetsPerTrigger="200").load()
-        return run_available(source.writeStream.format("parquet").option("path", str(tmp_path / "out")), tmp_path / "checkpoint")
+        return run_available(
+            source.writeStream.format("parquet").option("path", str(tmp_path / "out")),
+            tmp_path / "checkpoint",
+        )
 
     first = run()
     broker.publish("steps", [b"%d" % number for number in range(300, 450)])
@@ -65,15 +76,21 @@ def test_a_streaming_query_goes_on_where_its_checkpoint_stands(spark, broker, tm
     assert [progress.numInputRows for progress in first if progress.numInputRows] == [200, 100]
     assert [progress.numInputRows for progress in second if progress.numInputRows] == [150]
     found = spark.read.parquet(str(tmp_path / "out")).select("offset", "body").collect()
-    assert sorted((row.offset, row.body) for row in found) == [(number, b"%d" % number) for number in range(450)]
+    assert sorted((row.offset, row.body) for row in found) == [
+        (number, b"%d" % number) for number in range(450)
+    ]
 
 
 def test_filters_leave_out_segments_where_they_are_pushed(spark, broker, orders):
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        rows = read(spark, broker, orders, pushFilters="true", partitionBytes="1").where("offset >= 4900 and offset < 4950")
+        rows = read(spark, broker, orders, pushFilters="true", partitionBytes="1").where(
+            "offset >= 4900 and offset < 4950"
+        )
         assert sorted(row.offset for row in rows.select("offset").collect()) == list(range(4900, 4950))
-        assert rows.rdd.getNumPartitions() < read(spark, broker, orders, partitionBytes="1").rdd.getNumPartitions()
+        assert rows.rdd.getNumPartitions() < read(
+            spark, broker, orders, partitionBytes="1"
+        ).rdd.getNumPartitions()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -91,24 +108,40 @@ def test_a_batch_is_published_and_confirmed(spark, broker, orders):
 def test_a_streaming_query_publishes_with_ids(spark, broker, orders, tmp_path):
     with broker.connect() as connection:
         connection.channel().queue_declare("followers", durable=True)
-    source = spark.readStream.format("gomq").options(url=broker.url, subscribe=orders, startingOffsets="4990").load()
+    source = spark.readStream.format("gomq").options(
+        url=broker.url, subscribe=orders, startingOffsets="4990"
+    ).load()
 
-    run_available(source.writeStream.format("gomq").options(amqpUrl=broker.amqp_url, queue="followers"), tmp_path / "checkpoint")
+    run_available(
+        source.writeStream.format("gomq").options(amqpUrl=broker.amqp_url, queue="followers"),
+        tmp_path / "checkpoint",
+    )
 
-    assert sorted(one.properties.message_id for one in broker.take("followers")) == [f"orders/{number}" for number in range(4990, 5000)]
+    assert sorted(one.properties.message_id for one in broker.take("followers")) == [
+        f"orders/{number}" for number in range(4990, 5000)
+    ]
 
 
-def test_a_batch_that_spark_repeats_is_published_once_where_the_target_remembers_it(spark, broker, orders, tmp_path):
+def test_a_batch_that_spark_repeats_is_published_once_where_the_target_remembers_it(
+    spark, broker, orders, tmp_path
+):
     """As after a kill between the last confirm and the commit of the batch."""
     with broker.connect() as connection:
-        connection.channel().queue_declare("remembering", durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 500})
+        connection.channel().queue_declare(
+            "remembering", durable=True, arguments={"x-message-deduplication": True, "x-cache-size": 500}
+        )
     checkpoint = tmp_path / "checkpoint"
 
     def run():
-        source = spark.readStream.format("gomq").options(url=broker.url, subscribe=orders, startingOffsets="4800").load()
-        return run_available(source.writeStream.format("gomq").options(
-            amqpUrl=broker.amqp_url, url=broker.url, queue="remembering", deduplicationHeader="x-deduplication-header", maxBatchRows="500"),
-            checkpoint)
+        source = spark.readStream.format("gomq").options(
+            url=broker.url, subscribe=orders, startingOffsets="4800"
+        ).load()
+        return run_available(
+            source.writeStream.format("gomq").options(
+                amqpUrl=broker.amqp_url, url=broker.url, queue="remembering",
+                deduplicationHeader="x-deduplication-header", maxBatchRows="500"),
+            checkpoint,
+        )
     run()
     (checkpoint / "commits" / "0").unlink()
     (checkpoint / "commits" / ".0.crc").unlink()
@@ -122,19 +155,28 @@ def test_a_stream_that_is_made_anew_fails_a_query_or_is_read_from_its_beginning(
     broker.stream("renewed", [b"%d" % number for number in range(20)])
 
     def run(**given):
-        source = spark.readStream.format("gomq").options(url=broker.url, subscribe="renewed", startingOffsets="earliest", **given).load()
-        run_available(source.writeStream.format("parquet").option("path", str(tmp_path / "out")), tmp_path / "checkpoint")
+        source = spark.readStream.format("gomq").options(
+            url=broker.url, subscribe="renewed", startingOffsets="earliest", **given
+        ).load()
+        run_available(
+            source.writeStream.format("parquet").option("path", str(tmp_path / "out")),
+            tmp_path / "checkpoint",
+        )
     run()
     with broker.connect() as connection:
         connection.channel().queue_delete("renewed")
     broker.stream("renewed", [b"new %d" % number for number in range(5)])
 
-    with pytest.raises(StreamingQueryException, match="deleted and declared again since it was read up to offset 20"):
+    with pytest.raises(
+        StreamingQueryException, match="deleted and declared again since it was read up to offset 20"
+    ):
         run()
     run(failOnDataLoss="false")
 
     bodies = [bytes(row.body) for row in spark.read.parquet(str(tmp_path / "out")).collect()]
-    assert sorted(bodies) == sorted([b"%d" % number for number in range(20)] + [b"new %d" % number for number in range(5)])
+    assert sorted(bodies) == sorted(
+        [b"%d" % number for number in range(20)] + [b"new %d" % number for number in range(5)]
+    )
 
 
 def test_a_login_is_in_no_plan(spark, broker, orders, monkeypatch, tmp_path):

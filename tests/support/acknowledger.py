@@ -2,7 +2,9 @@
 
 
 class HandAcknowledger:
-    """``finish()`` says that everything it was asked about is safe, ``finish(error)`` that it never will be."""
+    """``finish()`` says that everything it was asked about is safe,
+    ``finish(error)`` that it never will be.
+    """
 
     def __init__(self, name="the other place"):
         self._name = name

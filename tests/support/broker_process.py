@@ -31,16 +31,22 @@ class BrokerProcess:
     """One ``python -m gomq_py``. Started by ``start`` or ``with``; its log is kept in ``log``."""
 
     def __init__(self, data_dir, config=None, environment=None, faults=False, **options):
-        """``config`` is an INI file's path; ``environment`` is added to this process's own. ``faults``: the test makes the broker fail, and its log
-        may hold tracebacks.
+        """``config`` is an INI file's path; ``environment`` is added to this process's own.
+
+        ``faults``: the test makes the broker fail, and its log may hold tracebacks.
         """
         self.data_dir = Path(data_dir)
         self._config = config
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-                             telltale.CANARY_NAME: telltale.CANARY, **(environment or {})}
+        self._environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            telltale.CANARY_NAME: telltale.CANARY, **(environment or {}),
+        }
         self._faults = faults
         self._checked = 0
-        self._options = {"port": 0, "mqtt_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1, "control_unix_path": "", **options}
+        self._options = {
+            "port": 0, "mqtt_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1,
+            "control_unix_path": "", **options,
+        }
         self.process = None
         self.ports = {}
         self.log = []
@@ -70,7 +76,10 @@ class BrokerProcess:
         return arguments
 
     def start(self, timeout_s=BOOT_TIMEOUT_S):
-        """Start the child and wait until it is ready; AssertionError with its log when it is not. Returns itself."""
+        """Start the child and wait until it is ready; AssertionError with its log when it is not.
+
+        Returns itself.
+        """
         self.spawn()
         try:
             self.wait_for_log(READY, timeout_s)
@@ -84,8 +93,9 @@ class BrokerProcess:
         telltale.note_passwords_of_clients()
         self.ports, self.log, self._checked = {}, [], 0
         self.process = subprocess.Popen(
-            self.arguments, env=self._environment, cwd=ROOT, text=True, errors="replace", start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            self.arguments, env=self._environment, cwd=ROOT, text=True, errors="replace",
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read_log, args=(self.process.stderr,), daemon=True)
         self._reader.start()
 
@@ -95,7 +105,9 @@ class BrokerProcess:
         return self.start()
 
     def stop(self, timeout_s=STOP_TIMEOUT_S):
-        """SIGTERM, wait, and return the exit code; AssertionError with the log when the broker does not leave."""
+        """SIGTERM, wait, and return the exit code; AssertionError with the log when
+        the broker does not leave.
+        """
         self.process.send_signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
@@ -122,13 +134,19 @@ class BrokerProcess:
         return code
 
     def check_log(self):
-        """Nothing that has been logged since the last call tells a traceback, the environment or a password. AssertionError where it does."""
+        """Nothing that has been logged since the last call tells a traceback, the environment or a password.
+
+        AssertionError where it does.
+        """
         first, self._checked = self._checked, len(self.log)
         told = telltale.told(self.log[first:self._checked], not self._faults)
         assert not told, "the broker's log tells " + "\n".join([*told, self.log_text])
 
     def wait_for_log(self, pattern, timeout_s=TIMEOUT_S):
-        """Wait for a log line that matches ``pattern`` (compiled or text); returns the match. Lines from before the call count."""
+        """Wait for a log line that matches ``pattern`` (compiled or text); returns the match.
+
+        Lines from before the call count.
+        """
         pattern = re.compile(pattern)
         deadline = time.monotonic() + timeout_s
         with self._changed:
@@ -139,8 +157,15 @@ class BrokerProcess:
                         return found
                 seen = len(self.log)
                 ended = not self._reader.is_alive() and seen == len(self.log)
-                if ended or not self._changed.wait(min(0.5, max(0.0, deadline - time.monotonic()))) and time.monotonic() >= deadline:
-                    why = f"the broker left with {self.process.wait()}" if ended else f"not within {timeout_s} s"
+                if (
+                    ended
+                    or not self._changed.wait(min(0.5, max(0.0, deadline - time.monotonic())))
+                    and time.monotonic() >= deadline
+                ):
+                    why = (
+                        f"the broker left with {self.process.wait()}" if ended
+                        else f"not within {timeout_s} s"
+                    )
                     raise AssertionError(f"no log line {pattern.pattern!r}: {why}\n{self.log_text}")
 
     @property

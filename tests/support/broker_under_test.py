@@ -1,8 +1,9 @@
 """Which broker the black-box tests talk to, and the fixtures they share.
 
-By default our own, started once per session. `GOMQ_TEST_AMQP_URL=amqp://guest:guest@host:port/` names a broker that already runs (tests that restart
-it are skipped); `GOMQ_TEST_BROKER=rabbitmq` starts Debian's RabbitMQ instead, which is how expectations are checked against the original. Tests
-marked `deviates` hold what we do differently on purpose: they run against our broker only, and docs/compatibility.md names each.
+By default our own, started once per session. `GOMQ_TEST_AMQP_URL=amqp://guest:guest@host:port/` names a
+broker that already runs (tests that restart it are skipped); `GOMQ_TEST_BROKER=rabbitmq` starts Debian's
+RabbitMQ instead, which is how expectations are checked against the original. Tests marked `deviates` hold
+what we do differently on purpose: they run against our broker only, and docs/compatibility.md names each.
 """
 import os
 import re
@@ -21,7 +22,10 @@ KIND = os.environ.get("GOMQ_TEST_BROKER", "foreign" if FOREIGN_URL else "gomq-py
 
 
 def make_broker(folder, **options):
-    """A broker of the kind under test, not started, whose port survives a restart. Options are our broker's and mean nothing to RabbitMQ."""
+    """A broker of the kind under test, not started, whose port survives a restart.
+
+    Options are our broker's and mean nothing to RabbitMQ.
+    """
     if KIND == "rabbitmq":
         return RabbitMQProcess(folder)
     options.setdefault("port", reserve())
@@ -30,7 +34,9 @@ def make_broker(folder, **options):
 
 @pytest.fixture(scope="session")
 def broker_url(request, tmp_path_factory):
-    """The URL of a broker shared by all tests of the session: names that outlive a connection must be unique, see `name`."""
+    """The URL of a broker shared by all tests of the session:
+    names that outlive a connection must be unique, see `name`.
+    """
     if FOREIGN_URL:
         yield FOREIGN_URL
     elif KIND == "rabbitmq":
@@ -42,7 +48,9 @@ def broker_url(request, tmp_path_factory):
 
 @pytest.fixture
 def own_broker(tmp_path):
-    """A running broker for this test alone, which may be stopped, killed and started again on the same port."""
+    """A running broker for this test alone, which may be stopped,
+    killed and started again on the same port.
+    """
     if FOREIGN_URL:
         pytest.skip("a foreign broker is not ours to restart")
     with make_broker(tmp_path) as broker:
@@ -58,7 +66,10 @@ def broker_address(broker_url):
 
 @pytest.fixture
 def name(request):
-    """A name no other test uses: the test's own, and a random end. Short, because reply texts have room for 255 octets."""
+    """A name no other test uses: the test's own, and a random end.
+
+    Short, because reply texts have room for 255 octets.
+    """
     return f"{re.sub('[^a-z0-9_]', '-', request.node.name)[5:25]}.{uuid.uuid4().hex[:6]}"
 
 
@@ -102,7 +113,9 @@ def channel(wire):
 
 def pytest_configure(config):
     """Register the marker of deliberate differences."""
-    config.addinivalue_line("markers", "deviates(reason): differs from RabbitMQ on purpose; documented in docs/compatibility.md")
+    config.addinivalue_line(
+        "markers", "deviates(reason): differs from RabbitMQ on purpose; documented in docs/compatibility.md"
+    )
 
 
 def pytest_runtest_setup(item):

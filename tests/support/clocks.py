@@ -1,4 +1,6 @@
-"""Clocks that tests move: slices are counted in looks at the clock, because what passes on a busy machine says nothing."""
+"""Clocks that tests move: slices are counted in looks at the clock,
+because what passes on a busy machine says nothing.
+"""
 
 
 class StepClock:

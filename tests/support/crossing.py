@@ -1,4 +1,6 @@
-"""Content of MQTT in the tests: its Form is registered by whoever imports this, and messages as its door stores them."""
+"""Content of MQTT in the tests: its Form is registered by whoever imports this,
+and messages as its door stores them.
+"""
 from gomq_py.content import forms
 from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.constants import PUBLISH, SERVER
@@ -9,11 +11,14 @@ from gomq_py.storage.message import Message
 forms.register(crossing.MQTTForm())
 
 
-def stored(topic, values=None, qos=0, retain=False, body=b"body", exchange=b"amq.topic", block=None, timestamp_ms=1):
+def stored(
+    topic, values=None, qos=0, retain=False, body=b"body", exchange=b"amq.topic", block=None, timestamp_ms=1
+):
     """The Message of a PUBLISH with these properties, by name, or with the octets ``block``."""
     made = Message()
     made.assign(
-        exchange, crossing.swap(topic.encode()), encode_values(values or {}, PUBLISH) if block is None else block, body, timestamp_ms,
+        exchange, crossing.swap(topic.encode()),
+        encode_values(values or {}, PUBLISH) if block is None else block, body, timestamp_ms,
         persistent=qos > 0)
     made.set_kind(crossing.KIND, crossing.record_flags(qos, retain))
     return made
@@ -21,4 +26,6 @@ def stored(topic, values=None, qos=0, retain=False, body=b"body", exchange=b"amq
 
 def values_of(block):
     """The properties by name of a block that a server may send. Raises MQTTError."""
-    return decode_properties(Reader(variable_byte_integer(len(block)) + block, 0, len(block) + 4, "PUBLISH", 5), PUBLISH, SERVER)
+    return decode_properties(
+        Reader(variable_byte_integer(len(block)) + block, 0, len(block) + 4, "PUBLISH", 5), PUBLISH, SERVER
+    )

@@ -1,7 +1,8 @@
-"""The AMQP door in this process: a real broker in a folder, a server, and clients on socket pairs that speak frames.
+"""The AMQP door in this process: a real broker in a folder, a server,
+and clients on socket pairs that speak frames.
 
-For tests of amqp.server. Everything runs in the test's own hub; a client's read gives way to the server. With ``manual=True`` the test decides when
-the disk is done: ``door.committer.finish()``.
+For tests of amqp.server. Everything runs in the test's own hub; a client's read gives way to the server. With
+``manual=True`` the test decides when the disk is done: ``door.committer.finish()``.
 """
 import time
 from types import SimpleNamespace
@@ -11,11 +12,13 @@ from gevent import socket
 from gevent.event import Event
 
 from gomq_py.amqp.server.server import AMQPServer
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER
+from gomq_py.amqp.wire.constants import (
+    FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER,
+)
 from gomq_py.amqp.wire.frames import FrameReader, content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicPublish, ChannelOpen, ChannelOpenOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
-    decode_method,
+    BasicPublish, ChannelOpen, ChannelOpenOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart,
+    ConnectionStartOk, ConnectionTune, ConnectionTuneOk, decode_method,
 )
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
@@ -27,15 +30,20 @@ from gomq_py.storage.sync import GroupCommit, change_each
 from tests.support.waiting import in_time
 
 NO_PROPERTIES = b"\x00\x00"
-CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True, "connection.blocked": True}
+CAPABILITIES = {
+    "consumer_cancel_notify": True, "authentication_failure_close": True, "connection.blocked": True
+}
 PATIENCE_S = in_time(30)
-# How long silence has to last to be believed, in time and in polls of the loop. Everything here is one process, so a few polls would do; time alone
-# would not, for a process may stand still longer, and then the server has had none of it.
+# How long silence has to last to be believed, in time and in polls of the loop. Everything here is one
+# process, so a few polls would do; time alone would not, for a process may stand still longer, and then the
+# server has had none of it.
 SILENCE_S, SILENT_POLLS = 0.05, 50
 
 
 class HandCommitter(GroupCommit):
-    """A committer whose syncs the test ends: ``finish()`` for good, ``finish(error)`` for a disk that refuses."""
+    """A committer whose syncs the test ends: ``finish()`` for good,
+    ``finish(error)`` for a disk that refuses.
+    """
 
     def __init__(self, files):
         super().__init__(files, enabled=False)
@@ -45,7 +53,9 @@ class HandCommitter(GroupCommit):
         self.waiting.append(callback)
 
     def aside(self, function, *arguments, done=None, first=False):
-        """Soon, but in the hub: silence is told by polls of the loop, and a thread may take longer than so many."""
+        """Soon, but in the hub: silence is told by polls of the loop,
+        and a thread may take longer than so many.
+        """
         def work():
             try:
                 result, error = function(*arguments), None
@@ -69,7 +79,10 @@ class HandCommitter(GroupCommit):
         self.finish()
 
     def finish(self, error=None):
-        """The sync that everybody waits for is over, and what was to change before it has changed. Returns how many waited."""
+        """The sync that everybody waits for is over, and what was to change before it has changed.
+
+        Returns how many waited.
+        """
         self._make(self._take_changes(), {})
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
@@ -166,7 +179,10 @@ class Client:
         """Send a method."""
         self.send(method_frame(channel, method))
 
-    def publish(self, routing_key, body=b"", exchange="", properties=NO_PROPERTIES, channel=1, frame_max=131072, **bits):
+    def publish(
+        self, routing_key, body=b"", exchange="", properties=NO_PROPERTIES, channel=1, frame_max=131072,
+        **bits,
+    ):
         """Send a publish with its content in one write."""
         self.send(publish_frames(routing_key, body, exchange, properties, channel, frame_max, **bits))
 
@@ -178,7 +194,10 @@ class Client:
     # listening
 
     def frame(self, timeout_s=PATIENCE_S):
-        """The next frame as (kind, channel, payload); None at the end of the stream. AssertionError when nothing comes."""
+        """The next frame as (kind, channel, payload); None at the end of the stream.
+
+        AssertionError when nothing comes.
+        """
         while True:
             frame = self.reader.next_frame()
             if frame is not None:
@@ -204,7 +223,9 @@ class Client:
                 break
         assert kind == FRAME_METHOD, f"{method_class.NAME} was awaited, but a frame of type {kind} came"
         method = decode_method(payload)
-        assert isinstance(method, method_class), f"{method_class.NAME} was awaited, but {describe(method)} came"
+        assert isinstance(method, method_class), (
+            f"{method_class.NAME} was awaited, but {describe(method)} came"
+        )
         assert number == channel
         return method
 
@@ -222,7 +243,9 @@ class Client:
         return method, properties, body
 
     def expect_error(self, close_class, code, text, channel=1, blamed=None):
-        """A close of the channel or the connection (``channel`` 0) with this code and text, about this method class."""
+        """A close of the channel or the connection (``channel`` 0) with this code and text,
+        about this method class.
+        """
         close = self.expect(close_class, channel)
         assert (close.reply_code, close.reply_text) == (code, text)
         if blamed is not None:
@@ -237,7 +260,9 @@ class Client:
             frame = self.frame(max(until - time.monotonic(), 0.001))
         except AssertionError:
             return
-        raise AssertionError("the socket was closed" if frame is None else f"nothing was awaited, but {frame} came")
+        raise AssertionError(
+            "the socket was closed" if frame is None else f"nothing was awaited, but {frame} came"
+        )
 
     def expect_end(self):
         """The server must close the socket without a further frame."""
@@ -246,26 +271,42 @@ class Client:
 
     # logging in
 
-    def log_in(self, username="guest", password="guest", virtual_host="/", capabilities=None, channel_max=2047, frame_max=131072, heartbeat=0):
+    def log_in(
+        self, username="guest", password="guest", virtual_host="/", capabilities=None, channel_max=2047,
+        frame_max=131072, heartbeat=0,
+    ):
         """The whole handshake; returns what the server said of itself."""
         self.send(PROTOCOL_HEADER)
         start = self.expect(ConnectionStart, 0)
         self.start_ok(username, password, capabilities)
         tune = self.expect(ConnectionTune, 0)
-        self.send_method(ConnectionTuneOk(channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat), 0)
+        self.send_method(
+            ConnectionTuneOk(channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat), 0
+        )
         self.call(ConnectionOpen(virtual_host=virtual_host), ConnectionOpenOk, 0)
         return SimpleNamespace(start=start, tune=tune)
 
-    def start_ok(self, username="guest", password="guest", capabilities=None, mechanism="PLAIN", response=None):
+    def start_ok(
+        self, username="guest", password="guest", capabilities=None, mechanism="PLAIN", response=None
+    ):
         """Send connection.start-ok."""
         if response is None:
             response = f"\0{username}\0{password}".encode()
-        properties = {"product": "test", "capabilities": CAPABILITIES if capabilities is None else capabilities}
-        self.send_method(ConnectionStartOk(client_properties=properties, mechanism=mechanism, response=response, locale="en_US"), 0)
+        properties = {
+            "product": "test", "capabilities": CAPABILITIES if capabilities is None else capabilities
+        }
+        self.send_method(
+            ConnectionStartOk(
+                client_properties=properties, mechanism=mechanism, response=response, locale="en_US"
+            ),
+            0,
+        )
 
 
 def poll_the_loop():
-    """Give way until the hub's loop has looked at every socket and timer; ``gevent.sleep(0)`` may come back before it has."""
+    """Give way until the hub's loop has looked at every socket and timer;
+    ``gevent.sleep(0)`` may come back before it has.
+    """
     polled = Event()
     timer = gevent.get_hub().loop.timer(0.0)
     timer.start(polled.set)
@@ -273,7 +314,9 @@ def poll_the_loop():
     timer.close()
 
 
-def publish_frames(routing_key, body=b"", exchange="", properties=NO_PROPERTIES, channel=1, frame_max=131072, **bits):
+def publish_frames(
+    routing_key, body=b"", exchange="", properties=NO_PROPERTIES, channel=1, frame_max=131072, **bits
+):
     """basic.publish and its content."""
     method = BasicPublish(exchange=exchange, routing_key=routing_key, **bits)
     return method_frame(channel, method) + content_frames(channel, properties, body, frame_max)

@@ -1,7 +1,8 @@
 """Octets at their exact size, so that AddressSanitizer sees one octet read too far.
 
-A bytes object ends with a NUL, a bytearray and the hub's buffers have room behind the data: an over-read there hits memory that is ours. ``exact``
-copies into a heap block of just that size; ``fenced`` forbids what lies behind a position of a longer buffer, where there is a sanitizer.
+A bytes object ends with a NUL, a bytearray and the hub's buffers have room behind the data: an over-read
+there hits memory that is ours. ``exact`` copies into a heap block of just that size; ``fenced`` forbids what
+lies behind a position of a longer buffer, where there is a sanitizer.
 """
 import ctypes
 from contextlib import contextmanager

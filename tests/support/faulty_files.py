@@ -1,7 +1,7 @@
 """FaultyFiles: a disk that fails, writes half or hangs at the N-th seam call of a scenario.
 
-A scenario is run once with no fault to count its calls (``calls``), then once for every N. Only what the disk did before is on it afterwards, so
-the folder can be recovered with plain ``Files``.
+A scenario is run once with no fault to count its calls (``calls``), then once for every N. Only what the disk
+did before is on it afterwards, so the folder can be recovered with plain ``Files``.
 """
 import errno
 import os
@@ -20,12 +20,15 @@ LONGEST_HOLD_S = in_time(20.0)  # a test that forgets to resume ends all the sam
 
 
 class FaultyFiles(WatchedFiles):
-    """Misbehaves at seam call ``fail_at`` (from 1), or never. ``calls`` is what happened: (call, base name) in order.
+    """Misbehaves at seam call ``fail_at`` (from 1), or never.
 
-    ``how``: "fail" raises instead of doing it, "short" does half of an append and then raises, "little" has the system take an append a little at a
-    time, "after" does it and raises all the same (the answer was lost; a flush that failed after some pages), "slow" lets a flush take many turns of
-    the loop (for flushes in greenlets), "hold" lets it hang until ``resume`` is set, "dead" fails this call and every later one, "kill" calls
-    ``on_kill()`` and ends the process as kill -9 does.
+    ``calls`` is what happened: (call, base name) in order.
+
+    ``how``: "fail" raises instead of doing it, "short" does half of an append and then raises, "little" has
+    the system take an append a little at a time, "after" does it and raises all the same (the answer was
+    lost; a flush that failed after some pages), "slow" lets a flush take many turns of the loop (for flushes
+    in greenlets), "hold" lets it hang until ``resume`` is set, "dead" fails this call and every later one,
+    "kill" calls ``on_kill()`` and ends the process as kill -9 does.
     """
 
     def __init__(self, fail_at=None, how="fail", error=errno.EIO, listeners=()):
@@ -55,7 +58,8 @@ class FaultyFiles(WatchedFiles):
 
     def _misbehave(self, call, subject):
         if self.how == "hold":
-            if call in POOL_CALLS:  # a slow disk is felt in the pool; the hub's own calls do not wait for the platter
+            # a slow disk is felt in the pool; the hub's own calls do not wait for the platter
+            if call in POOL_CALLS:
                 self.resume.wait(LONGEST_HOLD_S)
         elif self.how == "slow":
             if call in POOL_CALLS:

@@ -18,8 +18,8 @@ import gevent
 
 import gomq_py
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicGet, BasicGetOk, BasicReject, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, QueueDeclare,
-    QueueDeclareOk,
+    BasicAck, BasicGet, BasicGetOk, BasicReject, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
+    QueueDeclare, QueueDeclareOk,
 )
 from tests.support.door import Door
 from tests.support.waiting import wait_until
@@ -128,7 +128,8 @@ def measure(folder):
             client.expect(QueueDeclareOk)
         acked = measured(
             door, "Segment.put_ack", lambda: get(door, client, "acked"),
-            lambda tag: client.send_method(BasicAck(delivery_tag=tag)), lambda: door.queue("acked").unacked_count == 0)
+            lambda tag: client.send_method(BasicAck(delivery_tag=tag)),
+            lambda: door.queue("acked").unacked_count == 0)
         letter = measured(
             door, "Segment.append", lambda: get(door, client, "dying"),
             lambda tag: client.send_method(BasicReject(delivery_tag=tag, requeue=False)),
@@ -137,8 +138,8 @@ def measure(folder):
         client.send_method(QueueDeclare(queue="refused"))
         client.expect(ChannelClose)
         refused = measured(
-            door, "NoPermission.__init__", lambda: another_channel(client), lambda _: declare(client, "refused", {}),
-            lambda: client.expect(ChannelClose))
+            door, "NoPermission.__init__", lambda: another_channel(client),
+            lambda _: declare(client, "refused", {}), lambda: client.expect(ChannelClose))
     return {"an ack": acked, "a dead letter": letter, "a refused declare": refused}
 
 

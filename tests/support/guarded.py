@@ -1,4 +1,6 @@
-"""Buffers that end at an inaccessible page: one octet read too far by compiled code is a crash instead of luck."""
+"""Buffers that end at an inaccessible page: one octet read too far by compiled code
+is a crash instead of luck.
+"""
 import ctypes
 import mmap
 
@@ -19,7 +21,9 @@ class GuardedBuffer:
         self._view = memoryview(self._map)
 
     def place(self, data):
-        """A read-only view of ``data`` whose last octet is the last one before the guard; valid until the next call."""
+        """A read-only view of ``data`` whose last octet is the last one before the guard;
+        valid until the next call.
+        """
         start = self.capacity - len(data)
         self._view[start:self.capacity] = data
         return self._view[start:self.capacity].toreadonly()

@@ -1,4 +1,6 @@
-"""Tests of what measures time: a peer that gives up after seconds is right to do so when the machine lets this process stand still for as long."""
+"""Tests of what measures time: a peer that gives up after seconds is right to do so when the machine lets
+this process stand still for as long.
+"""
 import functools
 import threading
 import time
@@ -9,7 +11,9 @@ EVERY_S = 0.02
 
 
 class Standstill:
-    """While it is entered: ``longest_s`` is the longest time for which this process did not run although it wanted to."""
+    """While it is entered: ``longest_s`` is the longest time for which this process did not
+    run although it wanted to.
+    """
 
     def __init__(self):
         self.longest_s = 0.0
@@ -35,7 +39,8 @@ class Standstill:
 
 
 def again_when_held_up(limit_s, tries=5):
-    """Decorator of a test whose peer counts seconds: a try that failed while this process stood still for ``limit_s`` proves nothing and is repeated.
+    """Decorator of a test whose peer counts seconds: a try that failed while this process stood still for
+    ``limit_s`` proves nothing and is repeated.
 
     A try that failed without such a pause has failed, and so has the last one.
     """

@@ -1,11 +1,15 @@
-"""HubCalls: a Files that notes which changes are asked of the system by the thread that everybody waits for, and which by others."""
+"""HubCalls: a Files that notes which changes are asked of the system by the thread that everybody waits
+for, and which by others.
+"""
 import threading
 
 from tests.support.watched_files import ANNOUNCEMENTS, WatchedFiles
 
 
 class HubCalls(WatchedFiles):
-    """``begin()`` in the hub's thread; from there on each call stands in ``in_hub`` or in ``elsewhere``, by its name, with how often it came."""
+    """``begin()`` in the hub's thread; from there on each call stands in ``in_hub`` or in ``elsewhere``, by
+    its name, with how often it came.
+    """
 
     def __init__(self, listeners=()):
         super().__init__(listeners)

@@ -1,4 +1,5 @@
-"""``python -m tests.support.ill_child SWITCHES FLAGS...``: the broker's command on a disk that is ill while a file is in the folder SWITCHES.
+"""``python -m tests.support.ill_child SWITCHES FLAGS...``: the broker's command on a disk that is ill while a
+file is in the folder SWITCHES.
 
 ``full``: nothing gets more room; ``broken``: flushes fail; ``stuck``: flushes hang.
 """
@@ -12,7 +13,10 @@ from gomq_py import cli, node  # noqa: E402
 from tests.support.waiting import in_time, wait_until
 from tests.support.watched_files import FLUSHES, WatchedFiles  # noqa: E402
 
-GROWING = frozenset({"create", "create_unnamed", "open_log", "append", "reserve", "allocate", "extend", "make_folder", "make", "make_unnamed"})
+GROWING = frozenset({
+    "create", "create_unnamed", "open_log", "append", "reserve", "allocate", "extend", "make_folder", "make",
+    "make_unnamed",
+})
 SWITCHES = sys.argv[1]
 LONGEST_S = in_time(60)  # a test that forgets to recover ends all the same
 

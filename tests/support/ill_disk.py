@@ -1,7 +1,7 @@
 """Brokers, real processes, whose disk falls ill while clients are connected.
 
-``IllDisk`` is a broker whose seam to the file system misbehaves as told (``ill_child``). ``SmallDisk`` is a file system of a few octets in a
-namespace of its own; it outlives the brokers on it.
+``IllDisk`` is a broker whose seam to the file system misbehaves as told (``ill_child``). ``SmallDisk`` is a
+file system of a few octets in a namespace of its own; it outlives the brokers on it.
 """
 import errno
 import os
@@ -46,7 +46,8 @@ class SmallDisk:
         if shutil.which("unshare") is None or shutil.which("nsenter") is None:
             return None
         self._keeper = subprocess.Popen(
-            ["unshare", "-rm", "sh", "-c", script, str(self._mount)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            ["unshare", "-rm", "sh", "-c", script, str(self._mount)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return self if self._keeper.stdout.readline() == b"mounted\n" else None
 
     def __exit__(self, *_):
@@ -60,7 +61,10 @@ class SmallDisk:
         return _OnSmallDisk(self._keeper.pid, self._mount / "data", **options)
 
     def fill(self):
-        """Take all the room there is, as another program does. Whether there is none now: somebody may give some back at the same time."""
+        """Take all the room there is, as another program does.
+
+        Whether there is none now: somebody may give some back at the same time.
+        """
         with open(self._filler, "ab", buffering=0) as file:
             size = 1 << 20
             while size:
@@ -92,7 +96,10 @@ class _OnSmallDisk(BrokerProcess):
 
     @property
     def arguments(self):
-        return ["nsenter", "-t", str(self._keeper), "-U", "-m", "--preserve-credentials", f"--wd={os.getcwd()}", *super().arguments]
+        return [
+            "nsenter", "-t", str(self._keeper), "-U", "-m", "--preserve-credentials", f"--wd={os.getcwd()}",
+            *super().arguments,
+        ]
 
 
 assert sys.platform == "linux"

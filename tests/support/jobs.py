@@ -3,7 +3,9 @@ from gomq_py.hub.job import Job
 
 
 class Doing(Job):
-    """``step`` is its slice; ``failed(error)`` says whether it goes on after one that raised, without it: no."""
+    """``step`` is its slice; ``failed(error)`` says whether it goes on after one that raised,
+    without it: no.
+    """
 
     def __init__(self, step, failed=None, name="a job"):
         super().__init__()

@@ -25,7 +25,9 @@ def short(text):
 
 def publish_method(exchange=b"", routing_key=b"q", bits=0, channel=1):
     """The method frame of basic.publish."""
-    return frame(1, channel, b"\x00\x3c\x00\x28\x00\x00" + short(exchange) + short(routing_key) + bytes((bits,)))
+    return frame(
+        1, channel, b"\x00\x3c\x00\x28\x00\x00" + short(exchange) + short(routing_key) + bytes((bits,))
+    )
 
 
 def content_header(size, properties=b"\0\0", channel=1, class_id=60, weight=0):
@@ -35,7 +37,9 @@ def content_header(size, properties=b"\0\0", channel=1, class_id=60, weight=0):
 
 def publish(body=b"hello", exchange=b"", routing_key=b"q", properties=b"\0\0", bits=0, channel=1):
     """Method, header and, if there is a body, one body frame."""
-    frames = publish_method(exchange, routing_key, bits, channel) + content_header(len(body), properties, channel)
+    frames = (
+        publish_method(exchange, routing_key, bits, channel) + content_header(len(body), properties, channel)
+    )
     return frames + (frame(3, channel, body) if body else b"")
 
 
@@ -55,13 +59,15 @@ class NotingQueue(Destination):
     def publish(self, message):
         about = message.describe()
         self.log.append((
-            "publish", self.name, message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(),
+            "publish", self.name, message.get_exchange(), message.get_routing_key(), message.get_properties(),
+            message.get_body(),
             about["persistent"], about["priority"]))
         return 0 if self.refuses else 1
 
 
 class LaneBench:
-    """A connection's lane with channels 1 and 2. ``log`` holds ("publish", ...) and ("slow", kind, channel, payload) in the order they happened.
+    """A connection's lane with channels 1 and 2. ``log`` holds ("publish", ...) and ("slow", kind, channel,
+    payload) in the order they happened.
 
     ``routes`` maps (exchange, routing key) to lists of queues; the queue "q" is there from the start.
     """

@@ -1,4 +1,6 @@
-"""Mirror: a Replicator that rebuilds a data folder elsewhere from nothing but the events, as a follower would."""
+"""Mirror: a Replicator that rebuilds a data folder elsewhere from nothing but the events,
+as a follower would.
+"""
 import contextlib
 import os
 import shutil
@@ -10,7 +12,10 @@ LOGS = (DEFINITIONS, f"{DEFINITIONS}.next", USERS)
 
 
 class Mirror(Replicator):
-    """Repeats under ``copy`` what is done under ``source``. Writes at once and keeps no file open: a test's follower, not a fast one."""
+    """Repeats under ``copy`` what is done under ``source``.
+
+    Writes at once and keeps no file open: a test's follower, not a fast one.
+    """
 
     def __init__(self, source, copy):
         self.source = os.fspath(source)
@@ -49,10 +54,14 @@ class Mirror(Replicator):
         os.rmdir(self._here(path))
 
     def follow_again(self):
-        """The source's process was killed. What it had done to names and not told yet, and what it had written behind
-        its logs, is found by comparing; other contents had been told.
+        """The source's process was killed.
+
+        What it had done to names and not told yet, and what it had written behind its logs, is found by
+        comparing; other contents had been told.
         """
-        for name in sorted(folder_content(self.copy).keys() - folder_content(self.source).keys(), reverse=True):
+        for name in sorted(
+            folder_content(self.copy).keys() - folder_content(self.source).keys(), reverse=True
+        ):
             path = os.path.join(self.copy, name)
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
         for name in sorted(folder_content(self.source).keys() - folder_content(self.copy).keys()):
@@ -63,11 +72,15 @@ class Mirror(Replicator):
                 shutil.copyfile(source, os.path.join(self.copy, name))
 
     def _never_told(self, path):
-        """What a missing file raises where that is no fault: a process that dies may have made spare files without having told of them yet."""
+        """What a missing file raises where that is no fault: a process that dies may have made spare files
+        without having told of them yet.
+        """
         return (FileNotFoundError,) if os.path.basename(os.path.dirname(path)) == POOL else ()
 
     def differences(self):
-        """What is not the same in both folders, byte for byte; what is about this machine is not part of the data."""
+        """What is not the same in both folders, byte for byte;
+        what is about this machine is not part of the data.
+        """
         here, there = folder_content(self.source), folder_content(self.copy)
         return sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
 
@@ -79,7 +92,9 @@ class Mirror(Replicator):
 
     def _write(self, file, start, end):
         content = file.read(start, end)
-        assert len(content) == end - start, f"{file.path}: told of {start}..{end}, {len(content)} octets are there"
+        assert len(content) == end - start, (
+            f"{file.path}: told of {start}..{end}, {len(content)} octets are there"
+        )
         self._put(self._here(file.path), start, content)
 
     @staticmethod

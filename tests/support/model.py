@@ -1,4 +1,6 @@
-"""A vhost without a disk: queues that keep nothing but their counts, and a log that keeps its records in a list."""
+"""A vhost without a disk: queues that keep nothing but their counts,
+and a log that keeps its records in a list.
+"""
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.signals.totals import QUEUE_COUNTERS
 from gomq_py.broker.topology.kinds import Kinds
@@ -8,7 +10,9 @@ from gomq_py.broker.topology.vhost import VHost
 class FakeQueue(Destination):
     """What a vhost asks of a queue; ``ready`` and ``consumers`` are set by the test."""
 
-    def __init__(self, name, vhost="/", durable=False, exclusive_owner=None, auto_delete=False, arguments=None):
+    def __init__(
+        self, name, vhost="/", durable=False, exclusive_owner=None, auto_delete=False, arguments=None
+    ):
         super().__init__(name, durable)
         self.vhost = vhost
         self.exclusive_owner = exclusive_owner
@@ -110,4 +114,7 @@ def make_vhost(name="/", kinds=None):
 
 def routed(vhost, exchange, routing_key, headers=None, more_keys=()):
     """The sorted names of the queues a message reaches."""
-    return sorted(destination.name for destination in vhost.route(vhost.exchange(exchange), routing_key, headers, more_keys))
+    return sorted(
+        destination.name
+        for destination in vhost.route(vhost.exchange(exchange), routing_key, headers, more_keys)
+    )

@@ -1,5 +1,5 @@
-"""A Mosquitto of a test's own, on a port and in a folder of its own, as the other end of our MQTT client and of
-the load tool.
+"""A Mosquitto of a test's own, on a port and in a folder of its own,
+as the other end of our MQTT client and of the load tool.
 """
 import os
 import signal
@@ -50,7 +50,10 @@ class MosquittoProcess:
         with open(self.folder / "mosquitto.log", "ab") as log:
             self.process = subprocess.Popen(
                 [find("mosquitto"), "-c", str(configuration)], cwd=self.folder, stdout=log, stderr=log)
-        wait_until(lambda: self._is_listening() or self.process.poll() is not None, START_TIMEOUT_S, "mosquitto listening")
+        wait_until(
+            lambda: self._is_listening() or self.process.poll() is not None, START_TIMEOUT_S,
+            "mosquitto listening",
+        )
         assert self.process.poll() is None, (self.folder / "mosquitto.log").read_text()
         return self
 

@@ -1,4 +1,6 @@
-"""The two lanes of MQTT's wire side by side: what the walk over a buffer finds, and what the codec says of the same octets."""
+"""The two lanes of MQTT's wire side by side: what the walk over a buffer finds,
+and what the codec says of the same octets.
+"""
 from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet
 from gomq_py.mqtt.wire.constants import (
     CLIENT, DEFAULT_LIMITS, MQTT_5, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL,
@@ -58,7 +60,9 @@ def expected(packet, version):
     if not isinstance(packet, PublishPacket):
         assert not packet.reason_code and not packet.properties
         return {"packet_identifier": packet.packet_identifier}
-    repeated = {name: packet.properties.get(name, []) for name in ("user_property", "subscription_identifier")}
+    repeated = {
+        name: packet.properties.get(name, []) for name in ("user_property", "subscription_identifier")
+    }
     return {
         "topic_name": packet.topic_name, "qos": packet.qos, "retain": packet.retain, "dup": packet.dup,
         "packet_identifier": packet.packet_identifier, "payload": packet.payload,

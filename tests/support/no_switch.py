@@ -6,7 +6,9 @@ import greenlet
 
 @contextmanager
 def no_switch():
-    """AssertionError on any greenlet switch of this thread inside the block; what a change of state must not do."""
+    """AssertionError on any greenlet switch of this thread inside the block;
+    what a change of state must not do.
+    """
     switches = []
 
     def trace(event, where):

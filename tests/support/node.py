@@ -39,10 +39,11 @@ class Node:
         self.data_dir.close(in_order=not self.committer.has_failed)
 
     def kill(self, are_answered=True):
-        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us, and nobody who goes on over the same folder.
+        """What SIGKILL leaves: files as written, nothing closed, nothing flushed by us,
+        and nobody who goes on over the same folder.
 
-        ``are_answered``: those who changed definitions or users before, so that the changes are in the logs. Messages and
-        acks are as unflushed as they are. May switch.
+        ``are_answered``: those who changed definitions or users before, so that the changes are in the logs.
+        Messages and acks are as unflushed as they are. May switch.
         """
         self.hub.close()
         if are_answered:
@@ -62,8 +63,13 @@ class Node:
         now_ms = unix_ms()
         message = Message()
         expires_at_ms = 0 if expires_in_ms is None else now_ms + expires_in_ms
-        message.assign(exchange.encode(), routing_key.encode(), properties, body, now_ms, expires_at_ms=expires_at_ms, **fields)
-        return [queue.publish(message) for queue in self.vhost.route(self.vhost.exchange(exchange), routing_key)]
+        message.assign(
+            exchange.encode(), routing_key.encode(), properties, body, now_ms, expires_at_ms=expires_at_ms,
+            **fields,
+        )
+        return [
+            queue.publish(message) for queue in self.vhost.route(self.vhost.exchange(exchange), routing_key)
+        ]
 
     def take(self, queue):
         """The body and the properties of the next message of a queue, acked; None when it is empty."""

@@ -107,7 +107,10 @@ def block():
 
 
 def compiled(folder, compiler, *flags):
-    """The path of the program, compiled with warnings as errors. Raises CalledProcessError, and prints why."""
+    """The path of the program, compiled with warnings as errors.
+
+    Raises CalledProcessError, and prints why.
+    """
     source, program = folder / "octets.c", folder / "octets"
     source.write_text(BEFORE + block() + AFTER, encoding="utf-8")
     warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]

@@ -1,16 +1,22 @@
-"""Power cuts: a Files over a model of the disk, which can lay out the data folders that are possible if the power went now.
+"""Power cuts: a Files over a model of the disk, which can lay out the data folders that are
+possible if the power went now.
 
 The broker works on a real folder (the cache, so to speak). Beside it stands a model of the disk:
 
-- a file's octets as last flushed. Pages changed since, by appends or through a mapping, may or may not be there, each by itself; so may a changed
-  size. A flush takes the content as of its *start*; what is written while it runs is not covered.
-- a folder's names as last flushed. Every later create, rename, unlink and folder create may or may not be there, each by itself and in no order
-  (a rename inside a folder is one change; between folders it is two). A file whose name is missing is gone, however well it was flushed.
-- a flush that fails: what it was to write counts as written for the system, and a later flush that succeeds does not write it.
-- write-back: at any seam call the disk may take some pages and names early, so that a page can also be at a state between the flush and the cut.
+- a file's octets as last flushed. Pages changed since, by appends or through a mapping, may or may not be
+  there, each by itself; so may a changed size. A flush takes the content as of its *start*; what is written
+  while it runs is not covered.
+- a folder's names as last flushed. Every later create, rename, unlink and folder create may or may not be
+  there, each by itself and in no order (a rename inside a folder is one change; between folders it is two). A
+  file whose name is missing is gone, however well it was flushed.
+- a flush that fails: what it was to write counts as written for the system,
+  and a later flush that succeeds does not write it.
+- write-back: at any seam call the disk may take some pages and names early, so that a page can also be at a
+  state between the flush and the cut.
 
-All choices come from one seeded generator. ``Disk.cut(target)`` lays out one possible folder and disturbs nothing, so that one run can be cut many
-times. What goes around the seam is not on the modelled disk at all, so a test that needs it fails.
+All choices come from one seeded generator. ``Disk.cut(target)`` lays out one possible folder and disturbs
+nothing, so that one run can be cut many times. What goes around the seam is not on the modelled disk at all,
+so a test that needs it fails.
 """
 import errno
 import os
@@ -24,11 +30,16 @@ SECTOR = 512  # what a drive writes whole; some cuts tear pages here
 
 
 class PowerIsOff(BaseException):
-    """Raised by every seam call after ``switch_off``: unwinds the broker without any of its cleaning up. No Exception, so nobody handles it."""
+    """Raised by every seam call after ``switch_off``: unwinds the broker without any of its cleaning up.
+
+    No Exception, so nobody handles it.
+    """
 
 
 class DiskFile:
-    """One file of the model: its octets on the disk, and a descriptor of our own on the cache's file, which outlives its name."""
+    """One file of the model: its octets on the disk, and a descriptor of our own on the cache's file,
+    which outlives its name.
+    """
 
     __slots__ = ("fd", "octets", "key", "forgotten")
 
@@ -44,7 +55,9 @@ class DiskFile:
         return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
 
     def flush(self, snapshot):
-        """Write the file as it was when the flush began, but for pages that an earlier failed flush forgot and nobody has changed since."""
+        """Write the file as it was when the flush began, but for pages that an earlier failed flush forgot
+        and nobody has changed since.
+        """
         content = bytearray(snapshot)
         for page, octets in list(self.forgotten.items()):
             start = page * PAGE
@@ -55,13 +68,17 @@ class DiskFile:
         self.octets = bytes(content)
 
     def forget(self, snapshot):
-        """A flush failed: Linux takes the pages for clean all the same, so that the next flush succeeds without writing them."""
+        """A flush failed: Linux takes the pages for clean all the same,
+        so that the next flush succeeds without writing them.
+        """
         for start in range(0, len(snapshot), PAGE):
             if snapshot[start:start + PAGE] != self.octets[start:start + PAGE]:
                 self.forgotten[start // PAGE] = snapshot[start:start + PAGE]
 
     def possible(self, choice):
-        """The octets as they may be on the disk: as flushed, with some of the later pages, and one of the sizes in between."""
+        """The octets as they may be on the disk: as flushed, with some of the later pages,
+        and one of the sizes in between.
+        """
         flushed, cached = self.octets, self.cached()
         if flushed == cached:
             return flushed
@@ -76,7 +93,9 @@ class DiskFile:
 
 
 class DiskFolder:
-    """One folder of the model: names on the disk, and changes of names that were not flushed, each a dict {name: node or None}."""
+    """One folder of the model: names on the disk, and changes of names that were not flushed,
+    each a dict {name: node or None}.
+    """
 
     __slots__ = ("names", "changes")
 
@@ -88,7 +107,9 @@ class DiskFolder:
         self.changes.append(names)
 
     def apply(self, change):
-        """Put one change on the disk, perhaps before earlier ones: these have no say any more about the names in it."""
+        """Put one change on the disk, perhaps before earlier ones:
+        these have no say any more about the names in it.
+        """
         for earlier in self.changes:
             if earlier is change:
                 break
@@ -115,7 +136,10 @@ def put(names, change):
 
 
 class Choice:
-    """What one cut, or one write-back, takes of what was not flushed. Drawn anew for each: all, nothing, a few, most."""
+    """What one cut, or one write-back, takes of what was not flushed.
+
+    Drawn anew for each: all, nothing, a few, most.
+    """
 
     def __init__(self, random):
         self._random = random
@@ -138,9 +162,12 @@ class Choice:
 
 
 class Disk:
-    """The model of the disk under ``root`` (an existing folder, taken as flushed in all its parts). Outlives the processes that use it.
+    """The model of the disk under ``root`` (an existing folder, taken as flushed in all its parts).
 
-    ``cut`` lays out in a new folder one of the data folders that a power cut at this moment may leave; it changes nothing.
+    Outlives the processes that use it.
+
+    ``cut`` lays out in a new folder one of the data folders that a power cut at this moment may leave;
+    it changes nothing.
     """
 
     def __init__(self, root, random, write_back=0.05):
@@ -217,7 +244,10 @@ class Disk:
                 old_folder.change({old_name: None})
 
     def begin_flush(self, file):
-        """What a flush that begins now will have written when it ends: for ``end_flush``. None for a file without a name."""
+        """What a flush that begins now will have written when it ends: for ``end_flush``.
+
+        None for a file without a name.
+        """
         with self.lock:
             identity = file.identity
             if identity is None:
@@ -233,7 +263,9 @@ class Disk:
                 node.flush(snapshot)
 
     def fail_flush(self, flush):
-        """The flush ended with an error; what it was to write is on the disk in part, and nobody will try again."""
+        """The flush ended with an error; what it was to write is on the disk in part,
+        and nobody will try again.
+        """
         if flush is not None:
             node, snapshot = flush
             with self.lock:
@@ -305,10 +337,13 @@ class Disk:
 
 
 class PowerCutFiles(WatchedFiles):
-    """The files of one process on a Disk. ``switch_off`` is that process's death (a kill, or the end of a cut): another one may go on with the Disk.
+    """The files of one process on a Disk.
 
-    ``on_call(call, path)`` is called before every seam call of the hub's thread: the moments at which a test may cut. ``flush_pause(path)`` is called
-    in the middle of every flush, in its thread; an OSError from it is the flush's failure.
+    ``switch_off`` is that process's death (a kill, or the end of a cut): another one may go on with the Disk.
+
+    ``on_call(call, path)`` is called before every seam call of the hub's thread: the moments at which a test
+    may cut. ``flush_pause(path)`` is called in the middle of every flush, in its thread; an OSError from it
+    is the flush's failure.
     """
 
     def __init__(self, disk, on_call=None, flush_pause=None, listeners=()):
@@ -322,7 +357,9 @@ class PowerCutFiles(WatchedFiles):
         self._opened = []
 
     def switch_off(self):
-        """From here on every seam call raises, and no flush succeeds: what is under way in memory dies with the process, and its descriptors."""
+        """From here on every seam call raises, and no flush succeeds: what is under way in memory dies with
+        the process, and its descriptors.
+        """
         self.off = True
         opened, self._opened = self._opened, []
         for file in opened:

@@ -1,13 +1,14 @@
 """Server programs that some tests need and pip cannot install.
 
-A test says ``@pytest.mark.needs_program("rabbitmq-server")``. Where the program is missing it is skipped, and the end of the run lists what to
-install; ``GOMQ_FORBID_SKIPS=1`` (set by CI) makes it fail instead.
+A test says ``@pytest.mark.needs_program("rabbitmq-server")``. Where the program is missing it is skipped, and
+the end of the run lists what to install; ``GOMQ_FORBID_SKIPS=1`` (set by CI) makes it fail instead.
 """
 import os
 import re
 import shutil
 
-# Program -> Debian package. One line per program that a test may name; a path stands for a library that a program needs.
+# Program -> Debian package. One line per program that a test may name;
+# a path stands for a library that a program needs.
 DEBIAN_PACKAGES = {
     "cc": "gcc libc6-dev python3-dev",
     "rabbitmq-server": "rabbitmq-server",

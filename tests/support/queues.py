@@ -1,4 +1,6 @@
-"""Queues on a real store, and consumers that keep what they are given, for tests of scheduling and of queue kinds."""
+"""Queues on a real store, and consumers that keep what they are given,
+for tests of scheduling and of queue kinds.
+"""
 import os
 
 from gomq_py.broker.queues.consumers import Consumer
@@ -72,7 +74,10 @@ class HandTimer:
 
 
 class Bench:
-    """A scheduler on a hand-driven loop and queues on stores below ``folder``. ``batch()`` plays a door's read."""
+    """A scheduler on a hand-driven loop and queues on stores below ``folder``.
+
+    ``batch()`` plays a door's read.
+    """
 
     def __init__(self, folder):
         self.folder = os.fspath(folder)
@@ -89,7 +94,9 @@ class Bench:
         """A new store in a folder of its own."""
         folder = os.path.join(self.folder, f"{name}.{level}")
         os.makedirs(folder, exist_ok=True)
-        return MessageStore(folder, self.files, self.pool, self.committer, os.urandom(16), durable=durable, level=level)
+        return MessageStore(
+            folder, self.files, self.pool, self.committer, os.urandom(16), durable=durable, level=level
+        )
 
     def queue(self, name="q", kind=Queue, durable=True, **options):
         """A new queue of this kind."""
@@ -123,8 +130,8 @@ def message(body=b"x", routing_key=b"q", exchange=b"", properties=b"\0\0", times
 
 
 class KeepingConsumer(Consumer):
-    """Takes what it may and keeps it: ``bodies``, and ``unacked`` (location of each body) where it has to ack. ``credit``: how many it may hold,
-    None is no limit.
+    """Takes what it may and keeps it: ``bodies``, and ``unacked`` (location of each body) where it has to
+    ack. ``credit``: how many it may hold, None is no limit.
     """
 
     def __init__(self, tag="c", credit=None, no_ack=False, at_most=1000, **options):

@@ -1,7 +1,8 @@
 """A RabbitMQ of our own, as the reference that conformance expectations are checked against.
 
-For broker_under_test, the benchmark and imports of definitions. Starts Debian's rabbitmq-server with its own node name, ports, epmd and folders, so
-that it neither sees nor disturbs an installed service. `find_server` says whether it is there.
+For broker_under_test, the benchmark and imports of definitions. Starts Debian's rabbitmq-server with its own
+node name, ports, epmd and folders, so that it neither sees nor disturbs an installed service. `find_server`
+says whether it is there.
 """
 import glob
 import os
@@ -30,7 +31,10 @@ def find_server():
 
 
 class RabbitMQProcess:
-    """A node in `data_dir`, started by `start` or `with`; the verbs are BrokerProcess's. With plugins it has its management API as well."""
+    """A node in `data_dir`, started by `start` or `with`; the verbs are BrokerProcess's.
+
+    With plugins it has its management API as well.
+    """
 
     def __init__(self, data_dir, plugins=()):
         self.data_dir = str(data_dir)
@@ -68,10 +72,13 @@ class RabbitMQProcess:
         folder = self.data_dir
         return dict(
             os.environ, HOME=folder, ERL_EPMD_PORT=str(self.epmd_port), ERL_EPMD_ADDRESS="127.0.0.1",
-            RABBITMQ_NODENAME=self.node_name, RABBITMQ_NODE_IP_ADDRESS="127.0.0.1", RABBITMQ_NODE_PORT=str(self.port),
+            RABBITMQ_NODENAME=self.node_name, RABBITMQ_NODE_IP_ADDRESS="127.0.0.1",
+            RABBITMQ_NODE_PORT=str(self.port),
             RABBITMQ_DIST_PORT=str(reserve()),
-            RABBITMQ_MNESIA_BASE=f"{folder}/mnesia", RABBITMQ_LOG_BASE=f"{folder}/log", RABBITMQ_PID_FILE=f"{folder}/pid",
-            RABBITMQ_ENABLED_PLUGINS_FILE=f"{folder}/enabled_plugins", RABBITMQ_CONF_ENV_FILE=f"{folder}/env.conf",
+            RABBITMQ_MNESIA_BASE=f"{folder}/mnesia", RABBITMQ_LOG_BASE=f"{folder}/log",
+            RABBITMQ_PID_FILE=f"{folder}/pid",
+            RABBITMQ_ENABLED_PLUGINS_FILE=f"{folder}/enabled_plugins",
+            RABBITMQ_CONF_ENV_FILE=f"{folder}/env.conf",
             RABBITMQ_CONFIG_FILE=f"{folder}/rabbitmq",
             # Idle schedulers must not spin: the machine is shared with the tests.
             RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none",
@@ -80,12 +87,22 @@ class RabbitMQProcess:
     def start(self):
         """Start the node and wait until it accepts connections. Returns itself."""
         with open(f"{self.data_dir}/rabbitmq.conf", "w", encoding="ascii") as file:
-            file.write(CONFIGURATION + (f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.http_port}\n" if self.http_port else ""))
+            file.write(
+                CONFIGURATION + (
+                    f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.http_port}\n"
+                    if self.http_port else ""
+                )
+            )
         with open(f"{self.data_dir}/enabled_plugins", "w", encoding="ascii") as file:
             file.write(f"[{','.join(self.plugins)}].")
         with open(f"{self.data_dir}/console.log", "ab") as log:
-            self.process = subprocess.Popen([find_server()], env=self.environment(), stdout=log, stderr=log, start_new_session=True)
-        wait_until(lambda: self.is_listening() or not self.is_running, START_TIMEOUT_S, f"rabbitmq-server listening; see {self.data_dir}/console.log")
+            self.process = subprocess.Popen(
+                [find_server()], env=self.environment(), stdout=log, stderr=log, start_new_session=True
+            )
+        wait_until(
+            lambda: self.is_listening() or not self.is_running, START_TIMEOUT_S,
+            f"rabbitmq-server listening; see {self.data_dir}/console.log",
+        )
         assert self.is_running, f"rabbitmq-server left; see {self.data_dir}/console.log"
         return self
 
@@ -114,7 +131,9 @@ class RabbitMQProcess:
         return self.start()
 
     def signal(self, number):
-        """Signal the Erlang node (the server script's child does not get the script's signals) and wait for its end."""
+        """Signal the Erlang node (the server script's child does not get the script's
+        signals) and wait for its end.
+        """
         with open(f"{self.data_dir}/pid", encoding="ascii") as file:
             os.kill(int(file.read()), number)
         self.process.wait(in_time(30))

@@ -1,4 +1,6 @@
-"""Reading a queue from within the broker's process as its doors do: a thread may have to open the files of what comes next."""
+"""Reading a queue from within the broker's process as its doors do:
+a thread may have to open the files of what comes next.
+"""
 import gevent
 
 from tests.support.waiting import wait_until

@@ -1,4 +1,6 @@
-"""A relay on loopback that writes some octets of its own before it passes on a client's: what a proxy does."""
+"""A relay on loopback that writes some octets of its own before it passes on a client's:
+what a proxy does.
+"""
 import socket
 import threading
 from contextlib import contextmanager
@@ -8,7 +10,10 @@ from tests.support.waiting import TIMEOUT_S
 
 @contextmanager
 def relay(port, preface):
-    """Relays one connection to ``port`` of this machine, ``preface`` first. Yields the port that a client connects to."""
+    """Relays one connection to ``port`` of this machine, ``preface`` first.
+
+    Yields the port that a client connects to.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threads = [threading.Thread(target=_serve, args=(listening, port, preface), daemon=True)]
         threads[0].start()

@@ -10,7 +10,9 @@ OURS = ("gomq_py.", "gevent", "greenlet", "flask", "werkzeug")
 
 
 class Held(NamedTuple):
-    """Names of descriptors with how many there are, how many files are mapped and threads run, how many objects there are of each of our types."""
+    """Names of descriptors with how many there are, how many files are mapped and threads run, how many
+    objects there are of each of our types.
+    """
 
     descriptors: Counter
     mapped: int
@@ -21,8 +23,10 @@ class Held(NamedTuple):
         """What there is now and was not before, in words; empty: nothing."""
         grown = [f"{count} {name}" for counter in ("descriptors", "objects")
                  for name, count in (getattr(self, counter) - getattr(before, counter)).items()]
-        return grown + [f"{getattr(self, name) - getattr(before, name)} {name}" for name in ("mapped", "threads")
-                        if getattr(self, name) > getattr(before, name)]
+        return grown + [
+            f"{getattr(self, name) - getattr(before, name)} {name}"
+            for name in ("mapped", "threads") if getattr(self, name) > getattr(before, name)
+        ]
 
 
 def held():
@@ -55,13 +59,19 @@ def thread_count():
 
 
 def mapped_count():
-    """Mappings of files that may be written and are shared: a store's. The interpreter's own memory comes and goes as it likes."""
+    """Mappings of files that may be written and are shared: a store's.
+
+    The interpreter's own memory comes and goes as it likes.
+    """
     with open("/proc/self/maps", encoding="utf-8") as lines:
         return sum(line.split()[1] == "rw-s" for line in lines)
 
 
 def _objects():
-    """How many objects of each of our types the collector knows. Not type objects themselves, nor what an import brings."""
+    """How many objects of each of our types the collector knows.
+
+    Not type objects themselves, nor what an import brings.
+    """
     names = Counter()
     for each in gc.get_objects():
         kind = type(each)

@@ -1,4 +1,6 @@
-"""A broker that does what a test's script says: the far end of a client under test, on a loopback socket in a thread of its own."""
+"""A broker that does what a test's script says: the far end of a client under test,
+on a loopback socket in a thread of its own.
+"""
 import socket
 import threading
 from contextlib import contextmanager
@@ -6,8 +8,8 @@ from contextlib import contextmanager
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import FrameReader, content_frames, method_frame
 from gomq_py.amqp.wire.methods import (
-    ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk,
-    ConnectionTune, ConnectionTuneOk, decode_method,
+    ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk,
+    ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk, decode_method,
 )
 from tests.support.waiting import TIMEOUT_S
 
@@ -52,12 +54,20 @@ class Peer:
 
     def send_content(self, channel_id, method, body, properties=b"\x00\x00", frame_max=131072):
         """A method with its content."""
-        self.socket.sendall(method_frame(channel_id, method) + content_frames(channel_id, properties, body, frame_max))
+        self.socket.sendall(
+            method_frame(channel_id, method) + content_frames(channel_id, properties, body, frame_max)
+        )
 
     def handshake(self, **tune):
         """From protocol header to open-ok; the client's start-ok, tune-ok and open."""
         assert self.read_exactly(8) == PROTOCOL_HEADER
-        self.send(0, ConnectionStart(version_minor=9, server_properties=SERVER_PROPERTIES, mechanisms=b"PLAIN AMQPLAIN EXTERNAL", locales=b"en_US"))
+        self.send(
+            0,
+            ConnectionStart(
+                version_minor=9, server_properties=SERVER_PROPERTIES, mechanisms=b"PLAIN AMQPLAIN EXTERNAL",
+                locales=b"en_US",
+            ),
+        )
         start_ok = self.expect(ConnectionStartOk)[1]
         self.send(0, ConnectionTune(**{"channel_max": 2047, "frame_max": 131072, "heartbeat": 0, **tune}))
         tune_ok = self.expect(ConnectionTuneOk)[1]
@@ -78,7 +88,10 @@ class Peer:
 
 
 class OctetPeer:
-    """One accepted connection of which the script knows every octet. Every wait is bounded by the socket's timeout."""
+    """One accepted connection of which the script knows every octet.
+
+    Every wait is bounded by the socket's timeout.
+    """
 
     def __init__(self, sock):
         sock.settimeout(TIMEOUT_S)
@@ -102,8 +115,13 @@ class OctetPeer:
 
 
 @contextmanager
-def scripted_broker(script, tls_context=None, peer_class=Peer, schemes=("amqp", "amqps"), login="guest:guest@", path="/%2f"):
-    """The URL of a broker that runs ``script(peer)`` for its one client. What the script raises is raised at the end of the block."""
+def scripted_broker(
+    script, tls_context=None, peer_class=Peer, schemes=("amqp", "amqps"), login="guest:guest@", path="/%2f"
+):
+    """The URL of a broker that runs ``script(peer)`` for its one client.
+
+    What the script raises is raised at the end of the block.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(TIMEOUT_S)
         failures = []
@@ -111,7 +129,9 @@ def scripted_broker(script, tls_context=None, peer_class=Peer, schemes=("amqp", 
         def run():
             try:
                 with listener.accept()[0] as sock:
-                    script(peer_class(sock if tls_context is None else tls_context.wrap_socket(sock, server_side=True)))
+                    script(peer_class(
+                        sock if tls_context is None else tls_context.wrap_socket(sock, server_side=True)
+                    ))
             except BaseException as error:
                 failures.append(error)
 

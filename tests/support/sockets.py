@@ -5,7 +5,9 @@ from tests.support.waiting import TIMEOUT_S
 
 
 def socket_pair(buffer_octets=None):
-    """(ours, theirs): connected sockets; ``buffer_octets`` keeps the kernel's buffers small, so that a peer that does not read is noticed soon."""
+    """(ours, theirs): connected sockets; ``buffer_octets`` keeps the kernel's buffers small, so that a peer
+    that does not read is noticed soon.
+    """
     ours, theirs = socket.socketpair()
     if buffer_octets is not None:
         for each in (ours, theirs):

@@ -38,11 +38,15 @@ class StoreBench:
         """``listed``: {folder: segment_list.Listed} as an orderly stop leaves it."""
         self.timers = []  # those that run, for rest()
         self.committer = GroupCommit(self.files, enabled=self.enabled)
-        self.pool = SegmentPool(self.folder / "pool", self.files, self.committer, segment_bytes=self.options.get("segment_bytes", 8388608),
-                                in_threads=self.in_threads, start_timer=self.start_timer)
+        self.pool = SegmentPool(
+            self.folder / "pool", self.files, self.committer,
+            segment_bytes=self.options.get("segment_bytes", 8388608), in_threads=self.in_threads,
+            start_timer=self.start_timer,
+        )
         self.pool.listed = dict(listed)
         self.store, self.report = open_store(
-            self.folder / "queue", self.files, self.pool, self.committer, INCARNATION, listener=self, **self.options)
+            self.folder / "queue", self.files, self.pool, self.committer, INCARNATION, listener=self,
+            **self.options)
         return self.store
 
     def close(self):
@@ -63,7 +67,9 @@ class StoreBench:
         return self.start()
 
     def finish_aside(self):
-        """Wait until files that are being made ahead or given back are there, or gone, and everybody was told."""
+        """Wait until files that are being made ahead or given back are there, or gone,
+        and everybody was told.
+        """
         while not (self.committer.is_done_aside and self.committer.is_idle):
             self.committer.after_sync(lambda error: None)
             gevent.sleep(0)
@@ -93,8 +99,10 @@ class StoreBench:
     def push(self, body, persistent=True, **fields):
         """Append a message with this body; returns its location."""
         message = Message()
-        message.assign(fields.pop("exchange", b""), fields.pop("routing_key", b"q"), fields.pop("properties", b"\0\0"), body, 1700000000000,
-                       persistent=persistent, **fields)
+        message.assign(
+            fields.pop("exchange", b""), fields.pop("routing_key", b"q"), fields.pop("properties", b"\0\0"),
+            body, 1700000000000, persistent=persistent, **fields,
+        )
         self.store.append(message)
         return message.describe()["location"]
 

@@ -1,4 +1,6 @@
-"""Streams for tests: a store in a folder, with messages as plain values, and what the wire says of a stream."""
+"""Streams for tests: a store in a folder, with messages as plain values,
+and what the wire says of a stream.
+"""
 from gomq_py.storage.files import Files
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.record import RecordScanner
@@ -15,7 +17,10 @@ SEGMENT_BYTES = 65536
 
 
 class StreamBench:
-    """One stream's store with everything below it. Message n has the body ``b"n"`` and came at n milliseconds after ``epoch_ms``."""
+    """One stream's store with everything below it.
+
+    Message n has the body ``b"n"`` and came at n milliseconds after ``epoch_ms``.
+    """
 
     epoch_ms = 1_700_000_000_000
 
@@ -33,7 +38,8 @@ class StreamBench:
         self.committer = GroupCommit(self.files, enabled=self.enabled)
         self.pool = SegmentPool(self.folder / "pool", self.files, self.committer)
         self.store, self.report = open_stream_store(
-            self.folder / "stream", self.files, self.pool, self.committer, INCARNATION, self.segment_bytes, self)
+            self.folder / "stream", self.files, self.pool, self.committer, INCARNATION, self.segment_bytes,
+            self)
         return self.store
 
     def reopen(self):
@@ -70,7 +76,10 @@ class StreamBench:
         """The same while the batch goes on."""
         for _ in range(count):
             offset = self.store.next_offset
-            self.message.assign(b"", b"s", b"\0\0", b"%d" % offset if body is None else body, self.epoch_ms + offset, persistent=persistent)
+            self.message.assign(
+                b"", b"s", b"\0\0", b"%d" % offset if body is None else body, self.epoch_ms + offset,
+                persistent=persistent,
+            )
             self.store.append(self.message)
 
     def cursor(self, offset=0):

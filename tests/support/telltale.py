@@ -1,6 +1,7 @@
 """What no log of a broker may tell: a traceback, its environment, or a password that a test used.
 
-``BrokerProcess`` holds every line against this. A test that makes the broker fail on purpose says so (``BrokerProcess(faults=True)``).
+``BrokerProcess`` holds every line against this. A test that makes the broker fail on purpose says so
+(``BrokerProcess(faults=True)``).
 """
 import functools
 import re
@@ -46,5 +47,8 @@ def told(lines, tracebacks_too=True):
             found.append(f"a traceback: {line}")
         if CANARY in line:
             found.append(f"the environment: {line}")
-        found += [f"a password: {line}" for password in _passwords if re.search(rf"(?<![\w-]){re.escape(password)}(?![\w-])", line)]
+        found += [
+            f"a password: {line}"
+            for password in _passwords if re.search(rf"(?<![\w-]){re.escape(password)}(?![\w-])", line)
+        ]
     return found

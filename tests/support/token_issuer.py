@@ -1,4 +1,6 @@
-"""A token issuer on this machine: serves its discovery document and key set, and signs tokens with any claims."""
+"""A token issuer on this machine: serves its discovery document and key set,
+and signs tokens with any claims.
+"""
 import json
 import threading
 import time
@@ -9,7 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 
 class TokenIssuer:
-    """``url`` is the issuer; ``token(**claims)`` a signed token. ``fetches`` counts the paths that were asked for. A context manager."""
+    """``url`` is the issuer; ``token(**claims)`` a signed token.
+
+    ``fetches`` counts the paths that were asked for. A context manager.
+    """
 
     def __init__(self, audience="gomq"):
         self.audience = audience
@@ -46,20 +51,31 @@ class TokenIssuer:
 
     def jwks(self):
         """The key set as a dict."""
-        return {"keys": [{**self._algorithm(key).to_jwk(key.public_key(), as_dict=True), "kid": kid} for kid, key in self.private_keys.items()]}
+        return {
+            "keys": [
+                {**self._algorithm(key).to_jwk(key.public_key(), as_dict=True), "kid": kid}
+                for kid, key in self.private_keys.items()
+            ],
+        }
 
     def token(self, kid="rsa-1", lifetime_s=600, key=None, headers=None, algorithm=None, **claims):
         """A token; a claim that is None is left out."""
         key = key or self.private_keys[kid]
-        payload = {"iss": self.url, "aud": self.audience, "exp": time.time() + lifetime_s, "sub": "ann", **claims}
+        payload = {
+            "iss": self.url, "aud": self.audience, "exp": time.time() + lifetime_s, "sub": "ann", **claims
+        }
         payload = {name: value for name, value in payload.items() if value is not None}
         algorithm = algorithm or ("RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256")
-        return jwt.encode(payload, key, algorithm=algorithm, headers={"kid": kid} if headers is None else headers)
+        return jwt.encode(
+            payload, key, algorithm=algorithm, headers={"kid": kid} if headers is None else headers
+        )
 
     def documents(self):
         """What it serves, by path."""
         return {
-            "/realm/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": self.url.replace("/realm", "/keys")},
+            "/realm/.well-known/openid-configuration": {
+                "issuer": self.url, "jwks_uri": self.url.replace("/realm", "/keys")
+            },
             "/keys": self.jwks(),
         }
 
@@ -75,4 +91,6 @@ class TokenIssuer:
 
     @staticmethod
     def _algorithm(key):
-        return jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+        return (
+            jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+        )

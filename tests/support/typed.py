@@ -23,7 +23,9 @@ UNTYPED = {
     "tests/unit/ctl": "commands are plain",
     "tests/unit/dispatcher": "the task queue is plain, and so is the client under it",
     "tests/unit/http": "the management API is plain",
-    "tests/unit/hub/test_admission.py": "what accepts connections is plain, up to the first octet of a protocol",
+    "tests/unit/hub/test_admission.py": (
+        "what accepts connections is plain, up to the first octet of a protocol"
+    ),
     "tests/unit/net/test_client_hello.py": "as test_admission.py",
     "tests/unit/hub/test_linger.py": "as test_admission.py",
     "tests/unit/net/test_listener.py": "as test_admission.py",

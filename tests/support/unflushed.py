@@ -1,7 +1,8 @@
-"""Files that flush nothing, for tests that open stores and brokers by the thousand and are not about what a disk keeps.
+"""Files that flush nothing, for tests that open stores and brokers by the thousand and are
+not about what a disk keeps.
 
-What a power cut leaves is modelled (``power_cut``); that a flush is asked for and awaited is watched (``watched_files``). A real flush in the
-midst of these proves nothing and takes most of their time.
+What a power cut leaves is modelled (``power_cut``); that a flush is asked for and awaited is watched
+(``watched_files``). A real flush in the midst of these proves nothing and takes most of their time.
 """
 from gomq_py.storage.files import Files
 

@@ -31,18 +31,20 @@ PATIENCE = patience()
 
 
 def in_time(seconds):
-    """How long may take here what takes no more than ``seconds`` on a quiet machine: the bound of a wait that is
-    over long before. A wait for what is not to happen stays short, and needs none.
+    """How long may take here what takes no more than ``seconds`` on a quiet machine: the bound of a wait that
+    is over long before. A wait for what is not to happen stays short, and needs none.
     """
     return seconds * PATIENCE
 
 
-# Bounds what will never be true, and nothing else: on a machine with more to do a process may stand still for seconds.
+# Bounds what will never be true, and nothing else: on a machine with more to do a process
+# may stand still for seconds.
 TIMEOUT_S = in_time(30.0)
 
 
 def wait_until(predicate, timeout_s=TIMEOUT_S, what=None, sleep=time.sleep):
-    """Return what ``predicate`` returned once that is true; AssertionError when it is not within ``timeout_s``.
+    """Return what ``predicate`` returned once that is true;
+    AssertionError when it is not within ``timeout_s``.
 
     ``sleep`` is gevent's where greenlets of this process must run meanwhile.
     """

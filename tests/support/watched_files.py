@@ -1,17 +1,21 @@
-"""WatchedFiles: a Files that calls ``about_to(call, subject)`` before every change of a file or folder, and before every flush.
+"""WatchedFiles: a Files that calls ``about_to(call, subject)`` before every change of a file or folder,
+and before every flush.
 
-Base of the files that misbehave (``faulty_files``, ``power_cut``): the N-th seam call means the same in both. Announcements of mapped writes
-(``appended``, ``overwritten``) are moments too, though nothing can fail there: the mapping has already changed. So is the
-moment in which a log accepts what a thread is to write.
+Base of the files that misbehave (``faulty_files``, ``power_cut``): the N-th seam call means the same in both.
+Announcements of mapped writes (``appended``, ``overwritten``) are moments too, though nothing can fail there:
+the mapping has already changed. So is the moment in which a log accepts what a thread is to write.
 """
 from gomq_py.storage.files import Files
 
-# Calls that ask the system for something, and so can fail. Composed ones (remove_tree) are made of these; closing is not a change.
+# Calls that ask the system for something, and so can fail.
+# Composed ones (remove_tree) are made of these; closing is not a change.
 CALLS = (
-    "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "reserve", "write_accepted",
-    "write", "truncate", "extend", "punch", "sync", "sync_folder", "make", "make_unnamed", "make_log", "unmake",
+    "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "reserve",
+    "write_accepted", "write", "truncate", "extend", "punch", "sync", "sync_folder", "make", "make_unnamed",
+    "make_log", "unmake",
 )
-# Changes of names, of which the half is watched that asks the system: whoever makes them, at once in the hub or later in a thread.
+# Changes of names, of which the half is watched that asks the system:
+# whoever makes them, at once in the hub or later in a thread.
 NAME_CALLS = ("rename", "unlink", "make_folder", "remove_folder")
 ANNOUNCEMENTS = ("appended", "overwritten", "accept")
 FLUSHES = frozenset({"sync", "sync_folder"})

@@ -1,7 +1,8 @@
 """AMQP 0-9-1 octets for tests, written from the specification and from nothing else.
 
-Below wire_script. Imports nothing of gomq_py: the broker and our client share a codec, and would share its mistakes. Tests build good frames with
-these functions, bad ones by cutting, padding or patching what they return. Decoding is strict: leftover octets fail the test.
+Below wire_script. Imports nothing of gomq_py: the broker and our client share a codec, and would share its
+mistakes. Tests build good frames with these functions, bad ones by cutting, padding or patching what they
+return. Decoding is strict: leftover octets fail the test.
 """
 import struct
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = b"\xce"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
-# Class and method number, name, fields in wire order; `bit`s that follow each other share an octet, lowest first (AMQP 0-9-1 §4.2.5.2).
+# Class and method number, name, fields in wire order; `bit`s that follow each other share an octet, lowest
+# first (AMQP 0-9-1 §4.2.5.2).
 SPECIFICATION = """
 10.10 connection.start version_major:octet version_minor:octet server_properties:table mechanisms:longstr locales:longstr
 10.11 connection.start-ok client_properties:table mechanism:shortstr response:longstr locale:shortstr
@@ -87,16 +89,23 @@ for _line in SPECIFICATION.split("\n"):
     if _line:
         _number, _name, *_fields = _line.split(" ")
         _class_id, _method_id = _number.split(".")
-        METHODS[_name] = (int(_class_id), int(_method_id), tuple(tuple(_field.split(":")) for _field in _fields))
+        METHODS[_name] = (
+            int(_class_id), int(_method_id), tuple(tuple(_field.split(":")) for _field in _fields)
+        )
         NAMES[int(_class_id), int(_method_id)] = _name
 
 INTEGERS = {"octet": ">B", "short": ">H", "long": ">I", "longlong": ">Q", "timestamp": ">Q"}
 # Field table value types with a fixed size, by RabbitMQ's tags (https://www.rabbitmq.com/amqp-0-9-1-errata).
-FIXED_FIELDS = {"t": ">?", "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "L": ">q", "f": ">f", "d": ">d", "T": ">Q"}
+FIXED_FIELDS = {
+    "t": ">?", "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "L": ">q",
+    "f": ">f", "d": ">d", "T": ">Q",
+}
 # Property names in flag order, from bit 15 down.
 PROPERTIES = (
-    ("content_type", "shortstr"), ("content_encoding", "shortstr"), ("headers", "table"), ("delivery_mode", "octet"), ("priority", "octet"),
-    ("correlation_id", "shortstr"), ("reply_to", "shortstr"), ("expiration", "shortstr"), ("message_id", "shortstr"), ("timestamp", "timestamp"),
+    ("content_type", "shortstr"), ("content_encoding", "shortstr"), ("headers", "table"),
+    ("delivery_mode", "octet"), ("priority", "octet"),
+    ("correlation_id", "shortstr"), ("reply_to", "shortstr"), ("expiration", "shortstr"),
+    ("message_id", "shortstr"), ("timestamp", "timestamp"),
     ("type", "shortstr"), ("user_id", "shortstr"), ("app_id", "shortstr"), ("cluster_id", "shortstr"),
 )
 
@@ -151,7 +160,9 @@ def field_value(tag, value):
 
 
 def any_value(value):
-    """A field value from a Python value; octets are taken as a value already encoded, so that tests choose the exact type."""
+    """A field value from a Python value; octets are taken as a value already encoded,
+    so that tests choose the exact type.
+    """
     if isinstance(value, bytes):
         return value
     for kind, tag in ((bool, "t"), (str, "S"), (float, "d"), (dict, "F"), (list, "A")):
@@ -173,7 +184,9 @@ def encode_field(kind, value):
     """One method or property field that is not a bit."""
     if kind in INTEGERS:
         return struct.pack(INTEGERS[kind], value or 0)
-    return {"shortstr": shortstr, "longstr": longstr, "table": table}[kind](value or b"" if kind != "table" else value)
+    return {"shortstr": shortstr, "longstr": longstr, "table": table}[kind](
+        value or b"" if kind != "table" else value
+    )
 
 
 def method(name, **values):
@@ -226,10 +239,18 @@ def header_frame(channel, body_size, property_octets=b"\x00\x00", class_id=60, w
     return frame(HEADER, channel, struct.pack(">HHQ", class_id, weight, body_size) + property_octets)
 
 
-def publish_frames(channel, exchange, routing_key, body=b"", property_octets=b"\x00\x00", mandatory=False, immediate=False, body_frame_max=131064):
-    """Method, header and body frames of one publish; the body is cut into frames of at most `body_frame_max` octets of payload."""
+def publish_frames(
+    channel, exchange, routing_key, body=b"", property_octets=b"\x00\x00", mandatory=False, immediate=False,
+    body_frame_max=131064,
+):
+    """Method, header and body frames of one publish; the body is cut into frames of at most
+    `body_frame_max` octets of payload.
+    """
     body = as_octets(body)
-    octets = method_frame(channel, "basic.publish", exchange=exchange, routing_key=routing_key, mandatory=mandatory, immediate=immediate)
+    octets = method_frame(
+        channel, "basic.publish", exchange=exchange, routing_key=routing_key, mandatory=mandatory,
+        immediate=immediate,
+    )
     octets += header_frame(channel, len(body), property_octets)
     for start in range(0, len(body), body_frame_max):
         octets += frame(BODY, channel, body[start:start + body_frame_max])

@@ -1,8 +1,10 @@
 """Wire script: a raw AMQP 0-9-1 peer that makes conformance tests short.
 
-Above wire_encoding, over a plain blocking socket. `send` writes octets as they are, `call` sends a request and returns its -ok, `expect` reads the
-next frame of a channel and compares the fields that are named: those not named are wildcards. AMQP orders frames per channel only, so frames of other
-channels are kept for their own expectation. Every wait has a deadline; a peer that closes when something else is expected is a failure that shows it.
+Above wire_encoding, over a plain blocking socket. `send` writes octets as they are, `call` sends a request
+and returns its -ok, `expect` reads the next frame of a channel and compares the fields that are named: those
+not named are wildcards. AMQP orders frames per channel only, so frames of other channels are kept for their
+own expectation. Every wait has a deadline; a peer that closes when something else is expected is a failure
+that shows it.
 """
 import socket
 import struct
@@ -12,12 +14,18 @@ from dataclasses import dataclass
 
 from tests.support import wire_encoding as encoding
 from tests.support.waiting import in_time, wait_until
-from tests.support.wire_encoding import BODY, HEADER, HEARTBEAT, METHOD, PROTOCOL_HEADER, frame, method_frame, publish_frames
+from tests.support.wire_encoding import (
+    BODY, HEADER, HEARTBEAT, METHOD, PROTOCOL_HEADER, frame, method_frame, publish_frames,
+)
 
 # RabbitMQ waits three seconds before it closes a handshake that failed (rabbit_reader's SILENT_CLOSE_DELAY).
 PATIENCE_S = in_time(30)
 CAPABILITIES = dict.fromkeys(
-    ("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify", "publisher_confirms"), True)
+    (
+        "authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify",
+        "publisher_confirms",
+    ),
+    True)
 
 
 class PeerClosed(Exception):
@@ -66,15 +74,25 @@ class Wire:
         wire.expect(0, "connection.open-ok")
         return wire
 
-    def login(self, user="guest", password="guest", channel_max=0, frame_max=131072, heartbeat=0, capabilities=None):
+    def login(
+        self, user="guest", password="guest", channel_max=0, frame_max=131072, heartbeat=0, capabilities=None
+    ):
         """Everything up to tune-ok; returns what the broker offered in tune."""
         self.send(PROTOCOL_HEADER)
         self.expect(0, "connection.start")
-        client_properties = {"product": "wire script", "capabilities": CAPABILITIES if capabilities is None else capabilities}
+        client_properties = {
+            "product": "wire script", "capabilities": CAPABILITIES if capabilities is None else capabilities
+        }
         response = b"\x00" + encoding.as_octets(user) + b"\x00" + encoding.as_octets(password)
-        self.send_method(0, "connection.start-ok", client_properties=client_properties, mechanism="PLAIN", response=response, locale="en_US")
+        self.send_method(
+            0, "connection.start-ok", client_properties=client_properties, mechanism="PLAIN",
+            response=response, locale="en_US",
+        )
         tune = self.expect(0, "connection.tune")
-        self.send_method(0, "connection.tune-ok", channel_max=channel_max or tune.channel_max, frame_max=frame_max, heartbeat=heartbeat)
+        self.send_method(
+            0, "connection.tune-ok", channel_max=channel_max or tune.channel_max, frame_max=frame_max,
+            heartbeat=heartbeat,
+        )
         return tune
 
     def channel(self, number=1):
@@ -98,7 +116,10 @@ class Wire:
         self.send(method_frame(channel, name, **values))
 
     def next_frame(self, heartbeats=False, timeout_s=PATIENCE_S):
-        """The next frame as (type, channel, payload). Raises PeerClosed at the end of the connection, TimeoutError at the deadline."""
+        """The next frame as (type, channel, payload).
+
+        Raises PeerClosed at the end of the connection, TimeoutError at the deadline.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             if len(self.received) >= 7:
@@ -124,7 +145,10 @@ class Wire:
         self.received += octets
 
     def next_of(self, channel, timeout_s=PATIENCE_S):
-        """The next frame of one channel as (type, payload); frames of other channels wait for their turn. A closing connection fails at once."""
+        """The next frame of one channel as (type, payload); frames of other channels wait for their turn.
+
+        A closing connection fails at once.
+        """
         for index, (type_, number, payload) in enumerate(self.waiting):
             if number == channel:
                 del self.waiting[index]
@@ -135,7 +159,9 @@ class Wire:
             if number == channel:
                 return type_, payload
             if number == 0 and type_ == METHOD:
-                raise AssertionError(f"channel {channel} was awaited, but {encoding.decode_method(payload)} came on channel 0")
+                raise AssertionError(
+                    f"channel {channel} was awaited, but {encoding.decode_method(payload)} came on channel 0"
+                )
             self.waiting.append((type_, number, payload))
 
     def next_method(self, channel, timeout_s=PATIENCE_S):
@@ -162,7 +188,9 @@ class Wire:
         octets = bytearray()
         while len(octets) < body_size:
             type_, part = self.next_of(channel, timeout_s)
-            assert type_ == BODY and part, f"a body frame was awaited, but frame type {type_} with {len(part)} octets came"
+            assert type_ == BODY and part, (
+                f"a body frame was awaited, but frame type {type_} with {len(part)} octets came"
+            )
             octets += part
         assert len(octets) == body_size
         if body is not None:
@@ -170,7 +198,9 @@ class Wire:
         return Content(method, payload[12:], bytes(octets))
 
     def read_connection_close(self, code, text, failing="", timeout_s=PATIENCE_S):
-        """connection.close with this code, text and failing method (a name or two numbers) must come; frames of channels before it are skipped."""
+        """connection.close with this code, text and failing method (a name or two numbers) must come; frames
+        of channels before it are skipped.
+        """
         channel = None
         while channel != 0:
             type_, channel, payload = self.next_frame(timeout_s=timeout_s)
@@ -186,7 +216,9 @@ class Wire:
         self.expect_end(timeout_s)
 
     def expect_end(self, timeout_s=PATIENCE_S):
-        """The peer must close the socket, saying nothing more that matters; returns the octets that still came."""
+        """The peer must close the socket, saying nothing more that matters;
+        returns the octets that still came.
+        """
         deadline = time.monotonic() + timeout_s
         try:
             while True:
@@ -238,7 +270,9 @@ class Channel:
         return self.wire.expect_content(self.number, name, body, **values)
 
     def expect_close(self, code, text, failing=""):
-        """channel.close with this code, text and failing method must come; it is answered, and the connection must still be usable."""
+        """channel.close with this code, text and failing method must come;
+        it is answered, and the connection must still be usable.
+        """
         close = self.expect("channel.close")
         assert_close(close, code, text, failing)
         self.send("channel.close-ok")
@@ -250,7 +284,10 @@ class Channel:
         self.wire.send(publish_frames(self.number, exchange, routing_key, body, property_octets, **flags))
 
     def declare(self, queue="", **values):
-        """Declare a queue and return its name. Exclusive unless something else is said, so that it goes with the test's connection."""
+        """Declare a queue and return its name.
+
+        Exclusive unless something else is said, so that it goes with the test's connection.
+        """
         values.setdefault("exclusive", not (values.get("durable") or values.get("auto_delete")))
         return self.call("queue.declare", queue=queue, **values).queue
 
@@ -266,7 +303,9 @@ class Channel:
         return answer.reply_code != 404
 
     def expect_count(self, queue, count):
-        """A queue must have `count` ready messages, soon: RabbitMQ answers the question before it looks at what was published earlier."""
+        """A queue must have `count` ready messages, soon: RabbitMQ answers the question before it looks at
+        what was published earlier.
+        """
         def counted():
             return self.call("queue.declare", queue=queue, passive=True).message_count
         wait_until(lambda: counted() == count, what=f"{count} messages in {queue}")
@@ -295,4 +334,6 @@ def assert_close(close, code, text, failing):
         assert text.search(close.reply_text), f"{text.pattern!r} was awaited, but {close.reply_text!r} came"
     else:
         assert close.reply_text == text
-    assert (close.failing_class, close.failing_method) == numbers, f"{failing} was to be blamed, but {close} came"
+    assert (close.failing_class, close.failing_method) == numbers, (
+        f"{failing} was to be blamed, but {close} came"
+    )

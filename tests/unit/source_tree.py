@@ -13,7 +13,9 @@ _CIMPORT = re.compile(r"^[ \t]*c?import[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
 def module_name(path):
-    """gomq_py/amqp/wire/frames.py or .pxd -> gomq_py.amqp.wire.frames; a package's __init__ is the package."""
+    """gomq_py/amqp/wire/frames.py or .pxd -> gomq_py.amqp.wire.frames;
+    a package's __init__ is the package.
+    """
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -72,7 +74,14 @@ def _target(module, name):
 @cache
 def tracked_files():
     """Every file under version control, or about to be; of an unpacked source archive every file."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
     if listed.returncode:
-        return tuple(sorted(path for path in ROOT.rglob("*") if path.is_file() and not {".venv", "build", ".git"} & set(path.parts)))
-    return tuple(path for name in sorted(listed.stdout.split("\n")) if name and (path := ROOT / name).is_file())
+        return tuple(sorted(
+            path
+            for path in ROOT.rglob("*") if path.is_file() and not {".venv", "build", ".git"} & set(path.parts)
+        ))
+    return tuple(
+        path for name in sorted(listed.stdout.split("\n")) if name and (path := ROOT / name).is_file()
+    )

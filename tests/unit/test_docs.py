@@ -39,11 +39,15 @@ _MODULE = re.compile(r"`((\w+)(?:\.\w+)+)[`(]")
 
 
 def lost_modules(text):
-    """The modules that a text names in backquotes, ``room.module`` or ``room.module.function``, and that are not there."""
+    """The modules that a text names in backquotes, ``room.module`` or ``room.module.function``,
+    and that are not there.
+    """
     named = [name for name, room in _MODULE.findall(text) if room in _ROOMS]
     return [
-        name for name in named
-        if not {f"gomq_py.{name}", f"gomq_py.{name.rpartition('.')[0]}"} & (module_names() - {"gomq_py.broker"})
+        name
+        for name in named
+        if not {f"gomq_py.{name}", f"gomq_py.{name.rpartition('.')[0]}"}
+        & (module_names() - {"gomq_py.broker"})
     ]
 
 
@@ -55,4 +59,6 @@ def test_modules_that_the_architecture_names_are_there():
 
 
 def test_module_that_has_moved_is_found():
-    assert lost_modules("`broker.slice_clock`, `hub.slice_clock`, `hub.slice_clock.SliceClock`") == ["broker.slice_clock"]
+    assert lost_modules("`broker.slice_clock`, `hub.slice_clock`, `hub.slice_clock.SliceClock`") == [
+        "broker.slice_clock"
+    ]

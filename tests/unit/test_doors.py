@@ -13,7 +13,10 @@ from gomq_py.net.listener import BindError, bind_tcp
 from gomq_py.net.tls import TLSError
 from tests.support import certificates
 
-OFF = {"control_unix_path": "", "amqp_port": -1, "amqps_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1}
+OFF = {
+    "control_unix_path": "", "amqp_port": -1, "amqps_port": -1, "http_port": -1, "https_port": -1,
+    "metrics_http_port": -1,
+}
 
 
 class SideDoor:
@@ -37,7 +40,10 @@ def open_doors():
     made = []
 
     def open_(inherited=(), **settings):
-        made.append(Doors(Settings(**{**OFF, **settings}), {AMQP: (lambda connection, address: None, None)}, SideDoor, inherited))
+        made.append(Doors(
+            Settings(**{**OFF, **settings}), {AMQP: (lambda connection, address: None, None)}, SideDoor,
+            inherited,
+        ))
         made[-1].open()
         return made[-1]
 
@@ -108,7 +114,10 @@ def test_mistaken_certificates_leave_everything_as_it_is(open_doors, tls, tmp_pa
 def test_change_reaches_open_listeners(open_doors, tls):
     doors = open_doors(amqp_port=0, amqps_port=0, **tls)
     before = doors._handshakers["amqps"]._contexts
-    changed = Settings(**{**OFF, **tls, "tcp_proxy_protocol": 2, "tcp_keepalive": None, "tcp_nodelay": True, "tcp_recv_buffer_size": 65536})
+    changed = Settings(**{
+        **OFF, **tls, "tcp_proxy_protocol": 2, "tcp_keepalive": None, "tcp_nodelay": True,
+        "tcp_recv_buffer_size": 65536,
+    })
 
     doors.apply(changed, doors.prepare(changed))
 
@@ -124,7 +133,9 @@ def test_change_reaches_open_listeners(open_doors, tls):
 
 def test_section_inherits_what_it_does_not_say(tls, tmp_path):
     from gomq_py.certificates import options
-    settings = Settings(**tls, tls_ciphers="ECDHE+AESGCM", tls_min_version="1.3", tls_ca_cert="main.pem", tls_verify_peer=True)
+    settings = Settings(
+        **tls, tls_ciphers="ECDHE+AESGCM", tls_min_version="1.3", tls_ca_cert="main.pem", tls_verify_peer=True
+    )
 
     assert options(settings, {}, "amqp") == options(settings)
     section = {"tls_cert": "other.pem", "amqp_tls_min_version": "1.2", "http_tls_verify_peer": False}

@@ -1,4 +1,6 @@
-"""Doors translate: what a user may do, and what that does to a vhost, is decided in broker.verbs and in no door."""
+"""Doors translate: what a user may do, and what that does to a vhost,
+is decided in broker.verbs and in no door.
+"""
 import ast
 
 import pytest
@@ -11,8 +13,9 @@ VERBS = "gomq_py.broker.verbs"
 CHECKS = {"allows", "permission", "topic_permission", "write_topic", "read_topic", "may_write", "may_publish"}
 # What needs a right: methods of VHost and Queue.
 NEEDS_A_RIGHT = {
-    "declare_queue", "delete_queue", "pause_queue", "restart_queue", "purge", "purge_some", "declare_exchange",
-    "delete_exchange", "bind_queue", "bind_exchange", "unbind_queue", "unbind_exchange", "route", "route_by_key",
+    "declare_queue", "delete_queue", "pause_queue", "restart_queue", "purge", "purge_some",
+    "declare_exchange", "delete_exchange", "bind_queue", "bind_exchange", "unbind_queue", "unbind_exchange",
+    "route", "route_by_key",
 }
 # Rules that only the verbs need: module -> the names that a door may have of it.
 RULES = {
@@ -70,8 +73,14 @@ def test_exceptions_are_still_needed():
 @pytest.mark.parametrize("source, found", [
     ("channel.access.write('queue', name)", ["channel.access.write"]),
     ("there.declare_queue(name)", ["there.declare_queue"]),
-    ("do = there.bind_queue if kind == 'q' else there.bind_exchange", ["there.bind_queue", "there.bind_exchange"]),
-    ("g.user.permission(vhost).allows('read', name)", ["g.user.permission", "g.user.permission(vhost).allows"]),
+    (
+        "do = there.bind_queue if kind == 'q' else there.bind_exchange",
+        ["there.bind_queue", "there.bind_exchange"],
+    ),
+    (
+        "g.user.permission(vhost).allows('read', name)",
+        ["g.user.permission", "g.user.permission(vhost).allows"],
+    ),
     ("from gomq_py.broker.envelope import check_user_id", ["import check_user_id"]),
     ("queue.purge()", ["queue.purge"]),
     ("from gomq_py.broker.verbs import queues\nqueues.purge(caller, name)", []),

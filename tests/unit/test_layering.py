@@ -1,6 +1,7 @@
 """Imports go one way: the map of rooms, held against every import and cimport.
 
-An import goes down or stays in its own room. A room that is not on the map does not exist yet; whoever adds one draws it here first.
+An import goes down or stays in its own room. A room that is not on the map does not exist yet;
+whoever adds one draws it here first.
 """
 import sys
 
@@ -8,11 +9,16 @@ import pytest
 
 from tests.unit.source_tree import declarations, imports, module_name, sources
 
-LEAVES = {"octets", "salted_hash", "errors", "content", "config", "observability", "storage.format", "storage.message", "build_info", "patterns"}
+LEAVES = {
+    "octets", "salted_hash", "errors", "content", "config", "observability", "storage.format",
+    "storage.message", "build_info", "patterns",
+}
 GROUND = LEAVES | {"storage", "net", "hub"}
 # The rooms of the core, each above those before it; "broker" are its leaves and its jobs.
-MODEL = ("broker", "broker.features", "broker.topology_log", "broker.policies", "broker.exchanges", "broker.routing", "broker.queues",
-         "broker.transfer", "broker.signals", "broker.topology", "broker.verbs")
+MODEL = (
+    "broker", "broker.features", "broker.topology_log", "broker.policies", "broker.exchanges",
+    "broker.routing", "broker.queues", "broker.transfer", "broker.signals", "broker.topology", "broker.verbs",
+)
 CORE = GROUND | {"auth", *MODEL}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
 DOOR = CORE - {"storage"}
@@ -38,8 +44,10 @@ MAP = {
     "testing": {"embedded", "testing.chaos", "observability", ""},
     "testing.chaos": DOOR | {"amqp.server"},
     # doors: a peer speaks; we translate
-    "amqp.server": DOOR | {"amqp.wire", "amqp.server.fast_lane", ""},  # "": the version, for server-properties
-    "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},  # the only one that sees wire, broker and storage at once
+    # "": the version, for server-properties
+    "amqp.server": DOOR | {"amqp.wire", "amqp.server.fast_lane", ""},
+    # the only one that sees wire, broker and storage at once
+    "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},
     "mqtt.server": DOOR | {"mqtt.wire"},
     "http": DOOR | {""},
     # core: vhosts, exchanges, queues, policies
@@ -52,7 +60,8 @@ MAP = {
     "broker.queues": below("broker.queues") | {"storage"},
     "broker.transfer": below("broker.transfer") | {"storage"},
     "broker.signals": below("broker.signals") | {"auth"},
-    "broker.topology": below("broker.topology") | {"storage", "auth", ""},  # "": the version, which exported definitions carry
+    # "": the version, which exported definitions carry
+    "broker.topology": below("broker.topology") | {"storage", "auth", ""},
     "broker.verbs": below("broker.verbs") | {"auth"},
     "broker.broker": CORE,
     # ground: who may, octets on disk, sockets
@@ -68,7 +77,8 @@ MAP = {
     "amqp.wire": {"octets", "content", "errors"},
     "mqtt": set(),
     "mqtt.wire": {"octets", "content"},
-    "mqtt.model": LEAVES | {"hub", "storage", "mqtt.wire", *MODEL},  # makes kinds of queues, and so sees their stores
+    # makes kinds of queues, and so sees their stores
+    "mqtt.model": LEAVES | {"hub", "storage", "mqtt.wire", *MODEL},
     "content": {"octets", "errors"},
     "errors": set(),
     "config": {"salted_hash"},
@@ -79,20 +89,24 @@ MAP = {
     "storage.format": {"octets"},
     "storage.message": {"octets", "content"},
     # apart
-    "client": {"amqp.wire", "mqtt.wire", "content", "errors", "octets", ""},  # "": the version, which it tells the broker
+    # "": the version, which it tells the broker
+    "client": {"amqp.wire", "mqtt.wire", "content", "errors", "octets", ""},
     "perf": {"client", "amqp.wire", "mqtt.wire", "content", "octets", "build_info", ""},
-    "dispatcher": {"client", "content", "errors", "dispatcher.greenlets", "dispatcher.metrics", ""},  # "": the version
+    # "": the version
+    "dispatcher": {"client", "content", "errors", "dispatcher.greenlets", "dispatcher.metrics", ""},
     "dispatcher.__main__": {"dispatcher"},
     "dispatcher.greenlets": set(),
     "dispatcher.metrics": set(),
-    "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},  # "": the version
+    # "": the version
+    "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},
     "spark": {"client", "content", "errors", "storage.format", ""},
     "pipeline": {"spark", "build_info", ""},
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     "ctl.offline": {"storage", "storage.format", "auth", *MODEL},  # reads a folder with what wrote it
 }
 
-# Room -> the libraries it may import; the standard library is everybody's. Leaves and clients live without gevent.
+# Room -> the libraries it may import; the standard library is everybody's.
+# Leaves and clients live without gevent.
 LIBRARIES = {
     "embedded": {"gevent", "greenlet"},
     "testing": {"pytest"},
@@ -171,13 +185,18 @@ def test_libraries_stay_in_their_rooms():
 
 
 def test_only_main_modules_patch_the_standard_library():
-    patching = [module_name(path) for path, target in edges() if target == "gevent.monkey" or "monkey.patch" in path.read_text(encoding="utf-8")]
+    patching = [
+        module_name(path)
+        for path, target in edges()
+        if target == "gevent.monkey" or "monkey.patch" in path.read_text(encoding="utf-8")
+    ]
 
     assert {name for name in patching if not name.endswith("__main__")} == set()
 
 
 @pytest.mark.parametrize("module, room", [
-    ("gomq_py", ""), ("gomq_py.amqp.server.fast_lane", "amqp.server.fast_lane"), ("gomq_py.amqp.server.channel", "amqp.server"),
+    ("gomq_py", ""), ("gomq_py.amqp.server.fast_lane", "amqp.server.fast_lane"),
+    ("gomq_py.amqp.server.channel", "amqp.server"),
     ("gomq_py.storage.format.record", "storage.format"), ("gomq_py.nowhere", None),
 ])
 def test_room_is_the_longest_name_that_fits(module, room):

@@ -1,4 +1,6 @@
-"""A node whose boot or end fails: whatever step it was, nothing stays open, and the folder can be opened again."""
+"""A node whose boot or end fails: whatever step it was, nothing stays open,
+and the folder can be opened again.
+"""
 import contextlib
 import errno
 import gc
@@ -29,7 +31,8 @@ from tests.support.waiting import wait_until
 PERSISTENT = Properties(delivery_mode=2).encode()
 KINDS = {
     "classic": {}, "priority": {"x-max-priority": 2}, "stream": {"x-queue-type": "stream"},
-    "expiring": {"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}, "dead": {},
+    "expiring": {"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"},
+    "dead": {},
 }
 
 
@@ -41,7 +44,9 @@ class Open:
         self.watchers = gevent.get_hub().loop.activecnt
 
     def wait_until_nothing_is_left(self):
-        """Wait until there is no more than there was then; greenlets that were told to end do so a moment later."""
+        """Wait until there is no more than there was then;
+        greenlets that were told to end do so a moment later.
+        """
         left = []
 
         def nothing_is_left():
@@ -56,14 +61,16 @@ class Open:
 
 def greenlets():
     gc.collect()
-    return [one for one in gc.get_objects() if isinstance(one, gevent.Greenlet) and one.started and not one.dead]
+    return [
+        one for one in gc.get_objects() if isinstance(one, gevent.Greenlet) and one.started and not one.dead
+    ]
 
 
 @pytest.fixture
 def settings(tmp_path):
     return Settings.checked(
-        data_dir=str(tmp_path / "data"), amqp_bind="127.0.0.1", amqp_port=0, http_port=-1, metrics_http_port=-1, control_unix_path="",
-        segment_size=65536)
+        data_dir=str(tmp_path / "data"), amqp_bind="127.0.0.1", amqp_port=0, http_port=-1,
+        metrics_http_port=-1, control_unix_path="", segment_size=65536)
 
 
 @pytest.fixture
@@ -106,7 +113,9 @@ def test_first_boot_that_the_disk_stops_at_any_step_leaves_nothing_open(settings
 
 
 @pytest.mark.parametrize("how", ["fail", "dead"])
-def test_boot_that_the_disk_stops_at_any_step_leaves_nothing_open_and_loses_nothing(killed, settings, monkeypatch, how):
+def test_boot_that_the_disk_stops_at_any_step_leaves_nothing_open_and_loses_nothing(
+    killed, settings, monkeypatch, how
+):
     """Each call of the boot is refused in turn; then a boot with a sound disk finds all messages."""
     shutil.copytree(killed, settings.data_dir)
     sound = FaultyFiles()
@@ -120,7 +129,8 @@ def test_boot_that_the_disk_stops_at_any_step_leaves_nothing_open_and_loses_noth
         boot(settings, files, monkeypatch)
 
         before.wait_until_nothing_is_left()
-        # What expired in that boot may have been copied by then, and its original kept because the disk refused the flush.
+        # What expired in that boot may have been copied by then,
+        # and its original kept because the disk refused the flush.
         assert_all_messages_are_there(settings.data_dir, f"{how} at call {number}, {files.failed}", twice=3)
     assert number > 40
     before.wait_until_nothing_is_left()
@@ -130,15 +140,21 @@ def test_boot_that_the_disk_stops_at_any_step_leaves_nothing_open_and_loses_noth
 def assert_all_messages_are_there(folder, when, twice=0):
     """Up to so many of the dead letters ``twice``."""
     node = ModelNode(folder, segment_size=65536)
-    counts = Counter({name: queue.ready_count + queue.unacked_count for name, queue in node.vhost.queues.items()})
+    counts = Counter(
+        {name: queue.ready_count + queue.unacked_count for name, queue in node.vhost.queues.items()}
+    )
     node.stop()
     counts["dead"] += counts.pop("expiring")  # where they go, sooner or later
     assert 6 <= counts.pop("dead") <= 6 + twice, when
     assert counts == {"classic": 3, "priority": 3, "stream": 3}, when
 
 
-def test_of_a_boot_that_fails_between_two_queues_nothing_runs_and_nothing_is_lost(killed, settings, monkeypatch):
-    """The queue to which what is due by then would go is not there yet, and closing the others gives timers a turn."""
+def test_of_a_boot_that_fails_between_two_queues_nothing_runs_and_nothing_is_lost(
+    killed, settings, monkeypatch
+):
+    """The queue to which what is due by then would go is not there yet,
+    and closing the others gives timers a turn.
+    """
     recover_queue, ran = VHost.recover_queue, []
 
     def recover_all_but_dead(vhost, name, *arguments, **options):
@@ -240,8 +256,12 @@ def test_end_that_fails_at_one_step_does_all_others_and_says_so(settings, monkey
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, gevent.GreenletExit, gevent.Timeout])
-@pytest.mark.parametrize(("room", "end"), [("hub", "take_leave"), ("broker", "close"), ("_committer", "stop")])
-def test_end_that_is_interrupted_at_one_step_does_all_others_and_ends_whoever_closes(settings, monkeypatch, room, end, interruption):
+@pytest.mark.parametrize(("room", "end"), [
+    ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop")
+])
+def test_end_that_is_interrupted_at_one_step_does_all_others_and_ends_whoever_closes(
+    settings, monkeypatch, room, end, interruption
+):
     """It is an order to whoever closes: a failure that came before does not take its place, and is logged."""
     node = Node(settings)
     node.lead()
@@ -270,7 +290,9 @@ def test_end_that_is_interrupted_at_one_step_does_all_others_and_ends_whoever_cl
     assert node.role is None and not node._data_dir.locked
 
 
-def test_end_that_fails_at_two_steps_raises_the_first_failure_and_logs_the_other(settings, monkeypatch, caplog):
+def test_end_that_fails_at_two_steps_raises_the_first_failure_and_logs_the_other(
+    settings, monkeypatch, caplog
+):
     node = Node(settings)
     node.lead()
     broker = node.broker

@@ -11,7 +11,8 @@ from tests.support.clocks import StepClock
 
 
 @pytest.mark.parametrize("text, name, found", [
-    ("^jobs", "jobs.1", True), ("^jobs$", "jobs.1", False), ("ob", "jobs", True), ("", "", True), ("^(?!amq\\.).*", "amq.direct", False),
+    ("^jobs", "jobs.1", True), ("^jobs$", "jobs.1", False), ("ob", "jobs", True), ("", "", True),
+    ("^(?!amq\\.).*", "amq.direct", False),
     ("^(?!amq\\.).*", "mine", True), ("^[a-f]{3}$", "abc", True), ("Ä", "Ä", True),
 ])
 def test_pattern_is_searched_in_the_name(text, name, found):
@@ -23,7 +24,10 @@ def test_case_counts_unless_it_shall_not():
     assert Pattern("JOBS", ignore_case=True).found_in("jobs")
 
 
-@pytest.mark.parametrize("text", ["(", "a" * (patterns.LENGTH_MAX + 1), "((a{1000}){1000}){1000}", "(" * 5000, None, 7, "x{99999999999999999999}"])
+@pytest.mark.parametrize("text", [
+    "(", "a" * (patterns.LENGTH_MAX + 1), "((a{1000}){1000}){1000}", "(" * 5000, None, 7,
+    "x{99999999999999999999}",
+])
 def test_what_is_no_pattern_or_would_fill_memory_is_refused(text):
     with pytest.raises(ValueError, match="regular expression"):
         Pattern(text)
@@ -31,7 +35,9 @@ def test_what_is_no_pattern_or_would_fill_memory_is_refused(text):
 
 @pytest.mark.parametrize("text", ["^(a|aa)+$", "^(a|a)*$", "(.*a){20}$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_pattern_that_would_never_end_is_given_up(text):
-    """The classics of catastrophic backtracking, at a name of the greatest length; a thousand names are over before a second is."""
+    """The classics of catastrophic backtracking, at a name of the greatest length;
+    a thousand names are over before a second is.
+    """
     pattern = Pattern(text)
     began = time.process_time()
 
@@ -45,7 +51,9 @@ def test_pattern_that_would_never_end_is_given_up(text):
 
 
 class Searches(list):
-    """Stands for the matcher: the budgets of its searches, the first of which run out of time, as many as ``out_of_time``."""
+    """Stands for the matcher: the budgets of its searches, the first of which run out of time,
+    as many as ``out_of_time``.
+    """
 
     def __init__(self, pattern, out_of_time, answer=None):
         super().__init__()
@@ -103,7 +111,8 @@ def test_what_matches_everything_is_not_asked(text, monkeypatch):
 
 
 @pytest.mark.parametrize("glob, matching, other", [
-    ("orders", "orders", "orders.eu"), ("*", "", None), ("*", "any\nthing", None), ("a*c", "abc", "abd"), ("a*c", "ac", "xac"), ("a.c", "a.c", "abc"),
+    ("orders", "orders", "orders.eu"), ("*", "", None), ("*", "any\nthing", None), ("a*c", "abc", "abd"),
+    ("a*c", "ac", "xac"), ("a.c", "a.c", "abc"),
     ("***x", "yx", "xy"), ("(a+)+$", "(a+)+$", "aaa"), ("a*a", "aa", "a"), ("", "", "x"),
 ])
 def test_globs_match_whole_names(glob, matching, other):

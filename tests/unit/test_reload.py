@@ -47,14 +47,17 @@ def reloaded(old, new, path, doors=None):
 def test_rooms_see_the_change_in_the_settings_they_hold(path):
     settings, doors = Settings(heartbeat=60), Doors()
 
-    done, told, lines = reloaded(settings, Settings(heartbeat=7, tls_cert="", segment_size=65536), path, doors)
+    done, told, lines = reloaded(
+        settings, Settings(heartbeat=7, tls_cert="", segment_size=65536), path, doors
+    )
 
     assert (done, told) == (True, 1)
     assert settings.heartbeat == 7
     assert settings.segment_size == 8388608
     assert doors.applied == [(settings, {})]
     assert [line.partition(": ")[2] for line in lines] == [
-        "a warning", "configuration reloaded: heartbeat: 60 -> 7", "these changes need a restart: segment_size in [main]"]
+        "a warning", "configuration reloaded: heartbeat: 60 -> 7",
+        "these changes need a restart: segment_size in [main]"]
 
 
 def test_origins_follow_the_values(path):
@@ -84,7 +87,9 @@ def test_level_changes_at_once(path):
 def test_mistake_changes_nothing(path, error):
     settings, doors, told = Settings(heartbeat=60, log_file=str(path)), Doors(error), []
 
-    assert not Reloader(settings, lambda: (Settings(heartbeat=7, tls_cert="x"), []), doors, lambda: told.append(1)).reload()
+    assert not Reloader(
+        settings, lambda: (Settings(heartbeat=7, tls_cert="x"), []), doors, lambda: told.append(1)
+    ).reload()
 
     assert (settings.heartbeat, settings.tls_cert, doors.applied, told) == (60, "", [], [])
     (line,) = path.read_text().splitlines()

@@ -20,8 +20,8 @@ FIGURES = {
 LEAST_ROWS = 30
 # Programs beside the broker, which speak to it from outside: they spell what they send.
 APART = (
-    "gomq_py.perf", "gomq_py.client", "gomq_py.dispatcher", "gomq_py.spark", "gomq_py.pipeline", "gomq_py.testing",
-    "gomq_py.ctl", "gomq_py.embedded",
+    "gomq_py.perf", "gomq_py.client", "gomq_py.dispatcher", "gomq_py.spark", "gomq_py.pipeline",
+    "gomq_py.testing", "gomq_py.ctl", "gomq_py.embedded",
 )
 
 
@@ -33,8 +33,10 @@ def words_of(cell):
 def literals(module):
     """The strings of a syntax tree, without docstrings."""
     docstrings = {
-        id(node.body[0].value) for node in ast.walk(module)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body and isinstance(node.body[0], ast.Expr)
+        id(node.body[0].value)
+        for node in ast.walk(module)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body
+        and isinstance(node.body[0], ast.Expr)
     }
     return {
         node.value for node in ast.walk(module)

@@ -1,4 +1,6 @@
-"""Streams of the broker as a table that grows with each run, and how many messages each routing key has had."""
+"""Streams of the broker as a table that grows with each run,
+and how many messages each routing key has had.
+"""
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession, functions as f
 
@@ -7,9 +9,13 @@ spark = SparkSession.active()
 
 @dp.table
 def messages():
-    """Every message once, from the first that the streams keep. The login is in GOMQ_USER and GOMQ_PASSWORD."""
+    """Every message once, from the first that the streams keep.
+
+    The login is in GOMQ_USER and GOMQ_PASSWORD.
+    """
     return spark.readStream.format("gomq").options(
-        url=spark.conf.get("gomq.url"), subscribe=spark.conf.get("gomq.streams"), startingOffsets="earliest").load()
+        url=spark.conf.get("gomq.url"), subscribe=spark.conf.get("gomq.streams"),
+        startingOffsets="earliest").load()
 
 
 @dp.materialized_view

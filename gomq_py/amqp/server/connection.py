@@ -27,7 +27,8 @@ from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import (
-    AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed, UnexpectedFrame,
+    AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed,
+    UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.hub.slow_walk import SlowWalk
@@ -137,7 +138,8 @@ class Connection:
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
         self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
         self.lane = FastLane(
-            self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size, self.tables.safe_octets)
+            self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size,
+            self.tables.safe_octets)
         hub.at_close(self._cut_off)
         hub.clients.register(self)
         hub.heartbeats.watch(self, self.limits.heartbeat_s)
@@ -443,8 +445,11 @@ class Connection:
         self._stop()
 
     def _cut_off(self):
-        """The hub is closed: nothing is read or written any more, nobody is told, and queues keep what it held."""
-        self.stream.stop()  # before the output lets go of whoever waits for it, which would have it read again
+        """The hub is closed: nothing is read or written any more, nobody is told,
+        and queues keep what it held.
+        """
+        # before the output lets go of whoever waits for it, which would have it read again
+        self.stream.stop()
         self.output.close()
         self.hub.clients.forget(self)
 

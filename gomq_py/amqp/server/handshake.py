@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.lifecycle import (
-    GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPEN, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED, TUNING, moved,
+    GREETED, HEADER, LEFT, LOGGED_IN, OF_HANDSHAKE, OPEN, OPENED, OPENING, STARTING, TAKEN_LEAVE, TUNED,
+    TUNING, moved,
 )
 from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AccessRefused, AMQPError, ChannelError, NotAllowed, UnexpectedFrame
@@ -160,8 +161,9 @@ class Handshake:
         return method_frame(0, ConnectionOpenOk())
 
     def reply_to(self, error):
-        """What to send because of an error. RabbitMQ closes without a word before the login. Behind it an explained
-        close helps and gives nothing away.
+        """What to send because of an error. RabbitMQ closes without a word before the login.
+
+        Behind it an explained close helps and gives nothing away.
         """
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 

@@ -134,7 +134,8 @@ class LoginAttempt:
         elif isinstance(step, Open):
             self._open(step.virtual_host)
             self._socket.sendall(handshake.opened())
-            # Again: while the client took that, user or vhost may have been deleted, and others may have come in.
+            # Again: while the client took that, user or vhost may have been deleted,
+            # and others may have come in.
             self._vhost = self._open(step.virtual_host)
         return not isinstance(step, Closed)
 
@@ -171,7 +172,10 @@ class LoginAttempt:
         self._check_not_stopping()
 
     def _check_not_stopping(self):
-        """After whatever may have switched: nobody comes in once the server takes leave. Raises HandshakeError."""
+        """After whatever may have switched: nobody comes in once the server takes leave.
+
+        Raises HandshakeError.
+        """
         if self._clients.is_closing:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))

@@ -1,8 +1,8 @@
 """AMQP server: the door itself: serves each accepted socket, and has what its connections share.
 
 Handed to a listener by the node; below it one connection per accepted socket. What connections of every
-protocol share is the hub's (hub.context), who is connected too (hub.clients); here is what is AMQP's: timeouts
-of consumers. Never accepts and never parses.
+protocol share is the hub's (hub.context), who is connected too (hub.clients); here is what is AMQP's:
+timeouts of consumers. Never accepts and never parses.
 """
 import socket as socket_module
 

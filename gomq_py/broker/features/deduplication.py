@@ -7,9 +7,9 @@ message has a header of that name. Ids are in memory only: after a restart every
 some 150 octets, whatever its length. A message that died in a queue and comes back to it, as from a queue for
 retries, is no duplicate of itself.
 
-An id counts as seen only while what it stands for is kept. An exchange (ExchangeIds) forgets one whose message a
-queue refused, or the disk: its publisher was told so and tries again. A queue (SeenIds) whose disk fails closes,
-and knows no ids when it is opened again.
+An id counts as seen only while what it stands for is kept. An exchange (ExchangeIds) forgets one whose
+message a queue refused, or the disk: its publisher was told so and tries again. A queue (SeenIds) whose disk
+fails closes, and knows no ids when it is opened again.
 """
 from collections import OrderedDict
 from hashlib import blake2b
@@ -134,7 +134,10 @@ class SeenIds:
 
 
 class ExchangeIds(SeenIds):
-    """The ids of one exchange, which closes with none of the queues it routes to. ``when_safe`` is Durability's."""
+    """The ids of one exchange, which closes with none of the queues it routes to.
+
+    ``when_safe`` is Durability's.
+    """
 
     __slots__ = ("_when_safe", "_unsafe")
 
@@ -148,11 +151,14 @@ class ExchangeIds(SeenIds):
         super().add(id_, ttl_ms, now_ms)
 
     def until_safe(self, id_, queues):
-        """The message of this id is in these queues, and is to be kept. If that fails, the id is forgotten."""
+        """The message of this id is in these queues, and is to be kept.
+
+        If that fails, the id is forgotten.
+        """
         if id_ in self._seen:
             unsafe = self._unsafe[id_] = _Unsafe(self, id_, queues)
-            # Asked before whoever is told that it is refused: a repeat that follows is new already. In no hurry:
-            # a publisher without confirms waits for nothing.
+            # Asked before whoever is told that it is refused: a repeat that follows is new already. In no
+            # hurry: a publisher without confirms waits for nothing.
             self._when_safe(unsafe.answered, unsafe.is_lost, hurry=False)
 
     def queues_of(self, id_):

@@ -1,7 +1,8 @@
 """Table: the rows of all features, and what is derived of them."""
 from gomq_py.broker.features import (
-    alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit, elsewhere,
-    expiry, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch, stream_retention, tee,
+    alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit,
+    elsewhere, expiry, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,
+    stream_retention, tee,
 )
 
 FEATURES = tuple(row for module in (

@@ -20,8 +20,10 @@ LOG = logger("broker")
 
 
 class VHostPolicies(Job):
-    """``user`` and ``operator`` are PolicySets. ``configure(queue, settings)`` and ``when_safe`` are the queue
-    factory's. ``left_out(kind)``: the keys that mean nothing for entities of this kind.
+    """``user`` and ``operator`` are PolicySets.
+
+    ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)``: the keys
+    that mean nothing for entities of this kind.
     """
 
     name = "applying policies"

@@ -67,7 +67,9 @@ class UserEvents:
         self._emit("topic.permission.created", {"user": name, **rights})
 
     def _topic_permission_deleted(self, name, record):
-        self._emit("topic.permission.deleted", {"user": name, "vhost": record["vhost"], "exchange": record["exchange"]})
+        self._emit("topic.permission.deleted", {
+            "user": name, "vhost": record["vhost"], "exchange": record["exchange"]
+        })
 
     def _limits(self, name, record):
         self._emit(

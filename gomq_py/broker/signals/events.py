@@ -208,7 +208,8 @@ def vhost_created(vhost):
 
 def vhost_updated(vhost):
     return {
-        **vhost_created(vhost), "default_queue_type": vhost.default_queue_type, "protected_from_deletion": vhost.protected_from_deletion}
+        **vhost_created(vhost), "default_queue_type": vhost.default_queue_type,
+        "protected_from_deletion": vhost.protected_from_deletion}
 
 
 def vhost_deleted(vhost):

@@ -61,7 +61,8 @@ class VHost(Routing):
         self.tags = list(tags)
         self.default_queue_type = CLASSIC  # of queues that are declared without one
         self.protected_from_deletion = False
-        self.sinks = {}  # destinations by name that are no queues, reached through the default exchange: direct reply-to
+        # destinations by name that are no queues, reached through the default exchange: direct reply-to
+        self.sinks = {}
         self.tracing = False
         self.tables = TableLimits()
         self.kinds = factory.kinds
@@ -702,8 +703,9 @@ class VHost(Routing):
                 exchange.delayed_store.hold_back()
 
     def close(self):
-        """The broker stops: close every queue, keeping what is durable. One that cannot be closed keeps no other one open;
-        the first failure is raised at the end.
+        """The broker stops: close every queue, keeping what is durable.
+
+        One that cannot be closed keeps no other one open; the first failure is raised at the end.
         """
         shutdown = Shutdown()
         for queue in list(self.queues.values()):

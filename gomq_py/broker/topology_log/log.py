@@ -1,18 +1,18 @@
 """Topology log: every durable definition of the broker as a log of changes, replayed at boot.
 
-Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key ``op``; broker.recovery has the table
-of them. An append is in the file, and on the disk, when the committer has synced: whoever answers a client waits for
-that. Never yields.
+Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key
+``op``; broker.recovery has the table of them. An append is in the file, and on the disk, when the committer
+has synced: whoever answers a client waits for that. Never yields.
 
-A log that has become long is compacted if most of it is waste, which a walk through the model counts first. Compaction
-writes a second log beside the first, while every change goes to both; once the second is on disk it takes the first
-one's name. Both walks go in slices. The snapshot is taken while the model changes, and is right all the same: a record
-says what is, not what to do with what was before, a change that came after a slice is in the log after it, and what is
-said twice is said as it is then. The second log is opened, renamed and removed in the committer's threads: a disk that
-is slow with names holds nobody up.
+A log that has become long is compacted if most of it is waste, which a walk through the model counts first.
+Compaction writes a second log beside the first, while every change goes to both; once the second is on disk
+it takes the first one's name. Both walks go in slices. The snapshot is taken while the model changes, and is
+right all the same: a record says what is, not what to do with what was before, a change that came after a
+slice is in the log after it, and what is said twice is said as it is then. The second log is opened, renamed
+and removed in the committer's threads: a disk that is slow with names holds nobody up.
 
-A log of which a flush failed may have lost what it held, and nothing durable is confirmed while it is in use. It is
-compacted at once, and with each later change until that succeeds: the model has everything.
+A log of which a flush failed may have lost what it held, and nothing durable is confirmed while it is in use.
+It is compacted at once, and with each later change until that succeeds: the model has everything.
 """
 import os
 
@@ -28,7 +28,8 @@ from gomq_py.storage.log_records import RecordError, read_record
 LOG = logger("broker")
 NEXT = ".next"
 
-# Changes beyond twice what a snapshot would hold before the log is compacted: 10 000 records are about 1.5 MB and replayed in 0.1 s.
+# Changes beyond twice what a snapshot would hold before the log is compacted:
+# 10 000 records are about 1.5 MB and replayed in 0.1 s.
 SLACK = 8192
 # Definitions that are written before others get their turn, about a millisecond's work.
 SLICE = 200
@@ -41,9 +42,9 @@ LOOKS = 16
 class TopologyLog:
     """The log of one broker. ``open`` it, and exhaust ``replay``, before the first ``append``.
 
-    ``snapshot()`` iterates through functions, each returning the record of one definition or None if it is gone by now;
-    None stands for what is not durable. It goes on while the model changes, and must neither raise over that nor take
-    long for one.
+    ``snapshot()`` iterates through functions, each returning the record of one definition or None if it is
+    gone by now; None stands for what is not durable. It goes on while the model changes, and must neither
+    raise over that nor take long for one.
     """
 
     def __init__(self, files, path, committer, scheduler, slack=SLACK):
@@ -189,7 +190,9 @@ class TopologyLog:
             self._compact_if_long()
 
     def counted(self, count):
-        """There are so many definitions: there may be more than at the last count, and most of the log no waste."""
+        """There are so many definitions: there may be more than at the last count,
+        and most of the log no waste.
+        """
         self._counting = False
         self._size_hint = max(self._size_hint, count)
         if (self._is_long() or self._log.file.failure is not None) and not self._closed:

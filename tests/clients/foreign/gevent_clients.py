@@ -1,4 +1,6 @@
-"""Run by test_gevent: blocking clients under gevent's patched sockets, twenty at a time, against the broker at the URL given."""
+"""Run by test_gevent: blocking clients under gevent's patched sockets, twenty at a time,
+against the broker at the URL given.
+"""
 from gevent import monkey
 
 monkey.patch_all()

@@ -1,25 +1,36 @@
-"""Connection: protocol header, start, login, tune and open, and what a broker does with those that go wrong."""
+"""Connection: protocol header, start, login, tune and open,
+and what a broker does with those that go wrong.
+"""
 import re
 
 import pytest
 
 from tests.support.cases import cases
 from tests.support.wire_encoding import (
-    BODY, HEARTBEAT, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER, decode_method, field_value, frame, method, method_frame, table)
+    BODY, HEARTBEAT, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER, decode_method, field_value, frame, method,
+    method_frame, table)
 from tests.support.wire_script import CAPABILITIES
 
-LOGIN_REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
+LOGIN_REFUSED = (
+    "ACCESS_REFUSED - Login was refused using authentication mechanism {}. "
+    "For details see the broker logfile."
+)
 
 
 def start_ok(mechanism="PLAIN", response=b"\x00guest\x00guest", capabilities=None, **client_properties):
     """A start-ok method frame."""
     client_properties["capabilities"] = CAPABILITIES if capabilities is None else capabilities
-    return method_frame(0, "connection.start-ok", client_properties=client_properties, mechanism=mechanism, response=response, locale="en_US")
+    return method_frame(
+        0, "connection.start-ok", client_properties=client_properties, mechanism=mechanism, response=response,
+        locale="en_US",
+    )
 
 
 def tune_ok(channel_max=2047, frame_max=131072, heartbeat=0):
     """A tune-ok method frame."""
-    return method_frame(0, "connection.tune-ok", channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat)
+    return method_frame(
+        0, "connection.tune-ok", channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat
+    )
 
 
 def amqplain(**entries):
@@ -38,7 +49,10 @@ def started(wire):
 
 
 def expect_refusal(wire, code):
-    """The broker must close the socket, at most after saying why with this code. RabbitMQ hangs up in silence, three seconds later."""
+    """The broker must close the socket, at most after saying why with this code.
+
+    RabbitMQ hangs up in silence, three seconds later.
+    """
     octets = wire.expect_end()
     if octets:
         close = decode_method(octets[7:-1])
@@ -46,8 +60,9 @@ def expect_refusal(wire, code):
 
 
 @cases("header", {
-    "http": b"HTTP/1.1", "amqp-1.0": b"AMQP\x00\x01\x00\x00", "sasl": b"AMQP\x03\x01\x00\x00", "tls": b"AMQP\x02\x01\x00\x00",
-    "0-10": b"AMQP\x01\x01\x00\x0a", "0-9-2": b"AMQP\x00\x00\x09\x02", "lower-case": b"amqp\x00\x00\x09\x01", "zeros": b"\x00" * 8,
+    "http": b"HTTP/1.1", "amqp-1.0": b"AMQP\x00\x01\x00\x00", "sasl": b"AMQP\x03\x01\x00\x00",
+    "tls": b"AMQP\x02\x01\x00\x00", "0-10": b"AMQP\x01\x01\x00\x0a", "0-9-2": b"AMQP\x00\x00\x09\x02",
+    "lower-case": b"amqp\x00\x00\x09\x01", "zeros": b"\x00" * 8,
 })
 def test_another_protocol_header_is_answered_with_ours_and_a_close(bare_wire, header):
     wire = bare_wire()
@@ -95,10 +110,16 @@ def test_start_names_product_capabilities_and_mechanisms(bare_wire):
     start = wire.expect(0, "connection.start", locales=b"en_US")
 
     assert set(start.mechanisms.split()) >= {b"PLAIN", b"AMQPLAIN"}
-    assert {"product", "version", "platform", "copyright", "information", "cluster_name", "capabilities"} <= set(start.server_properties)
-    assert start.server_properties["capabilities"] == dict.fromkeys((
-        "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked", "consumer_priorities",
-        "authentication_failure_close", "per_consumer_qos", "direct_reply_to"), True)
+    assert {
+        "product", "version", "platform", "copyright", "information", "cluster_name", "capabilities"
+    } <= set(start.server_properties)
+    assert start.server_properties["capabilities"] == dict.fromkeys(
+        (
+            "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
+            "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
+            "direct_reply_to"),
+        True,
+    )
 
 
 def test_tune_offers_rabbitmqs_limits(bare_wire):
@@ -115,7 +136,9 @@ def test_handshake_written_in_one_piece_is_answered_in_order(bare_wire):
 
     wire.send(PROTOCOL_HEADER + start_ok() + tune_ok() + OPEN + method_frame(1, "channel.open"))
 
-    for channel, name in ((0, "connection.start"), (0, "connection.tune"), (0, "connection.open-ok"), (1, "channel.open-ok")):
+    for channel, name in (
+        (0, "connection.start"), (0, "connection.tune"), (0, "connection.open-ok"), (1, "channel.open-ok")
+    ):
         wire.expect(channel, name)
 
 
@@ -132,7 +155,10 @@ def test_handshake_as_literal_octets(bare_wire):
     """The octets of AMQP 0-9-1 §4.2 written out, so that not even the test's own encoder is trusted."""
     wire = started(bare_wire())
 
-    wire.send(bytes.fromhex("01 0000 00000024 000a000b 00000000 05 504c41494e 0000000c 00 6775657374 00 6775657374 05 656e5f5553 ce"))
+    wire.send(bytes.fromhex(
+        "01 0000 00000024 000a000b 00000000 05 504c41494e 0000000c 00 6775657374 00 "
+        "6775657374 05 656e5f5553 ce"
+    ))
     wire.expect(0, "connection.tune")
     wire.send(bytes.fromhex("01 0000 0000000c 000a001f 07ff 00001000 0000 ce"))
     wire.send(bytes.fromhex("01 0000 00000008 000a0028 01 2f 00 00 ce"))
@@ -171,7 +197,9 @@ def test_wrong_credentials_are_refused_with_403_to_clients_that_understand(bare_
     wire.expect_connection_close(403, LOGIN_REFUSED.format(mechanism))
 
 
-@pytest.mark.parametrize("capabilities", [{}, {"authentication_failure_close": False}], ids=["absent", "false"])
+@pytest.mark.parametrize(
+    "capabilities", [{}, {"authentication_failure_close": False}], ids=["absent", "false"]
+)
 def test_wrong_credentials_hang_up_on_clients_without_authentication_failure_close(bare_wire, capabilities):
     wire = started(bare_wire())
 
@@ -212,7 +240,10 @@ def test_mechanism_or_response_that_cannot_be_understood_is_refused(bare_wire, m
     "channel-0": (0, 131072, "channel_max = 0 is higher than the maximum allowed value (2047)"),
 })
 def test_tune_ok_outside_the_offer_is_refused(bare_wire, channel_max, frame_max, text):
-    """RabbitMQ logs the reason and hangs up; saying it with 530 is more helpful and as final. Zero means "no limit", which was not offered."""
+    """RabbitMQ logs the reason and hangs up; saying it with 530 is more helpful and as final.
+
+    Zero means "no limit", which was not offered.
+    """
     wire = started(bare_wire())
 
     wire.send(start_ok() + tune_ok(channel_max, frame_max) + OPEN)
@@ -222,7 +253,9 @@ def test_tune_ok_outside_the_offer_is_refused(bare_wire, channel_max, frame_max,
     if octets:
         close = decode_method(octets[7:-1])
         assert close.reply_code == 530
-        assert close.reply_text == f"NOT_ALLOWED - failed to negotiate connection parameters: negotiated {text}"
+        assert (
+            close.reply_text == f"NOT_ALLOWED - failed to negotiate connection parameters: negotiated {text}"
+        )
 
 
 @cases("channel_max, frame_max, heartbeat", {
@@ -243,7 +276,9 @@ def test_open_of_an_unknown_vhost_is_refused_with_530(bare_wire):
 
     wire.send_method(0, "connection.open", virtual_host="no-such-vhost")
 
-    wire.expect_connection_close(530, re.compile("^NOT_ALLOWED - vhost no-such-vhost not found$"), "connection.open")
+    wire.expect_connection_close(
+        530, re.compile("^NOT_ALLOWED - vhost no-such-vhost not found$"), "connection.open"
+    )
 
 
 def test_start_ok_may_fill_4096_octets(bare_wire):
@@ -279,7 +314,9 @@ def test_oversized_start_ok_is_refused_before_it_is_read(bare_wire, size):
     "empty": frame(METHOD, 0, b""),
     "cut": frame(METHOD, 0, start_ok()[7:-4]),
     "trailing": frame(METHOD, 0, start_ok()[7:-1] + b"x"),
-    "bad-table": frame(METHOD, 0, method("connection.start-ok", client_properties=b"\x00\x00\x00\x04\x01aZ\x00")),
+    "bad-table": frame(
+        METHOD, 0, method("connection.start-ok", client_properties=b"\x00\x00\x00\x04\x01aZ\x00")
+    ),
     "start-ok-twice": start_ok() + start_ok(),
     "open-before-tune-ok": start_ok() + OPEN,
     "channel-before-tune-ok": start_ok() + method_frame(1, "channel.open"),
@@ -309,12 +346,21 @@ def test_what_is_out_of_place_before_open_closes_the_connection(bare_wire, octet
 
 
 @cases("octets, code, text, failing", {
-    "method": (method_frame(1, "channel.open"), 505, "UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>", ""),
+    "method": (
+        method_frame(1, "channel.open"), 505, "UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>", ""
+    ),
     "heartbeat": (frame(HEARTBEAT, 1, b""), 505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", ""),
     "body": (frame(BODY, 0, b"x"), 505, 'UNEXPECTED_FRAME - type 3, all octets = <<"x">>', ""),
-    "heartbeat-with-payload": (frame(HEARTBEAT, 0, b"x"), 501, 'FRAME_ERROR - type 8, all octets = <<"x">>: unknown_frame', ""),
-    "empty-method": (frame(METHOD, 0, b""), 501, "FRAME_ERROR - type 1, all octets = <<>>: unknown_frame", ""),
-    "name": (method_frame(0, "connection.open", virtual_host=b"\xff"), 501, "FRAME_ERROR - Malformed UTF-8 in shortstr", "connection.open"),
+    "heartbeat-with-payload": (
+        frame(HEARTBEAT, 0, b"x"), 501, 'FRAME_ERROR - type 8, all octets = <<"x">>: unknown_frame', ""
+    ),
+    "empty-method": (
+        frame(METHOD, 0, b""), 501, "FRAME_ERROR - type 1, all octets = <<>>: unknown_frame", ""
+    ),
+    "name": (
+        method_frame(0, "connection.open", virtual_host=b"\xff"), 501,
+        "FRAME_ERROR - Malformed UTF-8 in shortstr", "connection.open",
+    ),
 })
 def test_what_is_wrong_before_open_is_told(bare_wire, octets, code, text, failing):
     wire = bare_wire()

@@ -10,25 +10,31 @@ from tests.support.cases import cases
 from tests.support.held_up import again_when_held_up
 from tests.support.waiting import wait_until
 from tests.support.wire_encoding import (
-    BODY, HEADER, HEARTBEAT, HEARTBEAT_FRAME, METHOD, METHODS, frame, header_frame, method, method_frame, publish_frames)
+    BODY, HEADER, HEARTBEAT, HEARTBEAT_FRAME, METHOD, METHODS, frame, header_frame, method, method_frame,
+    publish_frames)
 from tests.support.wire_script import Wire
 
 FROM_SERVER_ON_CHANNEL_0 = (
-    "connection.start", "connection.secure", "connection.tune", "connection.open-ok", "connection.blocked", "connection.unblocked")
+    "connection.start", "connection.secure", "connection.tune", "connection.open-ok", "connection.blocked",
+    "connection.unblocked")
 ONCE_ONLY = ("connection.start-ok", "connection.secure-ok", "connection.tune-ok", "connection.open")
 # Answers that only a broker may send; basic.deliver, return and get-ok bring content and have their own test.
 FROM_SERVER = (
-    "channel.open-ok", "exchange.declare-ok", "exchange.delete-ok", "exchange.bind-ok", "exchange.unbind-ok", "queue.declare-ok", "queue.bind-ok",
-    "queue.purge-ok", "queue.delete-ok", "queue.unbind-ok", "basic.qos-ok", "basic.consume-ok", "basic.cancel-ok", "basic.get-empty",
-    "basic.recover-ok", "confirm.select-ok", "tx.select-ok", "tx.commit-ok", "tx.rollback-ok", "access.request-ok")
+    "channel.open-ok", "exchange.declare-ok", "exchange.delete-ok", "exchange.bind-ok", "exchange.unbind-ok",
+    "queue.declare-ok", "queue.bind-ok", "queue.purge-ok", "queue.delete-ok", "queue.unbind-ok",
+    "basic.qos-ok", "basic.consume-ok", "basic.cancel-ok", "basic.get-empty", "basic.recover-ok",
+    "confirm.select-ok", "tx.select-ok", "tx.commit-ok", "tx.rollback-ok", "access.request-ok")
 FRAME_ERROR = re.compile("^FRAME_ERROR - .")
 UNEXPECTED_FRAME = re.compile("^UNEXPECTED_FRAME - .")
 
 
 def deliver_in_pieces(wire, octets, delivery):
-    """Send octets whole, octet by octet, or with octets of the next frame behind them: the three ways a reader must agree on."""
+    """Send octets whole, octet by octet, or with octets of the next frame behind them:
+    the three ways a reader must agree on.
+    """
     if delivery == "bytewise":
-        with contextlib.suppress(ConnectionError):  # it may have heard enough, and need not wait for a slow sender
+        # it may have heard enough, and need not wait for a slow sender
+        with contextlib.suppress(ConnectionError):
             wire.send_pieces(octets)
     else:
         wire.send(octets + (b"\x01\x00\x01" if delivery == "trailing" else b""))
@@ -68,7 +74,9 @@ def test_bad_frame_closes_the_connection(wire, octets, code, delivery):
     wire.read_connection_close(code, FRAME_ERROR if code == 501 else UNEXPECTED_FRAME)
 
 
-@pytest.mark.parametrize(("frame_max", "size"), [(131072, 200000), (131072, 2 ** 32 - 1), (131072, 2 ** 31), (4096, 5000)])
+@pytest.mark.parametrize(("frame_max", "size"), [
+    (131072, 200000), (131072, 2 ** 32 - 1), (131072, 2 ** 31), (4096, 5000)
+])
 def test_frame_larger_than_frame_max_is_refused_before_its_payload_is_sent(open_wire, frame_max, size):
     wire = open_wire(frame_max=frame_max)
     wire.channel(1)
@@ -79,7 +87,9 @@ def test_frame_larger_than_frame_max_is_refused_before_its_payload_is_sent(open_
 
 
 def test_socket_is_closed_after_a_frame_error_without_an_answer(wire):
-    """Where frames begin is lost, so that close-ok could not be recognised; a client must not have to wait for a timeout."""
+    """Where frames begin is lost, so that close-ok could not be recognised;
+    a client must not have to wait for a timeout.
+    """
     wire.send(HEARTBEAT_FRAME[:-1] + b"\x00")
 
     wire.read_connection_close(501, FRAME_ERROR)
@@ -89,7 +99,9 @@ def test_socket_is_closed_after_a_frame_error_without_an_answer(wire):
 @pytest.mark.parametrize("overhead", [8, 0], ids=["frame", "payload"])
 @pytest.mark.parametrize("frame_max", [4096, 131072])
 def test_frames_as_large_as_frame_max_are_taken_and_none_larger_is_sent(open_wire, frame_max, overhead):
-    """Some clients (AMQPStorm) cut bodies into payloads of frame_max, whose frames are 8 octets too large: they pass, as with RabbitMQ."""
+    """Some clients (AMQPStorm) cut bodies into payloads of frame_max, whose frames are 8 octets too large:
+    they pass, as with RabbitMQ.
+    """
     wire = open_wire(frame_max=frame_max)
     channel = wire.channel(1)
     queue = channel.declare()
@@ -153,7 +165,8 @@ def test_content_methods_of_the_broker_are_refused_from_clients(wire, name):
 @pytest.mark.deviates("RabbitMQ's reader crashes and hangs up without a word; we say 540")
 @three_ways
 @cases("channel, payload", {
-    "class-99": (1, b"\x00\x63\x00\x0a"), "queue.99": (1, b"\x00\x32\x00\x63"), "basic.65535": (1, b"\x00\x3c\xff\xff"),
+    "class-99": (1, b"\x00\x63\x00\x0a"), "queue.99": (1, b"\x00\x32\x00\x63"),
+    "basic.65535": (1, b"\x00\x3c\xff\xff"),
     "class-99-on-0": (0, b"\x00\x63\x00\x0a"), "connection.99": (0, b"\x00\x0a\x00\x63"),
 })
 def test_unknown_method_closes_the_connection_with_540(wire, channel, payload, delivery):
@@ -196,7 +209,9 @@ def test_heartbeats_change_nothing(wire):
 
 def test_heartbeat_between_the_frames_of_a_content_changes_nothing(channel, wire):
     queue = channel.declare()
-    method_, header, body = method_frame(1, "basic.publish", routing_key=queue), header_frame(1, 2), frame(BODY, 1, b"x")
+    method_, header, body = (
+        method_frame(1, "basic.publish", routing_key=queue), header_frame(1, 2), frame(BODY, 1, b"x")
+    )
 
     wire.send(method_ + HEARTBEAT_FRAME + header + HEARTBEAT_FRAME + body + HEARTBEAT_FRAME + body)
 
@@ -213,7 +228,9 @@ def test_broker_sends_heartbeats_on_an_idle_connection(open_wire):
 
 
 def test_silent_client_is_dropped_after_two_heartbeat_intervals(open_wire):
-    """With an interval of 1 s both RabbitMQ and we look every second and give up after about two missed ones."""
+    """With an interval of 1 s both RabbitMQ and we look every second and give up
+    after about two missed ones.
+    """
     wire = open_wire(heartbeat=1)
 
     octets = wire.expect_end()
@@ -229,7 +246,8 @@ def test_any_traffic_counts_as_a_heartbeat(open_wire):
     queue = channel.declare()
 
     for _ in range(5):
-        assert wire.next_frame(heartbeats=True) == (HEARTBEAT, 0, b"")  # about every half interval: so the broker is our clock
+        # about every half interval: so the broker is our clock
+        assert wire.next_frame(heartbeats=True) == (HEARTBEAT, 0, b"")
         channel.publish("", queue, b"I am here")
 
     channel.expect_count(queue, 5)
@@ -260,7 +278,10 @@ def test_text_of_a_close_that_is_no_utf8_is_blamed_on_it(wire):
 def test_close_in_the_middle_of_a_content_is_answered(wire):
     wire.channel(1)
 
-    wire.send(method_frame(1, "basic.publish", routing_key="q") + header_frame(1, 10) + method_frame(0, "connection.close", reply_code=200))
+    wire.send(
+        method_frame(1, "basic.publish", routing_key="q") + header_frame(1, 10)
+        + method_frame(0, "connection.close", reply_code=200)
+    )
 
     wire.expect(0, "connection.close-ok")
 

@@ -109,8 +109,11 @@ def test_open_before_close_ok_closes_the_connection(channel, wire):
 
 @pytest.mark.deviates("RabbitMQ decodes what it drops, and waits for the rest of a content")
 @cases("octets", {
-    "cut": frame(METHOD, 1, b"\x00\x32\x00\x0a\x00"), "unknown": frame(METHOD, 1, b"\x00\x63\x00\x0a"), "body": frame(BODY, 1, b"x"),
-    "half-a-publish": method_frame(1, "basic.publish", routing_key="q") + header_frame(1, 5) + frame(BODY, 1, b"x"),
+    "cut": frame(METHOD, 1, b"\x00\x32\x00\x0a\x00"), "unknown": frame(METHOD, 1, b"\x00\x63\x00\x0a"),
+    "body": frame(BODY, 1, b"x"),
+    "half-a-publish": (
+        method_frame(1, "basic.publish", routing_key="q") + header_frame(1, 5) + frame(BODY, 1, b"x")
+    ),
 })
 def test_what_is_dropped_after_an_error_is_not_looked_at(channel, wire, octets):
     fail_channel(channel)
@@ -123,7 +126,9 @@ def test_what_is_dropped_after_an_error_is_not_looked_at(channel, wire, octets):
 
 
 def test_pipelined_requests_are_answered_in_order(channel, wire):
-    wire.send(b"".join(method_frame(1, "queue.declare", queue=f"order-{n}", exclusive=True) for n in range(50)))
+    wire.send(
+        b"".join(method_frame(1, "queue.declare", queue=f"order-{n}", exclusive=True) for n in range(50))
+    )
 
     assert [channel.expect("queue.declare-ok").queue for _ in range(50)] == [f"order-{n}" for n in range(50)]
 
@@ -153,10 +158,17 @@ def test_channels_do_not_share_what_is_in_flight(wire):
 
 
 def test_close_in_the_middle_of_a_content_closes_the_connection(channel, wire):
-    """AMQP 0-9-1 §4.2.6: the frames of a content belong together; RabbitMQ allows nothing between them, not even close."""
-    wire.send(method_frame(1, "basic.publish", routing_key="q") + method_frame(1, "channel.close", reply_code=200))
+    """AMQP 0-9-1 §4.2.6: the frames of a content belong together;
+    RabbitMQ allows nothing between them, not even close.
+    """
+    wire.send(
+        method_frame(1, "basic.publish", routing_key="q") + method_frame(1, "channel.close", reply_code=200)
+    )
 
-    wire.expect_connection_close(505, re.compile("^UNEXPECTED_FRAME - expected content header for class 60, got non content header"), "basic.publish")
+    wire.expect_connection_close(
+        505, re.compile("^UNEXPECTED_FRAME - expected content header for class 60, got non content header"),
+        "basic.publish",
+    )
 
 
 def test_flow_on_is_answered(channel):
@@ -207,7 +219,9 @@ def test_hundred_channels_publish_and_get(wire):
     channels = [wire.channel(number) for number in range(1, 101)]
     queue = channels[0].declare()
 
-    wire.send(b"".join(publish_frames(channel.number, "", queue, str(channel.number)) for channel in channels))
+    wire.send(
+        b"".join(publish_frames(channel.number, "", queue, str(channel.number)) for channel in channels)
+    )
 
     channels[0].expect_count(queue, 100)
     assert sorted(int(channel.get(queue).body) for channel in channels) == list(range(1, 101))

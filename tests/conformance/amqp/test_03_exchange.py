@@ -17,7 +17,10 @@ def no_exchange(name):
 
 def inequivalent(argument, exchange, received, current):
     """RabbitMQ's text for a declare that differs."""
-    return f"PRECONDITION_FAILED - inequivalent arg '{argument}' for exchange '{exchange}' in vhost '/': received {received} but current is {current}"
+    return (
+        f"PRECONDITION_FAILED - inequivalent arg '{argument}' for exchange '{exchange}' in vhost '/': "
+        f"received {received} but current is {current}"
+    )
 
 
 @pytest.fixture
@@ -38,7 +41,10 @@ def exchange(channel, name):
 
 
 @pytest.mark.parametrize("type_", TYPES)
-@cases("values", {"transient": {}, "durable": {"durable": True}, "internal": {"internal": True}, "auto-delete": {"auto_delete": True}})
+@cases("values", {
+    "transient": {}, "durable": {"durable": True}, "internal": {"internal": True},
+    "auto-delete": {"auto_delete": True},
+})
 def test_declare_is_answered_and_may_be_repeated(exchange, type_, values):
     exchange(type_, **values)
     exchange(type_, **values)
@@ -55,7 +61,10 @@ def test_predeclared_exchanges_exist(channel, predeclared):
 def test_passive_declare_ignores_everything_but_the_name(exchange, channel):
     name = exchange("topic", durable=True)
 
-    channel.call("exchange.declare", exchange=name, type="wibble", passive=True, auto_delete=True, arguments={"alternate-exchange": "x"})
+    channel.call(
+        "exchange.declare", exchange=name, type="wibble", passive=True, auto_delete=True,
+        arguments={"alternate-exchange": "x"},
+    )
 
 
 def test_passive_declare_of_a_missing_exchange_is_404(channel, name):
@@ -69,7 +78,10 @@ def test_passive_declare_of_a_missing_exchange_is_404(channel, name):
     "durable": ({"durable": True}, "durable", "'true'", "'false'"),
     "auto-delete": ({"auto_delete": True}, "auto_delete", "'true'", "'false'"),
     "internal": ({"internal": True}, "internal", "'true'", "'false'"),
-    "alternate": ({"arguments": {"alternate-exchange": "a"}}, "alternate-exchange", "the value 'a' of type 'longstr'", "none"),
+    "alternate": (
+        {"arguments": {"alternate-exchange": "a"}}, "alternate-exchange", "the value 'a' of type 'longstr'",
+        "none",
+    ),
 })
 def test_declare_with_other_properties_is_406(exchange, channel, second, argument, received, current):
     name = exchange("direct")
@@ -109,7 +121,9 @@ def test_default_exchange_cannot_be_declared(channel, passive):
 def test_reserved_prefix_is_403(channel):
     channel.send("exchange.declare", exchange="amq.mine", type="direct")
 
-    channel.expect_close(403, "ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'", "exchange.declare")
+    channel.expect_close(
+        403, "ACCESS_REFUSED - exchange name 'amq.mine' contains reserved prefix 'amq.*'", "exchange.declare"
+    )
 
 
 def test_unknown_type_closes_the_connection_with_503(channel, wire, name):
@@ -130,15 +144,22 @@ def test_empty_type_closes_the_connection_with_503(channel, wire, name):
     wire.expect_connection_close(503, "COMMAND_INVALID - invalid exchange type ''", "exchange.declare")
 
 
-@cases("value, type_", {"integer": (5, "signedint"), "bool": (True, "bool"), "table": ({}, "table"), "void": (None, "void")})
+@cases("value, type_", {
+    "integer": (5, "signedint"), "bool": (True, "bool"), "table": ({}, "table"), "void": (None, "void")
+})
 def test_alternate_exchange_that_is_no_string_is_406(channel, name, value, type_):
     channel.send("exchange.declare", exchange=name, type="direct", arguments={"alternate-exchange": value})
 
-    text = f"PRECONDITION_FAILED - invalid type '{type_}' for arg 'alternate-exchange' in exchange '{name}' in vhost '/'"
+    text = (
+        f"PRECONDITION_FAILED - invalid type '{type_}' for arg 'alternate-exchange' in "
+        f"exchange '{name}' in vhost '/'"
+    )
     channel.expect_close(406, text, "exchange.declare")
 
 
-@pytest.mark.parametrize("spelled", ["sp ace", "é中\U0001f40d", "x" * 200, "semi;colon'quote\"", "#.*", "a\x00b"])
+@pytest.mark.parametrize("spelled", [
+    "sp ace", "é中\U0001f40d", "x" * 200, "semi;colon'quote\"", "#.*", "a\x00b"
+])
 def test_names_are_any_text(channel, name, spelled):
     channel.call("exchange.declare", exchange=name[:30] + spelled, type="direct", auto_delete=True)
     channel.call("exchange.declare", exchange=name[:30] + spelled, passive=True)
@@ -198,7 +219,10 @@ def test_default_exchange_cannot_be_deleted(channel):
 def test_system_exchanges_cannot_be_deleted(channel, system):
     channel.send("exchange.delete", exchange=system)
 
-    channel.expect_close(403, f"ACCESS_REFUSED - deletion of system exchange '{system}' in vhost '/' not allowed", "exchange.delete")
+    channel.expect_close(
+        403, f"ACCESS_REFUSED - deletion of system exchange '{system}' in vhost '/' not allowed",
+        "exchange.delete",
+    )
 
 
 @pytest.mark.parametrize("destination", ["queue", "exchange"])
@@ -211,7 +235,9 @@ def test_delete_if_unused_of_a_used_exchange_is_406(channel, exchange, destinati
 
     channel.send("exchange.delete", exchange=name, if_unused=True)
 
-    channel.expect_close(406, f"PRECONDITION_FAILED - exchange '{name}' in vhost '/' in use", "exchange.delete")
+    channel.expect_close(
+        406, f"PRECONDITION_FAILED - exchange '{name}' in vhost '/' in use", "exchange.delete"
+    )
 
 
 def test_delete_if_unused_counts_only_bindings_from_the_exchange(channel, exchange):
@@ -262,7 +288,10 @@ def test_auto_delete_exchange_that_was_never_bound_stays(channel, exchange):
 
 
 @pytest.mark.parametrize("method", ["exchange.bind", "exchange.unbind"])
-@cases("values", {"source": {"source": "", "destination": "amq.fanout"}, "destination": {"source": "amq.fanout", "destination": ""}})
+@cases("values", {
+    "source": {"source": "", "destination": "amq.fanout"},
+    "destination": {"source": "amq.fanout", "destination": ""},
+})
 def test_default_exchange_cannot_be_bound(channel, method, values):
     channel.send(method, **values)
 
@@ -282,7 +311,8 @@ def test_bind_of_a_missing_exchange_is_404(channel, values, missing):
 
 @cases("values", {
     "binding": {"source": "amq.direct", "destination": "amq.fanout", "routing_key": "never bound"},
-    "source": {"source": "no.such", "destination": "amq.fanout"}, "destination": {"source": "amq.fanout", "destination": "no.such"},
+    "source": {"source": "no.such", "destination": "amq.fanout"},
+    "destination": {"source": "amq.fanout", "destination": "no.such"},
 })
 def test_unbind_of_what_is_missing_is_answered(channel, values):
     channel.call("exchange.unbind", **values)
@@ -297,7 +327,9 @@ def test_bound_exchange_passes_messages_on_until_it_is_unbound(channel, exchange
     channel.publish(source, "other", b"not passed on")
 
     content = channel.get(queue)
-    assert (content.body, content.method.exchange, content.method.routing_key) == (b"passed on", source, "key")
+    assert (content.body, content.method.exchange, content.method.routing_key) == (
+        b"passed on", source, "key"
+    )
     assert channel.get(queue) is None
     channel.call("exchange.unbind", source=source, destination=destination, routing_key="key")
     channel.publish(source, "key", b"too late")
@@ -343,7 +375,9 @@ def test_alternate_exchange_gets_what_was_not_routed(channel, exchange):
     channel.publish(name, "nowhere", b"left over", mandatory=True)
 
     content = channel.get(queue)
-    assert (content.body, content.method.exchange, content.method.routing_key) == (b"left over", name, "nowhere")
+    assert (content.body, content.method.exchange, content.method.routing_key) == (
+        b"left over", name, "nowhere"
+    )
 
 
 def test_alternate_exchange_that_is_missing_is_ignored(channel, exchange):
@@ -372,11 +406,15 @@ def test_internal_exchange_refuses_publishes_and_takes_bindings(channel, exchang
     assert channel.get(queue).body == b"through"
 
     channel.publish(internal, "", b"straight")
-    channel.expect_close(403, f"ACCESS_REFUSED - cannot publish to internal exchange '{internal}' in vhost '/'", "basic.publish")
+    channel.expect_close(
+        403, f"ACCESS_REFUSED - cannot publish to internal exchange '{internal}' in vhost '/'",
+        "basic.publish",
+    )
 
 
 @cases("arguments, text", {
-    "value": ({"x-match": "some"}, r"x-match field value .*some"), "type": ({"x-match": 5}, r"x-match field type signedint .*5"),
+    "value": ({"x-match": "some"}, r"x-match field value .*some"),
+    "type": ({"x-match": 5}, r"x-match field type signedint .*5"),
 })
 def test_headers_binding_with_a_bad_x_match_is_406(channel, arguments, text):
     queue = channel.declare()
@@ -395,4 +433,6 @@ def test_arguments_of_bindings_tell_them_apart(channel, exchange):
     channel.call("queue.unbind", queue=queue, exchange=name, arguments={"a": field_value("I", 1)})
 
     channel.send("exchange.delete", exchange=name, if_unused=True)
-    channel.expect_close(406, f"PRECONDITION_FAILED - exchange '{name}' in vhost '/' in use", "exchange.delete")
+    channel.expect_close(
+        406, f"PRECONDITION_FAILED - exchange '{name}' in vhost '/' in use", "exchange.delete"
+    )

@@ -20,13 +20,19 @@ def no_queue(name):
 
 def locked(name):
     """RabbitMQ's text for somebody else's exclusive queue, and for a declare whose exclusive bit differs."""
-    return (f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{name}' in vhost '/'. It could be originally declared on another "
-            "connection or the exclusive property value does not match that of the original declaration.")
+    return (
+        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{name}' in vhost '/'. It could "
+        "be originally declared on another connection or the exclusive property value does not match that "
+        "of the original declaration."
+    )
 
 
 def inequivalent(argument, queue, received, current):
     """RabbitMQ's text for a declare that differs."""
-    return f"PRECONDITION_FAILED - inequivalent arg '{argument}' for queue '{queue}' in vhost '/': received {received} but current is {current}"
+    return (
+        f"PRECONDITION_FAILED - inequivalent arg '{argument}' for queue '{queue}' in vhost '/': received "
+        f"{received} but current is {current}"
+    )
 
 
 @pytest.fixture
@@ -42,7 +48,9 @@ def shared_queue(channel, open_wire, name):
         cleaner.call("queue.delete", queue=each)
 
 
-@cases("values", {"exclusive": {"exclusive": True}, "exclusive-durable": {"exclusive": True, "durable": True}})
+@cases("values", {
+    "exclusive": {"exclusive": True}, "exclusive-durable": {"exclusive": True, "durable": True}
+})
 def test_declare_is_answered_with_name_and_counts(channel, name, values):
     channel.send("queue.declare", queue=name, **values)
     channel.expect("queue.declare-ok", queue=name, message_count=0, consumer_count=0)
@@ -58,7 +66,9 @@ def test_declare_is_answered_with_name_and_counts(channel, name, values):
     "durable-auto-delete": {"durable": True, "auto_delete": True},
 })
 def test_declare_may_be_repeated(shared_queue, values):
-    """Transient queues that are not exclusive stay allowed: Celery's pidbox and event queues are of that kind."""
+    """Transient queues that are not exclusive stay allowed:
+    Celery's pidbox and event queues are of that kind.
+    """
     shared_queue(**values)
     shared_queue(**values)
 
@@ -66,11 +76,16 @@ def test_declare_may_be_repeated(shared_queue, values):
 def test_passive_declare_ignores_everything_but_the_name(channel):
     queue = channel.declare()
 
-    channel.call("queue.declare", queue=queue, passive=True, durable=True, auto_delete=True, arguments={"x-expires": "wibble"})
+    channel.call(
+        "queue.declare", queue=queue, passive=True, durable=True, auto_delete=True,
+        arguments={"x-expires": "wibble"},
+    )
 
 
 def test_passive_declare_counts_as_use_of_a_queue_that_expires(channel, name):
-    """Asked for again and again it outlives its time, unless this process or the broker was held up between two questions: then once more."""
+    """Asked for again and again it outlives its time, unless this process or the broker was held up between
+    two questions: then once more.
+    """
     def outlived(queue):
         channel.call("queue.declare", queue=queue, arguments={"x-expires": 600})
         asked = began = time.monotonic()
@@ -102,7 +117,9 @@ def test_empty_name_lets_the_broker_choose(channel):
 def test_reserved_prefix_is_403(channel):
     channel.send("queue.declare", queue="amq.mine")
 
-    channel.expect_close(403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'", "queue.declare")
+    channel.expect_close(
+        403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'", "queue.declare"
+    )
 
 
 def test_reserved_prefix_is_no_obstacle_to_a_passive_declare(channel):
@@ -114,15 +131,37 @@ def test_reserved_prefix_is_no_obstacle_to_a_passive_declare(channel):
 @cases("first, second, argument, received, current", {
     "durable": ({}, {"durable": True}, "durable", "'true'", "'false'"),
     "auto-delete": ({}, {"auto_delete": True}, "auto_delete", "'true'", "'false'"),
-    "ttl-added": ({}, {"arguments": {"x-message-ttl": 1000}}, "x-message-ttl", "the value '1000' of type 'signedint'", "none"),
-    "ttl-dropped": ({"arguments": {"x-message-ttl": 1000}}, {}, "x-message-ttl", "none", "the value '1000' of type 'signedint'"),
-    "ttl-changed": ({"arguments": {"x-message-ttl": 1000}}, {"arguments": {"x-message-ttl": 2000}}, "x-message-ttl", "'2000'", "'1000'"),
-    "dead-letter-exchange": ({}, {"arguments": {"x-dead-letter-exchange": "a"}}, "x-dead-letter-exchange", "the value 'a' of type 'longstr'", "none"),
-    "max-length": ({"arguments": {"x-max-length": 1}}, {"arguments": {"x-max-length": 2}}, "x-max-length", "'2'", "'1'"),
-    "float": ({"arguments": {"x-max-length": 5}}, {"arguments": {"x-max-length": 5.0}}, "x-max-length", "'5.0'", "'5'"),
-    "max-priority": ({}, {"arguments": {"x-max-priority": 5}}, "x-max-priority", "the value '5' of type 'signedint'", "none"),
+    "ttl-added": (
+        {}, {"arguments": {"x-message-ttl": 1000}}, "x-message-ttl", "the value '1000' of type 'signedint'",
+        "none",
+    ),
+    "ttl-dropped": (
+        {"arguments": {"x-message-ttl": 1000}}, {}, "x-message-ttl", "none",
+        "the value '1000' of type 'signedint'",
+    ),
+    "ttl-changed": (
+        {"arguments": {"x-message-ttl": 1000}}, {"arguments": {"x-message-ttl": 2000}}, "x-message-ttl",
+        "'2000'", "'1000'",
+    ),
+    "dead-letter-exchange": (
+        {}, {"arguments": {"x-dead-letter-exchange": "a"}}, "x-dead-letter-exchange",
+        "the value 'a' of type 'longstr'", "none",
+    ),
+    "max-length": (
+        {"arguments": {"x-max-length": 1}}, {"arguments": {"x-max-length": 2}}, "x-max-length", "'2'", "'1'"
+    ),
+    "float": (
+        {"arguments": {"x-max-length": 5}}, {"arguments": {"x-max-length": 5.0}}, "x-max-length", "'5.0'",
+        "'5'",
+    ),
+    "max-priority": (
+        {}, {"arguments": {"x-max-priority": 5}}, "x-max-priority", "the value '5' of type 'signedint'",
+        "none",
+    ),
 })
-def test_declare_with_other_properties_is_406(channel, shared_queue, first, second, argument, received, current):
+def test_declare_with_other_properties_is_406(
+    channel, shared_queue, first, second, argument, received, current
+):
     name = shared_queue(**first)
 
     channel.send("queue.declare", queue=name, **second)
@@ -141,8 +180,11 @@ def test_declare_that_changes_exclusiveness_is_405(channel, name, exclusive):
 
 
 @cases("first, second", {
-    "unknown-added": ({}, {"x-colour": "blue"}), "unknown-changed": ({"x-colour": "red"}, {"x-colour": "blue"}),
-    "width-of-integers": ({"x-message-ttl": field_value("I", 5000)}, {"x-message-ttl": field_value("l", 5000)}),
+    "unknown-added": ({}, {"x-colour": "blue"}),
+    "unknown-changed": ({"x-colour": "red"}, {"x-colour": "blue"}),
+    "width-of-integers": (
+        {"x-message-ttl": field_value("I", 5000)}, {"x-message-ttl": field_value("l", 5000)}
+    ),
     "classic-is-the-default": ({}, {"x-queue-type": "classic"}),
 })
 def test_declare_that_does_not_differ_in_what_matters_is_answered(shared_queue, first, second):
@@ -150,7 +192,9 @@ def test_declare_that_does_not_differ_in_what_matters_is_answered(shared_queue, 
     shared_queue(arguments=second)
 
 
-@pytest.mark.parametrize("argument", ["x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority"])
+@pytest.mark.parametrize("argument", [
+    "x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority"
+])
 @cases("value, text", {
     "string": ("abc", '"expected integer, got longstr"'),
     "double": (1.5, '"expected integer, got double"'),
@@ -162,7 +206,10 @@ def test_declare_that_does_not_differ_in_what_matters_is_answered(shared_queue, 
 def test_numeric_argument_that_is_no_natural_number_is_406(channel, name, argument, value, text):
     channel.send("queue.declare", queue=name, exclusive=True, arguments={argument: value})
 
-    channel.expect_close(406, f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/': {text}", "queue.declare")
+    channel.expect_close(
+        406, f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/': {text}",
+        "queue.declare",
+    )
 
 
 @cases("argument, value, text", {
@@ -181,24 +228,35 @@ def test_numeric_argument_that_is_no_natural_number_is_406(channel, name, argume
 def test_argument_with_a_bad_value_is_406(channel, name, argument, value, text):
     channel.send("queue.declare", queue=name, exclusive=True, arguments={argument: value})
 
-    channel.expect_close(406, f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/': {text}", "queue.declare")
+    channel.expect_close(
+        406, f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/': {text}",
+        "queue.declare",
+    )
 
 
 @cases("arguments, text", {
     "values-in-rabbitmqs-order": (
-        {"x-max-length": "a", "x-dead-letter-routing-key": "b"}, "'x-dead-letter-routing-key' for {}: routing_key_but_no_dlx_defined"),
+        {"x-max-length": "a", "x-dead-letter-routing-key": "b"},
+        "'x-dead-letter-routing-key' for {}: routing_key_but_no_dlx_defined"),
     "values-before-kinds": ({"x-max-age": "1h", "x-expires": 0}, "'x-expires' for {}: {{value_zero,0}}"),
-    "kind": ({"x-max-age": "nonsense", "x-expires": 1}, "'x-max-age' for {} of queue type rabbit_classic_queue"),
+    "kind": (
+        {"x-max-age": "nonsense", "x-expires": 1}, "'x-max-age' for {} of queue type rabbit_classic_queue"
+    ),
 })
 def test_of_several_bad_arguments_rabbitmqs_first_is_named(channel, name, arguments, text):
     channel.send("queue.declare", queue=name, exclusive=True, arguments=arguments)
 
-    channel.expect_close(406, "PRECONDITION_FAILED - invalid arg " + text.format(f"queue '{name}' in vhost '/'"), "queue.declare")
+    channel.expect_close(
+        406, "PRECONDITION_FAILED - invalid arg " + text.format(f"queue '{name}' in vhost '/'"),
+        "queue.declare",
+    )
 
 
 @cases("octets, value, type_", {
-    "byte": (b"b\x05", 5, "byte"), "unsignedbyte": (b"B\x05", 5, "unsignedbyte"), "short": (b"s\x00\x05", 5, "short"),
-    "unsignedshort": (b"u\x00\x05", 5, "unsignedshort"), "unsignedint": (b"i\x00\x00\x00\x05", 5, "unsignedint"),
+    "byte": (b"b\x05", 5, "byte"), "unsignedbyte": (b"B\x05", 5, "unsignedbyte"),
+    "short": (b"s\x00\x05", 5, "short"),
+    "unsignedshort": (b"u\x00\x05", 5, "unsignedshort"),
+    "unsignedint": (b"i\x00\x00\x00\x05", 5, "unsignedint"),
     "long": (b"l" + b"\x00" * 7 + b"\x05", 5, "long"),
 })
 def test_texts_name_the_type_that_an_integer_came_with(channel, shared_queue, name, octets, value, type_):
@@ -207,29 +265,41 @@ def test_texts_name_the_type_that_an_integer_came_with(channel, shared_queue, na
 
     channel.send("queue.declare", queue=name)
 
-    channel.expect_close(406, inequivalent("x-max-length", name, "none", f"the value '{value}' of type '{type_}'"), "queue.declare")
+    channel.expect_close(
+        406, inequivalent("x-max-length", name, "none", f"the value '{value}' of type '{type_}'"),
+        "queue.declare",
+    )
 
 
 def test_dead_letter_exchange_that_is_no_string_is_406(channel, name):
     channel.send("queue.declare", queue=name, exclusive=True, arguments={"x-dead-letter-exchange": 5})
 
-    text = f"PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue '{name}' in vhost '/'"
+    text = (
+        "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "
+        f"queue '{name}' in vhost '/'"
+    )
     channel.expect_close(406, text, "queue.declare")
 
 
 @cases("arguments", {
-    "expires": {"x-expires": 60000}, "ttl": {"x-message-ttl": 0}, "max-length": {"x-max-length": 0}, "max-bytes": {"x-max-length-bytes": 2 ** 40},
-    "priority": {"x-max-priority": 255}, "dlx": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "k"},
-    "drop-head": {"x-overflow": "drop-head"}, "reject": {"x-overflow": "reject-publish"}, "reject-dlx": {"x-overflow": "reject-publish-dlx"},
+    "expires": {"x-expires": 60000}, "ttl": {"x-message-ttl": 0}, "max-length": {"x-max-length": 0},
+    "max-bytes": {"x-max-length-bytes": 2 ** 40},
+    "priority": {"x-max-priority": 255},
+    "dlx": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "k"},
+    "drop-head": {"x-overflow": "drop-head"}, "reject": {"x-overflow": "reject-publish"},
+    "reject-dlx": {"x-overflow": "reject-publish-dlx"},
     "sac": {"x-single-active-consumer": True},
-    "lazy": {"x-queue-mode": "lazy"}, "classic": {"x-queue-type": "classic"}, "locator": {"x-queue-master-locator": "client-local"},
+    "lazy": {"x-queue-mode": "lazy"}, "classic": {"x-queue-type": "classic"},
+    "locator": {"x-queue-master-locator": "client-local"},
     "version": {"x-queue-version": 2}, "unknown": {"x-colour": {"nested": [1, None, {"a": 1.5}]}},
 })
 def test_argument_with_a_good_value_is_taken(channel, arguments):
     assert channel.declare(arguments=arguments)
 
 
-@pytest.mark.deviates("RabbitMQ 3.10 knows x-delivery-limit for quorum queues only; LavinMQ and we know it for every queue")
+@pytest.mark.deviates(
+    "RabbitMQ 3.10 knows x-delivery-limit for quorum queues only; LavinMQ and we know it for every queue"
+)
 def test_delivery_limit_is_taken_for_every_queue(channel):
     assert channel.declare(arguments={"x-delivery-limit": 3})
 
@@ -247,7 +317,9 @@ def test_quorum_type_is_accepted(channel, name):
     channel.call("queue.delete", queue=name)
 
 
-@pytest.mark.parametrize("spelled", ["sp ace", "é中\U0001f40d", "x" * 200, "semi;colon'quote\"", "#.*", "a\x00b", "../../etc/passwd"])
+@pytest.mark.parametrize("spelled", [
+    "sp ace", "é中\U0001f40d", "x" * 200, "semi;colon'quote\"", "#.*", "a\x00b", "../../etc/passwd"
+])
 def test_names_are_any_text(channel, name, spelled):
     queue = name[:30] + spelled
 
@@ -300,11 +372,14 @@ def test_no_wait_is_not_answered(channel, name):
 def test_no_wait_does_not_keep_errors_quiet(channel):
     channel.send("queue.declare", queue="amq.mine", no_wait=True)
 
-    channel.expect_close(403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'", "queue.declare")
+    channel.expect_close(
+        403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'", "queue.declare"
+    )
 
 
 @cases("method, values", {
-    "purge": ("queue.purge", {}), "bind": ("queue.bind", {"exchange": "amq.direct"}), "unbind": ("queue.unbind", {"exchange": "amq.direct"}),
+    "purge": ("queue.purge", {}), "bind": ("queue.bind", {"exchange": "amq.direct"}),
+    "unbind": ("queue.unbind", {"exchange": "amq.direct"}),
     "delete": ("queue.delete", {}), "consume": ("basic.consume", {}), "get": ("basic.get", {}),
 })
 def test_empty_name_without_a_declared_queue_is_404(channel, method, values):
@@ -342,7 +417,9 @@ def test_empty_name_and_key_bind_with_the_queue_name(channel, name):
 
 @cases("values, text", {
     "queue": ({"queue": "no.such", "exchange": "amq.direct"}, "NOT_FOUND - no queue 'no.such' in vhost '/'"),
-    "both": ({"queue": "no.such", "exchange": "no.exchange"}, "NOT_FOUND - no exchange 'no.exchange' in vhost '/'"),
+    "both": (
+        {"queue": "no.such", "exchange": "no.exchange"}, "NOT_FOUND - no exchange 'no.exchange' in vhost '/'"
+    ),
 })
 def test_bind_of_a_missing_queue_is_404(channel, values, text):
     channel.send("queue.bind", **values)
@@ -473,8 +550,10 @@ def test_deleted_queue_is_no_longer_bound(channel, name):
 
 
 @cases("method, values", {
-    "declare": ("queue.declare", {}), "declare-exclusive": ("queue.declare", {"exclusive": True}), "passive": ("queue.declare", {"passive": True}),
-    "bind": ("queue.bind", {"exchange": "amq.direct"}), "purge": ("queue.purge", {}), "delete": ("queue.delete", {}),
+    "declare": ("queue.declare", {}), "declare-exclusive": ("queue.declare", {"exclusive": True}),
+    "passive": ("queue.declare", {"passive": True}),
+    "bind": ("queue.bind", {"exchange": "amq.direct"}), "purge": ("queue.purge", {}),
+    "delete": ("queue.delete", {}),
     "consume": ("basic.consume", {}), "get": ("basic.get", {}),
 })
 def test_exclusive_queue_of_another_connection_is_405(channel, open_wire, name, method, values):
@@ -495,7 +574,9 @@ def test_reply_texts_are_cut_at_255_octets(channel, name):
     channel.expect("channel.close", reply_code=405, reply_text=locked(queue)[:252] + "...")
 
 
-@pytest.mark.deviates("RabbitMQ cuts a reply text in the middle of a character, which some clients cannot decode")
+@pytest.mark.deviates(
+    "RabbitMQ cuts a reply text in the middle of a character, which some clients cannot decode"
+)
 @pytest.mark.parametrize("length", [101, 102, 103, 104])
 def test_reply_texts_are_cut_between_characters(channel, name, length):
     queue = channel.declare(name + "x" * (length - len(name)) + "中" * 40)

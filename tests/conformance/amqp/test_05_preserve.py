@@ -12,10 +12,13 @@ VALUES = {
     "b-least": b"b\x80", "b-most": b"b\x7f", "B-most": b"B\xff",
     "s-least": b"s\x80\x00", "s-most": b"s\x7f\xff", "u-most": b"u\xff\xff",
     "I-least": b"I\x80\x00\x00\x00", "I-most": b"I\x7f\xff\xff\xff", "i-most": b"i\xff\xff\xff\xff",
-    "l-least": b"l\x80" + b"\x00" * 7, "l-most": b"l\x7f" + b"\xff" * 7, "L-small": b"L" + b"\x00" * 7 + b"\x01",
-    "f-one": b"f\x3f\x80\x00\x00", "d-one": b"d" + struct.pack(">d", 1.0), "d-minus-zero": b"d\x80" + b"\x00" * 7,
+    "l-least": b"l\x80" + b"\x00" * 7, "l-most": b"l\x7f" + b"\xff" * 7,
+    "L-small": b"L" + b"\x00" * 7 + b"\x01",
+    "f-one": b"f\x3f\x80\x00\x00", "d-one": b"d" + struct.pack(">d", 1.0),
+    "d-minus-zero": b"d\x80" + b"\x00" * 7,
     "D-money": b"D\x02\x00\x00\x30\x39", "D-scale-255": b"D\xff\xff\xff\xff\xff",
-    "S-empty": b"S\x00\x00\x00\x00", "S-text": b"S" + longstr("é中\U0001f40d"), "S-not-utf8": b"S" + longstr(b"\xff\xfe\x00\x80"),
+    "S-empty": b"S\x00\x00\x00\x00", "S-text": b"S" + longstr("é中\U0001f40d"),
+    "S-not-utf8": b"S" + longstr(b"\xff\xfe\x00\x80"),
     "x-octets": b"x" + longstr(bytes(range(256))), "x-empty": b"x\x00\x00\x00\x00",
     "T-epoch": b"T" + b"\x00" * 8, "T-far": b"T" + b"\x00\x00\xff" + b"\xff" * 5,
     "V": b"V", "A-empty": b"A\x00\x00\x00\x00", "F-empty": b"F\x00\x00\x00\x00",
@@ -23,17 +26,23 @@ VALUES = {
     "F-nested": field_value("F", {"a": {"b": {"c": {"d": [{"e": b"B\x01"}]}}}}),
 }
 SINGLE = {
-    "content_type": "application/json", "content_encoding": "utf-8", "headers": {"a": 1}, "delivery_mode": 2, "priority": 7,
+    "content_type": "application/json", "content_encoding": "utf-8", "headers": {"a": 1}, "delivery_mode": 2,
+    "priority": 7,
     "correlation_id": "c" * 255, "reply_to": "some.queue",
-    "expiration": "60000", "message_id": "é中", "timestamp": 2 ** 40, "type": "t", "user_id": "guest", "app_id": "",
+    "expiration": "60000", "message_id": "é中", "timestamp": 2 ** 40, "type": "t", "user_id": "guest",
+    "app_id": "",
     "cluster_id": "c",
 }
-ROUTES = {"default-exchange": ("", {}), "topic": ("amq.topic", {}), "headers": ("amq.headers", {"x-match": "all"})}
+ROUTES = {
+    "default-exchange": ("", {}), "topic": ("amq.topic", {}), "headers": ("amq.headers", {"x-match": "all"})
+}
 
 
 @pytest.fixture(params=list(ROUTES.values()), ids=list(ROUTES))
 def path(request, channel, name):
-    """A way from a publisher to a queue, as (exchange, queue): the exchanges look at the message more or less closely."""
+    """A way from a publisher to a queue, as (exchange, queue):
+    the exchanges look at the message more or less closely.
+    """
     exchange, arguments = request.param
     queue = channel.declare(name)
     if exchange:
@@ -52,7 +61,10 @@ def test_header_value_of_every_type_survives(channel, path, octets):
 
 
 @pytest.mark.deviates("RabbitMQ's codec has no such numbers and closes the connection with 541")
-@cases("octets", {"f-nan": b"f\x7f\xc0\x00\x01", "d-infinity": b"d\x7f\xf0" + b"\x00" * 6, "d-nan": b"d\xff\xf8" + b"\x00" * 6})
+@cases("octets", {
+    "f-nan": b"f\x7f\xc0\x00\x01", "d-infinity": b"d\x7f\xf0" + b"\x00" * 6,
+    "d-nan": b"d\xff\xf8" + b"\x00" * 6,
+})
 def test_header_value_that_is_no_finite_number_survives(channel, path, octets):
     exchange, queue = path
     sent = properties(headers={"value": octets})
@@ -63,7 +75,8 @@ def test_header_value_that_is_no_finite_number_survives(channel, path, octets):
 
 
 @cases("headers", {
-    "order": {"z": 1, "a": 2, "m": 3}, "none": {}, "names": {"": 1, "é": 2, "n" * 255: 3}, "all-types": VALUES,
+    "order": {"z": 1, "a": 2, "m": 3}, "none": {}, "names": {"": 1, "é": 2, "n" * 255: 3},
+    "all-types": VALUES,
     "many": {f"header-{n}": n for n in range(500)},
     "twice": longstr(shortstr("same") + b"t\x01" + shortstr("same") + b"t\x00"),
     "name-not-utf8": longstr(shortstr(b"\xff\xfe") + b"t\x01"),
@@ -121,8 +134,11 @@ def test_properties_survive_a_return(channel):
 
 
 @pytest.mark.parametrize("exchange", ["", "amq.topic"])
-@pytest.mark.parametrize("octets", [b"x", bytes(range(256)), b"\xce" * 64, b"\x00" * 1000, b"\x01\x00\x01\x00\x00\x00\x05" * 100], ids=[
-    "one", "all-values", "frame-ends", "zeros", "frame-heads"])
+@pytest.mark.parametrize(
+    "octets", [b"x", bytes(range(256)), b"\xce" * 64, b"\x00" * 1000, b"\x01\x00\x01\x00\x00\x00\x05" * 100],
+    ids=[
+        "one", "all-values", "frame-ends", "zeros", "frame-heads"],
+)
 def test_body_octets_survive(channel, name, exchange, octets):
     queue = channel.declare(name)
     if exchange:

@@ -4,7 +4,9 @@ import re
 import pytest
 
 from tests.support.cases import cases
-from tests.support.wire_encoding import BODY, HEADER, METHOD, frame, header_frame, method_frame, properties, publish_frames, table
+from tests.support.wire_encoding import (
+    BODY, HEADER, METHOD, frame, header_frame, method_frame, properties, publish_frames, table,
+)
 
 PUBLISH = method_frame(1, "basic.publish", routing_key="anywhere")
 NOT_A_HEADER = "UNEXPECTED_FRAME - expected content header for class 60, got non content header frame instead"
@@ -39,17 +41,26 @@ def test_body_may_be_cut_into_frames_anywhere(channel, wire, cuts):
 def test_publish_octet_by_octet_is_understood(channel, wire):
     queue = channel.declare()
 
-    wire.send_pieces(publish_frames(1, "", queue, b"octets", properties(content_type="text/plain", headers={"a": [1, {"b": None}]})))
+    wire.send_pieces(publish_frames(
+        1, "", queue, b"octets", properties(content_type="text/plain", headers={"a": [1, {"b": None}]})
+    ))
 
     content = channel.get(queue)
-    assert (content.body, content.properties) == (b"octets", {"content_type": "text/plain", "headers": {"a": [1, {"b": None}]}})
+    assert (content.body, content.properties) == (
+        b"octets", {"content_type": "text/plain", "headers": {"a": [1, {"b": None}]}}
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 8, 11, 64, 1000])
 def test_publishes_cut_at_any_distance_are_understood(channel, wire, size):
     queue = channel.declare()
 
-    wire.send_pieces(b"".join(publish_frames(1, "", queue, b"x" * (n * 13), properties(message_id=str(n))) for n in range(20)), size)
+    wire.send_pieces(
+        b"".join(
+            publish_frames(1, "", queue, b"x" * (n * 13), properties(message_id=str(n))) for n in range(20)
+        ),
+        size,
+    )
 
     channel.expect_count(queue, 20)
     for n in range(20):
@@ -62,10 +73,18 @@ def test_publishes_cut_at_any_distance_are_understood(channel, wire, size):
     "publish-for-header": (PUBLISH + PUBLISH, NOT_A_HEADER),
     "body-for-header": (PUBLISH + frame(BODY, 1, b"x"), NOT_A_HEADER),
     "method-for-body": (PUBLISH + header_frame(1, 5) + method_frame(1, "queue.declare"), NOT_A_BODY),
-    "method-for-second-body": (PUBLISH + header_frame(1, 5) + frame(BODY, 1, b"abc") + method_frame(1, "queue.declare"), NOT_A_BODY),
+    "method-for-second-body": (
+        PUBLISH + header_frame(1, 5) + frame(BODY, 1, b"abc") + method_frame(1, "queue.declare"), NOT_A_BODY
+    ),
     "header-for-body": (PUBLISH + header_frame(1, 5) + header_frame(1, 5), NOT_A_BODY),
-    "class-50": (PUBLISH + header_frame(1, 5, class_id=50), "UNEXPECTED_FRAME - expected content header for class 60, got one for class 50 instead"),
-    "class-0": (PUBLISH + header_frame(1, 5, class_id=0), "UNEXPECTED_FRAME - expected content header for class 60, got one for class 0 instead"),
+    "class-50": (
+        PUBLISH + header_frame(1, 5, class_id=50),
+        "UNEXPECTED_FRAME - expected content header for class 60, got one for class 50 instead",
+    ),
+    "class-0": (
+        PUBLISH + header_frame(1, 5, class_id=0),
+        "UNEXPECTED_FRAME - expected content header for class 60, got one for class 0 instead",
+    ),
 })
 def test_content_out_of_order_closes_the_connection(wire, octets, text):
     wire.channel(1)
@@ -97,7 +116,9 @@ def test_body_frame_after_an_empty_body_closes_the_connection(wire):
 
     wire.send(PUBLISH + header_frame(1, 0) + frame(BODY, 1, b""))
 
-    wire.expect_connection_close(505, re.compile("^UNEXPECTED_FRAME - expected method frame, got non method frame instead"))
+    wire.expect_connection_close(
+        505, re.compile("^UNEXPECTED_FRAME - expected method frame, got non method frame instead")
+    )
 
 
 @pytest.mark.deviates("RabbitMQ 3.10 goes on waiting for a body that is already too long")
@@ -131,16 +152,26 @@ def test_body_larger_than_announced_closes_the_connection(wire, bodies):
 })
 @pytest.mark.parametrize("pieces", [1 << 20, 1], ids=["whole", "bytewise"])
 def test_malformed_properties_close_the_connection(channel, wire, octets, pieces):
-    """RabbitMQ answers 541 (its reader crashed); we name the syntax error. Nothing of the message may be kept."""
+    """RabbitMQ answers 541 (its reader crashed); we name the syntax error.
+
+    Nothing of the message may be kept.
+    """
     queue = channel.declare()
 
-    wire.send_pieces(method_frame(1, "basic.publish", routing_key=queue) + header_frame(1, 1, octets) + frame(BODY, 1, b"x"), pieces)
+    wire.send_pieces(
+        method_frame(1, "basic.publish", routing_key=queue) + header_frame(1, 1, octets) + frame(
+            BODY, 1, b"x"
+        ),
+        pieces,
+    )
 
     close = wire.expect(0, "connection.close")
     assert close.reply_code in (501, 502, 541)
 
 
-@pytest.mark.deviates("RabbitMQ drops the announcement and passes it on to consumers, whose clients then look for more flags")
+@pytest.mark.deviates(
+    "RabbitMQ drops the announcement and passes it on to consumers, whose clients then look for more flags"
+)
 @cases("octets", {"alone": b"\x00\x01", "with-a-property": b"\x80\x01\x01a"})
 def test_flags_that_announce_more_flags_close_the_connection(channel, wire, octets):
     wire.send(method_frame(1, "basic.publish", routing_key="q") + header_frame(1, 0, octets))
@@ -150,7 +181,9 @@ def test_flags_that_announce_more_flags_close_the_connection(channel, wire, octe
 
 @pytest.mark.parametrize("kind", ["A", "F"])
 def test_tables_nested_very_deep_harm_nobody(channel, wire, open_wire, kind):
-    """16 000 levels in one frame: RabbitMQ takes them, we may refuse; either way the broker lives and answers others."""
+    """16 000 levels in one frame: RabbitMQ takes them, we may refuse;
+    either way the broker lives and answers others.
+    """
     nested = b"V"
     for _ in range(16000):
         entry = nested if kind == "A" else b"\x00" + nested
@@ -175,13 +208,22 @@ def test_body_size_that_cannot_be_is_refused_without_waiting_for_it(channel, wir
     assert open_wire().channel().declare()
 
 
-@pytest.mark.deviates("RabbitMQ 3.10 takes a body of any announced size and looks at it when it is complete; we refuse by the header")
+@pytest.mark.deviates(
+    "RabbitMQ 3.10 takes a body of any announced size and looks at it when it is complete; "
+    "we refuse by the header"
+)
 @pytest.mark.parametrize("size", [134217729, 2 ** 32, 2 ** 63, 2 ** 64 - 1])
 def test_body_larger_than_the_limit_is_refused_by_its_header(channel, size):
     """134217728 octets is the default of max_message_size."""
     channel.wire.send(PUBLISH + header_frame(1, size))
 
-    channel.expect_close(406, re.compile(f"^PRECONDITION_FAILED - message size {size} is larger than configured max size 134217728"), "basic.publish")
+    channel.expect_close(
+        406,
+        re.compile(
+            f"^PRECONDITION_FAILED - message size {size} is larger than configured max size 134217728"
+        ),
+        "basic.publish",
+    )
 
 
 def test_unroutable_message_is_dropped_without_a_word(channel):
@@ -198,7 +240,8 @@ def test_mandatory_unroutable_message_is_returned_whole(channel, size):
     channel.publish("amq.direct", "no.such.key", b"x" * size, octets, mandatory=True)
 
     content = channel.expect_content(
-        "basic.return", b"x" * size, reply_code=312, reply_text="NO_ROUTE", exchange="amq.direct", routing_key="no.such.key")
+        "basic.return", b"x" * size, reply_code=312, reply_text="NO_ROUTE", exchange="amq.direct",
+        routing_key="no.such.key")
     assert content.property_octets == octets
 
 
@@ -234,7 +277,9 @@ def test_publish_to_a_missing_exchange_is_404(channel):
 
 
 def test_what_a_publish_names_is_not_looked_at_as_text(channel, wire):
-    """Routing keys are octets: they route, come with deliveries and go back with returns as they are, in either lane."""
+    """Routing keys are octets: they route, come with deliveries and go back with returns as they are,
+    in either lane.
+    """
     queue, key = channel.declare(), b"\xff\xfe.\x80"
     channel.call("queue.bind", queue=queue, exchange="amq.topic", routing_key="#")
     text = key.decode("utf-8", "surrogateescape")
@@ -282,9 +327,11 @@ def test_user_id_of_the_login_is_kept(channel):
 
 
 @cases("expiration, text", {
-    "text": ("abc", "'abc': no_integer"), "empty": ("", "'': no_integer"), "negative": ("-1", "'-1': {value_negative,-1}"),
+    "text": ("abc", "'abc': no_integer"), "empty": ("", "'': no_integer"),
+    "negative": ("-1", "'-1': {value_negative,-1}"),
     "fraction": ("1.5", "'1.5': {leftover_string,\".5\"}"), "space-before": (" 1", "' 1': no_integer"),
-    "space-after": ("1 ", "'1 ': {leftover_string,\" \"}"), "huge": ("99999999999999", "'99999999999999': {value_too_large,99999999999999}"),
+    "space-after": ("1 ", "'1 ': {leftover_string,\" \"}"),
+    "huge": ("99999999999999", "'99999999999999': {value_too_large,99999999999999}"),
 })
 def test_expiration_that_is_no_natural_number_is_406(channel, expiration, text):
     channel.publish("", channel.declare(), b"x", properties(expiration=expiration))
@@ -349,8 +396,14 @@ def test_topic_patterns(channel, name, pattern, matching, others):
 
 
 @cases("arguments, matching, others", {
-    "all": ({"a": 1, "b": "x"}, [{"a": 1, "b": "x"}, {"a": 1, "b": "x", "c": 2}], [{"a": 1}, {"a": 2, "b": "x"}, {}]),
-    "any": ({"x-match": "any", "a": 1, "b": "x"}, [{"a": 1}, {"b": "x"}, {"a": 2, "b": "x"}], [{"a": 2}, {"c": 1}, {}]),
+    "all": (
+        {"a": 1, "b": "x"}, [{"a": 1, "b": "x"}, {"a": 1, "b": "x", "c": 2}],
+        [{"a": 1}, {"a": 2, "b": "x"}, {}],
+    ),
+    "any": (
+        {"x-match": "any", "a": 1, "b": "x"}, [{"a": 1}, {"b": "x"}, {"a": 2, "b": "x"}],
+        [{"a": 2}, {"c": 1}, {}],
+    ),
     "present": ({"x-match": "all", "a": None}, [{"a": 1}, {"a": "anything"}], [{"b": 1}]),
     "x-ignored": ({"x-match": "all", "x-other": 1, "a": 1}, [{"a": 1}], [{"x-other": 1}]),
     "none-all": ({"x-match": "all"}, [{}, {"a": 1}], []),

@@ -12,7 +12,9 @@ IN_EXCLUSIVE_USE = "ACCESS_REFUSED - queue '{}' in vhost '/' in exclusive use"
 
 def publish(channel, queue, count, start=0):
     """Publish numbered messages in one write."""
-    channel.wire.send(b"".join(publish_frames(channel.number, "", queue, str(n)) for n in range(start, start + count)))
+    channel.wire.send(
+        b"".join(publish_frames(channel.number, "", queue, str(n)) for n in range(start, start + count))
+    )
 
 
 def deliveries(channel, count):
@@ -21,7 +23,9 @@ def deliveries(channel, count):
 
 
 def expect_silence(channel):
-    """Nothing may be waiting for a channel: its next frame must be the answer to a question that passed through the broker."""
+    """Nothing may be waiting for a channel: its next frame must be the answer to a question that
+    passed through the broker.
+    """
     channel.call("queue.declare", queue=channel.declare(), passive=True)
     assert not [frame for frame in channel.wire.waiting if frame[1] == channel.number]
 
@@ -32,7 +36,8 @@ def test_consume_delivers_what_is_there_and_what_comes(channel, name):
 
     tag = channel.consume(name, consumer_tag="mine")
     first = channel.expect_content(
-        "basic.deliver", b"0", consumer_tag="mine", delivery_tag=1, redelivered=False, exchange="", routing_key=name)
+        "basic.deliver", b"0", consumer_tag="mine", delivery_tag=1, redelivered=False, exchange="",
+        routing_key=name)
     publish(channel, name, 1, start=2)
 
     assert (tag, first.properties) == ("mine", {})
@@ -110,7 +115,9 @@ def test_consumer_tags_are_per_channel_and_free_after_cancel(wire):
         channel.consume(queue, consumer_tag="mine")
 
 
-@cases("first, second", {"second-exclusive": (False, True), "first-exclusive": (True, False), "both-exclusive": (True, True)})
+@cases("first, second", {
+    "second-exclusive": (False, True), "first-exclusive": (True, False), "both-exclusive": (True, True)
+})
 def test_exclusive_consumer_tolerates_no_other(channel, name, first, second):
     channel.declare(name)
     channel.consume(name, exclusive=first)
@@ -135,7 +142,10 @@ def test_consumer_priority_that_is_no_integer_is_406(channel, name, value, type_
 
     channel.send("basic.consume", queue=name, arguments={"x-priority": value})
 
-    text = f"PRECONDITION_FAILED - invalid arg 'x-priority' for queue '{name}' in vhost '/': \"expected integer, got {type_}\""
+    text = (
+        f"PRECONDITION_FAILED - invalid arg 'x-priority' for queue '{name}' in vhost '/': "
+        f"\"expected integer, got {type_}\""
+    )
     channel.expect_close(406, text, "basic.consume")
 
 
@@ -147,11 +157,15 @@ def test_consumers_of_higher_priority_come_first(channel):
 
     publish(channel, queue, 6)
 
-    assert [channel.expect_content("basic.deliver").method.consumer_tag for _ in range(6)] == ["high", "high", "middle", "middle", "low", "low"]
+    assert [channel.expect_content("basic.deliver").method.consumer_tag for _ in range(6)] == [
+        "high", "high", "middle", "middle", "low", "low"
+    ]
 
 
 def test_unknown_consumer_arguments_are_ignored(channel):
-    assert channel.consume(channel.declare(), arguments={"x-colour": {"a": [1]}, "x-cancel-on-ha-failover": True})
+    assert channel.consume(
+        channel.declare(), arguments={"x-colour": {"a": [1]}, "x-cancel-on-ha-failover": True}
+    )
 
 
 def test_offset_of_a_stream_means_nothing_to_a_queue(channel, name):
@@ -159,7 +173,10 @@ def test_offset_of_a_stream_means_nothing_to_a_queue(channel, name):
 
     channel.send("basic.consume", queue=name, arguments={"x-stream-offset": "first"})
 
-    text = f"PRECONDITION_FAILED - invalid arg 'x-stream-offset' for queue '{name}' in vhost '/' of queue type rabbit_classic_queue"
+    text = (
+        f"PRECONDITION_FAILED - invalid arg 'x-stream-offset' for queue '{name}' in vhost '/' of queue "
+        "type rabbit_classic_queue"
+    )
     channel.expect_close(406, text, "basic.consume")
 
 
@@ -263,7 +280,10 @@ def test_two_idle_consumers_alternate(wire):
     """A slow publisher and two idle consumers: strictly one after the other."""
     one, two = wire.channel(1), wire.channel(2)
     queue = one.declare()
-    tags = [one.consume(queue, no_ack=True, consumer_tag="one"), two.consume(queue, no_ack=True, consumer_tag="two")]
+    tags = [
+        one.consume(queue, no_ack=True, consumer_tag="one"),
+        two.consume(queue, no_ack=True, consumer_tag="two"),
+    ]
 
     received = []
     for n in range(40):
@@ -533,7 +553,8 @@ def test_consumer_gets_what_was_published_before_it_was_cancelled(channel):
 
 @cases("method, values, answer", {
     "get": ("basic.get", {"no_ack": True}, "basic.get-empty"), "purge": ("queue.purge", {}, "queue.purge-ok"),
-    "delete": ("queue.delete", {}, "queue.delete-ok"), "delete-if-empty": ("queue.delete", {"if_empty": True}, "queue.delete-ok"),
+    "delete": ("queue.delete", {}, "queue.delete-ok"),
+    "delete-if-empty": ("queue.delete", {"if_empty": True}, "queue.delete-ok"),
 })
 def test_waiting_consumer_comes_before_what_is_asked_behind_a_publish(wire, channel, method, values, answer):
     """The message is the consumer's, although the next method of the same write is about its queue."""
@@ -551,7 +572,9 @@ def test_waiting_consumer_comes_before_what_is_asked_behind_a_publish(wire, chan
 def test_message_that_may_not_wait_is_for_waiting_consumers_only(channel, arguments, values):
     queue = channel.declare(arguments=arguments)
 
-    channel.wire.send(publish_frames(1, "", queue, b"x", properties(**values)) + method_frame(1, "basic.get", queue=queue))
+    channel.wire.send(
+        publish_frames(1, "", queue, b"x", properties(**values)) + method_frame(1, "basic.get", queue=queue)
+    )
 
     channel.expect("basic.get-empty")
     channel.consume(queue)

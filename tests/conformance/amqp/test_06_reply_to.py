@@ -31,7 +31,9 @@ def test_reply_comes_straight_to_the_channel(channel, responder):
     responder[0].publish("", name, b"answer", properties(correlation_id="1"))
 
     assert name.startswith("amq.rabbitmq.reply-to.") and len(name) > len(REPLY_TO) + 8
-    content = channel.expect_content("basic.deliver", b"answer", consumer_tag="replies", exchange="", routing_key=name, redelivered=False)
+    content = channel.expect_content(
+        "basic.deliver", b"answer", consumer_tag="replies", exchange="", routing_key=name, redelivered=False
+    )
     assert content.properties == {"correlation_id": "1"}
 
 

@@ -72,10 +72,14 @@ def test_requeued_messages_return_to_their_places(channel, filled, settle, redel
 @cases("arguments, kept", {
     "drop-head": ({}, [(5, False), (6, False), (7, False)]),
     "dead-letters": ({"x-dead-letter-exchange": "amq.fanout"}, [(5, False), (6, False), (7, False)]),
-    "reject-publish": ({"x-overflow": "reject-publish"}, [(n, True) for n in (0, 1, 2)] + [(n, False) for n in (5, 6, 7)]),
+    "reject-publish": (
+        {"x-overflow": "reject-publish"}, [(n, True) for n in (0, 1, 2)] + [(n, False) for n in (5, 6, 7)]
+    ),
 })
 def test_message_that_comes_back_to_a_full_queue_is_the_oldest(channel, arguments, kept):
-    """It goes at once where the head is dropped: whoever asks in the same write does not see it (and may be answered before it is back)."""
+    """It goes at once where the head is dropped: whoever asks in the same write does not see it (and may be
+    answered before it is back).
+    """
     queue = channel.declare(arguments={"x-max-length": 3, **arguments})
     channel.wire.send(b"".join(publish_frames(1, "", queue, str(n)) for n in range(3)))
     channel.expect_count(queue, 3)
@@ -84,7 +88,8 @@ def test_message_that_comes_back_to_a_full_queue_is_the_oldest(channel, argument
     channel.expect_count(queue, 3)
 
     channel.wire.send(
-        method_frame(1, "basic.nack", delivery_tag=0, multiple=True, requeue=True) + method_frame(1, "queue.declare", queue=queue, passive=True))
+        method_frame(1, "basic.nack", delivery_tag=0, multiple=True, requeue=True)
+        + method_frame(1, "queue.declare", queue=queue, passive=True))
 
     assert channel.expect("queue.declare-ok").message_count <= len(kept)
     assert left(channel, queue) == kept
@@ -107,9 +112,12 @@ def test_waiting_consumer_does_not_get_back_what_is_too_much(channel):
 @cases("method, values", {
     "ack": ("basic.ack", {"delivery_tag": 5}), "ack-0": ("basic.ack", {"delivery_tag": 0}),
     "ack-multiple": ("basic.ack", {"delivery_tag": 5, "multiple": True}),
-    "nack": ("basic.nack", {"delivery_tag": 5}), "nack-0": ("basic.nack", {"delivery_tag": 0}), "reject": ("basic.reject", {"delivery_tag": 5}),
-    "nack-multiple": ("basic.nack", {"delivery_tag": 5, "multiple": True}), "reject-0": ("basic.reject", {"delivery_tag": 0}),
-    "ack-huge": ("basic.ack", {"delivery_tag": 2 ** 64 - 1}), "nack-huge": ("basic.nack", {"delivery_tag": 2 ** 63}),
+    "nack": ("basic.nack", {"delivery_tag": 5}), "nack-0": ("basic.nack", {"delivery_tag": 0}),
+    "reject": ("basic.reject", {"delivery_tag": 5}),
+    "nack-multiple": ("basic.nack", {"delivery_tag": 5, "multiple": True}),
+    "reject-0": ("basic.reject", {"delivery_tag": 0}),
+    "ack-huge": ("basic.ack", {"delivery_tag": 2 ** 64 - 1}),
+    "nack-huge": ("basic.nack", {"delivery_tag": 2 ** 63}),
 })
 def test_unknown_delivery_tag_is_406(channel, method, values):
     channel.send(method, **values)
@@ -163,7 +171,9 @@ def test_tag_0_with_multiple_and_nothing_held_is_fine(channel, method):
 
 
 def test_multiple_ack_steps_over_gaps(channel, wire, filled):
-    """Tags settled one by one before, and no_ack tags in between, do not matter to a multiple ack of a tag that is held."""
+    """Tags settled one by one before, and no_ack tags in between,
+    do not matter to a multiple ack of a tag that is held.
+    """
     holder = wire.channel(2)
     take(holder, filled, 3)
     holder.get(filled, no_ack=True)

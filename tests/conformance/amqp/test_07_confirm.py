@@ -7,12 +7,18 @@ PERSISTENT = properties(delivery_mode=2)
 
 
 def confirmed(channel, count):
-    """Read acks and nacks until tags 1..count are confirmed; returns the nacked ones. A tag confirmed twice fails."""
+    """Read acks and nacks until tags 1..count are confirmed; returns the nacked ones.
+
+    A tag confirmed twice fails.
+    """
     open_tags, nacked = set(range(1, count + 1)), []
     while open_tags:
         method = channel.wire.next_method(channel.number)
         assert method.name in ("basic.ack", "basic.nack"), method
-        tags = {tag for tag in open_tags if tag <= method.delivery_tag} if method.multiple else {method.delivery_tag}
+        tags = (
+            {tag for tag in open_tags if tag <= method.delivery_tag} if method.multiple
+            else {method.delivery_tag}
+        )
         assert tags and tags <= open_tags, f"{method} again, or too early"
         open_tags -= tags
         nacked += sorted(tags) if method.name == "basic.nack" else []
@@ -99,7 +105,9 @@ def test_returns_and_confirms_of_many_publishes_keep_their_order(channel):
     queue = channel.declare()
     channel.call("confirm.select")
 
-    channel.wire.send(b"".join(publish_frames(1, "", "no.such" if n % 3 else queue, str(n), mandatory=True) for n in range(1, 61)))
+    channel.wire.send(b"".join(
+        publish_frames(1, "", "no.such" if n % 3 else queue, str(n), mandatory=True) for n in range(1, 61)
+    ))
 
     returned, acked = [], set()
     while len(acked) < 60:
@@ -116,7 +124,9 @@ def test_returns_and_confirms_of_many_publishes_keep_their_order(channel):
 
 
 def test_confirm_of_a_publish_comes_before_a_later_reply_may_need_it(channel):
-    """Confirms and other replies may overtake each other, but each comes by itself: nothing else has to be sent to shake them loose."""
+    """Confirms and other replies may overtake each other, but each comes by itself: nothing else has to be
+    sent to shake them loose.
+    """
     queue = channel.declare()
     channel.call("confirm.select")
 
@@ -147,13 +157,19 @@ def test_what_a_consumer_takes_at_once_is_not_refused(channel, wire, limit, over
     channel.wire.send(b"".join(publish_frames(1, "", queue, str(n % 10)) for n in range(50)))
 
     assert confirmed(channel, 50) == []
-    assert [consumer.expect_content("basic.deliver").body for _ in range(50)] == [b"%d" % (n % 10) for n in range(50)]
+    assert [consumer.expect_content("basic.deliver").body for _ in range(50)] == [
+        b"%d" % (n % 10) for n in range(50)
+    ]
 
 
 @pytest.mark.deviates("RabbitMQ delivers the next message before it looks at the publish")
 def test_credit_of_an_ack_is_used_when_the_read_is_over(channel, wire):
-    """The acks of a read are worked off together; a full queue does not see, within the read, that its consumer has room again."""
-    queue, publisher = channel.declare(arguments={"x-max-length": 1, "x-overflow": "reject-publish"}), wire.channel(2)
+    """The acks of a read are worked off together; a full queue does not see, within the read,
+    that its consumer has room again.
+    """
+    queue, publisher = (
+        channel.declare(arguments={"x-max-length": 1, "x-overflow": "reject-publish"}), wire.channel(2)
+    )
     publisher.call("confirm.select")
     channel.call("basic.qos", prefetch_count=1)
     channel.consume(queue)
@@ -231,7 +247,9 @@ def test_confirmed_and_consumed_at_once(channel):
 
 
 def test_client_that_never_reads_delays_nobodys_confirm(open_wire, channel):
-    """It publishes with confirms and reads nothing: its confirms pile up somewhere bounded, others' come at once."""
+    """It publishes with confirms and reads nothing: its confirms pile up somewhere bounded,
+    others' come at once.
+    """
     deaf = open_wire(receive_buffer_bytes=4096)
     deaf.send(method_frame(1, "channel.open") + method_frame(1, "confirm.select"))
     deaf.socket.setblocking(False)

@@ -39,7 +39,9 @@ def test_published_messages_appear_with_commit(channel, tx):
 
     channel.expect_count(queue, 3)
     contents = [channel.get(queue) for _ in range(3)]
-    assert [(content.body, content.properties["message_id"]) for content in contents] == [(b"0", "0"), (b"1", "1"), (b"2", "2")]
+    assert [(content.body, content.properties["message_id"]) for content in contents] == [
+        (b"0", "0"), (b"1", "1"), (b"2", "2")
+    ]
 
 
 def test_published_messages_vanish_with_rollback(channel, tx):
@@ -53,7 +55,9 @@ def test_published_messages_vanish_with_rollback(channel, tx):
 
 
 def test_time_of_a_message_begins_with_commit(channel, tx):
-    """Two messages that live 400 ms are committed when another one, published after them and as short-lived, has gone."""
+    """Two messages that live 400 ms are committed when another one,
+    published after them and as short-lived, has gone.
+    """
     by_queue, by_itself = tx.declare(arguments={"x-message-ttl": 400}), tx.declare()
     tx.publish("", by_queue, b"x")
     tx.publish("", by_itself, b"x", properties(expiration="400"))
@@ -64,7 +68,8 @@ def test_time_of_a_message_begins_with_commit(channel, tx):
     channel.expect_count(witness, 0)
 
     gets = b"".join(method_frame(2, "basic.get", queue=queue, no_ack=True) for queue in (by_queue, by_itself))
-    # In one go, or they might be gone again before we ask; RabbitMQ answers 504 to whatever comes before commit-ok.
+    # In one go, or they might be gone again before we ask;
+    # RabbitMQ answers 504 to whatever comes before commit-ok.
     in_one_go = KIND != "rabbitmq"
     tx.wire.send(method_frame(2, "tx.commit") + (gets if in_one_go else b""))
     tx.expect("tx.commit-ok")
@@ -167,7 +172,9 @@ def test_unknown_delivery_tag_is_406_before_commit(tx):
     tx.expect_close(406, "PRECONDITION_FAILED - unknown delivery tag 1", "basic.ack")
 
 
-@cases("method, values", {"reject": ("basic.reject", {"requeue": True}), "nack": ("basic.nack", {"requeue": True, "multiple": True})})
+@cases("method, values", {
+    "reject": ("basic.reject", {"requeue": True}), "nack": ("basic.nack", {"requeue": True, "multiple": True})
+})
 def test_requeues_take_effect_with_commit(channel, tx, held, method, values):
     tx.send(method, delivery_tag=1, **values)
     assert tx.get(held) is None

@@ -1,8 +1,12 @@
-"""Malformed: every method a client may send, cut short anywhere, with octets left over or with broken field tables. The connection is closed."""
+"""Malformed: every method a client may send, cut short anywhere, with octets left over or with broken field
+tables. The connection is closed.
+"""
 import pytest
 
 from tests.support.cases import cases
-from tests.support.wire_encoding import HEADER, METHOD, METHODS, decode_method, frame, header_frame, method, method_frame, properties, table
+from tests.support.wire_encoding import (
+    HEADER, METHOD, METHODS, decode_method, frame, header_frame, method, method_frame, properties, table,
+)
 from tests.support.wire_script import PeerClosed, Wire
 
 # Fields that make a method long enough to be cut in interesting places.
@@ -13,7 +17,9 @@ FILLED = {
     "exchange.declare": {"exchange": "x", "type": "direct", "arguments": {"a": 1}},
     "exchange.delete": {"exchange": "x"},
     "exchange.bind": {"destination": "a", "source": "b", "routing_key": "c", "arguments": {"a": [True]}},
-    "exchange.unbind": {"destination": "a", "source": "b", "routing_key": "c", "arguments": {"a": {"b": None}}},
+    "exchange.unbind": {
+        "destination": "a", "source": "b", "routing_key": "c", "arguments": {"a": {"b": None}}
+    },
     "queue.declare": {"queue": "q", "exclusive": True, "arguments": {"x-expires": 60000}},
     "queue.bind": {"queue": "q", "exchange": "amq.direct", "routing_key": "k", "arguments": {"a": "b"}},
     "queue.unbind": {"queue": "q", "exchange": "amq.direct", "routing_key": "k", "arguments": {"a": 1.5}},
@@ -26,8 +32,9 @@ FILLED = {
 }
 ON_CHANNEL_0 = ("connection.close", "connection.update-secret")
 OTHERS = (
-    "channel.open", "channel.flow", "channel.close-ok", "basic.qos", "basic.ack", "basic.nack", "basic.reject", "basic.recover",
-    "basic.recover-async", "confirm.select", "tx.select", "tx.commit", "tx.rollback")
+    "channel.open", "channel.flow", "channel.close-ok", "basic.qos", "basic.ack", "basic.nack",
+    "basic.reject", "basic.recover", "basic.recover-async", "confirm.select", "tx.select", "tx.commit",
+    "tx.rollback")
 CLIENT_METHODS = sorted({*FILLED, *OTHERS})
 WITH_TABLE = sorted(name for name in FILLED if ("arguments", "table") in METHODS[name][2])
 BROKEN_TABLES = {
@@ -47,7 +54,10 @@ BROKEN_TABLES = {
 
 @pytest.fixture
 def refused(broker_address):
-    """Sends octets on a connection of their own with channel 1 open, and reads the close that must follow. RabbitMQ may hang up without one."""
+    """Sends octets on a connection of their own with channel 1 open, and reads the close that must follow.
+
+    RabbitMQ may hang up without one.
+    """
     def send(octets, codes=(501, 502, 541), pieces=1 << 20):
         wire = Wire.open(broker_address)
         wire.channel(1)
@@ -72,7 +82,9 @@ def test_method_cut_short_closes_the_connection(refused, name):
     for length in range(4, len(payload)):
         close = refused(frame(METHOD, 0 if name in ON_CHANNEL_0 else 1, payload[:length]))
         if name not in ON_CHANNEL_0:
-            assert (close.reply_code, close.failing_class, close.failing_method) in ((501, *METHODS[name][:2]), (502, *METHODS[name][:2])), length
+            assert (close.reply_code, close.failing_class, close.failing_method) in (
+                (501, *METHODS[name][:2]), (502, *METHODS[name][:2])
+            ), length
 
 
 @pytest.mark.parametrize("extra", [b"\x00", b"octets"], ids=["one-octet", "octets"])
@@ -106,10 +118,15 @@ def test_methods_cut_short_and_octet_by_octet_close_the_connection(refused, name
 
 
 def test_content_header_cut_short_closes_the_connection(refused):
-    header = header_frame(1, 0, properties(content_type="a", headers={"b": 1}, delivery_mode=2, timestamp=1))[7:-1]
+    header = (
+        header_frame(1, 0, properties(content_type="a", headers={"b": 1}, delivery_mode=2, timestamp=1))[7:-1]
+    )
 
     for length in range(len(header)):
-        refused(method_frame(1, "basic.publish", routing_key="q", mandatory=True) + frame(HEADER, 1, header[:length]))
+        refused(
+            method_frame(1, "basic.publish", routing_key="q", mandatory=True)
+            + frame(HEADER, 1, header[:length])
+        )
 
 
 def test_short_string_longer_than_its_frame_closes_the_connection(refused):

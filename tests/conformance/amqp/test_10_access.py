@@ -1,8 +1,9 @@
 """Access: what a user without the permission gets, for every method that needs one.
 
-The users are made over the management API; on a foreign broker they must be there: `limited` (configure ^mine, write ^(mine|amq\\.default), read
-^(mine|amq\\.topic), password as the name), `outsider`, without permissions, and `topical`, with all of them but topic permissions at amq.topic (write
-^{username}\\., read ^(public|{username})\\.).
+The users are made over the management API; on a foreign broker they must be there: `limited` (configure
+^mine, write ^(mine|amq\\.default), read ^(mine|amq\\.topic), password as the name), `outsider`, without
+permissions, and `topical`, with all of them but topic permissions at amq.topic (write ^{username}\\., read
+^(public|{username})\\.).
 """
 import base64
 import http.client
@@ -24,7 +25,10 @@ PERMISSIONS = {"configure": "^mine", "write": r"^(mine|amq\.default)", "read": r
 def put(port, path, value):
     """One request to the management API."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=in_time(60))
-    headers = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
+    headers = {
+        "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(),
+        "Content-Type": "application/json",
+    }
     connection.request("PUT", path, json.dumps(value), headers)
     assert connection.getresponse().status in (201, 204)
     connection.close()
@@ -82,8 +86,12 @@ def refused(kind, name):
 @cases("method, values, kind, name", {
     "exchange.declare": ("exchange.declare", {"exchange": "theirs", "type": "direct"}, "exchange", "theirs"),
     "exchange.delete": ("exchange.delete", {"exchange": "theirs"}, "exchange", "theirs"),
-    "exchange.bind-destination": ("exchange.bind", {"source": "amq.topic", "destination": "amq.direct"}, "exchange", "amq.direct"),
-    "exchange.unbind-destination": ("exchange.unbind", {"source": "amq.topic", "destination": "amq.direct"}, "exchange", "amq.direct"),
+    "exchange.bind-destination": (
+        "exchange.bind", {"source": "amq.topic", "destination": "amq.direct"}, "exchange", "amq.direct"
+    ),
+    "exchange.unbind-destination": (
+        "exchange.unbind", {"source": "amq.topic", "destination": "amq.direct"}, "exchange", "amq.direct"
+    ),
     "queue.declare": ("queue.declare", {"queue": "theirs", "exclusive": True}, "queue", "theirs"),
     "queue.delete": ("queue.delete", {"queue": "theirs"}, "queue", "theirs"),
     "queue.purge": ("queue.purge", {"queue": "theirs"}, "queue", "theirs"),
@@ -92,9 +100,13 @@ def refused(kind, name):
     "basic.consume": ("basic.consume", {"queue": "theirs"}, "queue", "theirs"),
     "basic.get": ("basic.get", {"queue": "theirs"}, "queue", "theirs"),
     "alternate-exchange": (
-        "exchange.declare", {"exchange": "mine", "type": "direct", "arguments": {"alternate-exchange": "theirs"}}, "exchange", "theirs"),
+        "exchange.declare",
+        {"exchange": "mine", "type": "direct", "arguments": {"alternate-exchange": "theirs"}}, "exchange",
+        "theirs"),
     "dead-letter-exchange": (
-        "queue.declare", {"queue": "mine", "exclusive": True, "arguments": {"x-dead-letter-exchange": "theirs"}}, "exchange", "theirs"),
+        "queue.declare",
+        {"queue": "mine", "exclusive": True, "arguments": {"x-dead-letter-exchange": "theirs"}}, "exchange",
+        "theirs"),
 })
 def test_method_without_the_permission_is_403(limited, method, values, kind, name):
     limited.send(method, **values)
@@ -152,12 +164,19 @@ def test_vhost_without_any_permission_is_530(users):
 
     wire.send_method(0, "connection.open", virtual_host="/")
 
-    wire.expect_connection_close(530, "NOT_ALLOWED - access to vhost '/' refused for user 'outsider'", "connection.open")
+    wire.expect_connection_close(
+        530, "NOT_ALLOWED - access to vhost '/' refused for user 'outsider'", "connection.open"
+    )
 
 
-@pytest.mark.deviates("needs to change a permission while the user is connected; RabbitMQ keeps the old one in its caches for a while")
+@pytest.mark.deviates(
+    "needs to change a permission while the user is connected; "
+    "RabbitMQ keeps the old one in its caches for a while"
+)
 def test_permission_taken_away_counts_for_the_next_publish(tmp_path):
-    """Whatever remembers routes or permissions must forget them: the same key is published before and after."""
+    """Whatever remembers routes or permissions must forget them:
+    the same key is published before and after.
+    """
     with BrokerProcess(tmp_path / "data", http_port=0) as broker:
         put(broker.ports["http"], "/api/users/limited", {"password": "limited", "tags": ""})
         put(broker.ports["http"], "/api/permissions/%2F/limited", PERMISSIONS)
@@ -184,7 +203,10 @@ def topical(users):
 
 
 def refused_topic(routing_key):
-    return f"ACCESS_REFUSED - access to topic '{routing_key}' in exchange 'amq.topic' in vhost '/' refused for user 'topical'"
+    return (
+        f"ACCESS_REFUSED - access to topic '{routing_key}' in exchange 'amq.topic' in vhost '/' "
+        "refused for user 'topical'"
+    )
 
 
 @cases("properties", {
@@ -202,16 +224,24 @@ def test_publish_with_a_topic_that_is_not_granted_is_403(topical, properties):
 def test_carbon_copies_need_their_topics_too(topical):
     headers = b"\x02CCA\x00\x00\x00\x12S\x00\x00\x00\x0dsomebody.else"
 
-    topical.publish("amq.topic", "topical.fine", b"x", b"\x20\x00" + len(headers).to_bytes(4, "big") + headers)
+    topical.publish(
+        "amq.topic", "topical.fine", b"x", b"\x20\x00" + len(headers).to_bytes(4, "big") + headers
+    )
 
     topical.expect_close(403, refused_topic("somebody.else"), "basic.publish")
 
 
 @cases("method, values", {
     "queue.bind": ("queue.bind", {"queue": "topics", "exchange": "amq.topic", "routing_key": "private.#"}),
-    "queue.unbind": ("queue.unbind", {"queue": "topics", "exchange": "amq.topic", "routing_key": "private.#"}),
-    "exchange.bind": ("exchange.bind", {"source": "amq.topic", "destination": "amq.fanout", "routing_key": "private.#"}),
-    "exchange.unbind": ("exchange.unbind", {"source": "amq.topic", "destination": "amq.fanout", "routing_key": "private.#"}),
+    "queue.unbind": (
+        "queue.unbind", {"queue": "topics", "exchange": "amq.topic", "routing_key": "private.#"}
+    ),
+    "exchange.bind": (
+        "exchange.bind", {"source": "amq.topic", "destination": "amq.fanout", "routing_key": "private.#"}
+    ),
+    "exchange.unbind": (
+        "exchange.unbind", {"source": "amq.topic", "destination": "amq.fanout", "routing_key": "private.#"}
+    ),
 })
 def test_binding_with_a_topic_that_is_not_granted_is_403(topical, method, values):
     topical.call("queue.declare", queue="topics", exclusive=True)
@@ -231,7 +261,10 @@ def test_topics_are_limited_at_their_exchange_only(topical):
     assert topical.get("topics").body == b"through"
 
 
-@pytest.mark.deviates("needs to change a permission while the user is connected; RabbitMQ keeps the old one in its caches for a while")
+@pytest.mark.deviates(
+    "needs to change a permission while the user is connected; "
+    "RabbitMQ keeps the old one in its caches for a while"
+)
 def test_limiting_topics_holds_for_routes_in_use(users, topical, managed_port):
     """A publisher's route is remembered; the change must be noticed at the very next message."""
     topical.call("queue.declare", queue="topics", exclusive=True)
@@ -239,7 +272,9 @@ def test_limiting_topics_holds_for_routes_in_use(users, topical, managed_port):
     topical.publish("amq.topic", "topical.a", b"before")
     assert topical.get("topics").body == b"before"
 
-    put(managed_port, "/api/topic-permissions/%2F/topical", {**TOPIC_PERMISSIONS, "exchange": "amq.topic", "write": "^nothing$"})
+    put(managed_port, "/api/topic-permissions/%2F/topical", {
+        **TOPIC_PERMISSIONS, "exchange": "amq.topic", "write": "^nothing$"
+    })
     topical.publish("amq.topic", "topical.a", b"after")
 
     topical.expect_close(403, refused_topic("topical.a"), "basic.publish")

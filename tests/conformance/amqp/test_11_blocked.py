@@ -1,4 +1,7 @@
-"""Connection: connection.blocked and unblocked, when the broker is short of something. The alarm is tripped through gomq_py.testing."""
+"""Connection: connection.blocked and unblocked, when the broker is short of something.
+
+The alarm is tripped through gomq_py.testing.
+"""
 import pika
 import pika.exceptions
 import pytest
@@ -78,7 +81,9 @@ def test_consumers_and_declares_go_on_while_publishers_are_held(broker, open_cha
 
 @again_when_held_up(1)
 def test_held_publisher_is_not_taken_for_dead(broker, open_channel):
-    """Its heartbeats cannot be read while it is held; the broker must go on sending its own and keep the connection."""
+    """Its heartbeats cannot be read while it is held; the broker must go on sending its
+    own and keep the connection.
+    """
     publisher = open_channel(heartbeat=1)
     queue = publisher.declare()
     broker.trip_alarm("low on disk")
@@ -105,7 +110,9 @@ def test_pika_calls_back_when_blocked_and_unblocked(broker):
     connection.channel().basic_publish("amq.fanout", "", b"held")
     wait_until(lambda: called == ["low on memory"], sleep=lambda _: connection.process_data_events(0.05))
     broker.trip_alarm(None)
-    wait_until(lambda: called == ["low on memory", "unblocked"], sleep=lambda _: connection.process_data_events(0.05))
+    wait_until(
+        lambda: called == ["low on memory", "unblocked"], sleep=lambda _: connection.process_data_events(0.05)
+    )
 
     connection.close()
 

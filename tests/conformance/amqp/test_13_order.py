@@ -1,4 +1,6 @@
-"""Order and fairness under load: FIFO through a flood, requeues in their places, turns between consumers, a quiet queue beside a loud one."""
+"""Order and fairness under load: FIFO through a flood, requeues in their places, turns between consumers, a
+quiet queue beside a loud one.
+"""
 import struct
 import threading
 from collections import Counter
@@ -10,7 +12,8 @@ from tests.support.wire_encoding import BODY, METHOD, decode_method, publish_fra
 from tests.support.wire_script import Wire
 
 PUBLISHERS = 4
-MESSAGES = 20000  # of each publisher: enough to outrun sockets, buffers and a segment, few enough for two seconds
+# of each publisher: enough to outrun sockets, buffers and a segment, few enough for two seconds
+MESSAGES = 20000
 
 
 def flood(address, queue, publisher):
@@ -19,7 +22,9 @@ def flood(address, queue, publisher):
     channel = with_confirm.channel()
     channel.call("confirm.select")
     for start in range(0, MESSAGES, 1000):
-        with_confirm.send(b"".join(publish_frames(1, "", queue, struct.pack(">HI", publisher, n)) for n in range(start, start + 1000)))
+        with_confirm.send(b"".join(
+            publish_frames(1, "", queue, struct.pack(">HI", publisher, n)) for n in range(start, start + 1000)
+        ))
     while True:
         ack = channel.expect("basic.ack")
         if ack.delivery_tag == MESSAGES:
@@ -40,7 +45,9 @@ def read_bodies(wire, count):
 
 
 def in_background(*functions):
-    """Start functions in threads; returns a function that waits for all and raises what one of them raised."""
+    """Start functions in threads; returns a function that waits for all and
+    raises what one of them raised.
+    """
     errors = []
 
     def guarded(function):
@@ -62,7 +69,9 @@ def in_background(*functions):
 
 
 def test_flood_of_four_publishers_arrives_once_and_in_their_order(broker_address, open_wire):
-    """One consumer with a prefetch window, acking in hundreds: every publisher's messages come in its order, each once."""
+    """One consumer with a prefetch window, acking in hundreds:
+    every publisher's messages come in its order, each once.
+    """
     wire = open_wire()
     channel = wire.channel()
     queue = channel.declare()
@@ -118,7 +127,10 @@ def test_flood_shared_by_two_consumers_is_split_without_loss_or_double(broker_ad
 
 @pytest.mark.parametrize("no_ack", [True, False], ids=["no-ack", "ack"])
 def test_idle_consumers_of_three_connections_take_turns(open_wire, name, no_ack):
-    """A slow publisher: each message is waited for before the next is sent. Strictly one after the other, whoever was first."""
+    """A slow publisher: each message is waited for before the next is sent.
+
+    Strictly one after the other, whoever was first.
+    """
     publisher = open_wire().channel()
     publisher.declare(name, exclusive=False, auto_delete=True)
     channels = [open_wire().channel() for _ in range(3)]
@@ -154,7 +166,9 @@ def next_receiver(channels, body):
 
 
 def test_quiet_queue_is_served_beside_a_flood(broker_address, open_wire):
-    """Every message of a slow conversation is answered while another connection publishes and consumes all it can."""
+    """Every message of a slow conversation is answered while another connection
+    publishes and consumes all it can.
+    """
     loud = open_wire()
     channel = loud.channel()
     queue = channel.declare()
@@ -171,7 +185,9 @@ def test_quiet_queue_is_served_beside_a_flood(broker_address, open_wire):
 
 
 def test_requeues_in_the_middle_of_a_stream_keep_their_places(open_wire):
-    """Every third delivery goes back once: what is left in the end is in order, and what came back came before what was behind it."""
+    """Every third delivery goes back once: what is left in the end is in order, and what came back came
+    before what was behind it.
+    """
     wire = open_wire()
     channel = wire.channel()
     queue = channel.declare()

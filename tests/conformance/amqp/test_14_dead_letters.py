@@ -20,18 +20,25 @@ def entries(octets):
 
 
 def headers_of(content):
-    """The headers of a content with no other property, as `entries` without those that RabbitMQ has only later."""
+    """The headers of a content with no other property, as `entries` without those
+    that RabbitMQ has only later.
+    """
     assert content.property_octets[:2] == b"\x20\x00", content.properties
-    return {name: octets for name, octets in entries(content.property_octets[2:]).items() if name not in LATER}
+    return {
+        name: octets for name, octets in entries(content.property_octets[2:]).items() if name not in LATER
+    }
 
 
 def told(count, reason, queue, exchange, keys, *more, again=False):
     """An entry of x-death, its time as `timeless` leaves it. It is sorted if the message had died before."""
     pairs = (
-        ("count", field_value("l", count)), ("reason", field_value("S", reason)), ("queue", field_value("S", queue)), ("time", b"T" + bytes(8)),
+        ("count", field_value("l", count)), ("reason", field_value("S", reason)),
+        ("queue", field_value("S", queue)), ("time", b"T" + bytes(8)),
         ("exchange", field_value("S", exchange)), ("routing-keys", field_value("A", keys)), *more,
     )
-    return b"F" + longstr(b"".join(shortstr(name) + octets for name, octets in (sorted(pairs) if again else pairs)))
+    return b"F" + longstr(
+        b"".join(shortstr(name) + octets for name, octets in (sorted(pairs) if again else pairs))
+    )
 
 
 def timeless(octets):
@@ -47,17 +54,24 @@ def dead(channel, name):
 
 def dying(channel, name, dead, **arguments):
     """Declare a queue whose letters go to `dead`."""
-    return channel.declare(name, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead, **arguments})
+    return channel.declare(
+        name, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead, **arguments}
+    )
 
 
 def first(reason, queue, exchange=""):
     """The headers that tell of the first death."""
-    return {f"x-first-death-{name}": field_value("S", value) for name, value in (("exchange", exchange), ("queue", queue), ("reason", reason))}
+    return {
+        f"x-first-death-{name}": field_value("S", value)
+        for name, value in (("exchange", exchange), ("queue", queue), ("reason", reason))
+    }
 
 
 def die(channel, queue):
     """Reject the oldest message of a queue."""
-    channel.send("basic.reject", delivery_tag=channel.get(queue, no_ack=False).method.delivery_tag, requeue=False)
+    channel.send(
+        "basic.reject", delivery_tag=channel.get(queue, no_ack=False).method.delivery_tag, requeue=False
+    )
 
 
 def awaited(channel, queue):
@@ -88,7 +102,9 @@ def test_expiration_goes_into_the_story(channel, name, dead):
     headers = headers_of(awaited(channel, dead))
 
     death = told(1, "expired", queue, "", [queue], ("original-expiration", field_value("S", "0")))
-    assert {**headers, "x-death": timeless(headers["x-death"])} == {"x-death": field_value("A", [death]), **first("expired", queue)}
+    assert {**headers, "x-death": timeless(headers["x-death"])} == {
+        "x-death": field_value("A", [death]), **first("expired", queue)
+    }
 
 
 def test_second_death_is_told_before_the_first(channel, name, dead):
@@ -104,12 +120,16 @@ def test_second_death_is_told_before_the_first(channel, name, dead):
         told(1, "rejected", second, "", [second], again=True),
         told(1, "expired", queue, "", [queue], ("original-expiration", field_value("S", "0"))),
     ]
-    assert {**headers, "x-death": timeless(headers["x-death"])} == {"x-death": field_value("A", expected), **first("expired", queue)}
+    assert {**headers, "x-death": timeless(headers["x-death"])} == {
+        "x-death": field_value("A", expected), **first("expired", queue)
+    }
 
 
 @pytest.mark.deviates("RabbitMQ 3.10 turns the order of earlier deaths round each time; 4 does not")
 def test_deaths_of_several_reasons_are_told_latest_first(channel, name, dead):
-    """Expired in one queue, too many in the next, rejected in the third: each hop publishes by another key."""
+    """Expired in one queue, too many in the next, rejected in the third:
+    each hop publishes by another key.
+    """
     third = dying(channel, f"{name}.3", dead)
     second = dying(channel, f"{name}.2", third, **{"x-max-length": 0})
     queue = dying(channel, name, second)
@@ -120,7 +140,8 @@ def test_deaths_of_several_reasons_are_told_latest_first(channel, name, dead):
 
     deaths = entries(awaited(channel, dead).property_octets[2:])["x-death"]
     expected = [
-        told(1, "rejected", third, "", [third], again=True), told(1, "maxlen", second, "", [second], again=True),
+        told(1, "rejected", third, "", [third], again=True),
+        told(1, "maxlen", second, "", [second], again=True),
         told(1, "expired", queue, "", [queue], ("original-expiration", field_value("S", "0"))),
     ]
     assert timeless(deaths) == field_value("A", expected)
@@ -128,8 +149,12 @@ def test_deaths_of_several_reasons_are_told_latest_first(channel, name, dead):
 
 def test_death_of_the_same_kind_is_counted(channel, name):
     """A retry loop: rejected, sent back by the client that looked at it, rejected again."""
-    queue = channel.declare(name, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}.dead"})
-    dead = channel.declare(f"{name}.dead", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue})
+    queue = channel.declare(
+        name, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}.dead"}
+    )
+    dead = channel.declare(
+        f"{name}.dead", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+    )
     channel.publish("", queue, b"")
 
     for holder in (queue, dead, queue, dead):
@@ -137,7 +162,9 @@ def test_death_of_the_same_kind_is_counted(channel, name):
         die(channel, holder)
 
     deaths = entries(awaited(channel, queue).property_octets[2:])["x-death"]
-    expected = [told(2, "rejected", dead, "", [dead], again=True), told(2, "rejected", queue, "", [queue], again=True)]
+    expected = [
+        told(2, "rejected", dead, "", [dead], again=True), told(2, "rejected", queue, "", [queue], again=True)
+    ]
     assert timeless(deaths) == field_value("A", expected)
 
 
@@ -150,12 +177,17 @@ def test_copies_are_told_and_forgotten_with_a_key_of_the_queues_own(channel, nam
 
     headers = headers_of(awaited(channel, dead))
     assert "CC" not in headers and "BCC" not in headers
-    assert timeless(headers["x-death"]) == field_value("A", [told(1, "rejected", queue, "", [queue, "other"])])
+    assert timeless(headers["x-death"]) == field_value(
+        "A", [told(1, "rejected", queue, "", [queue, "other"])]
+    )
 
 
 def test_other_properties_stay_as_they_were(channel, name, dead):
     queue = dying(channel, name, dead)
-    others = {"content_type": "t", "delivery_mode": 2, "priority": 4, "correlation_id": "c", "message_id": "m", "timestamp": 5, "app_id": "a"}
+    others = {
+        "content_type": "t", "delivery_mode": 2, "priority": 4, "correlation_id": "c", "message_id": "m",
+        "timestamp": 5, "app_id": "a",
+    }
     channel.publish("", queue, b"", properties(**others))
 
     die(channel, queue)

@@ -1,4 +1,6 @@
-"""Streams: queues whose messages stay, and are read from any offset by any number of consumers (https://www.rabbitmq.com/docs/streams)."""
+"""Streams: queues whose messages stay, and are read from any offset by any number of consumers
+(https://www.rabbitmq.com/docs/streams).
+"""
 import pytest
 
 from tests.support.cases import cases
@@ -20,7 +22,9 @@ def stream(open_wire, channel, name):
 
 def publish(channel, stream, count, start=0):
     """Publish messages with their offsets as bodies, and wait until they are there."""
-    channel.wire.send(b"".join(publish_frames(channel.number, "", stream, str(n)) for n in range(start, start + count)))
+    channel.wire.send(
+        b"".join(publish_frames(channel.number, "", stream, str(n)) for n in range(start, start + count))
+    )
     confirmed = 0
     while confirmed < count:
         ack = channel.expect("basic.ack")
@@ -86,7 +90,8 @@ def test_messages_stay_for_every_consumer(channel, stream):
         tag = channel.consume(stream, arguments={STREAM_OFFSET: "first"})
         assert offsets(channel, 5) == [0, 1, 2, 3, 4]
         channel.call("basic.cancel", consumer_tag=tag)
-    assert channel.call("queue.declare", queue=stream, passive=True).message_count in (0, 5)  # RabbitMQ counts now and then
+    # RabbitMQ counts now and then
+    assert channel.call("queue.declare", queue=stream, passive=True).message_count in (0, 5)
 
 
 def test_headers_of_the_publisher_survive_beside_the_offset(channel, stream):
@@ -110,7 +115,9 @@ def test_offset_of_an_earlier_stream_gives_way(channel, stream):
 
     channel.consume(stream, arguments={STREAM_OFFSET: "first"})
 
-    assert channel.expect_content("basic.deliver").properties["headers"] == {"a": "b", "c": 1, STREAM_OFFSET: 0}
+    assert channel.expect_content("basic.deliver").properties["headers"] == {
+        "a": "b", "c": 1, STREAM_OFFSET: 0
+    }
 
 
 @cases("size", {"frame": 131064, "two frames": 131065, "large": 300_000})
@@ -151,7 +158,8 @@ def test_prefetch_bounds_what_is_unacked_and_acks_give_credit(channel, stream):
 
 @pytest.mark.deviates("RabbitMQ closes the connection with 540")
 @cases("refuse", {
-    "nack with requeue": ("basic.nack", True), "nack": ("basic.nack", False), "reject with requeue": ("basic.reject", True),
+    "nack with requeue": ("basic.nack", True), "nack": ("basic.nack", False),
+    "reject with requeue": ("basic.reject", True),
     "reject": ("basic.reject", False),
 })
 def test_refused_messages_only_give_credit(channel, stream, refuse):
@@ -167,7 +175,9 @@ def test_refused_messages_only_give_credit(channel, stream, refuse):
 
 
 @pytest.mark.deviates("RabbitMQ takes no negative numbers")
-@cases("offset, first", {"the newest": (-1, 9), "the newest four": (-4, 6), "all": (-10, 0), "more than there are": (-11, 0)})
+@cases("offset, first", {
+    "the newest": (-1, 9), "the newest four": (-4, 6), "all": (-10, 0), "more than there are": (-11, 0)
+})
 def test_negative_offset_counts_from_the_end(channel, stream, offset, first):
     publish(channel, stream, 10)
 
@@ -211,7 +221,10 @@ def test_named_consumer_goes_on_where_it_left(wire, channel, stream):
 @pytest.mark.deviates("RabbitMQ stores no positions for AMQP 0-9-1 consumers")
 def test_position_is_that_of_the_oldest_message_not_settled(wire, channel, stream):
     publish(channel, stream, 10)
-    channel.consume(stream, consumer_tag="joe", arguments={STREAM_OFFSET: "first", "x-stream-automatic-offset-tracking": "true"})
+    channel.consume(
+        stream, consumer_tag="joe",
+        arguments={STREAM_OFFSET: "first", "x-stream-automatic-offset-tracking": "true"},
+    )
     tags = [channel.expect_content("basic.deliver").method.delivery_tag for _ in range(10)]
     for index in (0, 1, 3, 7):
         channel.send("basic.ack", delivery_tag=tags[index])
@@ -246,10 +259,13 @@ def test_consumer_without_tracking_begins_where_it_says(channel, stream, tag, ar
 
 @pytest.mark.deviates("RabbitMQ filters whole chunks, and leaves the rest to clients")
 @cases("arguments, wanted", {
-    "a value": ({"x-stream-filter": "eu"}, [0, 2, 4]), "values": ({"x-stream-filter": ["eu", "us"]}, [0, 1, 2, 3, 4, 5]),
+    "a value": ({"x-stream-filter": "eu"}, [0, 2, 4]),
+    "values": ({"x-stream-filter": ["eu", "us"]}, [0, 1, 2, 3, 4, 5]),
     "and those without": ({"x-stream-filter": "eu", "x-stream-match-unfiltered": True}, [0, 2, 4, 6, 7]),
     "a header": ({"x-stream-filter": {"n": 3}}, [3]),
-    "a place": ({"x-stream-filter": {"geo-bbox": {"min_lat": 0, "max_lat": 2, "min_lon": 0, "max_lon": 9}}}, [0, 1, 2]),
+    "a place": (
+        {"x-stream-filter": {"geo-bbox": {"min_lat": 0, "max_lat": 2, "min_lon": 0, "max_lon": 9}}}, [0, 1, 2]
+    ),
 })
 def test_filter_delivers_what_is_wanted(channel, stream, arguments, wanted):
     for number in range(8):
@@ -333,35 +349,61 @@ def test_exclusive_consumer_excludes_nobody(wire, channel, stream):
     other = wire.channel(2)  # whose confirm does not come between
     other.publish("", stream, b"both")
 
-    assert {channel.expect_content("basic.deliver", b"both").method.consumer_tag for _ in range(2)} == {"one", "two"}
+    assert {channel.expect_content("basic.deliver", b"both").method.consumer_tag for _ in range(2)} == {
+        "one", "two"
+    }
 
 
 def test_global_prefetch_closes_the_connection_with_540(wire, channel, stream):
     channel.call("basic.qos", prefetch_count=10, global_=True)
     channel.send("basic.consume", queue=stream)
 
-    wire.expect_connection_close(540, f"NOT_IMPLEMENTED - queue '{stream}' in vhost '/' does not support global qos", "basic.consume")
+    wire.expect_connection_close(
+        540, f"NOT_IMPLEMENTED - queue '{stream}' in vhost '/' does not support global qos", "basic.consume"
+    )
 
 
 @pytest.mark.deviates("RabbitMQ ignores what it does not understand")
 @cases("argument, value, text", {
-    "no filter": ("x-stream-filter", 5, "failed consuming from stream {}: x-stream-filter must be a text, a table, or an array of these"),
+    "no filter": (
+        "x-stream-filter", 5,
+        "failed consuming from stream {}: x-stream-filter must be a text, a table, or an array of these",
+    ),
     "empty filter": ("x-stream-filter", [], "failed consuming from stream {}: x-stream-filter is empty"),
-    "match": ("x-stream-match-unfiltered", "yes", "failed consuming from stream {}: x-stream-match-unfiltered must be a boolean"),
-    "type": ("x-filter-match-type", "some", "failed consuming from stream {}: x-filter-match-type must be 'all' or 'any'"),
-    "geography": ("x-stream-filter", {"geo-bbox": {}}, "failed consuming from stream {}: geo-bbox: min_lat is missing"),
-    "tracking": ("x-stream-automatic-offset-tracking", 5, "invalid arg 'x-stream-automatic-offset-tracking' for {}: {{unacceptable_type,signedint}}"),
-    "octets": ("x-stream-prefetch-bytes", "5", "invalid arg 'x-stream-prefetch-bytes' for {}: \"expected integer, got longstr\""),
-    "negative": ("x-stream-prefetch-bytes", -1, "invalid arg 'x-stream-prefetch-bytes' for {}: {{value_negative,-1}}"),
+    "match": (
+        "x-stream-match-unfiltered", "yes",
+        "failed consuming from stream {}: x-stream-match-unfiltered must be a boolean",
+    ),
+    "type": (
+        "x-filter-match-type", "some",
+        "failed consuming from stream {}: x-filter-match-type must be 'all' or 'any'",
+    ),
+    "geography": (
+        "x-stream-filter", {"geo-bbox": {}}, "failed consuming from stream {}: geo-bbox: min_lat is missing"
+    ),
+    "tracking": (
+        "x-stream-automatic-offset-tracking", 5,
+        "invalid arg 'x-stream-automatic-offset-tracking' for {}: {{unacceptable_type,signedint}}",
+    ),
+    "octets": (
+        "x-stream-prefetch-bytes", "5",
+        "invalid arg 'x-stream-prefetch-bytes' for {}: \"expected integer, got longstr\"",
+    ),
+    "negative": (
+        "x-stream-prefetch-bytes", -1, "invalid arg 'x-stream-prefetch-bytes' for {}: {{value_negative,-1}}"
+    ),
 })
 def test_bad_consumer_argument_is_406(channel, stream, argument, value, text):
     channel.send("basic.consume", queue=stream, arguments={argument: value})
 
-    channel.expect_close(406, "PRECONDITION_FAILED - " + text.format(f"queue '{stream}' in vhost '/'"), "basic.consume")
+    channel.expect_close(
+        406, "PRECONDITION_FAILED - " + text.format(f"queue '{stream}' in vhost '/'"), "basic.consume"
+    )
 
 
 @cases("flags, wrong", {
-    "not durable": ({"durable": False}, "non-durable"), "deletes itself": ({"durable": True, "auto_delete": True}, "auto-delete"),
+    "not durable": ({"durable": False}, "non-durable"),
+    "deletes itself": ({"durable": True, "auto_delete": True}, "auto-delete"),
 })
 def test_streams_are_durable_and_shared(channel, name, flags, wrong):
     refused_declare(channel, name, flags, wrong)
@@ -376,31 +418,45 @@ def test_exclusive_stream_is_406(channel, name, durable):
 def refused_declare(channel, name, flags, wrong):
     channel.send("queue.declare", queue=name, arguments=STREAM, **flags)
 
-    channel.expect_close(406, f"PRECONDITION_FAILED - invalid property '{wrong}' for queue '{name}' in vhost '/'", "queue.declare")
+    channel.expect_close(
+        406, f"PRECONDITION_FAILED - invalid property '{wrong}' for queue '{name}' in vhost '/'",
+        "queue.declare",
+    )
 
 
-@pytest.mark.deviates("RabbitMQ 3.10 names another error, or closes the connection with 541; the text is that of 4")
+@pytest.mark.deviates(
+    "RabbitMQ 3.10 names another error, or closes the connection with 541; the text is that of 4"
+)
 @pytest.mark.parametrize("offset", ["", "xx", "0D", "1x", "-1h", "first "])
 def test_text_that_is_no_offset_is_406(channel, stream, offset):
     channel.send("basic.consume", queue=stream, arguments={STREAM_OFFSET: offset})
 
-    text = f"PRECONDITION_FAILED - failed consuming from stream queue '{stream}' in vhost '/': invalid_max_age"
+    text = (
+        f"PRECONDITION_FAILED - failed consuming from stream queue '{stream}' in vhost '/': invalid_max_age"
+    )
     channel.expect_close(406, text, "basic.consume")
 
 
-@cases("offset, kind", {"boolean": (True, "bool"), "fraction": (1.5, "double"), "table": ({}, "table"), "void": (None, "void")})
+@cases("offset, kind", {
+    "boolean": (True, "bool"), "fraction": (1.5, "double"), "table": ({}, "table"), "void": (None, "void")
+})
 @pytest.mark.deviates("RabbitMQ closes the connection with 541")
 def test_value_that_is_no_offset_is_406(channel, stream, offset, kind):
     channel.send("basic.consume", queue=stream, arguments={STREAM_OFFSET: offset})
 
-    text = f"PRECONDITION_FAILED - failed consuming from stream queue '{stream}' in vhost '/': {{invalid_offset_arg,{kind}}}"
+    text = (
+        f"PRECONDITION_FAILED - failed consuming from stream queue '{stream}' in vhost '/': "
+        f"{{invalid_offset_arg,{kind}}}"
+    )
     channel.expect_close(406, text, "basic.consume")
 
 
 @pytest.mark.deviates("the text is that of RabbitMQ 4; 3.10 words it otherwise")
 def test_consumer_without_a_prefetch_is_406(wire, channel, stream):
     other = wire.channel(2)
-    text = f"PRECONDITION_FAILED - consumer prefetch count is not set for stream queue '{stream}' in vhost '/'"
+    text = (
+        f"PRECONDITION_FAILED - consumer prefetch count is not set for stream queue '{stream}' in vhost '/'"
+    )
 
     for _ in range(2):
         other.send("basic.consume", queue=stream)
@@ -412,7 +468,9 @@ def test_consumer_without_a_prefetch_is_406(wire, channel, stream):
 def test_consumer_that_does_not_acknowledge_closes_the_connection_with_540(wire, channel, stream):
     channel.send("basic.consume", queue=stream, no_ack=True)
 
-    text = f"NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queue '{stream}' in vhost '/'"
+    text = (
+        f"NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queue '{stream}' in vhost '/'"
+    )
     wire.expect_connection_close(540, text, "basic.consume")
 
 

@@ -1,4 +1,7 @@
-"""Guessing is slow for whoever guesses; a right password comes through. The clock stands still unless a test moves it."""
+"""Guessing is slow for whoever guesses; a right password comes through.
+
+The clock stands still unless a test moves it.
+"""
 
 import gevent
 import gevent.event

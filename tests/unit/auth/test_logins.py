@@ -1,4 +1,6 @@
-"""A refused login takes as long as any other, whoever it names: counted in hashes, for a busy machine is no clock."""
+"""A refused login takes as long as any other, whoever it names:
+counted in hashes, for a busy machine is no clock.
+"""
 
 import threading
 
@@ -116,7 +118,9 @@ def test_only_costs_that_can_be_spent_are_costs(password_hash, cost):
 
 @pytest.fixture
 def login_of_ann(users, monkeypatch):
-    """A greenlet that logs her in with the password ``old``, which is being checked; ``go_on()`` ends that."""
+    """A greenlet that logs her in with the password ``old``, which is being checked;
+    ``go_on()`` ends that.
+    """
     begun, go_on, real = threading.Event(), threading.Event(), bcrypt.checkpw
 
     def slow(password, password_hash):
@@ -142,7 +146,9 @@ def test_password_that_is_none_any_more_when_it_has_been_checked_lets_nobody_in(
         users.set_user("ann", password="new", tags=("administrator",))
     login_of_ann.go_on()
 
-    with pytest.raises(LoginRefused, match="user 'ann' was deleted or given another password while logging in"):
+    with pytest.raises(
+        LoginRefused, match="user 'ann' was deleted or given another password while logging in"
+    ):
         login_of_ann.get(timeout=TIMEOUT_S)
 
 

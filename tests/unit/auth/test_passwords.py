@@ -15,7 +15,9 @@ def test_hash_made_by_others_is_understood():
     assert not passwords.verify("Guest", GUEST_SHA256)
 
 
-@pytest.mark.parametrize("algorithm, digest", [(passwords.SHA256, "sha256"), (passwords.SHA512, "sha512"), (passwords.MD5, "md5")])
+@pytest.mark.parametrize("algorithm, digest", [
+    (passwords.SHA256, "sha256"), (passwords.SHA512, "sha512"), (passwords.MD5, "md5")
+])
 def test_hash_is_salt_and_digest(algorithm, digest):
     raw = b64decode(passwords.hash_password("pässword", algorithm))
 
@@ -29,7 +31,8 @@ def test_two_hashes_of_one_password_differ():
 
 
 def test_bcrypt_is_verified_and_called_costly():
-    password_hash = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"  # crypt_blowfish's published vector
+    # crypt_blowfish's published vector
+    password_hash = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
 
     assert passwords.verify("U*U", password_hash)
     assert not passwords.verify("U*V", password_hash)
@@ -54,8 +57,11 @@ def test_legacy_prefix_is_dropped():
     assert passwords.verify("guest", "$5$" + GUEST_SHA256)
 
 
-@pytest.mark.parametrize("name, full", [("SHA256", passwords.SHA256), ("sha512", passwords.SHA512), ("rabbit_password_hashing_md5", passwords.MD5),
-                                        ("bcrypt", passwords.BCRYPT), ("lavinmq_bcrypt", passwords.BCRYPT)])
+@pytest.mark.parametrize("name, full", [
+    ("SHA256", passwords.SHA256), ("sha512", passwords.SHA512),
+    ("rabbit_password_hashing_md5", passwords.MD5), ("bcrypt", passwords.BCRYPT),
+    ("lavinmq_bcrypt", passwords.BCRYPT),
+])
 def test_algorithm_has_short_and_long_names(name, full):
     assert passwords.algorithm_named(name) == full
 

@@ -6,7 +6,8 @@ from gomq_py.auth.permissions import CONFIGURE, READ, WRITE, Permission, TopicPe
 
 
 @pytest.mark.parametrize("pattern, name, allowed", [
-    (".*", "anything", True), ("^jobs$", "jobs", True), ("^jobs$", "jobs.2", False), ("ob", "jobs", True), ("", "jobs", False), ("^$", "jobs", False),
+    (".*", "anything", True), ("^jobs$", "jobs", True), ("^jobs$", "jobs.2", False), ("ob", "jobs", True),
+    ("", "jobs", False), ("^$", "jobs", False),
     ("", "", False), ("^amq\\.default$", "", True), (".*", "", True), ("a|b", "cb", True),
 ])
 def test_expression_is_searched_in_the_name(pattern, name, allowed):
@@ -39,7 +40,8 @@ def test_expression_that_would_never_end_refuses(caplog):
 
 
 @pytest.mark.parametrize("write, routing_key, allowed", [
-    ("^a\\.", "a.b", True), ("^a\\.", "b.a.", False), ("", "a", False), ("", "", True), ("^{username}\\.", "ann.x", True),
+    ("^a\\.", "a.b", True), ("^a\\.", "b.a.", False), ("", "a", False), ("", "", True),
+    ("^{username}\\.", "ann.x", True),
     ("^{username}\\.", "bob.x", False), ("^{vhost}-", "shop-1", True),
 ])
 def test_topic_expression_is_searched_in_the_routing_key(write, routing_key, allowed):

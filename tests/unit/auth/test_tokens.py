@@ -68,11 +68,15 @@ def tokens(issuer, keys):
 
 
 def test_a_token_of_the_issuer_lets_its_subject_in(tokens, issuer):
-    user = tokens().login(issuer.token(scope="gomq.tag:monitoring gomq.read:%2F/orders.* other.tag:administrator"))
+    user = tokens().login(
+        issuer.token(scope="gomq.tag:monitoring gomq.read:%2F/orders.* other.tag:administrator")
+    )
 
     assert (user.name, user.tags) == ("ann", ("monitoring",))
     assert user.permission("/").allows(READ, "orders.eu") and not user.permission("/").allows(READ, "orders")
-    assert not user.permission("/").allows(WRITE, "orders.eu") and not user.permission("/").allows(CONFIGURE, "")
+    assert (
+        not user.permission("/").allows(WRITE, "orders.eu") and not user.permission("/").allows(CONFIGURE, "")
+    )
     assert user.permission("elsewhere") is None
     assert 590 < user.seconds_left <= 600
 
@@ -119,12 +123,18 @@ def test_a_token_signed_with_the_public_key_as_a_secret_is_refused(tokens, issue
     secret = issuer.jwks()["keys"][0]["n"] + "padding to the length that the library asks for"
 
     with pytest.raises(LoginRefused, match="'HS256'; RS256 and ES256 are accepted"):
-        tokens().login(jwt.encode({"iss": issuer.url, "sub": "ann", "aud": "gomq", "exp": 4102444800}, secret, "HS256", {"kid": "rsa-1"}))
+        tokens().login(jwt.encode(
+            {"iss": issuer.url, "sub": "ann", "aud": "gomq", "exp": 4102444800}, secret, "HS256",
+            {"kid": "rsa-1"},
+        ))
 
 
 def test_an_unsigned_token_is_refused(tokens, issuer):
     with pytest.raises(LoginRefused, match="'none'"):
-        tokens().login(jwt.encode({"iss": issuer.url, "sub": "ann", "aud": "gomq", "exp": 4102444800}, None, "none", {"kid": "rsa-1"}))
+        tokens().login(jwt.encode(
+            {"iss": issuer.url, "sub": "ann", "aud": "gomq", "exp": 4102444800}, None, "none",
+            {"kid": "rsa-1"},
+        ))
 
 
 def test_an_algorithm_that_is_not_the_keys_is_refused(tokens, issuer):
@@ -134,7 +144,9 @@ def test_an_algorithm_that_is_not_the_keys_is_refused(tokens, issuer):
         tokens().login(issuer.token("ec-2", key=issuer.private_keys["rsa-1"], headers={"kid": "ec-2"}))
 
 
-@pytest.mark.parametrize("text", ["", "..", "a.b.c", "secret", "e30.e30.e30", "\udcff.\udcff.\udcff", b"\xff.\xff.\xff"])
+@pytest.mark.parametrize("text", [
+    "", "..", "a.b.c", "secret", "e30.e30.e30", "\udcff.\udcff.\udcff", b"\xff.\xff.\xff"
+])
 def test_what_is_no_token_is_refused(tokens, text):
     with pytest.raises(LoginRefused):
         tokens().login(text)
@@ -162,13 +174,17 @@ def test_the_name_is_the_first_preferred_claim_there_is(tokens, issuer):
 
 def test_scopes_come_from_every_place_that_is_named(tokens, issuer):
     token = issuer.token(
-        scope=["gomq.read:a/*"], resource_access={"gomq": {"roles": ["gomq.write:b/*"]}, "other": {"roles": ["gomq.write:c/*"]}},
+        scope=["gomq.read:a/*"],
+        resource_access={"gomq": {"roles": ["gomq.write:b/*"]}, "other": {"roles": ["gomq.write:c/*"]}},
         extra={"gomq": ["gomq.tag:management"]}, roles="gomq.configure:d/*",
     )
 
     user = tokens(oauth_additional_scopes_keys=("extra", "roles")).login(token)
 
-    assert user.permission("a").allows(READ, "q") and user.permission("b").allows(WRITE, "q") and user.permission("d").allows(CONFIGURE, "q")
+    assert (
+        user.permission("a").allows(READ, "q") and user.permission("b").allows(WRITE, "q")
+        and user.permission("d").allows(CONFIGURE, "q")
+    )
     assert user.permission("c") is None
     assert user.tags == ("management",)
 
@@ -179,7 +195,10 @@ def test_another_prefix_may_be_set(tokens, issuer):
     assert user.permission("any").allows(READ, "q") and not user.permission("any").allows(WRITE, "q")
 
 
-@pytest.mark.parametrize("scope", ["gomq.read", "gomq.read:", "gomq.read:a", "gomq.read:a/b/c/d", "gomq.tag:root", "gomq.grant:*/*", "gomq.", ""])
+@pytest.mark.parametrize("scope", [
+    "gomq.read", "gomq.read:", "gomq.read:a", "gomq.read:a/b/c/d", "gomq.tag:root", "gomq.grant:*/*", "gomq.",
+    "",
+])
 def test_a_scope_that_says_nothing_grants_nothing(tokens, issuer, scope):
     user = tokens().login(issuer.token(scope=scope))
 
@@ -201,7 +220,10 @@ def test_a_scope_may_name_the_routing_keys_of_a_topic_exchange(tokens, issuer):
     user = tokens().login(issuer.token(scope="gomq.write:*/amq.topic/eu.* gomq.read:*/amq.*"))
 
     limit = user.topic_permission("/", "amq.topic")
-    assert limit.allows(WRITE, "eu.orders") and not limit.allows(WRITE, "us.orders") and limit.allows(READ, "us.orders")
+    assert (
+        limit.allows(WRITE, "eu.orders") and not limit.allows(WRITE, "us.orders")
+        and limit.allows(READ, "us.orders")
+    )
     assert user.permission("/").allows(WRITE, "amq.topic")
     assert user.topic_permission("/", "amq.other") is None
 
@@ -227,10 +249,17 @@ def test_somebody_elses_token_does_not_renew(tokens, issuer):
 
 
 def test_a_token_may_have_many_scopes(tokens, issuer):
-    """Put together as one regular expression they were longer than one may be, which was answered as a fault of the broker."""
-    user = tokens().login(issuer.token(scope=[f"gomq.read:*/orders.{number}.of.a.region.*/eu.{number}.*" for number in range(200)]))
+    """Put together as one regular expression they were longer than one may be,
+    which was answered as a fault of the broker.
+    """
+    user = tokens().login(issuer.token(
+        scope=[f"gomq.read:*/orders.{number}.of.a.region.*/eu.{number}.*" for number in range(200)]
+    ))
 
-    assert user.permission("/").allows(READ, "orders.199.of.a.region.x") and not user.permission("/").allows(READ, "orders.200.of.a.region.x")
+    assert (
+        user.permission("/").allows(READ, "orders.199.of.a.region.x")
+        and not user.permission("/").allows(READ, "orders.200.of.a.region.x")
+    )
     assert user.topic_permission("/", "orders.7.of.a.region.x").allows(READ, "eu.7.k")
 
 
@@ -295,7 +324,9 @@ class TestIssuerKeys:
             keys.key("rsa-1")
 
     def test_an_issuer_that_calls_itself_something_else_is_not_believed(self, issuer, clock):
-        keys = IssuerKeys(issuer.url, TTL_S, lambda url: ({"issuer": "http://evil", "jwks_uri": issuer.url}, None), clock)
+        keys = IssuerKeys(
+            issuer.url, TTL_S, lambda url: ({"issuer": "http://evil", "jwks_uri": issuer.url}, None), clock
+        )
 
         with pytest.raises(LoginRefused, match="of another issuer"):
             keys.key("rsa-1")
@@ -303,14 +334,18 @@ class TestIssuerKeys:
     @pytest.mark.parametrize("document", [{}, {"keys": 7}, {"keys": [7, {}, {"kid": 1}]}])
     def test_a_strange_key_set_lets_nobody_in(self, issuer, clock, document):
         def fetch(url):
-            return (document if url.endswith("keys") else issuer.documents()["/realm/.well-known/openid-configuration"]), None
+            return (
+                document if url.endswith("keys")
+                else issuer.documents()["/realm/.well-known/openid-configuration"]
+            ), None
 
         with pytest.raises(LoginRefused):
             IssuerKeys(issuer.url, TTL_S, fetch, clock).key("rsa-1")
 
 
 @pytest.mark.parametrize("answer, says", [
-    (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"), (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "does not speak HTTP"),
+    (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "does not speak HTTP"),
     (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 200_000, "too deep to be read"), (None, "is no address"),
 ])
 def test_an_issuer_that_answers_nonsense_is_one_that_is_away(answer, says):

@@ -52,7 +52,9 @@ def test_users_and_permissions_are_kept(reopen):
     store.set_user("ann", password="secret", tags=("monitoring", "management"))
     store.set_permission("ann", "/", "a", "b", "c")
     store.set_permission("ann", "gone", "a", "b", "c")
-    store.set_user("bob", password_hash=passwords.hash_password("b", passwords.SHA512), hashing_algorithm="SHA512")
+    store.set_user(
+        "bob", password_hash=passwords.hash_password("b", passwords.SHA512), hashing_algorithm="SHA512"
+    )
     store.set_user("eve", password="e")
     store.delete_user("eve")
     store.delete_permission("ann", "gone")
@@ -64,7 +66,9 @@ def test_users_and_permissions_are_kept(reopen):
     ann = store.get("ann")
     assert has_password(store, "ann", "secret") and not has_password(store, "ann", "Secret")
     assert ann.tags == ("monitoring", "management")
-    assert {vhost: (right.configure, right.write, right.read) for vhost, right in ann.permissions.items()} == {"/": ("a", "b", "c")}
+    assert {
+        vhost: (right.configure, right.write, right.read) for vhost, right in ann.permissions.items()
+    } == {"/": ("a", "b", "c")}
     assert has_password(store, "bob", "b") and store.get("bob").has_tag("policymaker")
 
 
@@ -160,8 +164,10 @@ def test_long_log_is_rewritten_at_boot(reopen):
 
 
 @pytest.mark.parametrize("address, local", [
-    ("127.0.0.1", True), ("127.8.9.10", True), ("::1", True), ("::ffff:127.0.0.1", True), ("", True), ("::ffff:192.0.2.1", False),
-    ("192.0.2.1", False), ("fe80::1%eth0", False), ("2001:db8::1", False), ("nonsense", False), ("0.0.0.0", False),
+    ("127.0.0.1", True), ("127.8.9.10", True), ("::1", True), ("::ffff:127.0.0.1", True), ("", True),
+    ("::ffff:192.0.2.1", False),
+    ("192.0.2.1", False), ("fe80::1%eth0", False), ("2001:db8::1", False), ("nonsense", False),
+    ("0.0.0.0", False),
 ])
 def test_loopback_is_told_from_elsewhere(reopen, address, local):
     assert is_loopback(address) is local
@@ -206,7 +212,9 @@ def test_lost_topic_expression_allows_nothing(reopen, monkeypatch):
     """An expression that this release's matcher refuses must not open what it closed."""
     store = reopen()
     store.set_user("ann", password="x")
-    store._append({"op": "topic-permission", "user": "ann", "vhost": "/", "exchange": "x", "write": "(", "read": ".*"})
+    store._append(
+        {"op": "topic-permission", "user": "ann", "vhost": "/", "exchange": "x", "write": "(", "read": ".*"}
+    )
 
     limit = reopen().get("ann").topic_permission("/", "x")
 
@@ -230,9 +238,13 @@ def test_file_of_which_nothing_can_be_read_is_an_error_that_says_what_to_do(reop
     reopen().begin([("guest", passwords.hash_password("changed"), passwords.SHA256, (), ())])
     content = (tmp_path / "users").read_bytes()
 
-    for damaged in (content[:50] + bytes([content[50] ^ 1]) + content[51:], bytes(len(content)), content[:60]):
+    for damaged in (
+        content[:50] + bytes([content[50] ^ 1]) + content[51:], bytes(len(content)), content[:60]
+    ):
         (tmp_path / "users").write_bytes(damaged)
-        with pytest.raises(LogError, match=r"users: the file is damaged, .* Restore it from a backup; or remove it"):
+        with pytest.raises(
+            LogError, match=r"users: the file is damaged, .* Restore it from a backup; or remove it"
+        ):
             reopen()
         assert (tmp_path / "users").read_bytes() == damaged
 
@@ -264,10 +276,13 @@ def test_lost_changes_are_said_with_the_file_and_where_its_copy_is(reopen, tmp_p
 
 
 CHANGES = [
-    lambda store: store.set_user("bob", password="b"), lambda store: store.set_user("ann", password="another"),
-    lambda store: store.set_tags("ann", ["monitoring"]), lambda store: store.set_limits("ann", {"max-channels": 1}),
+    lambda store: store.set_user("bob", password="b"),
+    lambda store: store.set_user("ann", password="another"),
+    lambda store: store.set_tags("ann", ["monitoring"]),
+    lambda store: store.set_limits("ann", {"max-channels": 1}),
     lambda store: store.delete_user("ann"), lambda store: store.set_permission("ann", "/", "", "", ""),
-    lambda store: store.delete_permission("ann", "/"), lambda store: store.set_topic_permission("ann", "/", "amq.topic", "", ""),
+    lambda store: store.delete_permission("ann", "/"),
+    lambda store: store.set_topic_permission("ann", "/", "amq.topic", "", ""),
     lambda store: store.delete_topic_permissions("ann", "/"),
 ]
 
@@ -300,7 +315,9 @@ def test_change_is_told_when_it_is_written_and_what_was_is_still_there(reopen):
     store = reopen()
     store.set_user("ann", password="a", tags=["management"])
     told = []
-    store.on_change = lambda record: told.append((record["tags"], store.get("ann").tags, store._log.record_count))
+    store.on_change = lambda record: told.append(
+        (record["tags"], store.get("ann").tags, store._log.record_count)
+    )
 
     store.set_tags("ann", ["monitoring"])
 

@@ -118,17 +118,26 @@ def test_durable_topology_survives(start, restart):
     node = start()
     vhost = node.broker.vhosts["/"]
     with no_switch():
-        vhost.declare_exchange("x", "topic", durable=True, auto_delete=True, internal=True, arguments={"alternate-exchange": "amq.fanout"})
-        vhost.declare_queue("q", durable=True, auto_delete=True, arguments={"x-max-length": 5, "x-list": ["a", {"b": None}]})
+        vhost.declare_exchange(
+            "x", "topic", durable=True, auto_delete=True, internal=True,
+            arguments={"alternate-exchange": "amq.fanout"},
+        )
+        vhost.declare_queue(
+            "q", durable=True, auto_delete=True, arguments={"x-max-length": 5, "x-list": ["a", {"b": None}]}
+        )
         vhost.bind_queue("q", "x", "a.#", {"k": b"\xff"})
         vhost.bind_exchange("x", "amq.headers", "", {"x-match": "any", "n": 1})
 
     vhost = restart(node).broker.vhosts["/"]
 
     exchange, queue = vhost.exchange("x"), vhost.queue("q")
-    assert (exchange.type, exchange.durable, exchange.auto_delete, exchange.internal) == ("topic", True, True, True)
+    assert (exchange.type, exchange.durable, exchange.auto_delete, exchange.internal) == (
+        "topic", True, True, True
+    )
     assert exchange.arguments == {"alternate-exchange": "amq.fanout"} and exchange.alternate == "amq.fanout"
-    assert (queue.durable, queue.auto_delete, queue.arguments) == (True, True, {"x-max-length": 5, "x-list": ["a", {"b": None}]})
+    assert (queue.durable, queue.auto_delete, queue.arguments) == (
+        True, True, {"x-max-length": 5, "x-list": ["a", {"b": None}]}
+    )
     assert [binding.arguments for binding in vhost.bindings_to(queue)] == [{"k": b"\xff"}]
     assert routed(vhost, "x", "a.b") == ["q"]
     assert routed(vhost, "amq.headers", "a.b") == []
@@ -136,7 +145,9 @@ def test_durable_topology_survives(start, restart):
 
 
 def with_half_a_deletion(node):
-    """A crash came when the word that a vhost is gone was on disk, and not yet what became of the rights in it."""
+    """A crash came when the word that a vhost is gone was on disk,
+    and not yet what became of the rights in it.
+    """
     broker = node.broker
     broker.create_vhost("gone", creator="guest")
     broker.create_vhost("there", creator="guest")
@@ -159,9 +170,13 @@ def test_rights_in_a_vhost_whose_deletion_a_crash_cut_short_are_dropped_and_kept
     first.kill()
 
     assert found == rights(start().broker) == (["/", "there"], [])
-    assert caplog.text.count("rights of 'guest' in vhost 'gone' are left out, for there is no such vhost") == 1
+    assert (
+        caplog.text.count("rights of 'guest' in vhost 'gone' are left out, for there is no such vhost") == 1
+    )
     kept = path.with_name("users.left-out")
-    assert [read_record(payload, SHAPES)["op"] for payload in LogScan(kept, kept.read_bytes())] == ["permission", "topic-permission"]
+    assert [read_record(payload, SHAPES)["op"] for payload in LogScan(kept, kept.read_bytes())] == [
+        "permission", "topic-permission"
+    ]
 
 
 @pytest.mark.parametrize("harm", ["emptied", "a record", "its end"])
@@ -333,7 +348,9 @@ def test_what_is_done_in_a_deleted_vhost_while_its_connections_are_closed_is_not
     assert node.broker._log.record_count == before and vhost.is_gone
 
 
-def test_parameters_and_imports_into_a_deleted_vhost_are_refused_and_not_those_of_its_successor(start, restart):
+def test_parameters_and_imports_into_a_deleted_vhost_are_refused_and_not_those_of_its_successor(
+    start, restart
+):
     node = start()
     vhost = node.broker.create_vhost("v")
     node.broker.parameters.set(vhost, "vhost-limits", "limits", {"max-queues": 5})
@@ -345,7 +362,10 @@ def test_parameters_and_imports_into_a_deleted_vhost_are_refused_and_not_those_o
     cleared = node.broker.parameters.clear(vhost, "vhost-limits", "limits")
     report = Importer(node.broker, vhost).run({"queues": [{"name": "q"}]})
 
-    assert not cleared and (report.imported, report.refused) == ({}, ["queues: 'q': vhost 'v' was deleted meanwhile"])
+    assert (
+        not cleared
+        and (report.imported, report.refused) == ({}, ["queues: 'q': vhost 'v' was deleted meanwhile"])
+    )
     assert restart(node).broker.vhosts["v"].parameters == {}
 
 
@@ -393,7 +413,9 @@ def test_one_thing_that_fails_does_not_keep_a_deleted_vhost(start, monkeypatch, 
 
 
 def test_files_of_many_deleted_queues_are_removed_by_one_job_and_not_flushed_before(start, monkeypatch):
-    """A job each held others up for as many milliseconds as there were queues; flushes of what is to be removed held up their confirms."""
+    """A job each held others up for as many milliseconds as there were queues; flushes of what is to be
+    removed held up their confirms.
+    """
     node = start()
     vhost = node.broker.create_vhost("v")
     for number in range(20):
@@ -421,9 +443,13 @@ def test_files_of_many_deleted_queues_are_removed_by_one_job_and_not_flushed_bef
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("arguments", [{}, {"x-max-length": 5, "x-expires": 100_000, "x-dead-letter-exchange": ""}, {"x-max-priority": 3}])
+@pytest.mark.parametrize("arguments", [
+    {}, {"x-max-length": 5, "x-expires": 100_000, "x-dead-letter-exchange": ""}, {"x-max-priority": 3}
+])
 def test_memory_of_a_deleted_queue_needs_no_garbage_collection(start, durable, arguments):
-    """A hundred thousand of them, frozen or not, would keep 300 MB until a collection that holds everybody up for a second."""
+    """A hundred thousand of them, frozen or not, would keep 300 MB until a collection that holds
+    everybody up for a second.
+    """
     node = start()
     queue, _ = node.vhost.declare_queue("q", durable=durable, arguments=arguments)
     node.vhost.bind_queue("q", "amq.topic", "k")
@@ -471,7 +497,8 @@ def test_files_of_a_deleted_queue_go_in_slices(start, monkeypatch, arguments):
     path = os.path.join(node.data_dir.queues_folder, folder)
     slices, remove_some = [], FolderRemovals._remove_some
     monkeypatch.setattr(
-        FolderRemovals, "_remove_some", lambda *arguments: slices.append(threading.get_native_id()) or remove_some(*arguments))
+        FolderRemovals, "_remove_some",
+        lambda *arguments: slices.append(threading.get_native_id()) or remove_some(*arguments))
     monkeypatch.setattr(removal, "REMOVING_S", 0)  # one file at a time
     count = sum(len(names) for _, _, names in os.walk(path))
 
@@ -483,7 +510,9 @@ def test_files_of_a_deleted_queue_go_in_slices(start, monkeypatch, arguments):
     assert threading.get_native_id() not in slices
 
 
-def test_files_of_a_deleted_queue_that_cannot_be_removed_are_said_and_go_at_the_boot(start, monkeypatch, caplog):
+def test_files_of_a_deleted_queue_that_cannot_be_removed_are_said_and_go_at_the_boot(
+    start, monkeypatch, caplog
+):
     node = start()
     vhost = node.broker.vhosts["/"]
     queue, _ = vhost.declare_queue("q", durable=True)
@@ -493,10 +522,15 @@ def test_files_of_a_deleted_queue_that_cannot_be_removed_are_said_and_go_at_the_
     node.committer.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Files, "_unlink", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error")))
+        patch.setattr(
+            Files, "_unlink", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error"))
+        )
         vhost.delete_queue("q")
         node.committer.wait()
-        wait_until(lambda: "the files of deleted queue 'q' in vhost '/' stay until the next boot" in caplog.text, sleep=gevent.sleep)
+        wait_until(
+            lambda: "the files of deleted queue 'q' in vhost '/' stay until the next boot" in caplog.text,
+            sleep=gevent.sleep,
+        )
     node.kill()
     node = start()
 
@@ -535,10 +569,14 @@ def test_queue_declared_again_after_deletion_is_another(start, restart):
 def test_policies_limits_and_parameters_survive(start, restart):
     node = start()
     parameters, vhost = node.broker.parameters, node.vhost
-    parameters.set(vhost, "policy", "short", {"pattern": "^s", "definition": {"max-length": 2, "alternate-exchange": "amq.fanout"}, "priority": 1})
+    parameters.set(vhost, "policy", "short", {
+        "pattern": "^s", "definition": {"max-length": 2, "alternate-exchange": "amq.fanout"}, "priority": 1
+    })
     parameters.set(vhost, "policy", "gone", {"pattern": "^g", "definition": {"max-length": 2}})
     parameters.clear(vhost, "policy", "gone")
-    parameters.set(vhost, "operator_policy", "cap", {"pattern": ".*", "definition": {"max-length": 1}, "apply-to": "queues"})
+    parameters.set(vhost, "operator_policy", "cap", {
+        "pattern": ".*", "definition": {"max-length": 1}, "apply-to": "queues"
+    })
     parameters.set(vhost, "vhost-limits", "limits", {"max-queues": 3})
     parameters.set(vhost, "shovel", "s", {"src-uri": "amqp://", "n": [1, 2.5, None, True]})
     parameters.set_global("cluster_name", "ours")

@@ -25,7 +25,10 @@ def nested(depth):
 
 
 @pytest.mark.parametrize(("table", "text"), [
-    ({str(number): number for number in range(301)}, "field table of more than 300 entries (max_table_entries)"),
+    (
+        {str(number): number for number in range(301)},
+        "field table of more than 300 entries (max_table_entries)",
+    ),
     ({"list": [True] * 300}, "field table of more than 300 entries (max_table_entries)"),
     ({"list": [{"a": [1] * 10}] * 50}, "field table of more than 300 entries (max_table_entries)"),
     (nested(5), "field table nested deeper than 4 (max_table_depth)"),
@@ -44,7 +47,9 @@ def test_table_that_is_too_long_or_too_deep_closes_the_connection(limited, table
     assert limited.queue("q").ready_count == 0 and "other" not in limited.vhost.queues
 
 
-@pytest.mark.parametrize("table", [{str(number): number for number in range(300)}, {"list": [True] * 299}, nested(4)])
+@pytest.mark.parametrize("table", [
+    {str(number): number for number in range(300)}, {"list": [True] * 299}, nested(4)
+])
 def test_table_at_the_limit_is_taken(limited, table):
     client = limited.client()
 

@@ -22,7 +22,8 @@ def test_there_are_so_many_and_no_more():
 
 
 @pytest.mark.parametrize(
-    "options", [{"first_s": -1}, {"first_s": 5, "most_s": 1}, {"jitter": 2}, {"factor": 0.5}, {"first_s": float("nan")}]
+    "options",
+    [{"first_s": -1}, {"first_s": 5, "most_s": 1}, {"jitter": 2}, {"factor": 0.5}, {"first_s": float("nan")}],
 )
 def test_what_is_no_backoff_is_refused(options):
     with pytest.raises(ValueError, match="is none"):

@@ -1,4 +1,6 @@
-"""The client's channel against a scripted broker: every call's octets, answers, confirms, deliveries, returns and closes."""
+"""The client's channel against a scripted broker: every call's octets, answers, confirms, deliveries,
+returns and closes.
+"""
 from contextlib import contextmanager
 
 import pytest
@@ -7,9 +9,9 @@ from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.errors import UnexpectedFrame
 from gomq_py.amqp.wire.frames import decode_header
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicPublish,
-    BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk,
-    QueuePurge, QueuePurgeOk,
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
+    BasicGetOk, BasicNack, BasicPublish, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelFlow,
+    ChannelFlowOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, QueuePurge, QueuePurgeOk,
 )
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
@@ -47,24 +49,60 @@ def answering(expected, reply, seen):
 # (call, the method it sends, the broker's answer)
 CALLS = [
     (lambda c: c.flow(False), ChannelFlow(active=False), ChannelFlowOk(active=False)),
-    (lambda c: c.exchange_declare("x", "topic", durable=True, internal=True, arguments={"a": 1}),
-     methods.ExchangeDeclare(exchange="x", type="topic", durable=True, internal=True, arguments={"a": 1}), methods.ExchangeDeclareOk()),
-    (lambda c: c.exchange_delete("x", if_unused=True), methods.ExchangeDelete(exchange="x", if_unused=True), methods.ExchangeDeleteOk()),
-    (lambda c: c.exchange_bind("d", "s", "k"), methods.ExchangeBind(destination="d", source="s", routing_key="k"), methods.ExchangeBindOk()),
-    (lambda c: c.exchange_unbind("d", "s", "k"), methods.ExchangeUnbind(destination="d", source="s", routing_key="k"), methods.ExchangeUnbindOk()),
-    (lambda c: c.queue_declare("q", durable=True, exclusive=True, auto_delete=True, arguments={"a": "b"}),
-     QueueDeclare(queue="q", durable=True, exclusive=True, auto_delete=True, arguments={"a": "b"}), QueueDeclareOk(queue="q")),
-    (lambda c: c.queue_declare("q", passive=True), QueueDeclare(queue="q", passive=True), QueueDeclareOk(queue="q")),
-    (lambda c: c.queue_bind("q", "x", "k", {"h": 1}), methods.QueueBind(queue="q", exchange="x", routing_key="k", arguments={"h": 1}),
-     methods.QueueBindOk()),
-    (lambda c: c.queue_unbind("q", "x", "k"), methods.QueueUnbind(queue="q", exchange="x", routing_key="k"), methods.QueueUnbindOk()),
+    (
+        lambda c: c.exchange_declare("x", "topic", durable=True, internal=True, arguments={"a": 1}),
+        methods.ExchangeDeclare(exchange="x", type="topic", durable=True, internal=True, arguments={"a": 1}),
+        methods.ExchangeDeclareOk(),
+    ),
+    (
+        lambda c: c.exchange_delete("x", if_unused=True),
+        methods.ExchangeDelete(exchange="x", if_unused=True), methods.ExchangeDeleteOk(),
+    ),
+    (
+        lambda c: c.exchange_bind("d", "s", "k"),
+        methods.ExchangeBind(destination="d", source="s", routing_key="k"), methods.ExchangeBindOk(),
+    ),
+    (
+        lambda c: c.exchange_unbind("d", "s", "k"),
+        methods.ExchangeUnbind(destination="d", source="s", routing_key="k"), methods.ExchangeUnbindOk(),
+    ),
+    (
+        lambda c: c.queue_declare("q", durable=True, exclusive=True, auto_delete=True, arguments={"a": "b"}),
+        QueueDeclare(queue="q", durable=True, exclusive=True, auto_delete=True, arguments={"a": "b"}),
+        QueueDeclareOk(queue="q"),
+    ),
+    (
+        lambda c: c.queue_declare("q", passive=True), QueueDeclare(queue="q", passive=True),
+        QueueDeclareOk(queue="q"),
+    ),
+    (
+        lambda c: c.queue_bind("q", "x", "k", {"h": 1}),
+        methods.QueueBind(queue="q", exchange="x", routing_key="k", arguments={"h": 1}),
+        methods.QueueBindOk(),
+    ),
+    (
+        lambda c: c.queue_unbind("q", "x", "k"),
+        methods.QueueUnbind(queue="q", exchange="x", routing_key="k"), methods.QueueUnbindOk(),
+    ),
     (lambda c: c.queue_purge("q"), QueuePurge(queue="q"), QueuePurgeOk(message_count=3)),
-    (lambda c: c.queue_delete("q", if_unused=True, if_empty=True), methods.QueueDelete(queue="q", if_unused=True, if_empty=True),
-     methods.QueueDeleteOk(message_count=3)),
-    (lambda c: c.qos(10, global_=True), methods.BasicQos(prefetch_count=10, global_=True), methods.BasicQosOk()),
-    (lambda c: c.consume("q", consumer_tag="t", no_ack=True, exclusive=True, no_local=True, arguments={"x-priority": 1}),
-     BasicConsume(queue="q", consumer_tag="t", no_ack=True, exclusive=True, no_local=True, arguments={"x-priority": 1}),
-     BasicConsumeOk(consumer_tag="t")),
+    (
+        lambda c: c.queue_delete("q", if_unused=True, if_empty=True),
+        methods.QueueDelete(queue="q", if_unused=True, if_empty=True), methods.QueueDeleteOk(message_count=3),
+    ),
+    (
+        lambda c: c.qos(10, global_=True), methods.BasicQos(prefetch_count=10, global_=True),
+        methods.BasicQosOk(),
+    ),
+    (
+        lambda c: c.consume(
+            "q", consumer_tag="t", no_ack=True, exclusive=True, no_local=True, arguments={"x-priority": 1}
+        ),
+        BasicConsume(
+            queue="q", consumer_tag="t", no_ack=True, exclusive=True, no_local=True,
+            arguments={"x-priority": 1},
+        ),
+        BasicConsumeOk(consumer_tag="t"),
+    ),
     (lambda c: c.cancel("t"), BasicCancel(consumer_tag="t"), BasicCancelOk(consumer_tag="t")),
     (lambda c: c.recover(False), methods.BasicRecover(requeue=False), methods.BasicRecoverOk()),
     (lambda c: c.tx_select(), methods.TxSelect(), methods.TxSelectOk()),
@@ -109,7 +147,9 @@ def test_counts_of_purge_and_delete_are_returned():
 
 
 def test_a_declared_queue_tells_its_name_and_counts():
-    with channel_with(answering(QueueDeclare(), QueueDeclareOk(queue="made", message_count=1, consumer_count=2), [])) as channel:
+    with channel_with(
+        answering(QueueDeclare(), QueueDeclareOk(queue="made", message_count=1, consumer_count=2), [])
+    ) as channel:
         declared = channel.queue_declare()
 
     assert (declared.queue, declared.message_count, declared.consumer_count) == ("made", 1, 2)
@@ -165,13 +205,19 @@ def confirming(*confirms, publishes):
 def test_publishes_are_numbered_from_one_in_confirm_mode():
     with channel_with(confirming(publishes=3)) as channel:
         channel.confirm_select()
-        numbers = [channel.publish("", "q", b"m"), channel.publish("", "q", b"m"), channel.publish_many([("", "q", b"m", None)])]
+        numbers = [
+            channel.publish("", "q", b"m"), channel.publish("", "q", b"m"),
+            channel.publish_many([("", "q", b"m", None)]),
+        ]
 
     assert numbers == [1, 2, 3]
 
 
 def test_single_and_multiple_confirms_in_any_order_confirm_all():
-    confirms = [BasicAck(delivery_tag=3), BasicAck(delivery_tag=2, multiple=True), BasicAck(delivery_tag=0, multiple=True)]
+    confirms = [
+        BasicAck(delivery_tag=3), BasicAck(delivery_tag=2, multiple=True),
+        BasicAck(delivery_tag=0, multiple=True),
+    ]
 
     with channel_with(confirming(*confirms, publishes=4)) as channel:
         channel.confirm_select()
@@ -181,7 +227,9 @@ def test_single_and_multiple_confirms_in_any_order_confirm_all():
 
 
 def test_refused_publishes_are_reported_once_with_their_numbers():
-    with channel_with(confirming(BasicAck(delivery_tag=1), BasicNack(delivery_tag=3, multiple=True), publishes=3)) as channel:
+    with channel_with(
+        confirming(BasicAck(delivery_tag=1), BasicNack(delivery_tag=3, multiple=True), publishes=3)
+    ) as channel:
         channel.confirm_select()
         for _ in range(3):
             channel.publish("", "q", b"m")
@@ -204,14 +252,19 @@ def test_waiting_for_confirms_that_do_not_come_times_out():
 def test_a_returned_message_tells_why_and_what():
     def script(peer):
         content_of(peer)
-        peer.send_content(1, BasicReturn(reply_code=312, reply_text="NO_ROUTE", exchange="x", routing_key="k"), b"body", b"\x08\x00\x05")
+        peer.send_content(
+            1, BasicReturn(reply_code=312, reply_text="NO_ROUTE", exchange="x", routing_key="k"), b"body",
+            b"\x08\x00\x05",
+        )
 
     with channel_with(script) as channel:
         channel.publish("x", "k", b"body", mandatory=True)
         channel.connection.wait_for(lambda: channel.returned, TIMEOUT_S)
         returned = channel.returned.popleft()
 
-    assert (returned.reply_code, returned.reply_text, returned.exchange, returned.routing_key) == (312, "NO_ROUTE", "x", "k")
+    assert (returned.reply_code, returned.reply_text, returned.exchange, returned.routing_key) == (
+        312, "NO_ROUTE", "x", "k"
+    )
     assert (returned.body, returned.properties.priority) == (b"body", 5)
 
 
@@ -220,7 +273,9 @@ def delivering(*bodies, tag="t", after=lambda peer: None):
         peer.expect(BasicConsume)
         peer.send(1, BasicConsumeOk(consumer_tag=tag))
         for number, body in enumerate(bodies, 1):
-            method = BasicDeliver(consumer_tag=tag, delivery_tag=number, redelivered=True, exchange="x", routing_key="k")
+            method = BasicDeliver(
+                consumer_tag=tag, delivery_tag=number, redelivered=True, exchange="x", routing_key="k"
+            )
             peer.send_content(1, method, body, b"\x10\x00\x02", frame_max=4096)
         after(peer)
 
@@ -234,7 +289,10 @@ def test_deliveries_wait_for_a_consumer_without_a_callback():
         nothing = channel.next_delivery(0.01)
 
     assert [delivery.body for delivery in deliveries] == [b"one", b"", b"x" * 10000]
-    assert (deliveries[0].exchange, deliveries[0].routing_key, deliveries[0].redelivered, deliveries[0].consumer_tag) == ("x", "k", True, "t")
+    assert (
+        deliveries[0].exchange, deliveries[0].routing_key, deliveries[0].redelivered,
+        deliveries[0].consumer_tag,
+    ) == ("x", "k", True, "t")
     assert (deliveries[0].properties.delivery_mode, deliveries[0].raw_properties) == (2, b"\x10\x00\x02")
     assert nothing is None
 
@@ -301,7 +359,9 @@ def test_a_delivery_settles_itself():
         second.nack(requeue=False)
         third.reject()
 
-    assert seen == [BasicAck(delivery_tag=1), BasicNack(delivery_tag=2), BasicReject(delivery_tag=3, requeue=True)]
+    assert seen == [
+        BasicAck(delivery_tag=1), BasicNack(delivery_tag=2), BasicReject(delivery_tag=3, requeue=True)
+    ]
 
 
 @pytest.mark.parametrize("no_wait", [True, False])
@@ -322,13 +382,17 @@ def test_a_consumer_cancelled_by_the_broker_is_told_and_answered_where_asked(no_
 def test_get_takes_one_message():
     def script(peer):
         peer.expect(BasicGet)
-        peer.send_content(1, BasicGetOk(delivery_tag=7, exchange="x", routing_key="k", message_count=2), b"body")
+        peer.send_content(
+            1, BasicGetOk(delivery_tag=7, exchange="x", routing_key="k", message_count=2), b"body"
+        )
 
     with channel_with(script) as channel:
         delivery = channel.get("q")
 
     assert isinstance(delivery, Delivery)
-    assert (delivery.delivery_tag, delivery.body, delivery.message_count, delivery.consumer_tag) == (7, b"body", 2, "")
+    assert (delivery.delivery_tag, delivery.body, delivery.message_count, delivery.consumer_tag) == (
+        7, b"body", 2, ""
+    )
 
 
 def test_get_from_an_empty_queue_is_none():
@@ -356,7 +420,9 @@ def test_a_channel_closed_by_the_broker_raises_the_reason_from_the_call():
         with pytest.raises(ChannelClosed) as caught:
             channel.queue_declare("q", passive=True)
 
-    assert (caught.value.reply_code, caught.value.reply_text, caught.value.class_id, caught.value.method_id) == (404, "NOT_FOUND - no queue", 50, 10)
+    assert (
+        caught.value.reply_code, caught.value.reply_text, caught.value.class_id, caught.value.method_id
+    ) == (404, "NOT_FOUND - no queue", 50, 10)
 
 
 def test_a_closed_channel_raises_its_reason_from_every_later_call():

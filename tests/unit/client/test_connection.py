@@ -1,4 +1,6 @@
-"""The client's connection against a scripted broker: handshake, limits, closing from both sides, heartbeats, writes that find no room."""
+"""The client's connection against a scripted broker: handshake, limits, closing from both sides, heartbeats,
+writes that find no room.
+"""
 import socket
 import time
 
@@ -8,9 +10,9 @@ import pytest
 
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME
 from gomq_py.amqp.wire.methods import (
-    BasicConsume, BasicConsumeOk, BasicDeliver, ChannelOpenOk, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionSecure,
-    ConnectionStart, ConnectionStartOk, ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare,
-    QueueDeclareOk,
+    BasicConsume, BasicConsumeOk, BasicDeliver, ChannelOpenOk, ConnectionBlocked, ConnectionClose,
+    ConnectionCloseOk, ConnectionSecure, ConnectionStart, ConnectionStartOk, ConnectionUnblocked,
+    ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ConnectionClosed, Timeout
@@ -42,10 +44,15 @@ def test_the_login_names_user_password_vhost_and_client():
         peer.farewell()
 
     with scripted_broker(script) as url:
-        Connection(url.replace("guest:guest", "me:s%C3%A9cret").replace("%2f", "v%20h"), name="tester", timeout_s=TIMEOUT_S).close()
+        Connection(
+            url.replace("guest:guest", "me:s%C3%A9cret").replace("%2f", "v%20h"), name="tester",
+            timeout_s=TIMEOUT_S,
+        ).close()
 
     start_ok, _, opened = seen
-    assert (start_ok.mechanism, start_ok.response, opened.virtual_host) == ("PLAIN", b"\0me\0s\xc3\xa9cret", "v h")
+    assert (start_ok.mechanism, start_ok.response, opened.virtual_host) == (
+        "PLAIN", b"\0me\0s\xc3\xa9cret", "v h"
+    )
     assert start_ok.client_properties["connection_name"] == "tester"
     assert start_ok.client_properties["capabilities"]["authentication_failure_close"] is True
 
@@ -89,9 +96,12 @@ def test_a_further_challenge_ends_the_handshake():
 
 
 @pytest.mark.parametrize(("asked", "offered", "agreed"), [
-    ({"frame_max": 8192}, {"frame_max": 131072}, ("frame_max", 8192)), ({"frame_max": 131072}, {"frame_max": 8192}, ("frame_max", 8192)),
-    ({"frame_max": 0}, {"frame_max": 8192}, ("frame_max", 8192)), ({"frame_max": 8192}, {"frame_max": 0}, ("frame_max", 8192)),
-    ({"channel_max": 0}, {"channel_max": 0}, ("channel_max", 0)), ({"channel_max": 5}, {"channel_max": 9}, ("channel_max", 5)),
+    ({"frame_max": 8192}, {"frame_max": 131072}, ("frame_max", 8192)),
+    ({"frame_max": 131072}, {"frame_max": 8192}, ("frame_max", 8192)),
+    ({"frame_max": 0}, {"frame_max": 8192}, ("frame_max", 8192)),
+    ({"frame_max": 8192}, {"frame_max": 0}, ("frame_max", 8192)),
+    ({"channel_max": 0}, {"channel_max": 0}, ("channel_max", 0)),
+    ({"channel_max": 5}, {"channel_max": 9}, ("channel_max", 5)),
     ({}, {"heartbeat": 60}, ("heartbeat_s", 60)), ({"heartbeat_s": 5}, {"heartbeat": 60}, ("heartbeat_s", 5)),
     ({"heartbeat_s": 0}, {"heartbeat": 60}, ("heartbeat_s", 0)),
 ])
@@ -116,14 +126,18 @@ def test_the_brokers_reason_is_raised_when_it_refuses_the_login():
         peer.read_exactly(8)
         peer.send(0, ConnectionStart(version_minor=9, mechanisms=b"PLAIN"))
         peer.expect(ConnectionStartOk)
-        peer.send(0, ConnectionClose(reply_code=403, reply_text="ACCESS_REFUSED - no", class_id=10, method_id=11))
+        peer.send(
+            0, ConnectionClose(reply_code=403, reply_text="ACCESS_REFUSED - no", class_id=10, method_id=11)
+        )
         peer.expect(ConnectionCloseOk)
 
     with scripted_broker(script) as url:
         with pytest.raises(ConnectionClosed) as caught:
             Connection(url, timeout_s=TIMEOUT_S)
 
-    assert (caught.value.reply_code, caught.value.reply_text, caught.value.class_id, caught.value.method_id) == (403, "ACCESS_REFUSED - no", 10, 11)
+    assert (
+        caught.value.reply_code, caught.value.reply_text, caught.value.class_id, caught.value.method_id
+    ) == (403, "ACCESS_REFUSED - no", 10, 11)
 
 
 def test_a_broker_of_another_protocol_version_is_told_apart():
@@ -275,7 +289,9 @@ def test_a_silent_broker_is_given_up_after_two_intervals():
 
 
 def test_a_broker_that_writes_before_it_reads_does_not_deadlock_a_writing_client():
-    """The broker sends 16 MiB of deliveries before it reads one octet, while the client publishes 16 MiB: more than both sockets hold."""
+    """The broker sends 16 MiB of deliveries before it reads one octet, while the client publishes 16 MiB:
+    more than both sockets hold.
+    """
     count, body = 256, bytes(65536)
 
     def script(peer):

@@ -219,7 +219,9 @@ def test_frames_of_one_turn_are_sent_together():
 
 
 def test_a_wake_that_comes_late_does_not_keep_the_thread_turning():
-    """The poster has noted that it wakes the thread, which looks into the inbox before the octet is in the pipe."""
+    """The poster has noted that it wakes the thread, which looks into the inbox before
+    the octet is in the pipe.
+    """
 
     def script(peer):
         peer.handshake()
@@ -236,7 +238,9 @@ def test_a_wake_that_comes_late_does_not_keep_the_thread_turning():
 
 
 def wake_late(link, turns, over):
-    """Note each turn of the link's thread for 0.2 s, and write the octet while nobody says that there is one."""
+    """Note each turn of the link's thread for 0.2 s, and write the octet while
+    nobody says that there is one.
+    """
     receive = link.connection.take_ready
     link.connection.take_ready = lambda: (turns.append(1), receive())[1]
     link.call_later(0.2, over.set)

@@ -1,5 +1,5 @@
-"""The MQTT client against a server of literal octets: what it writes, what it makes of what it reads, and what
-it says when it is refused, cut off or told nonsense.
+"""The MQTT client against a server of literal octets: what it writes, what it makes of what it reads, and
+what it says when it is refused, cut off or told nonsense.
 """
 import socket
 import ssl
@@ -53,12 +53,17 @@ def test_connect_and_disconnect_are_the_least_octets(socket_module):
 
 def test_connect_carries_login_keep_alive_will_and_virtual_host():
     def script(peer):
-        peer.expect(bytes.fromhex("10 23 0004 4d515454 04 ee 003c"), b"\0\2me", b"\0\1w", b"\0\3bye", b"\0\3v:u", b"\0\6secret")
+        peer.expect(
+            bytes.fromhex("10 23 0004 4d515454 04 ee 003c"), b"\0\2me", b"\0\1w", b"\0\3bye", b"\0\3v:u",
+            b"\0\6secret",
+        )
         peer.send(CONNACK)
         peer.expect(DISCONNECT)
 
     with server(script, login="u:secret@", path="/v") as url:
-        client(url, client_identifier="me", keep_alive_s=60, will=Will("w", b"bye", qos=1, retain=True)).close()
+        client(
+            url, client_identifier="me", keep_alive_s=60, will=Will("w", b"bye", qos=1, retain=True)
+        ).close()
 
 
 def test_connect_of_mqtt_5_carries_properties_and_learns_those_of_the_answer():
@@ -67,9 +72,13 @@ def test_connect_of_mqtt_5_carries_properties_and_learns_those_of_the_answer():
         peer.send(bytes.fromhex("20 0f 01 00 0c 12 0003 616263 13 0007 21 0002"))
         peer.expect(DISCONNECT)
 
-    with server(script) as url, client(url, version=5, clean_start=False, properties={"session_expiry_interval": 60}) as connection:
+    with server(script) as url, client(
+        url, version=5, clean_start=False, properties={"session_expiry_interval": 60}
+    ) as connection:
         assert connection.connack.session_present
-        assert (connection.client_identifier, connection.keep_alive_s, connection.receive_maximum) == ("abc", 7, 2)
+        assert (connection.client_identifier, connection.keep_alive_s, connection.receive_maximum) == (
+            "abc", 7, 2
+        )
 
 
 def test_version_clean_start_and_expiry_may_stand_in_the_url():
@@ -148,7 +157,8 @@ def test_publishes_of_each_qos_are_written_and_acknowledged():
 
 
 @pytest.mark.parametrize(("qos", "answer", "text"), [
-    (1, "40 03 0001 97", "PUBLISH refused: Quota exceeded"), (2, "50 03 0001 87", "PUBLISH refused: Not authorized"),
+    (1, "40 03 0001 97", "PUBLISH refused: Quota exceeded"),
+    (2, "50 03 0001 87", "PUBLISH refused: Not authorized"),
 ])
 def test_refused_publish_is_raised_with_its_name_and_is_over(qos, answer, text):
     def script(peer):
@@ -335,7 +345,9 @@ def test_disconnect_of_the_server_is_told_with_its_reason():
     with server(script) as url, client(url, version=5) as connection:
         closed = connection.wait_closed()
 
-    assert (closed.reply_code, closed.reply_text) == (0x8E, "the server disconnected: Session taken over (by)")
+    assert (closed.reply_code, closed.reply_text) == (
+        0x8E, "the server disconnected: Session taken over (by)"
+    )
 
 
 def test_disconnect_may_ask_for_the_will():

@@ -14,8 +14,12 @@ from gomq_py.client.mqtt_url import MQTTParameters, parse_mqtt_url
     ("mqtt://u:@host", MQTTParameters(host="host", user="u", password="")),
     ("mqtts://host", MQTTParameters(host="host", port=8883, tls=True)),
     ("mqtt://[::1]:1884", MQTTParameters(host="::1", port=1884)),
-    ("mqtt://h?version=5&clean_start=false&keep_alive=9&client_id=a%20b",
-     MQTTParameters(host="h", options={"version": 5, "clean_start": False, "keep_alive": 9, "client_id": "a b"})),
+    (
+        "mqtt://h?version=5&clean_start=false&keep_alive=9&client_id=a%20b",
+        MQTTParameters(
+            host="h", options={"version": 5, "clean_start": False, "keep_alive": 9, "client_id": "a b"}
+        ),
+    ),
     ("mqtt://h?version=3.1&session_expiry=60&cacertfile=/ca.pem",
      MQTTParameters(host="h", options={"version": 3, "session_expiry": 60, "cacertfile": "/ca.pem"})),
 ])
@@ -32,11 +36,13 @@ def test_the_virtual_host_goes_before_the_user_name(url, user_name):
 
 @pytest.mark.parametrize(("url", "reason"), [
     ("amqp://host", "scheme is 'amqp': mqtt and mqtts are known"), ("//host", "scheme is 'missing'"),
-    ("mqtt://host:70000", "the port in the URL of host"), ("mqtt://host/vhost", "'vhost' in an MQTT URL without a user"),
+    ("mqtt://host:70000", "the port in the URL of host"),
+    ("mqtt://host/vhost", "'vhost' in an MQTT URL without a user"),
     ("mqtt://host?keep_alive=often", "keep_alive in an MQTT URL is a number"),
     ("mqtt://host?keep_alive=65536", "at most 65535 seconds"),
     ("mqtt://host?session_expiry=4294967296", "at most 4294967295 seconds"),
-    ("mqtt://host?version=4", "version in an MQTT URL is one of"), ("mqtt://host?clean_start=1", "clean_start in an MQTT URL is"),
+    ("mqtt://host?version=4", "version in an MQTT URL is one of"),
+    ("mqtt://host?clean_start=1", "clean_start in an MQTT URL is"),
     ("mqtt://host?heartbeat=5", "'heartbeat' is not a query key of an MQTT URL: keep_alive"),
 ])
 def test_a_bad_url_is_refused_with_the_reason(url, reason):

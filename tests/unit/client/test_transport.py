@@ -44,7 +44,9 @@ def test_large_bodies_pass_both_ways_over_tls(files, server_context, socket_modu
         peer.farewell()
 
     with scripted_broker(script, server_context) as url:
-        with Connection(f"{url}?cacertfile={files.authority}", socket_module=socket_module, timeout_s=TIMEOUT_S) as connection:
+        with Connection(
+            f"{url}?cacertfile={files.authority}", socket_module=socket_module, timeout_s=TIMEOUT_S
+        ) as connection:
             channel = connection.channel()
             channel.consume("q", no_ack=True)
             for _ in range(count):

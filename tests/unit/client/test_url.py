@@ -10,20 +10,31 @@ from gomq_py.client.url import Parameters, parse_url
     ("amqp://host/", Parameters(host="host", virtual_host="/")),
     ("amqp://host/%2f", Parameters(host="host", virtual_host="/")),
     ("amqp://host/a%2fb", Parameters(host="host", virtual_host="a/b")),
-    ("amqp://user:pa%3Ass%40@host:123/v", Parameters(host="host", port=123, user="user", password="pa:ss@", virtual_host="v")),
+    (
+        "amqp://user:pa%3Ass%40@host:123/v",
+        Parameters(host="host", port=123, user="user", password="pa:ss@", virtual_host="v"),
+    ),
     ("amqp://user:@host", Parameters(host="host", user="user", password="")),
     ("amqps://host", Parameters(host="host", port=5671, tls=True)),
     ("amqp://[::1]:5673", Parameters(host="::1", port=5673)),
-    ("amqp://h?heartbeat=0&connection_timeout=500", Parameters(host="h", options={"heartbeat": 0, "connection_timeout": 500})),
-    ("amqp://h/v?name=n&auth_mechanism=AMQPLAIN", Parameters(host="h", virtual_host="v", options={"name": "n", "auth_mechanism": "AMQPLAIN"})),
+    (
+        "amqp://h?heartbeat=0&connection_timeout=500",
+        Parameters(host="h", options={"heartbeat": 0, "connection_timeout": 500}),
+    ),
+    (
+        "amqp://h/v?name=n&auth_mechanism=AMQPLAIN",
+        Parameters(host="h", virtual_host="v", options={"name": "n", "auth_mechanism": "AMQPLAIN"}),
+    ),
 ])
 def test_a_url_means_its_parts(url, expected):
     assert parse_url(url) == expected
 
 
 @pytest.mark.parametrize(("url", "reason"), [
-    ("http://host", "scheme is 'http'"), ("host:5672", "scheme is 'host'"), ("//host", "scheme is 'missing'"), ("amqp://host:70000", "port"),
-    ("amqp://host:x", "port"), ("amqp://host?heartbeat=often", "heartbeat"), ("amqp://host?hartbeat=5", "hartbeat"),
+    ("http://host", "scheme is 'http'"), ("host:5672", "scheme is 'host'"), ("//host", "scheme is 'missing'"),
+    ("amqp://host:70000", "port"),
+    ("amqp://host:x", "port"), ("amqp://host?heartbeat=often", "heartbeat"),
+    ("amqp://host?hartbeat=5", "hartbeat"),
 ])
 def test_a_bad_url_is_refused_with_the_reason(url, reason):
     with pytest.raises(ValueError, match=reason):

@@ -35,10 +35,14 @@ def test_folders_that_others_write_to_are_left_for_the_next(system, tmp_path):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
 
-    assert control.path_to_serve(tmp_path / "data", {"XDG_RUNTIME_DIR": str(runtime)}) == str(runtime / "gomq-py" / "ctl.sock")
+    assert control.path_to_serve(tmp_path / "data", {"XDG_RUNTIME_DIR": str(runtime)}) == str(
+        runtime / "gomq-py" / "ctl.sock"
+    )
     runtime.chmod(0o777)
     (runtime / "gomq-py").rmdir()
-    assert control.path_to_serve(tmp_path / "data", {"XDG_RUNTIME_DIR": str(runtime)}) == str(tmp_path / "data" / "ctl.sock")
+    assert control.path_to_serve(tmp_path / "data", {"XDG_RUNTIME_DIR": str(runtime)}) == str(
+        tmp_path / "data" / "ctl.sock"
+    )
     assert control.path_to_serve(tmp_path / "data", {}) == str(tmp_path / "data" / "ctl.sock")
 
 
@@ -69,8 +73,10 @@ def test_what_is_no_socket_is_not_used(tmp_path, name):
 def test_path_names_its_owner_unless_others_may_change_it(monkeypatch):
     """Folders of /, of root and of a user, as stat tells them."""
     folders = {
-        "/": (0, 0o755), "/run": (0, 0o755), "/run/gomq-py": (71, 0o755), "/run/shared": (71, 0o775), "/tmp": (0, 0o1777), "/tmp/own": (71, 0o700),
-        "/users": (0, 0o755), "/users/joe": (71, 0o750), "/users/joe/data": (71, 0o750), "/users/joe/ann": (72, 0o700),
+        "/": (0, 0o755), "/run": (0, 0o755), "/run/gomq-py": (71, 0o755), "/run/shared": (71, 0o775),
+        "/tmp": (0, 0o1777), "/tmp/own": (71, 0o700),
+        "/users": (0, 0o755), "/users/joe": (71, 0o750), "/users/joe/data": (71, 0o750),
+        "/users/joe/ann": (72, 0o700),
     }
     real = os.stat
 

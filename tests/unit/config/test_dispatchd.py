@@ -23,7 +23,9 @@ def test_every_key_is_taken_over(tmp_path):
         tmp_path, '{"amqp-port": 1111, "admin-port": 2222, "persist-dir": "/data/x", "strict-mode": false, '
         '"users": {"joe": {"password_bcrypt_base64": "%s"}}}' % ENCODED)
 
-    assert (settings.amqp_port, settings.http_port, settings.data_dir, settings.first_users) == (1111, 2222, "/data/x", {"joe": HASH})
+    assert (settings.amqp_port, settings.http_port, settings.data_dir, settings.first_users) == (
+        1111, 2222, "/data/x", {"joe": HASH}
+    )
     assert warnings == []
     assert settings.origin("amqp_port").endswith("dispatchd.json: amqp-port")
 
@@ -38,11 +40,23 @@ def test_strict_mode_is_said_to_have_no_effect(tmp_path):
     ('{"admin-port": 70000}', "admin-port should be a port, a number from 0 to 65535, not a number"),
     ('{"persist-dir": 5}', "persist-dir should be the path of a folder, not a number"),
     ('{"strict-mode": "yes"}', "strict-mode should be true or false, not a text"),
-    ('{"amqp_port": 5672}', "unknown key 'amqp_port'; there are amqp-port, admin-port, persist-dir, strict-mode, users"),
+    (
+        '{"amqp_port": 5672}',
+        "unknown key 'amqp_port'; there are amqp-port, admin-port, persist-dir, strict-mode, users",
+    ),
     ('{"users": []}', "users should be an object of users, not an array"),
-    ('{"users": {"joe": {"password": "x"}}}', "users: joe should be an object with the one key password_bcrypt_base64"),
-    ('{"users": {"joe": {"password_bcrypt_base64": "!"}}}', "users: joe: password_bcrypt_base64 is not base64"),
-    ('{"users": {"joe": {"password_bcrypt_base64": "c2VjcmV0"}}}', "users: joe: password_bcrypt_base64 does not hold a bcrypt hash"),
+    (
+        '{"users": {"joe": {"password": "x"}}}',
+        "users: joe should be an object with the one key password_bcrypt_base64",
+    ),
+    (
+        '{"users": {"joe": {"password_bcrypt_base64": "!"}}}',
+        "users: joe: password_bcrypt_base64 is not base64",
+    ),
+    (
+        '{"users": {"joe": {"password_bcrypt_base64": "c2VjcmV0"}}}',
+        "users: joe: password_bcrypt_base64 does not hold a bcrypt hash",
+    ),
     ('{"amqp-port": 1, "amqp-port": 2}', "key 'amqp-port' is given twice"),
     ('[1]', "should be an object, not an array"),
     ('{"amqp-port": 1', "no JSON"),

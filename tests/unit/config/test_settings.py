@@ -40,7 +40,9 @@ def test_shipped_file_shows_every_key_with_its_default():
 
 
 def test_shipped_file_says_of_each_key_what_it_does_and_whether_it_works():
-    """Under the line "without effect" are the keys that have none, and no others; the comment is the option's own."""
+    """Under the line "without effect" are the keys that have none, and no others;
+    the comment is the option's own.
+    """
     section, works, comment, wrong = "", True, [], []
     options = {(option.section, option.key): option for option in OPTIONS}
     for line in INI.read_text().splitlines():
@@ -48,7 +50,10 @@ def test_shipped_file_says_of_each_key_what_it_does_and_whether_it_works():
             section, works = header[1], True
         elif line == "; -- without effect in this version --":
             works = False
-        elif (entry := re.fullmatch(r";(\w+) =(.*)", line)) and (option := options.get((section, entry[1]))) is not None:
+        elif (
+            (entry := re.fullmatch(r";(\w+) =(.*)", line))
+            and (option := options.get((section, entry[1]))) is not None
+        ):
             if (not option.pending) != works or " ".join(comment) != option.help:
                 wrong.append((section, entry[1], " ".join(comment)))
         comment = [*comment, line.removeprefix("; ")] if line.startswith("; ") else []
@@ -83,7 +88,10 @@ def test_guide_shows_key_default_flags_and_environment():
 
 
 def test_default_survives_being_written_and_read():
-    assert [option.key for option in OPTIONS if option.kind.parse(option.kind.show(option.default)) != option.default] == []
+    assert [
+        option.key
+        for option in OPTIONS if option.kind.parse(option.kind.show(option.default)) != option.default
+    ] == []
 
 
 def test_help_shows_every_flag():
@@ -117,30 +125,47 @@ def test_operators_page_lists_what_a_reload_changes():
 
 def test_values_of_python_are_held_to_the_rules_of_the_file():
     settings = Settings.checked(
-        heartbeat=7, amqp_port="5673", sync=False, data_dir=Path("/data"), amqp_unix_mode=0o600, tcp_keepalive=None, memory_high_watermark=0.5,
-        auth_backends=["local"], proxy_protocol_trusted_sources=("10.0.0.0/8",), log_level="warning", tcp_proxy_protocol=True)
+        heartbeat=7, amqp_port="5673", sync=False, data_dir=Path("/data"), amqp_unix_mode=0o600,
+        tcp_keepalive=None, memory_high_watermark=0.5, auth_backends=["local"],
+        proxy_protocol_trusted_sources=("10.0.0.0/8",), log_level="warning", tcp_proxy_protocol=True)
 
-    assert (settings.heartbeat, settings.amqp_port, settings.sync, settings.data_dir) == (7, 5673, False, "/data")
-    assert (settings.amqp_unix_mode, settings.tcp_keepalive, settings.memory_high_watermark) == (0o600, None, 0.5)
-    assert (settings.auth_backends, settings.log_level, settings.tcp_proxy_protocol) == (("local",), "warn", 2)
+    assert (settings.heartbeat, settings.amqp_port, settings.sync, settings.data_dir) == (
+        7, 5673, False, "/data"
+    )
+    assert (settings.amqp_unix_mode, settings.tcp_keepalive, settings.memory_high_watermark) == (
+        0o600, None, 0.5
+    )
+    assert (
+        (settings.auth_backends, settings.log_level, settings.tcp_proxy_protocol) == (("local",), "warn", 2)
+    )
     assert str(settings.proxy_protocol_trusted_sources[0]) == "10.0.0.0/8"
 
 
 def test_every_default_passes():
-    assert vars(Settings.checked(**{option.attribute: option.default for option in OPTIONS})).keys() == vars(Settings()).keys()
+    assert vars(
+        Settings.checked(**{option.attribute: option.default for option in OPTIONS})
+    ).keys() == vars(Settings()).keys()
 
 
-WRONG = [None, True, -2, 0.5, -2 ** 63, 2 ** 63, 10 ** 5000, float("nan"), float("inf"), b"x", "x\0", object(), [1], {"a": 1}, ()]
+WRONG = [
+    None, True, -2, 0.5, -2 ** 63, 2 ** 63, 10 ** 5000, float("nan"), float("inf"), b"x", "x\0", object(),
+    [1], {"a": 1}, (),
+]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
 def test_a_value_that_cannot_be_is_named_whatever_it_is(wrong):
-    """By every option: taken, or a ValueError of one line; never another error, which would come from the middle of a boot."""
+    """By every option: taken, or a ValueError of one line;
+    never another error, which would come from the middle of a boot.
+    """
     for option in OPTIONS:
         try:
             settings = Settings.checked(**{option.attribute: wrong})
         except ValueError as error:
-            assert str(error).startswith(f"{option.attribute}: ") and "\n" not in str(error) and len(str(error)) < 600
+            assert (
+                str(error).startswith(f"{option.attribute}: ") and "\n" not in str(error)
+                and len(str(error)) < 600
+            )
         else:
             value = getattr(settings, option.attribute)
             assert option.kind.parse(option.kind.show(value)) == value or option.kind.secret

@@ -18,7 +18,9 @@ def load_from(tmp_path):
             path = tmp_path / "gomq.ini"
             path.write_text(ini)
             flags = ("--config", str(path), *flags)
-        return load(flag_parser().parse_args(flags), {"GOMQ_CONFIGURATION_DIRECTORY": str(tmp_path), **(environment or {})})
+        return load(flag_parser().parse_args(flags), {
+            "GOMQ_CONFIGURATION_DIRECTORY": str(tmp_path), **(environment or {})
+        })
 
     return from_
 
@@ -46,7 +48,9 @@ def test_environment_wins_over_file(load_from):
 
 
 def test_flag_wins_over_environment(load_from):
-    settings, _ = load_from("--port", "5675", ini="[amqp]\nport = 5673\n", environment={"GOMQ_AMQP_PORT": "5674"})
+    settings, _ = load_from(
+        "--port", "5675", ini="[amqp]\nport = 5673\n", environment={"GOMQ_AMQP_PORT": "5674"}
+    )
 
     assert settings.amqp_port == 5675
 
@@ -106,8 +110,14 @@ def test_bad_environment_names_the_variable(load_from):
     ("[main]\ndata_dir\n", "gomq.ini:2: 'data_dir' is not a key = value line"),
     ("[main\n", "gomq.ini:1: '[main' is not a [section]"),
     ("[main]\nsync = perhaps\n", "gomq.ini:2: sync: 'perhaps' is not a yes or no"),
-    ("[amqp]\nmax_message_size = 0\n", "gomq.ini:2: max_message_size: '0' is not a whole number from 1 to 264241152"),
-    ("[amqp]\nmax_message_size = 268435456\n", "gomq.ini:2: max_message_size: '268435456' is not a whole number from 1 to 264241152"),
+    (
+        "[amqp]\nmax_message_size = 0\n",
+        "gomq.ini:2: max_message_size: '0' is not a whole number from 1 to 264241152",
+    ),
+    (
+        "[amqp]\nmax_message_size = 268435456\n",
+        "gomq.ini:2: max_message_size: '268435456' is not a whole number from 1 to 264241152",
+    ),
     ("[main]\ntcp_keepalive = 60:10\n", "gomq.ini:2: tcp_keepalive: '60:10' is not a keepalive"),
 ])
 def test_bad_file_names_file_and_line(load_from, ini, complaint):
@@ -126,11 +136,16 @@ def test_unknown_key_is_a_warning_with_its_place(load_from):
     settings, warnings = load_from(ini="[amqp]\nprot = 1\nport = 2\n")
 
     assert settings.amqp_port == 2
-    assert len(warnings) == 1 and warnings[0].endswith("gomq.ini:2: unknown key 'prot' in section [amqp] is ignored")
+    assert (
+        len(warnings) == 1
+        and warnings[0].endswith("gomq.ini:2: unknown key 'prot' in section [amqp] is ignored")
+    )
 
 
 def test_deprecated_place_works_with_a_warning_and_yields_to_the_options_own(load_from):
-    settings, warnings = load_from(ini="[main]\ndefault_consumer_prefetch = 5\n[amqp]\ndefault_consumer_prefetch = 6\n")
+    settings, warnings = load_from(
+        ini="[main]\ndefault_consumer_prefetch = 5\n[amqp]\ndefault_consumer_prefetch = 6\n"
+    )
 
     assert settings.default_consumer_prefetch == 5
     assert "deprecated" in warnings[0]
@@ -146,20 +161,32 @@ def test_option_without_effect_is_said_aloud_when_turned_on_only(load_from):
 
 
 def test_sni_section_is_taken_over_with_values_of_the_right_kinds(load_from):
-    settings, warnings = load_from(ini="[sni:Example.org]\ntls_cert = a.pem\ntls_verify_peer = yes\nmqtt_tls_min_version = 1.3\n[sni:*.b]\n")
+    settings, warnings = load_from(
+        ini=(
+            "[sni:Example.org]\ntls_cert = a.pem\ntls_verify_peer = "
+            "yes\nmqtt_tls_min_version = 1.3\n[sni:*.b]\n"
+        )
+    )
 
     assert warnings == []
-    assert settings.sni == {"example.org": {"tls_cert": "a.pem", "tls_verify_peer": True, "mqtt_tls_min_version": "1.3"}}
+    assert settings.sni == {
+        "example.org": {"tls_cert": "a.pem", "tls_verify_peer": True, "mqtt_tls_min_version": "1.3"}
+    }
 
 
 def test_mistakes_in_a_sni_section_are_named(load_from):
-    assert load_from(ini="[sni:a]\nport = 1\n")[1][0].endswith("gomq.ini:2: unknown key 'port' in section [sni:a] is ignored")
+    assert load_from(ini="[sni:a]\nport = 1\n")[1][0].endswith(
+        "gomq.ini:2: unknown key 'port' in section [sni:a] is ignored"
+    )
     with pytest.raises(ConfigError, match=r"gomq.ini:2: http_tls_verify_peer: 'perhaps' is not a yes or no"):
         load_from(ini="[sni:a]\nhttp_tls_verify_peer = perhaps\n")
 
 
 @pytest.mark.parametrize("key, text, value", [
-    ("proxy_protocol_trusted_sources", "10.0.0.5, 192.168.0.0/16,fd00::/8", "10.0.0.5/32, 192.168.0.0/16, fd00::/8"),
+    (
+        "proxy_protocol_trusted_sources", "10.0.0.5, 192.168.0.0/16,fd00::/8",
+        "10.0.0.5/32, 192.168.0.0/16, fd00::/8",
+    ),
     ("unix_mode", "0600", "600"), ("tcp_proxy_protocol", "true", "2"),
 ])
 def test_values_of_listeners_are_parsed(load_from, key, text, value):
@@ -168,8 +195,11 @@ def test_values_of_listeners_are_parsed(load_from, key, text, value):
     assert option.kind.show(getattr(load_from(ini=f"[amqp]\n{key} = {text}\n")[0], option.attribute)) == value
 
 
-@pytest.mark.parametrize("key, text", [("proxy_protocol_trusted_sources", "10.0.0.0/33"), ("proxy_protocol_trusted_sources", "proxy.example.com"),
-                                       ("unix_mode", "rw-rw----"), ("unix_mode", "1777"), ("unix_mode", "689")])
+@pytest.mark.parametrize("key, text", [
+    ("proxy_protocol_trusted_sources", "10.0.0.0/33"),
+    ("proxy_protocol_trusted_sources", "proxy.example.com"), ("unix_mode", "rw-rw----"),
+    ("unix_mode", "1777"), ("unix_mode", "689"),
+])
 def test_values_of_listeners_that_make_no_sense_are_named(load_from, key, text):
     with pytest.raises(ConfigError, match=f"gomq.ini:2: {key}: '{text}' is not "):
         load_from(ini=f"[amqp]\n{key} = {text}\n")
@@ -214,11 +244,16 @@ def test_password_that_looks_like_a_hash_is_one_all_the_same_and_said(load_from)
     settings, warnings = load_from(environment={"GOMQ_DEFAULT_PASSWORD": HASH})
 
     assert salted_hash.verify(HASH, settings.default_password_hash)
-    assert warnings == ["GOMQ_DEFAULT_PASSWORD looks like a hash, and is taken for the password itself: GOMQ_DEFAULT_PASSWORD_HASH takes hashes"]
+    assert warnings == [
+        "GOMQ_DEFAULT_PASSWORD looks like a hash, and is taken for the password itself: "
+        "GOMQ_DEFAULT_PASSWORD_HASH takes hashes",
+    ]
 
 
 def test_password_and_hash_together_are_refused(load_from):
-    with pytest.raises(ConfigError, match="^GOMQ_DEFAULT_PASSWORD and GOMQ_DEFAULT_PASSWORD_HASH are both set"):
+    with pytest.raises(
+        ConfigError, match="^GOMQ_DEFAULT_PASSWORD and GOMQ_DEFAULT_PASSWORD_HASH are both set"
+    ):
         load_from(environment={"GOMQ_DEFAULT_PASSWORD": "x", "GOMQ_DEFAULT_PASSWORD_HASH": HASH})
 
 
@@ -227,7 +262,10 @@ def test_password_and_hash_together_are_refused(load_from):
     ("GOMQ_DEFAULT_PASSWORD_HASH", lambda wrong: {"environment": {"GOMQ_DEFAULT_PASSWORD_HASH": wrong}}),
     ("LAVINMQ_DEFAULT_PASSWORD", lambda wrong: {"environment": {"LAVINMQ_DEFAULT_PASSWORD": wrong}}),
     ("--default-password-hash", lambda wrong: {"flags": ("--default-password-hash", wrong)}),
-    ("gomq.ini:2: default_password_hash", lambda wrong: {"ini": f"[main]\ndefault_password_hash = {wrong}\n"}),
+    (
+        "gomq.ini:2: default_password_hash",
+        lambda wrong: {"ini": f"[main]\ndefault_password_hash = {wrong}\n"},
+    ),
     ("gomq.ini:2: default_password", lambda wrong: {"ini": f"[main]\ndefault_password = {wrong}\n"}),
 ])
 def test_what_is_no_hash_is_named_by_its_place_and_not_repeated(load_from, wrong, place, given):

@@ -1,4 +1,6 @@
-"""Field tables against literal octets, every malformed shape, and fuzz in buffers that end at a guard page."""
+"""Field tables against literal octets, every malformed shape,
+and fuzz in buffers that end at a guard page.
+"""
 from datetime import datetime, timezone
 from decimal import Decimal
 
@@ -8,8 +10,8 @@ from hypothesis import strategies as st
 
 from gomq_py.content import fields
 from gomq_py.content.fields import (
-    decode_array, decode_table, decode_value, encode_array, encode_shortstr, encode_table, encode_value, get_key, remove_key, set_key,
-    sort_keys,
+    decode_array, decode_table, decode_value, encode_array, encode_shortstr, encode_table, encode_value,
+    get_key, remove_key, set_key, sort_keys,
 )
 from gomq_py.errors import Malformed
 from tests.support.guarded import GuardedBuffer
@@ -18,10 +20,13 @@ GUARDED = GuardedBuffer(1 << 18)
 
 # Every type octet with its literal form.
 VALUES = [
-    (b"t\x01", True), (b"t\x00", False), (b"b\xff", -1), (b"B\xff", 255), (b"s\x80\x00", -32768), (b"u\xff\xfe", 65534),
-    (b"I\xff\xff\xff\xfe", -2), (b"i\xff\xff\xff\xfe", 4294967294), (b"l\x80" + bytes(7), -2**63), (b"L\x7f" + b"\xff" * 7, 2**63 - 1),
+    (b"t\x01", True), (b"t\x00", False), (b"b\xff", -1), (b"B\xff", 255), (b"s\x80\x00", -32768),
+    (b"u\xff\xfe", 65534),
+    (b"I\xff\xff\xff\xfe", -2), (b"i\xff\xff\xff\xfe", 4294967294), (b"l\x80" + bytes(7), -2**63),
+    (b"L\x7f" + b"\xff" * 7, 2**63 - 1),
     (b"f\x3f\xc0\x00\x00", 1.5), (b"d\xc0\x04" + bytes(6), -2.5), (b"D\x02\x00\x00\x01\x3b", Decimal("3.15")),
-    (b"D\x01\xff\xff\xff\xff", Decimal("-0.1")), (b"S\x00\x00\x00\x03abc", "abc"), (b"S\x00\x00\x00\x02\xc3\xa9", "é"),
+    (b"D\x01\xff\xff\xff\xff", Decimal("-0.1")), (b"S\x00\x00\x00\x03abc", "abc"),
+    (b"S\x00\x00\x00\x02\xc3\xa9", "é"),
     (b"S\x00\x00\x00\x01\xff", b"\xff"), (b"x\x00\x00\x00\x02ab", b"ab"), (b"V", None),
     (b"T\x00\x00\x00\x00\x50\x00\x00\x00", datetime(2012, 7, 13, 11, 1, 20, tzinfo=timezone.utc)),
     (b"A\x00\x00\x00\x03Vt\x01", [None, True]), (b"A\x00\x00\x00\x00", []),
@@ -55,12 +60,16 @@ def test_an_unknown_type_is_refused(kind):
 
 
 ENCODED = [
-    ("abc", b"S\x00\x00\x00\x03abc"), (b"ab", b"x\x00\x00\x00\x02ab"), (True, b"t\x01"), (1, b"I\x00\x00\x00\x01"), (-2**31, b"I\x80\x00\x00\x00"),
-    (2**31, b"l\x00\x00\x00\x00\x80\x00\x00\x00"), (-2**63, b"l\x80" + bytes(7)), (1.5, b"d\x3f\xf8" + bytes(6)),
+    ("abc", b"S\x00\x00\x00\x03abc"), (b"ab", b"x\x00\x00\x00\x02ab"), (True, b"t\x01"),
+    (1, b"I\x00\x00\x00\x01"), (-2**31, b"I\x80\x00\x00\x00"),
+    (2**31, b"l\x00\x00\x00\x00\x80\x00\x00\x00"), (-2**63, b"l\x80" + bytes(7)),
+    (1.5, b"d\x3f\xf8" + bytes(6)),
     (Decimal("3.15"), b"D\x02\x00\x00\x01\x3b"), (Decimal("2E+3"), b"D\x00\x00\x00\x07\xd0"), (None, b"V"),
     ([1], b"A\x00\x00\x00\x05I\x00\x00\x00\x01"),
-    ((), b"A\x00\x00\x00\x00"), ({"k": None}, b"F\x00\x00\x00\x03\x01kV"), (bytearray(b"ab"), b"x\x00\x00\x00\x02ab"),
-    (datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc), b"T" + bytes(7) + b"\x3c"), (datetime(1970, 1, 1, 0, 1), b"T" + bytes(7) + b"\x3c"),
+    ((), b"A\x00\x00\x00\x00"), ({"k": None}, b"F\x00\x00\x00\x03\x01kV"),
+    (bytearray(b"ab"), b"x\x00\x00\x00\x02ab"),
+    (datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc), b"T" + bytes(7) + b"\x3c"),
+    (datetime(1970, 1, 1, 0, 1), b"T" + bytes(7) + b"\x3c"),
 ]
 
 
@@ -69,7 +78,9 @@ def test_a_python_value_takes_the_type_that_holds_it(value, octets):
     assert encode_value(value) == octets
 
 
-@pytest.mark.parametrize("value", [2**63, -2**63 - 1, Decimal("NaN"), Decimal(2**31), Decimal("1E-256"), datetime(1969, 12, 31)])
+@pytest.mark.parametrize("value", [
+    2**63, -2**63 - 1, Decimal("NaN"), Decimal(2**31), Decimal("1E-256"), datetime(1969, 12, 31)
+])
 def test_a_value_too_large_for_its_type_is_refused_before_the_wire(value):
     with pytest.raises(ValueError):
         encode_value(value)
@@ -101,7 +112,9 @@ def test_an_array_decodes_with_octets_behind_it():
     assert decode_array(b"\x00\x00\x00\x03Vt\x01tail") == ([None, True], 7)
 
 
-@pytest.mark.parametrize("octets", [b"", b"\x00\x00\x00", b"\x00\x00\x00\x01", b"\x00\x00\x00\x01S", b"\xff\xff\xff\xff" + bytes(9)])
+@pytest.mark.parametrize("octets", [
+    b"", b"\x00\x00\x00", b"\x00\x00\x00\x01", b"\x00\x00\x00\x01S", b"\xff\xff\xff\xff" + bytes(9)
+])
 def test_a_malformed_array_is_refused(octets):
     with pytest.raises(Malformed):
         decode_array(GUARDED.place(octets))
@@ -115,9 +128,11 @@ def test_an_offset_outside_the_octets_is_refused(decode, offset):
 
 
 @pytest.mark.parametrize("octets", [
-    b"", b"\x00\x00\x00", b"\x00\x00\x00\x01", b"\x80\x00\x00\x00" + bytes(9), b"\xff\xff\xff\xff\x01aV", b"\x00\x00\x00\x03\x02aV",
+    b"", b"\x00\x00\x00", b"\x00\x00\x00\x01", b"\x80\x00\x00\x00" + bytes(9), b"\xff\xff\xff\xff\x01aV",
+    b"\x00\x00\x00\x03\x02aV",
     b"\x00\x00\x00\x02\x01a",
-    b"\x00\x00\x00\x01\xff", b"\x00\x00\x00\x07\x01aS\x00\x00\x00\x01", b"\x00\x00\x00\x08\x01aF\x00\x00\x00\x02\x01", b"\x00\x00\x00\x03\x01a\x00",
+    b"\x00\x00\x00\x01\xff", b"\x00\x00\x00\x07\x01aS\x00\x00\x00\x01",
+    b"\x00\x00\x00\x08\x01aF\x00\x00\x00\x02\x01", b"\x00\x00\x00\x03\x01a\x00",
 ])
 def test_a_malformed_table_is_refused(octets):
     with pytest.raises(Malformed):
@@ -167,7 +182,9 @@ def test_a_timestamp_beyond_a_datetime_decodes_to_its_seconds():
 
 
 def test_a_timestamp_beyond_64_signed_bits_stays_a_timestamp():
-    """Arguments of a declare are decoded, kept and written again: one that could not be written was an internal error to the client."""
+    """Arguments of a declare are decoded, kept and written again: one that could not be written was an
+    internal error to the client.
+    """
     octets = b"T\xff" + bytes(6) + b"\x01"
 
     assert encode_value(decode_value(octets)[0]) == octets
@@ -186,7 +203,8 @@ def test_the_check_reports_cc_and_bcc_of_the_top_level(table, expected):
     assert scan.special == bool(expected)
 
 
-RAW = b"\x00\x00\x00\x11\x01ab\x01\x02bcs\x00\x02\x01dF\x00\x00\x00\x00"  # int8 and int16, which no Python value encodes to
+# int8 and int16, which no Python value encodes to
+RAW = b"\x00\x00\x00\x11\x01ab\x01\x02bcs\x00\x02\x01dF\x00\x00\x00\x00"
 
 
 @pytest.mark.parametrize(("key", "value"), [("a", 1), ("bc", 2), ("d", {}), ("b", None), ("", None)])
@@ -202,7 +220,10 @@ def test_removing_a_key_leaves_every_other_octet():
     assert remove_key(RAW, "bc") == b"\x00\x00\x00\x0b\x01ab\x01\x01dF\x00\x00\x00\x00"
 
 
-@pytest.mark.parametrize("octets", [octets for octets, _ in VALUES if octets[:1] in b"tbBsuIilfdDxVT"], ids=lambda octets: octets[:1].decode())
+@pytest.mark.parametrize(
+    "octets", [octets for octets, _ in VALUES if octets[:1] in b"tbBsuIilfdDxVT"],
+    ids=lambda octets: octets[:1].decode(),
+)
 def test_a_number_goes_back_with_the_type_it_came_with(octets):
     assert encode_value(decode_value(octets)[0]) == octets
 
@@ -211,7 +232,9 @@ def test_keys_are_sorted_by_their_octets_and_equal_ones_stay_in_order():
     entries = [b"\x02abV", b"\x01bt\x01", b"\x01aV", b"\x01Bb\x05", b"\x01bt\x00", b"\x00V"]
     raw = b"".join(entries)
 
-    assert sort_keys(len(raw).to_bytes(4, "big") + raw)[4:] == b"".join(entries[at] for at in (5, 3, 2, 0, 1, 4))
+    assert sort_keys(len(raw).to_bytes(4, "big") + raw)[4:] == b"".join(
+        entries[at] for at in (5, 3, 2, 0, 1, 4)
+    )
 
 
 def test_removing_a_missing_key_changes_nothing():
@@ -226,7 +249,9 @@ def test_a_new_key_is_set_at_the_end():
     assert set_key(RAW, "e", None) == b"\x00\x00\x00\x14" + RAW[4:] + b"\x01eV"
 
 
-@pytest.mark.parametrize("edit", [lambda raw: get_key(raw, "a"), lambda raw: remove_key(raw, "a"), lambda raw: set_key(raw, "a", 1)])
+@pytest.mark.parametrize("edit", [
+    lambda raw: get_key(raw, "a"), lambda raw: remove_key(raw, "a"), lambda raw: set_key(raw, "a", 1)
+])
 @pytest.mark.parametrize("raw", [b"", RAW[:-1], RAW + b"x", b"\x00\x00\x00\x01a"])
 def test_a_malformed_raw_table_is_refused_by_every_edit(edit, raw):
     with pytest.raises(Malformed):
@@ -234,12 +259,20 @@ def test_a_malformed_raw_table_is_refused_by_every_edit(edit, raw):
 
 
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-2**63, 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=20), st.binary(max_size=20),
-    st.datetimes(datetime(1970, 1, 1), timezones=st.just(timezone.utc)).map(lambda when: when.replace(microsecond=0)),
-    st.tuples(st.integers(-2**31, 2**31 - 1), st.integers(0, 20)).map(lambda pair: Decimal(pair[0]).scaleb(-pair[1])),
+    st.none(), st.booleans(), st.integers(-2**63, 2**63 - 1), st.floats(allow_nan=False),
+    st.text(max_size=20), st.binary(max_size=20),
+    st.datetimes(datetime(1970, 1, 1), timezones=st.just(timezone.utc)).map(
+        lambda when: when.replace(microsecond=0)
+    ),
+    st.tuples(st.integers(-2**31, 2**31 - 1), st.integers(0, 20)).map(
+        lambda pair: Decimal(pair[0]).scaleb(-pair[1])
+    ),
 )
 KEYS = st.text(max_size=20)
-VALUES_OF_ALL_KINDS = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15)
+VALUES_OF_ALL_KINDS = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=15,
+)
 TABLES = st.dictionaries(KEYS, VALUES_OF_ALL_KINDS, max_size=6)
 
 
@@ -262,7 +295,9 @@ def test_editing_a_raw_table_equals_editing_the_dict(table, key, value):
     raw = encode_table(table)
 
     assert decode_table(set_key(raw, key, value))[0] == {**table, key: value}
-    assert decode_table(remove_key(raw, key))[0] == {name: value for name, value in table.items() if name != key}
+    assert decode_table(remove_key(raw, key))[0] == {
+        name: value for name, value in table.items() if name != key
+    }
 
 
 @settings(max_examples=500)

@@ -1,4 +1,6 @@
-"""Basic properties: literal octets, the scan's offsets, every cut, and fuzz in buffers that end at a guard page."""
+"""Basic properties: literal octets, the scan's offsets, every cut,
+and fuzz in buffers that end at a guard page.
+"""
 from datetime import datetime, timezone
 
 import pytest
@@ -14,19 +16,23 @@ GUARDED = GuardedBuffer(1 << 18)
 # Each property alone, as literal octets.
 SINGLE = [
     ("content_type", "a/b", b"\x80\x00\x03a/b"), ("content_encoding", "gzip", b"\x40\x00\x04gzip"),
-    ("headers", {"k": True}, b"\x20\x00\x00\x00\x00\x04\x01kt\x01"), ("delivery_mode", 2, b"\x10\x00\x02"), ("priority", 9, b"\x08\x00\x09"),
-    ("correlation_id", "c", b"\x04\x00\x01c"), ("reply_to", "amq.rabbitmq.reply-to", b"\x02\x00\x15amq.rabbitmq.reply-to"),
+    ("headers", {"k": True}, b"\x20\x00\x00\x00\x00\x04\x01kt\x01"), ("delivery_mode", 2, b"\x10\x00\x02"),
+    ("priority", 9, b"\x08\x00\x09"),
+    ("correlation_id", "c", b"\x04\x00\x01c"),
+    ("reply_to", "amq.rabbitmq.reply-to", b"\x02\x00\x15amq.rabbitmq.reply-to"),
     ("expiration", "60000", b"\x01\x00\x0560000"), ("message_id", "m", b"\x00\x80\x01m"),
     ("timestamp", 1 << 32, b"\x00\x40" + b"\x00\x00\x00\x01" + bytes(4)),
     ("type", "t", b"\x00\x20\x01t"), ("user_id", "guest", b"\x00\x10\x05guest"),
     ("app_id", "a", b"\x00\x08\x01a"), ("cluster_id", "", b"\x00\x04\x00"),
 ]
 ALL = (
-    b"\xff\xfc\x03a/b\x04gzip\x00\x00\x00\x05\x02CCt\x01\x02\x09\x01c\x01r\x0560000\x01m" + bytes(7) + b"\x07\x01t\x05guest\x01a\x01z"
+    b"\xff\xfc\x03a/b\x04gzip\x00\x00\x00\x05\x02CCt\x01\x02\x09\x01c\x01r\x0560000\x01m" + bytes(7)
+    + b"\x07\x01t\x05guest\x01a\x01z"
 )
 ALL_VALUES = dict(
-    content_type="a/b", content_encoding="gzip", headers={"CC": True}, delivery_mode=2, priority=9, correlation_id="c", reply_to="r",
-    expiration="60000", message_id="m", timestamp=7, type="t", user_id="guest", app_id="a", cluster_id="z",
+    content_type="a/b", content_encoding="gzip", headers={"CC": True}, delivery_mode=2, priority=9,
+    correlation_id="c", reply_to="r", expiration="60000", message_id="m", timestamp=7, type="t",
+    user_id="guest", app_id="a", cluster_id="z",
 )
 
 
@@ -56,7 +62,9 @@ def test_no_properties_are_a_zero_flag_word():
 
 
 def test_a_datetime_is_taken_as_a_timestamp():
-    assert Properties(timestamp=datetime(1970, 1, 1, 0, 0, 7, tzinfo=timezone.utc)).encode() == b"\x00\x40" + bytes(7) + b"\x07"
+    assert Properties(
+        timestamp=datetime(1970, 1, 1, 0, 0, 7, tzinfo=timezone.utc)
+    ).encode() == b"\x00\x40" + bytes(7) + b"\x07"
 
 
 def test_a_name_that_is_no_property_is_refused():
@@ -64,7 +72,9 @@ def test_a_name_that_is_no_property_is_refused():
         Properties(content_typ="text/plain")
 
 
-@pytest.mark.parametrize("values", [{"priority": 256}, {"delivery_mode": -1}, {"expiration": "9" * 256}, {"headers": {"k" * 256: 1}}])
+@pytest.mark.parametrize("values", [
+    {"priority": 256}, {"delivery_mode": -1}, {"expiration": "9" * 256}, {"headers": {"k" * 256: 1}}
+])
 def test_a_value_too_large_for_its_property_is_refused_before_the_wire(values):
     with pytest.raises(ValueError):
         Properties(**values).encode()
@@ -114,12 +124,16 @@ def test_the_scan_forgets_the_message_before():
 
     scan.scan_octets(b"\x00\x00")
 
-    assert (scan.flags, scan.headers_at, scan.headers_length, scan.expiration_at, scan.user_id_at, scan.reply_to_at) == (0, -1, 0, -1, -1, -1)
+    assert (
+        scan.flags, scan.headers_at, scan.headers_length, scan.expiration_at, scan.user_id_at,
+        scan.reply_to_at,
+    ) == (0, -1, 0, -1, -1, -1)
     assert (scan.delivery_mode, scan.priority, scan.special) == (0, 0, False)
 
 
 @pytest.mark.parametrize("headers", [
-    b"\x00\x00\x00\x01", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x03\x02aV", b"\x00\x00\x00\x02\x01a",
+    b"\x00\x00\x00\x01", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x03\x02aV",
+    b"\x00\x00\x00\x02\x01a",
 ])
 def test_headers_that_are_no_table_are_refused(headers):
     assert scanned(b"\x20\x00" + headers) is None
@@ -129,8 +143,12 @@ TEXT = st.text(max_size=30)
 PROPERTIES = st.fixed_dictionaries({}, optional={
     name: {
         "shortstr": TEXT, "octet": st.integers(0, 255), "timestamp": st.integers(0, 2**64 - 1),
-        "table": st.dictionaries(TEXT, st.one_of(st.integers(-2**63, 2**63 - 1), TEXT, st.none(), st.lists(TEXT, max_size=3)), max_size=4),
-    }[kind] for name, _, kind in FIELDS
+        "table": st.dictionaries(
+            TEXT, st.one_of(st.integers(-2**63, 2**63 - 1), TEXT, st.none(), st.lists(TEXT, max_size=3)),
+            max_size=4,
+        ),
+    }[kind]
+    for name, _, kind in FIELDS
 })
 
 

@@ -15,14 +15,23 @@ class Foreign(BaseHTTPRequestHandler):
     """A RabbitMQ: it has an overview, refuses policies and knows nothing else."""
 
     def do_GET(self):
-        self._answer(*((200, {"product_name": "RabbitMQ"}) if self.path == "/api/overview" else (404, {"error": "Object Not Found"})))
+        self._answer(*(
+            (200, {"product_name": "RabbitMQ"}) if self.path == "/api/overview"
+            else (404, {"error": "Object Not Found"})
+        ))
 
     def do_POST(self):
         self._answer(405, None)
 
     def do_PUT(self):
-        text = 'Validation failed\n\npattern should be regular expression but is invalid: {"missing",\n          1}\n'
-        self._answer(400, {"error": "bad_request", "reason": "vhost_or_user_not_found" if "permissions" in self.path else text})
+        text = (
+            'Validation failed\n\npattern should be regular expression but is invalid: '
+            '{"missing",\n          1}\n'
+        )
+        self._answer(400, {
+            "error": "bad_request",
+            "reason": "vhost_or_user_not_found" if "permissions" in self.path else text,
+        })
 
     def _answer(self, status, value):
         octets = b"" if value is None else json.dumps(value).encode()

@@ -5,7 +5,10 @@ QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "argu
 
 
 def rows(here, there, exchange_types=None):
-    return [(row["action"], row["kind"], row["name"], row["note"]) for row in Difference(here, there, exchange_types).rows()]
+    return [
+        (row["action"], row["kind"], row["name"], row["note"])
+        for row in Difference(here, there, exchange_types).rows()
+    ]
 
 
 def test_what_is_here_already_is_left_out():
@@ -14,7 +17,8 @@ def test_what_is_here_already_is_left_out():
 
 def test_new_things_and_different_ones_are_told():
     assert rows({"queues": [QUEUE]}, {"queues": [{**QUEUE, "durable": False}, {**QUEUE, "name": "r"}]}) == [
-        ("differs", "queues", "q", "here otherwise: durable; stays as it is here"), ("new", "queues", "r", "")]
+        ("differs", "queues", "q", "here otherwise: durable; stays as it is here"),
+        ("new", "queues", "r", "")]
 
 
 def test_quorum_queues_and_mirrors_are_noted():
@@ -25,37 +29,57 @@ def test_quorum_queues_and_mirrors_are_noted():
 
 
 def test_tags_are_the_same_as_text_and_as_list():
-    assert rows({"users": [{"name": "u", "tags": ["a", "b"]}]}, {"users": [{"name": "u", "tags": "b,a"}]}) == []
+    assert (
+        rows({"users": [{"name": "u", "tags": ["a", "b"]}]}, {"users": [{"name": "u", "tags": "b,a"}]}) == []
+    )
 
 
 def test_bindings_are_told_apart_by_key_and_arguments():
-    binding = {"source": "x", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "a", "arguments": {}}
+    binding = {
+        "source": "x", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "a",
+        "arguments": {},
+    }
 
-    assert [row[2] for row in rows({"bindings": [binding]}, {"bindings": [binding, {**binding, "arguments": {"n": 1}}]})] == ["x -> q (a)"]
+    assert [
+        row[2]
+        for row in rows({"bindings": [binding]}, {"bindings": [binding, {**binding, "arguments": {"n": 1}}]})
+    ] == ["x -> q (a)"]
 
 
 def test_lists_that_nobody_knows_are_named():
-    assert rows({}, {"wonders": [1], "rabbit_version": "3.10.8"}) == [("ignored", "wonders", "", "a list that this broker does not know")]
+    assert rows({}, {"wonders": [1], "rabbit_version": "3.10.8"}) == [
+        ("ignored", "wonders", "", "a list that this broker does not know")
+    ]
 
 
 def test_predeclared_exchanges_are_nobodys_news():
-    assert rows({}, {"exchanges": [{"name": "", "vhost": "/", "type": "direct"}, {"name": "amq.topic", "vhost": "/", "type": "topic"}]}) == []
+    assert rows({}, {
+        "exchanges": [
+            {"name": "", "vhost": "/", "type": "direct"}, {"name": "amq.topic", "vhost": "/", "type": "topic"}
+        ],
+    }) == []
 
 
 def test_of_users_and_policies_the_import_replaces_what_is_here():
-    assert rows({"users": [{"name": "u", "password_hash": "a"}]}, {"users": [{"name": "u", "password_hash": "b"}]}) == [
+    assert rows(
+        {"users": [{"name": "u", "password_hash": "a"}]}, {"users": [{"name": "u", "password_hash": "b"}]}
+    ) == [
         ("differs", "users", "u", "here otherwise: password_hash; is replaced")]
 
 
 def test_what_will_be_refused_is_told_before():
-    there = {"exchanges": [{"name": "x", "vhost": "/", "type": "x-recent-history"}], "queues": [{**QUEUE, "vhost": "gone"}],
-             "permissions": [{"user": "nobody", "vhost": "/"}], "global_parameters": [{"name": "internal_cluster_id", "value": "other"}]}
+    there = {
+        "exchanges": [{"name": "x", "vhost": "/", "type": "x-recent-history"}],
+        "queues": [{**QUEUE, "vhost": "gone"}], "permissions": [{"user": "nobody", "vhost": "/"}],
+        "global_parameters": [{"name": "internal_cluster_id", "value": "other"}],
+    }
     here = {"vhosts": [{"name": "/"}], "users": [{"name": "guest"}]}
 
     assert rows(here, there, {"direct"}) == [
         ("refused", "permissions", "nobody", "no user 'nobody'"),
         ("ignored", "global_parameters", "internal_cluster_id", "the identity of another cluster"),
-        ("refused", "exchanges", "x", "unknown exchange type 'x-recent-history'"), ("refused", "queues", "q", "no vhost 'gone'")]
+        ("refused", "exchanges", "x", "unknown exchange type 'x-recent-history'"),
+        ("refused", "queues", "q", "no vhost 'gone'")]
 
 
 def test_an_entry_without_a_vhost_is_the_default_ones():
@@ -65,4 +89,8 @@ def test_an_entry_without_a_vhost_is_the_default_ones():
 
 
 def test_bindings_of_the_default_exchange_are_nobodys_news():
-    assert rows({}, {"bindings": [{"source": "", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "q"}]}) == []
+    assert rows({}, {
+        "bindings": [
+            {"source": "", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "q"}
+        ],
+    }) == []

@@ -19,11 +19,17 @@ class NodeAPI:
 
     def text(self, path):
         assert "family=gomq_damage" in path
-        return b"".join(part if isinstance(part, bytes) else part.encode() for part in rendered(OwnFamilies(self.node).damage())).decode()
+        return b"".join(
+            part if isinstance(part, bytes) else part.encode()
+            for part in rendered(OwnFamilies(self.node).damage())
+        ).decode()
 
 
 def findings(node):
-    return {finding.subject: finding for finding in examine(NodeAPI(node), "1") if finding.subject in ("disk", "data folder")}
+    return {
+        finding.subject: finding
+        for finding in examine(NodeAPI(node), "1") if finding.subject in ("disk", "data folder")
+    }
 
 
 def test_damage_and_what_was_kept_of_it_is_a_finding_until_the_files_are_deleted(tmp_path):

@@ -57,7 +57,9 @@ def test_a_killed_brokers_folder_is_sound(tmp_path):
     assert check_folder(tmp_path / "data").damage == []
 
 
-@pytest.mark.parametrize("at, text", [(300, "record(s) do not check"), (20, "head"), (70, "seal"), (8, "head")])
+@pytest.mark.parametrize("at, text", [
+    (300, "record(s) do not check"), (20, "head"), (70, "seal"), (8, "head")
+])
 def test_a_flipped_octet_in_a_segment_is_found(folder, at, text):
     path = max(files(folder, "msgs"), key=os.path.getsize)
     flip(path, at)
@@ -148,7 +150,9 @@ def test_anything_else_is_refused(tmp_path, make):
 
 def test_nothing_is_written(folder):
     def state():
-        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+        return {
+            path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()
+        }
 
     before = state()
     check_folder(folder)

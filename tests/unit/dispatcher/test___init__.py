@@ -12,6 +12,9 @@ def test_every_name_is_there():
 
 
 def test_senders_and_workers_load_no_gevent():
-    code = "import sys; from gomq_py.dispatcher import Dispatcher, Server, Worker; sys.exit('gevent' in sys.modules)"
+    code = (
+        "import sys; from gomq_py.dispatcher import Dispatcher, Server, Worker; "
+        "sys.exit('gevent' in sys.modules)"
+    )
 
     assert subprocess.run([sys.executable, "-c", code], timeout=in_time(60)).returncode == 0

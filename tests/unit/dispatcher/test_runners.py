@@ -15,7 +15,8 @@ from tests.support.waiting import wait_until
 def invocation(function, told):
     context = SimpleNamespace(name="task", uuid="")
     return Invocation(
-        SimpleNamespace(function=function), context, (), None, lambda _, error: told.append(error), Hooks(None)
+        SimpleNamespace(function=function), context, (), None, lambda _, error: told.append(error),
+        Hooks(None),
     )
 
 
@@ -99,7 +100,9 @@ def test_a_closed_runner_leaves_no_thread(kind):
 
     runner.close()
 
-    wait_until(lambda: not [each for each in set(threading.enumerate()) - before if f"closed {kind}" in each.name])
+    wait_until(
+        lambda: not [each for each in set(threading.enumerate()) - before if f"closed {kind}" in each.name]
+    )
 
 
 def test_an_event_loop_is_closed_with_its_runner():

@@ -27,7 +27,9 @@ class Refusing:
     logger = logging.getLogger("gomq_py.dispatcher")
 
     def __init__(self):
-        self.link = SimpleNamespace(call=lambda function: function(), post=lambda function, *args: function(*args))
+        self.link = SimpleNamespace(
+            call=lambda function: function(), post=lambda function, *args: function(*args)
+        )
 
     def send_copy(self, *_):
         future: Future = Future()
@@ -51,4 +53,6 @@ def test_a_message_that_cannot_even_be_a_bare_dead_letter_is_refused_and_told(ca
 
     assert refused == [False]
     *_, last = [record.getMessage() for record in caplog.records]
-    assert last == "a message of queue 'jobs' cannot be a dead letter and is refused: half a character: \\ud800"
+    assert (
+        last == "a message of queue 'jobs' cannot be a dead letter and is refused: half a character: \\ud800"
+    )

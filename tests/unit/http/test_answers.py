@@ -8,8 +8,10 @@ from gomq_py.http.answers import json_octets
 
 
 @pytest.mark.parametrize("value, shown", [
-    ({"a\udc80": 1}, {"a?": 1}), (["\ud800"], ["?"]), ([1 << 64, -1 << 70, (1 << 64) - 1], [hex(1 << 64), hex(-1 << 70), (1 << 64) - 1]),
-    ({"a": (1 << 80, b"\xff")}, {"a": [hex(1 << 80), "\ufffd"]}), ([float("inf"), float("nan")], [None, None]), ({5: {7}}, {"5": [7]}),
+    ({"a\udc80": 1}, {"a?": 1}), (["\ud800"], ["?"]),
+    ([1 << 64, -1 << 70, (1 << 64) - 1], [hex(1 << 64), hex(-1 << 70), (1 << 64) - 1]),
+    ({"a": (1 << 80, b"\xff")}, {"a": [hex(1 << 80), "\ufffd"]}),
+    ([float("inf"), float("nan")], [None, None]), ({5: {7}}, {"5": [7]}),
 ])
 def test_what_json_cannot_say_is_shown_as_it_can_be(value, shown):
     assert json.loads(json_octets(value)) == shown

@@ -7,7 +7,9 @@ import trustme
 from gomq_py.http import certificate
 
 
-@pytest.mark.parametrize("end", [datetime(2038, 1, 2, 3, 4, 5, tzinfo=timezone.utc), datetime(2071, 6, 7, 8, 9, 10, tzinfo=timezone.utc)])
+@pytest.mark.parametrize("end", [
+    datetime(2038, 1, 2, 3, 4, 5, tzinfo=timezone.utc), datetime(2071, 6, 7, 8, 9, 10, tzinfo=timezone.utc)
+])
 def test_the_end_is_read_from_pem(tmp_path, end):
     """Before 2050 it is written as UTCTime, later as GeneralizedTime."""
     issued = trustme.CA().issue_cert("localhost", not_after=end)

@@ -1,4 +1,6 @@
-"""The limits of a management port, each reached by clients on real sockets: who is let in, how long they may take, how much they may send."""
+"""The limits of a management port, each reached by clients on real sockets: who is let in, how long they may
+take, how much they may send.
+"""
 import contextlib
 import json
 from types import SimpleNamespace
@@ -24,13 +26,15 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 @pytest.fixture
 def settings():
     return SimpleNamespace(
-        http_max_connections=100, http_max_connections_per_address=0, http_max_octets_before_login=20_000, http_request_timeout=LONG_S,
-        http_idle_timeout=LONG_S, http_max_requests_per_connection=1000)
+        http_max_connections=100, http_max_connections_per_address=0, http_max_octets_before_login=20_000,
+        http_request_timeout=LONG_S, http_idle_timeout=LONG_S, http_max_requests_per_connection=1000)
 
 
 @pytest.fixture
 def app():
-    """/ answers, and keeps bodies in ``bodies``; /refused does not read what it is sent; /large answers with 40 MB, which ``asked`` notes."""
+    """/ answers, and keeps bodies in ``bodies``; /refused does not read what it is sent; /large answers with
+    40 MB, which ``asked`` notes.
+    """
     app = Flask("limits")
     app.bodies, app.asked = [], []
     errors.register(app)
@@ -77,8 +81,10 @@ def connect(server):
 
 @pytest.fixture
 def hurried(connect, settings):
-    """A function: the client that sent these octets, and from then on has little time. It has been answered before, with time enough, so that its
-    time begins with the octets however long this process stands still.
+    """A function: the client that sent these octets, and from then on has little time.
+
+    It has been answered before, with time enough, so that its time begins with the octets however long
+    this process stands still.
     """
     def come(octets):
         client = connect(octets=GET)
@@ -102,7 +108,9 @@ class Peer:
         """(status, headers, body) of the next answer, which has a length."""
         status = self._file.readline()
         assert status, "closed without an answer"
-        headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(self._file.readline, b"\r\n"))
+        headers = dict(
+            line.decode().strip().lower().split(": ", 1) for line in iter(self._file.readline, b"\r\n")
+        )
         return int(status.split()[1]), headers, self._file.read(int(headers["content-length"]))
 
     def rest(self):
@@ -207,7 +215,10 @@ def test_body_that_does_not_come_in_time_is_answered_with_408_and_nothing_is_don
 
     status, _, body = client.answer()
 
-    assert status == 408 and json.loads(body)["reason"] == "the body did not come in time ([mgmt] request_timeout)"
+    assert (
+        status == 408
+        and json.loads(body)["reason"] == "the body did not come in time ([mgmt] request_timeout)"
+    )
     assert app.bodies == [b""]  # of the request before
     assert client.rest() == b""
 
@@ -314,7 +325,9 @@ def test_body_that_was_cut_is_no_body(connect, app, caplog):
 
 
 def test_body_in_malformed_chunks_is_a_mistake_of_the_clients(connect, app, caplog):
-    client = connect(octets=b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\r\n0\r\n\r\n")
+    client = connect(
+        octets=b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\r\n0\r\n\r\n"
+    )
 
     status, _, body = client.answer()
 
@@ -325,7 +338,9 @@ def test_body_in_malformed_chunks_is_a_mistake_of_the_clients(connect, app, capl
 # whose turn
 
 def test_clients_that_ask_without_end_leave_the_loop_to_others(connect, app):
-    """Each of twenty requests that lie ready is begun after a poll of the loop, in which whoever came meanwhile is served."""
+    """Each of twenty requests that lie ready is begun after a poll of the loop,
+    in which whoever came meanwhile is served.
+    """
     served, polls = [], []
     app.after_request(lambda response: served.append(len(polls)) or response)
     watcher = gevent.get_hub().loop.prepare()

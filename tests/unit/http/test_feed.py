@@ -73,16 +73,23 @@ def test_nobody_listens_before_somebody_asks_or_after_the_end(events, feed):
 
 
 @pytest.mark.parametrize("key, subject, expected", [
-    ("policy.set", {"name": "p", "vhost": "v", "pattern": ".*", "definition": {}}, ("v", None, {"name": "p"})),
-    ("parameter.set", {"name": "s", "component": "shovel", "value": {"src-uri": "amqp://u:secret@h"}, "vhost": "v"},
-     ("v", None, {"name": "s", "component": "shovel"})),
+    (
+        "policy.set", {"name": "p", "vhost": "v", "pattern": ".*", "definition": {}},
+        ("v", None, {"name": "p"}),
+    ),
+    (
+        "parameter.set",
+        {"name": "s", "component": "shovel", "value": {"src-uri": "amqp://u:secret@h"}, "vhost": "v"},
+        ("v", None, {"name": "s", "component": "shovel"}),
+    ),
     ("vhost.limits.set", {"name": "limits", "vhost": "v", "max-queues": 1}, ("v", None, {"name": "limits"})),
     ("user.tags.set", {"name": "ann", "tags": []}, (None, "ann", {"name": "ann"})),
     ("permission.created", {"user": "ann", "vhost": "v", "read": ".*"}, ("v", "ann", {"name": "ann"})),
     ("topic.permission.created", {"user": "ann", "vhost": "v", "exchange": "x", "write": ".*", "read": ".*"},
      ("v", "ann", {"name": "ann", "exchange": "x"})),
     ("vhost.updated", SimpleNamespace(name="v", description="secret"), ("v", None, {"name": "v"})),
-    ("alarm.set", "low on disk", (None, None, {"reason": "low on disk"})), ("alarm.cleared", None, (None, None, {"reason": ""})),
+    ("alarm.set", "low on disk", (None, None, {"reason": "low on disk"})),
+    ("alarm.cleared", None, (None, None, {"reason": ""})),
 ])
 def test_a_change_tells_whose_it_is_and_no_values(events, feed, key, subject, expected):
     first = feed.last

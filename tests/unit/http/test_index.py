@@ -219,7 +219,9 @@ def test_values_that_are_sorted_in_parts_are_in_order(monkeypatch):
 def test_values_of_all_kinds_are_sorted_and_equal_ones_keep_their_order(monkeypatch):
     monkeypatch.setattr(index_module, "SORTED_AT_ONCE", 3)
 
-    assert list(in_order(["b", 2, None, "a", 1.5, True, None, "b", {"x": 1}, 2, "a"])) == [2, 6, 5, 4, 1, 9, 3, 10, 0, 7, 8]
+    assert list(in_order(["b", 2, None, "a", 1.5, True, None, "b", {"x": 1}, 2, "a"])) == [
+        2, 6, 5, 4, 1, 9, 3, 10, 0, 7, 8
+    ]
 
 
 def test_sorting_makes_no_objects_that_the_collector_goes_through():

@@ -12,7 +12,9 @@ from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.hub.slice_clock import SliceClock
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-2**63, 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none() | st.booleans() | st.integers(-2**63, 2**63 - 1) | st.floats(
+        allow_nan=False, allow_infinity=False
+    ) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=8)
 
 
@@ -21,11 +23,16 @@ def read(octets, size=100):
     return parsed(deque(octets[start:start + size] for start in range(0, len(octets), size)))
 
 
-@given(st.dictionaries(st.text(), VALUES, max_size=5), st.sampled_from([None, 1]), st.sampled_from([1, 2, 7, 1000]))
+@given(
+    st.dictionaries(st.text(), VALUES, max_size=5), st.sampled_from([None, 1]),
+    st.sampled_from([1, 2, 7, 1000]),
+)
 @settings(max_examples=100, deadline=None)
 def test_what_is_read_is_what_was_written(value, indent, size):
     assert read(json.dumps(value, indent=indent).encode(), size) == value
-    assert orjson.loads(b"".join(dumped((key, iter(item) if isinstance(item, list) else [item]) for key, item in value.items()))) == {
+    assert orjson.loads(b"".join(
+        dumped((key, iter(item) if isinstance(item, list) else [item]) for key, item in value.items())
+    )) == {
         key: item if isinstance(item, list) else [item] for key, item in value.items()}
 
 
@@ -39,9 +46,9 @@ def test_lists_of_any_length_survive(count):
 
 
 @pytest.mark.parametrize("octets", [
-    b"", b" ", b"[]", b"1", b"null", b'"x"', b"{", b"{]", b'{"a"}', b'{"a":}', b'{"a":1,}', b'{"a":[1,]}', b'{"a":[}', b'{"a":[1 2]}', b'{1:2}',
-    b"{} x",
-    b'{"a":NaN}', b'{"a":[Infinity]}', b'{"a":1}}', b"\xff", b'{"a":"\xff"}', b'{"a":[' + b"[" * 100_000, b"{,}", b'{"a":[,]}', b'{"a" 1}',
+    b"", b" ", b"[]", b"1", b"null", b'"x"', b"{", b"{]", b'{"a"}', b'{"a":}', b'{"a":1,}', b'{"a":[1,]}',
+    b'{"a":[}', b'{"a":[1 2]}', b'{1:2}', b"{} x", b'{"a":NaN}', b'{"a":[Infinity]}', b'{"a":1}}', b"\xff",
+    b'{"a":"\xff"}', b'{"a":[' + b"[" * 100_000, b"{,}", b'{"a":[,]}', b'{"a" 1}',
 ])
 def test_what_is_no_json_object_is_refused(octets):
     with pytest.raises(NotJSON):
@@ -49,7 +56,8 @@ def test_what_is_no_json_object_is_refused(octets):
 
 
 @pytest.mark.parametrize("octets", [
-    b'{"a":["' + b"x" * 900 + b'",1,"' + b"y" * 900 + b'"]}', b'{"a":[' + b'"xyz",' * 2000 + b'"z"],"b":{"c":1}}',
+    b'{"a":["' + b"x" * 900 + b'",1,"' + b"y" * 900 + b'"]}',
+    b'{"a":[' + b'"xyz",' * 2000 + b'"z"],"b":{"c":1}}',
 ])
 def test_long_texts_of_short_elements_are_read(monkeypatch, octets):
     monkeypatch.setattr(json_slices, "ELEMENT_MAX", 1000)
@@ -57,7 +65,9 @@ def test_long_texts_of_short_elements_are_read(monkeypatch, octets):
     assert read(octets) == orjson.loads(octets)
 
 
-@pytest.mark.parametrize("element", [b'"' + b"x" * 1001 + b'"', b'{"b":[' + b"1," * 5000 + b"1]}", b'{"a":"' + b"x" * 3000 + b'"}'])
+@pytest.mark.parametrize("element", [
+    b'"' + b"x" * 1001 + b'"', b'{"b":[' + b"1," * 5000 + b"1]}", b'{"a":"' + b"x" * 3000 + b'"}'
+])
 @pytest.mark.parametrize("before", [b'{"a":[', b'{"a":[' + b'"xyz",' * 500, b'{"a":'])
 def test_element_that_is_too_long_is_refused_and_not_read_to_its_end(monkeypatch, before, element):
     """One element of 60 MB held everybody up for a third of a second and more."""
@@ -74,8 +84,8 @@ def test_element_that_is_too_long_is_refused_and_not_read_to_its_end(monkeypatch
 
 
 @pytest.mark.parametrize("element", [
-    {"a": "x" * 300, "b": {"c": ["y" * 60] * 5,
-                           "d": [[{"e": [1, 2.5, True, None, "\u00e4"]}] * 10] * 2}}, [[], {}, "z" * 500, [[[["x" * 200]]]]], "w" * 900,
+    {"a": "x" * 300, "b": {"c": ["y" * 60] * 5, "d": [[{"e": [1, 2.5, True, None, "\u00e4"]}] * 10] * 2}},
+    [[], {}, "z" * 500, [[[["x" * 200]]]]], "w" * 900,
 ])
 @pytest.mark.parametrize("size", [1, 100, 5000])
 def test_long_element_is_read_piece_by_piece_and_others_have_their_turn(monkeypatch, element, size):
@@ -92,7 +102,9 @@ def test_long_element_is_read_piece_by_piece_and_others_have_their_turn(monkeypa
     assert len(given) >= 9
 
 
-@pytest.mark.parametrize("element", [b"[" + b"[]," * 500 + b"1 2]", b'{"a":"' + b"x" * 100 + b'","b" 1}', b'{"a":"' + b"x" * 100 + b'",1:2}'])
+@pytest.mark.parametrize("element", [
+    b"[" + b"[]," * 500 + b"1 2]", b'{"a":"' + b"x" * 100 + b'","b" 1}', b'{"a":"' + b"x" * 100 + b'",1:2}'
+])
 def test_long_element_that_is_no_json_is_refused(monkeypatch, element):
     monkeypatch.setattr(json_slices, "GLANCE", 50)
 

@@ -65,11 +65,15 @@ def bob():
 
 @pytest.fixture
 def door(bob):
-    """An app that has one more route, ``PUT /api/act``, which answers 204; whoever gives credentials is bob."""
+    """An app that has one more route, ``PUT /api/act``, which answers 204;
+    whoever gives credentials is bob.
+    """
     logins = SimpleNamespace(login=lambda *_: bob, login_with_token=lambda _: bob)
     users = SimpleNamespace(get=lambda _: bob, may_come_from=lambda *_: True)
     durability = SimpleNamespace(wait=lambda: None)
-    app = create_app(SimpleNamespace(broker=SimpleNamespace(logins=logins, users=users, durability=durability)))
+    app = create_app(
+        SimpleNamespace(broker=SimpleNamespace(logins=logins, users=users, durability=durability))
+    )
     app.add_url_rule("/api/act", view_func=access(ADMINISTRATOR)(no_content), methods=["PUT"])
     return app.test_client()
 
@@ -107,18 +111,24 @@ def expired(bob):
 
 
 @pytest.mark.parametrize("credentials", [basic, bearer, cookie])
-@pytest.mark.parametrize(("change", "status"), [(nothing, 204), (another_password, 401), (fewer_tags, 401), (another_tag, 401), (expired, 401)])
+@pytest.mark.parametrize(("change", "status"), [
+    (nothing, 204), (another_password, 401), (fewer_tags, 401), (another_tag, 401), (expired, 401)
+])
 def test_no_login_of_any_kind_outlives_its_end_while_the_body_comes(door, bob, credentials, change, status):
     bob.expires_at_s = time.time() + 3600
     headers = credentials(door)
 
-    answer = door.put("/api/act", headers=headers, environ_overrides={"wsgi.input": SlowBody(lambda: change(bob)), "CONTENT_LENGTH": "2"})
+    answer = door.put(
+        "/api/act", headers=headers,
+        environ_overrides={"wsgi.input": SlowBody(lambda: change(bob)), "CONTENT_LENGTH": "2"},
+    )
 
     assert answer.status_code == status
 
 
 @pytest.mark.parametrize(("address", "name"), [
-    ("http://mq.example", "gomq_session"), ("http://mq.example:15672", "gomq_session_15672"), ("http://[::1]:15672", "gomq_session_15672"),
+    ("http://mq.example", "gomq_session"), ("http://mq.example:15672", "gomq_session_15672"),
+    ("http://[::1]:15672", "gomq_session_15672"),
     ("https://mq.example", "__Host-gomq_session"), ("https://mq.example:15671", "__Host-gomq_session_15671"),
 ])
 def test_session_has_a_cookie_of_the_address_that_was_asked(door, address, name):
@@ -126,7 +136,9 @@ def test_session_has_a_cookie_of_the_address_that_was_asked(door, address, name)
 
     found = begun.headers["Set-Cookie"]
     assert found.partition("=")[0] == name
-    assert ("; Secure;" in found, "; Path=/;" in found, "Domain" in found) == (address.startswith("https"), True, False)
+    assert ("; Secure;" in found, "; Path=/;" in found, "Domain" in found) == (
+        address.startswith("https"), True, False
+    )
     assert door.get("/api/session", base_url=address).json["csrf_token"] == begun.json["csrf_token"]
 
 
@@ -136,7 +148,9 @@ def test_over_tls_a_cookie_that_others_can_put_there_is_no_session(door):
 
     browser = door.application.test_client(use_cookies=False)
     answers = [
-        browser.get("/api/session", base_url="https://mq.example:15671", headers={"Cookie": f"{name}={number}"})
+        browser.get(
+            "/api/session", base_url="https://mq.example:15671", headers={"Cookie": f"{name}={number}"}
+        )
         for name in ("gomq_session_15671", "__Host-gomq_session_15671")]
 
     assert [answer.status_code for answer in answers] == [401, 200]

@@ -74,7 +74,9 @@ def test_after_a_long_pause_a_rate_starts_anew(rates, clock):
 
 
 def test_a_thing_is_put_with_its_details(rates):
-    assert rates.look(GROUP, Thing()).put({"name": "x"}, 1) == {"name": "x", "published": 0, "published_details": {"rate": 0.0}}
+    assert rates.look(GROUP, Thing()).put({"name": "x"}, 1) == {
+        "name": "x", "published": 0, "published_details": {"rate": 0.0}
+    }
 
 
 def test_samples_are_taken_while_somebody_wants_them_and_no_longer(rates, clock):
@@ -105,7 +107,9 @@ def test_what_is_kept_is_bounded(rates, monkeypatch):
 
 
 def test_lists_of_more_things_than_have_a_rate_have_those_of_the_first_each_time(rates, clock, monkeypatch):
-    """Each took the place of the one looked at longest ago: the next list found none of them, and made 100 000 objects anew."""
+    """Each took the place of the one looked at longest ago:
+    the next list found none of them, and made 100 000 objects anew.
+    """
     monkeypatch.setattr(rates_module, "LOOKS_MAX", 10)
     things = [Thing() for _ in range(12)]
     for thing in things:
@@ -118,7 +122,10 @@ def test_lists_of_more_things_than_have_a_rate_have_those_of_the_first_each_time
 
 
 def test_looks_are_forgotten_in_slices_and_those_of_late_are_kept(rates, clock, monkeypatch):
-    """Every slice ends with its first look at the clock. 100 000 that were forgotten together held everybody up for 50 ms."""
+    """Every slice ends with its first look at the clock.
+
+    100 000 that were forgotten together held everybody up for 50 ms.
+    """
     gave_way = []
     monkeypatch.setattr(turns, "SliceClock", lambda every=1: SliceClock(0, every))
     monkeypatch.setattr(turns, "give_way", lambda: gave_way.append(None))
@@ -141,8 +148,13 @@ def test_a_curve_is_newest_first_and_cut_to_age_and_increment():
 
     curve = history.curve(0, 20, 5)
 
-    assert [(one["timestamp"], one["sample"]) for one in curve["samples"]] == [(1000 * second, second ** 2) for second in (49, 44, 39, 34, 29)]
-    assert curve["avg_rate"] == (49 ** 2 - 29 ** 2) / 20 and curve["avg"] == sum(second ** 2 for second in (49, 44, 39, 34, 29)) / 5
+    assert [(one["timestamp"], one["sample"]) for one in curve["samples"]] == [
+        (1000 * second, second ** 2) for second in (49, 44, 39, 34, 29)
+    ]
+    assert (
+        curve["avg_rate"] == (49 ** 2 - 29 ** 2) / 20
+        and curve["avg"] == sum(second ** 2 for second in (49, 44, 39, 34, 29)) / 5
+    )
 
 
 def test_a_full_history_drops_its_oldest_sample():
@@ -154,7 +166,9 @@ def test_a_full_history_drops_its_oldest_sample():
 
 
 def test_thing_that_has_ended_is_not_kept(rates, clock):
-    """Neither by a look nor by a history, long before they are forgotten; and the next thing at its place in memory begins anew."""
+    """Neither by a look nor by a history, long before they are forgotten;
+    and the next thing at its place in memory begins anew.
+    """
     thing = Thing()
     look(rates, thing, {MESSAGES: (60, 5)})
     gone = weakref.ref(thing)

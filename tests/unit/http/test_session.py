@@ -1,4 +1,6 @@
-"""Sessions over clocks that the test moves: how long each lasts, how many there are, and what of them is kept."""
+"""Sessions over clocks that the test moves: how long each lasts, how many there are,
+and what of them is kept.
+"""
 import gc
 
 import pytest
@@ -55,7 +57,9 @@ def test_a_session_is_found_by_its_number_alone(sessions, users):
     number, session = sessions.begin(users["ann"])
 
     assert sessions.find(number) is session
-    assert [sessions.find(other) for other in ("", number[:-1], number + "A", "x" * 43, "\udc80")] == [None] * 5
+    assert (
+        [sessions.find(other) for other in ("", number[:-1], number + "A", "x" * 43, "\udc80")] == [None] * 5
+    )
 
 
 def test_what_is_kept_tells_neither_number_nor_token(sessions, users):
@@ -153,7 +157,9 @@ def test_a_session_ends_when_its_user_is_another_than_at_its_begin(sessions, sto
 def same(store, ann=None):
     """As definitions are imported, with the tags in another order."""
     ann = ann or store.get("ann")
-    store.set_user("ann", password_hash=ann.password_hash, hashing_algorithm=ann.hashing_algorithm, tags=ann.tags[::-1])
+    store.set_user(
+        "ann", password_hash=ann.password_hash, hashing_algorithm=ann.hashing_algorithm, tags=ann.tags[::-1]
+    )
 
 
 def same_tags(store):
@@ -196,7 +202,9 @@ def test_one_user_has_so_many_sessions_and_the_one_unused_for_longest_gives_way(
 
     numbers.append(sessions.begin(users["ann"])[0])
 
-    assert [sessions.find(number) is not None for number in (bobs, *numbers)] == [True, True, False, True, True]
+    assert [sessions.find(number) is not None for number in (bobs, *numbers)] == [
+        True, True, False, True, True
+    ]
 
 
 def test_there_are_so_many_sessions_in_all(sessions, users, monkeypatch):

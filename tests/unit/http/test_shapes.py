@@ -12,7 +12,9 @@ def closed(with_tls):
     ours, theirs = socket.socketpair()
     theirs.close()
     if with_tls:
-        ours = ssl.SSLContext(standard_ssl.PROTOCOL_TLS_SERVER).wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        ours = ssl.SSLContext(standard_ssl.PROTOCOL_TLS_SERVER).wrap_socket(
+            ours, server_side=True, do_handshake_on_connect=False
+        )
     ours.close()
     return ours
 

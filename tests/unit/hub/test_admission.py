@@ -111,7 +111,12 @@ def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock,
 
     assert [is_over(end) for end in (*ends, patients_end, last)] == [True, False, False, False]
     assert admission.pending_count == 3
-    assert "3 connections wait for their login (max_pending_logins), 2 of them from 192.0.2.1: the oldest give way" in caplog.text
+    assert (
+        (
+            "3 connections wait for their login (max_pending_logins), 2 of them from 192.0.2.1: "
+            "the oldest give way"
+        ) in caplog.text
+    )
 
 
 def test_who_has_logged_in_never_gives_way(gate, arrive, clock):
@@ -191,7 +196,9 @@ def test_descriptors_are_everybodys(admission, settings, pairs):
 
 
 def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, gate, clock):
-    """Three who say nothing stand at the door; whoever comes is served all the same once they have had their time."""
+    """Three who say nothing stand at the door; whoever comes is served all the same once
+    they have had their time.
+    """
     clock.__class__.now = 100.0
 
     def greet(connection, address):

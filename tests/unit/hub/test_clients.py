@@ -151,7 +151,10 @@ def test_counts_of_a_login_look_at_no_other_connection(clients, connected):
     for one in others:
         del one.user, one.vhost, one.door
 
-    assert clients.count_of_door("a door") == 50 and clients.count_of_user("user-7") == 1 and clients.count_in_vhost(vhost) == 1
+    assert (
+        clients.count_of_door("a door") == 50 and clients.count_of_user("user-7") == 1
+        and clients.count_in_vhost(vhost) == 1
+    )
 
 
 def test_everybody_hears_of_an_alarm_and_who_comes_meanwhile_too(clients, connected):
@@ -163,4 +166,6 @@ def test_everybody_hears_of_an_alarm_and_who_comes_meanwhile_too(clients, connec
     clients.alarmed(None)
 
     after = connected()
-    assert (early.told, late.told, gone.told, after.told) == (["low on disk", "over"], ["low on disk", "over"], ["low on disk"], [])
+    assert (early.told, late.told, gone.told, after.told) == (
+        ["low on disk", "over"], ["low on disk", "over"], ["low on disk"], []
+    )

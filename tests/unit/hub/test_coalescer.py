@@ -1,4 +1,6 @@
-"""Floods of small segments: which streams are read by the clock, how long they stay with it, and the clock itself."""
+"""Floods of small segments: which streams are read by the clock, how long they stay with it,
+and the clock itself.
+"""
 import contextlib
 import gc
 import os

@@ -54,7 +54,10 @@ def test_what_is_begun_is_carried_out(hub):
 
     begin_everything(hub, done)
 
-    wait_until(lambda: set(done) == {"job", "timer", "later", "greenlet", "heartbeat"}, what=f"all, not {done}", sleep=gevent.sleep)
+    wait_until(
+        lambda: set(done) == {"job", "timer", "later", "greenlet", "heartbeat"}, what=f"all, not {done}",
+        sleep=gevent.sleep,
+    )
 
 
 @pytest.mark.parametrize("closed_first", [False, True])
@@ -157,7 +160,10 @@ def test_whoever_has_not_logged_in_is_let_go_of_when_the_broker_stops(tmp_path):
 
 
 def test_what_clients_have_sent_is_not_read_after_the_end_and_what_they_held_stays_as_it_is(tmp_path):
-    """Nobody has taken leave of them: close() alone is what a kill leaves. Queues get nothing, and nothing back."""
+    """Nobody has taken leave of them: close() alone is what a kill leaves.
+
+    Queues get nothing, and nothing back.
+    """
     with Door(tmp_path / "data") as door:
         publisher, consumer = door.client(), door.client()
         publisher.call(QueueDeclare(queue="q"), QueueDeclareOk)

@@ -6,8 +6,9 @@ from gomq_py.amqp.server.channel import AT_ONCE
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.hub.endings import FEW, Endings
 from gomq_py.amqp.wire.methods import (
-    BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
-    ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk, QueueDelete,
+    BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
+    ConfirmSelect, ConfirmSelectOk, ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
+    QueueDelete,
 )
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.slice_clock import SliceClock
@@ -160,11 +161,13 @@ def test_nothing_is_carried_out_that_a_client_sent_behind_an_error_before_it_kne
     client.call(QueueDeclare(queue="other"), QueueDeclareOk)
     client.call(ConfirmSelect(), ConfirmSelectOk)
     behind = [
-        QueueDelete(queue="q0", no_wait=True), QueueDeclare(queue="nowhere", passive=True), ChannelClose(reply_code=200), ChannelOpen(),
+        QueueDelete(queue="q0", no_wait=True), QueueDeclare(queue="nowhere", passive=True),
+        ChannelClose(reply_code=200), ChannelOpen(),
     ]
 
     client.send(
-        method_frame(1, QueueDeclare(queue="nowhere", passive=True)), publish_frames("other"), *(method_frame(1, method) for method in behind))
+        method_frame(1, QueueDeclare(queue="nowhere", passive=True)), publish_frames("other"),
+        *(method_frame(1, method) for method in behind))
 
     assert client.expect(ChannelClose).reply_code == 404
     client.expect(ChannelCloseOk)
@@ -202,7 +205,10 @@ def test_nothing_is_delivered_to_a_channel_that_ends_in_slices_and_its_messages_
     client.send_method(ChannelClose(reply_code=200))
     wait_until(lambda: endings.ends, sleep=gevent.sleep)
     endings.ends.pop(0)()
-    (channel,) = [one for connection in door.hub.clients for one in connection.channels.values() if len(one.consumers) > 1]
+    (channel,) = [
+        one
+        for connection in door.hub.clients for one in connection.channels.values() if len(one.consumers) > 1
+    ]
 
     other.publish("q99", b"for others")
     other.publish("single", b"2")

@@ -35,7 +35,10 @@ def test_a_greenlet_that_dies_is_one_entry_of_the_log_without_its_arguments(own_
     greenlet.join()
 
     (record,) = caplog.records
-    assert record.getMessage() == f"{'greenlet ' + repr(name) if name else 'a greenlet of fail'} died of a fault of the broker"
+    assert (
+        record.getMessage()
+        == f"{'greenlet ' + repr(name) if name else 'a greenlet of fail'} died of a fault of the broker"
+    )
     assert record.exc_info[0] is ValueError
     assert SECRET not in caplog.text
     assert capfd.readouterr() == ("", "")

@@ -150,7 +150,9 @@ def test_timer_runs_by_itself():
 
 
 def test_nothing_is_kept_of_connections_that_ended():
-    """A client may choose an interval of 18 hours: as many connections as it opens and closes meanwhile must not stay."""
+    """A client may choose an interval of 18 hours: as many connections as it opens and
+    closes meanwhile must not stay.
+    """
     heartbeats, clock = wheel()
     kept = Watched()
     heartbeats.watch(kept, 65535)

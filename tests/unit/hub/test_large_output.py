@@ -1,8 +1,12 @@
-"""Large messages that nobody reads: copies of them share one budget, and who reads nothing while others wait is dropped."""
+"""Large messages that nobody reads: copies of them share one budget,
+and who reads nothing while others wait is dropped.
+"""
 import gevent
 import pytest
 
-from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, QueueDeclare, QueueDeclareOk
+from gomq_py.amqp.wire.methods import (
+    BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk, QueueDeclare, QueueDeclareOk,
+)
 from gomq_py.hub.large_output import LargeOutput
 from tests.support.door import Door
 from tests.support.waiting import wait_until

@@ -1,4 +1,6 @@
-"""Ends of sockets whose peer still writes: read on for a bounded time, of bounded octets, and for a bounded number of them."""
+"""Ends of sockets whose peer still writes: read on for a bounded time, of bounded octets,
+and for a bounded number of them.
+"""
 import ssl
 
 import gevent

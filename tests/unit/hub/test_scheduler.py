@@ -1,4 +1,6 @@
-"""The scheduler: one turn for each that was touched at the end of a batch, the rest after a poll, sliced work, faults kept apart."""
+"""The scheduler: one turn for each that was touched at the end of a batch, the rest after a poll,
+sliced work, faults kept apart.
+"""
 import gevent
 import pytest
 
@@ -56,7 +58,9 @@ def test_a_batch_gives_each_touched_destination_one_turn_in_order(scheduler, loo
 
 
 def test_destination_that_waits_for_its_turn_is_flushed_by_every_batch(scheduler, loop):
-    """An ack in the batch is on its way to the disk before the client hears of anything that came behind it, whenever the turn may be."""
+    """An ack in the batch is on its way to the disk before the client hears of anything that came behind it,
+    whenever the turn may be.
+    """
     log = []
     waiting = Turning("waiting", log)
     scheduler.begin(5)
@@ -173,8 +177,14 @@ def test_a_job_that_raises_is_counted_and_its_owner_is_told_and_the_others_go_on
         pass
 
     assert log == ["first", "last"] * 3 + ["first"]
-    assert [type(error) for error in told] == [ZeroDivisionError] and dict(scheduler.failed_jobs) == {"the ill one": 1}
-    assert "the ill one: a slice of it failed; other work goes on" in caplog.text and "ZeroDivisionError" in caplog.text
+    assert (
+        [type(error) for error in told] == [ZeroDivisionError]
+        and dict(scheduler.failed_jobs) == {"the ill one": 1}
+    )
+    assert (
+        "the ill one: a slice of it failed; other work goes on" in caplog.text
+        and "ZeroDivisionError" in caplog.text
+    )
 
 
 def test_a_job_whose_owner_says_so_goes_on_after_a_slice_that_raised(scheduler, loop):

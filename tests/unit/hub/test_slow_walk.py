@@ -2,7 +2,10 @@
 import gevent
 
 from gomq_py.amqp.wire.frames import method_frame
-from gomq_py.amqp.wire.methods import BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk
+from gomq_py.amqp.wire.methods import (
+    BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare,
+    QueueDeclareOk,
+)
 from gomq_py.hub import slow_walk
 from tests.support.door import publish_frames
 from tests.support.waiting import wait_until
@@ -43,15 +46,20 @@ def test_everything_arrives_in_order_across_the_breaks(door, monkeypatch):
 
 
 def test_routes_that_are_looked_for_have_no_more_time_than_slow_frames(door, monkeypatch):
-    """Publishes of the fast lane, each with a key of its own: a look through a large topic exchange takes milliseconds."""
+    """Publishes of the fast lane, each with a key of its own:
+    a look through a large topic exchange takes milliseconds.
+    """
     breaks = []
     wait = slow_walk.Turns.wait
-    monkeypatch.setattr(slow_walk.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream))
+    monkeypatch.setattr(
+        slow_walk.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
+    )
     monkeypatch.setattr(slow_walk, "WALK_S", 0)
     client = door.client()
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.call(QueueBind(queue="q", exchange="amq.topic", routing_key="#"), QueueBindOk)
-    client.send(publish_frames("first", exchange="amq.topic"))  # it waits for files, which ends a walk as well
+    # it waits for files, which ends a walk as well
+    client.send(publish_frames("first", exchange="amq.topic"))
     wait_until(lambda: door.queue("q").ready_count == 1, sleep=gevent.sleep)
     before = len(breaks)
 

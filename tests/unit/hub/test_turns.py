@@ -9,7 +9,9 @@ from tests.support.clocks import StepClock
 
 
 def test_a_socket_is_served_between_two_slices():
-    """A hundred slices of an answer, and a message that comes in with the first: with gevent.sleep(0) it would wait for half of them."""
+    """A hundred slices of an answer, and a message that comes in with the first: with gevent.sleep(0) it
+    would wait for half of them.
+    """
     near, far = socket.socketpair()
     served_after = []
     slices = 0

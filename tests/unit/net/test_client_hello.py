@@ -22,7 +22,9 @@ def hello(name="broker.example.com"):
 
 def made(extensions, session=b"", record=22, message=1):
     """A hello by hand around these octets of extensions."""
-    body = bytes(34) + bytes([len(session)]) + session + b"\x00\x02\x13\x01" + b"\x01\x00" + struct.pack(">H", len(extensions)) + extensions
+    body = bytes(34) + bytes([len(session)]) + session + b"\x00\x02\x13\x01" + b"\x01\x00" + struct.pack(
+        ">H", len(extensions)
+    ) + extensions
     handshake = bytes([message]) + len(body).to_bytes(3, "big") + body
     return struct.pack(">BHH", record, 0x0301, len(handshake)) + handshake
 
@@ -33,14 +35,18 @@ def names(*entries):
     return struct.pack(">HHH", 0, len(listed) + 2, len(listed)) + listed
 
 
-@pytest.mark.parametrize("asked, found", [("broker.example.com", "broker.example.com"), ("Broker.Example.COM", "broker.example.com"), (None, "")])
+@pytest.mark.parametrize("asked, found", [
+    ("broker.example.com", "broker.example.com"), ("Broker.Example.COM", "broker.example.com"), (None, "")
+])
 def test_name_is_found_in_a_real_hello(asked, found):
     assert server_name(hello(asked)) == found
 
 
 def test_name_is_found_in_a_hello_by_hand():
     assert server_name(made(b"\x00\x17\x00\x00" + names((0, b"a.example.com.")))) == "a.example.com"
-    assert server_name(made(names((7, b"other"), (0, b"b.example.com")), session=bytes(32))) == "b.example.com"
+    assert (
+        server_name(made(names((7, b"other"), (0, b"b.example.com")), session=bytes(32))) == "b.example.com"
+    )
 
 
 def test_every_part_of_a_hello_waits_for_the_rest():
@@ -55,14 +61,19 @@ def test_every_part_of_a_hello_waits_for_the_rest():
 @pytest.mark.parametrize("size", [1, 3, 4, 50, 200])
 def test_hello_may_be_cut_into_records(size):
     message = hello()[5:]
-    records = b"".join(struct.pack(">BHH", 22, 0x0301, len(part)) + part for part in (message[at:at + size] for at in range(0, len(message), size)))
+    records = b"".join(
+        struct.pack(">BHH", 22, 0x0301, len(part)) + part
+        for part in (message[at:at + size] for at in range(0, len(message), size))
+    )
 
     assert server_name(records) == "broker.example.com"
 
 
 @pytest.mark.parametrize("octets", [
-    b"AMQP\x00\x00\x09\x01", b"\x80" * 100, made(b"", record=23), made(b"", message=2), made(b""), made(b"\x00"), made(b"\x00\x00\x00\x09\x00"),
-    made(names((0, b"\xff\xfe"))), made(names()), made(names((1, b"x"))), made(struct.pack(">HHHBH", 0, 5, 99, 0, 500)),
+    b"AMQP\x00\x00\x09\x01", b"\x80" * 100, made(b"", record=23), made(b"", message=2), made(b""),
+    made(b"\x00"), made(b"\x00\x00\x00\x09\x00"),
+    made(names((0, b"\xff\xfe"))), made(names()), made(names((1, b"x"))),
+    made(struct.pack(">HHHBH", 0, 5, 99, 0, 500)),
     b"\x16\x03\x01\x00\x00" * 10, struct.pack(">BHH", 22, 0x0301, 4) + b"\x01\x00\x00\x00",
 ])
 def test_what_is_no_hello_or_has_no_name_asks_for_none(octets):

@@ -65,7 +65,10 @@ def test_port_zero_takes_a_free_port_and_names_it(listen):
 def test_port_in_use_is_named_with_what_to_do(listen):
     port = listen(echo).port
 
-    with pytest.raises(BindError, match=f"^port {port} on 127.0.0.1 is in use: stop what listens there .* or choose another port$"):
+    with pytest.raises(
+        BindError,
+        match=f"^port {port} on 127.0.0.1 is in use: stop what listens there .* or choose another port$",
+    ):
         bind_tcp("127.0.0.1", port, BACKLOG)
 
 
@@ -117,7 +120,10 @@ def test_any_ipv6_address_takes_ipv4_too_and_shows_it_as_ipv4(listen):
         bound = bind_tcp("::", 0, BACKLOG)
     except BindError:
         pytest.skip("no IPv6 here")
-    listening = listen(lambda connection, address: (peers.append(format_address(address)), echo(connection, address)), bound=bound)
+    listening = listen(
+        lambda connection, address: (peers.append(format_address(address)), echo(connection, address)),
+        bound=bound,
+    )
 
     assert ask(listening.port) == b"hello"
     assert peers[0].startswith("127.0.0.1:")
@@ -220,7 +226,9 @@ class ScriptedSocket:
         self.closed.set()
 
 
-@pytest.mark.parametrize("errors", [(errno.ECONNABORTED,), (errno.EMFILE, errno.ENFILE), (errno.ENOMEM, errno.EPROTO)])
+@pytest.mark.parametrize("errors", [
+    (errno.ECONNABORTED,), (errno.EMFILE, errno.ENFILE), (errno.ENOMEM, errno.EPROTO)
+])
 def test_accepting_goes_on_after_passing_errors(listen, errors, monkeypatch):
     monkeypatch.setattr(listener, "EXHAUSTED_PAUSE_S", 0.001)
     served = Event()
@@ -262,7 +270,10 @@ def test_flood_of_connects_leaves_others_their_turn(listen):
 def test_unix_peer_is_shown_by_its_process_and_its_number(listen, tmp_path):
     path = tmp_path / "amqp.sock"
     peers = []
-    listen(lambda connection, address: (peers.append(format_address(address)), echo(connection, address)), bound=bind_unix(str(path), BACKLOG))
+    listen(
+        lambda connection, address: (peers.append(format_address(address)), echo(connection, address)),
+        bound=bind_unix(str(path), BACKLOG),
+    )
 
     for _ in range(2):
         with socket.socket(socket.AF_UNIX) as client:

@@ -8,17 +8,21 @@ from gevent import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gomq_py.net.proxy_protocol import SIGNATURE, V2_MAX_OCTETS, Header, Proxies, ProxyProtocolError, parse, read_header
+from gomq_py.net.proxy_protocol import (
+    SIGNATURE, V2_MAX_OCTETS, Header, Proxies, ProxyProtocolError, parse, read_header,
+)
 from tests.support.waiting import in_time
 
 CLIENT, PROXY = ("192.0.2.7", 56324), ("127.0.0.1", 41000)
 V1_TCP4 = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 5672\r\n"
 V1_TCP6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 56324 5672\r\n"
 V1_LONGEST = b"PROXY UNKNOWN " + b"f" * 91 + b"\r\n"
-# Written out rather than packed: signature, version 2 and PROXY, TCP over IPv4, 12 octets, 192.0.2.7 > 198.51.100.1, 56324 > 5672.
+# Written out rather than packed: signature, version 2 and PROXY, TCP over IPv4, 12 octets, 192.0.2.7 >
+# 198.51.100.1, 56324 > 5672.
 V2_TCP4 = bytes.fromhex("0d0a0d0a000d0a515549540a 21 11 000c c0000207 c6336401 dc04 1628")
 V2_TCP6 = bytes.fromhex(
-    "0d0a0d0a000d0a515549540a 21 21 0024 20010db8000000000000000000000007 20010db8000000000000000000000001 dc04 1628")
+    "0d0a0d0a000d0a515549540a 21 21 0024 20010db8000000000000000000000007 "
+    "20010db8000000000000000000000001 dc04 1628")
 V2_LOCAL = bytes.fromhex("0d0a0d0a000d0a515549540a 20 00 0000")
 BEHIND = b"AMQP\x00\x00\x09\x01"
 
@@ -42,7 +46,9 @@ GOOD = {
     "v1 TCP4": (V1_TCP4, CLIENT),
     "v1 TCP6": (V1_TCP6, ("2001:db8::7", 56324)),
     "v1 IPv4 in IPv6": (b"PROXY TCP6 ::ffff:192.0.2.7 ::1 56324 5672\r\n", CLIENT),
-    "v1 highest values": (b"PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n", ("255.255.255.255", 65535)),
+    "v1 highest values": (
+        b"PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n", ("255.255.255.255", 65535)
+    ),
     "v1 UNKNOWN": (b"PROXY UNKNOWN\r\n", None),
     "v1 UNKNOWN with addresses": (b"PROXY UNKNOWN ffff::1 ffff::1 65535 65535\r\n", None),
     "v1 of 107 octets": (V1_LONGEST, None),
@@ -52,7 +58,15 @@ GOOD = {
     "v2 LOCAL with addresses that mean nothing": (v2(0x11, V2_TCP4[16:], 0x20), None),
     "v2 unix": (v2(0x31, bytes(216)), None),
     "v2 unspecified with rest": (v2(0x00, b"whatever"), None),
-    "v2 TLVs": (v2(0x11, V2_TCP4[16:] + tlv(1, b"amqp") + tlv(2, b"broker.example.com") + tlv(4, bytes(9)) + tlv(0xEA, b"")), CLIENT),
+    "v2 TLVs": (
+        v2(
+            0x11,
+            V2_TCP4[16:] + tlv(1, b"amqp") + tlv(2, b"broker.example.com") + tlv(4, bytes(9)) + tlv(
+                0xEA, b""
+            ),
+        ),
+        CLIENT,
+    ),
     "v2 checksum": (with_checksum(0x11, V2_TCP4[16:] + tlv(2, b"x")), CLIENT),
     "v2 as large as it may be": (v2(0x11, V2_TCP4[16:] + tlv(4, bytes(V2_MAX_OCTETS - 31))), CLIENT),
 }
@@ -149,7 +163,9 @@ def test_header_may_come_octet_by_octet(ends, header):
     assert ours.recv(100) == BEHIND
 
 
-@pytest.mark.parametrize("begin", [b"", b"PROXY TCP4 192.0.", V2_TCP4[:20]], ids=["nothing", "part of v1", "part of v2"])
+@pytest.mark.parametrize(
+    "begin", [b"", b"PROXY TCP4 192.0.", V2_TCP4[:20]], ids=["nothing", "part of v1", "part of v2"]
+)
 def test_header_that_does_not_come_in_time_is_refused(ends, begin):
     proxy, ours = ends
     proxy.sendall(begin)
@@ -191,7 +207,9 @@ def test_octets_of_any_kind_are_a_header_or_refused(header, at, noise):
 # who is believed
 
 def client_of(proxies, ends, octets, address):
-    """Whom the broker takes the peer at ``address`` for, that has sent ``octets``; and what is left to read."""
+    """Whom the broker takes the peer at ``address`` for, that has sent ``octets``;
+    and what is left to read.
+    """
     proxy, ours = ends
     proxy.sendall(octets + BEHIND)
     return proxies.client_of(ours, address), ours.recv(100)
@@ -199,7 +217,8 @@ def client_of(proxies, ends, octets, address):
 
 @pytest.mark.parametrize("sources, proxy", [
     ((), ("127.0.0.1", 1)), ((), ("::1", 1, 0, 0)), ((), ("::ffff:127.0.0.1", 1, 0, 0)),
-    (("10.0.0.0/8",), ("10.1.2.3", 1)), (("10.0.0.0/8",), ("::ffff:10.1.2.3", 1, 0, 0)), (("198.51.100.7", "fd00::/8"), ("fd00::1", 1, 0, 0)),
+    (("10.0.0.0/8",), ("10.1.2.3", 1)), (("10.0.0.0/8",), ("::ffff:10.1.2.3", 1, 0, 0)),
+    (("198.51.100.7", "fd00::/8"), ("fd00::1", 1, 0, 0)),
     (("fe80::/10",), ("fe80::1%eth0", 1, 0, 2)),
 ])
 def test_trusted_proxy_announces_its_client(ends, sources, proxy):
@@ -207,10 +226,14 @@ def test_trusted_proxy_announces_its_client(ends, sources, proxy):
 
 
 @pytest.mark.parametrize("enabled, sources, peer", [
-    (True, (), ("192.0.2.1", 1)), (True, ("10.0.0.0/8",), ("127.0.0.1", 1)), (True, ("10.0.0.0/8",), ("11.0.0.1", 1)),
-    (True, ("10.0.0.0/8",), ("2001:db8::1", 1, 0, 0)), (False, (), ("127.0.0.1", 1)), (False, ("10.0.0.0/8",), ("10.1.2.3", 1)),
+    (True, (), ("192.0.2.1", 1)), (True, ("10.0.0.0/8",), ("127.0.0.1", 1)),
+    (True, ("10.0.0.0/8",), ("11.0.0.1", 1)),
+    (True, ("10.0.0.0/8",), ("2001:db8::1", 1, 0, 0)), (False, (), ("127.0.0.1", 1)),
+    (False, ("10.0.0.0/8",), ("10.1.2.3", 1)),
 ])
-def test_anybody_else_is_an_ordinary_client_whose_header_is_left_to_the_protocol_behind(ends, enabled, sources, peer):
+def test_anybody_else_is_an_ordinary_client_whose_header_is_left_to_the_protocol_behind(
+    ends, enabled, sources, peer
+):
     assert client_of(Proxies(enabled, sources), ends, V1_TCP4, peer) == (peer, V1_TCP4 + BEHIND)
 
 
@@ -229,15 +252,21 @@ def test_proxy_that_speaks_for_itself_is_the_peer(ends, header):
 def test_loopback_announced_by_another_machine_is_not_this_machine(ends, host):
     far = ("192.0.2.1", 1)
 
-    assert client_of(Proxies(True, ("192.0.2.1",)), ends, b"PROXY " + host + b" 1 2\r\n", far) == (far, BEHIND)
+    assert (
+        client_of(Proxies(True, ("192.0.2.1",)), ends, b"PROXY " + host + b" 1 2\r\n", far) == (far, BEHIND)
+    )
 
 
 def test_loopback_announced_by_this_machine_is_this_machine(ends):
-    assert client_of(Proxies(True), ends, b"PROXY TCP4 127.0.0.1 127.0.0.1 77 2\r\n", PROXY) == (("127.0.0.1", 77), BEHIND)
+    assert client_of(Proxies(True), ends, b"PROXY TCP4 127.0.0.1 127.0.0.1 77 2\r\n", PROXY) == (
+        ("127.0.0.1", 77), BEHIND
+    )
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-@pytest.mark.parametrize("header, seen", [(V2_TCP4, CLIENT), (V1_TCP6, ("2001:db8::7", 56324)), (b"", "unix:7:1"), (V2_LOCAL, "unix:7:1")])
+@pytest.mark.parametrize("header, seen", [
+    (V2_TCP4, CLIENT), (V1_TCP6, ("2001:db8::7", 56324)), (b"", "unix:7:1"), (V2_LOCAL, "unix:7:1")
+])
 def test_peer_of_a_unix_socket_may_announce(ends, enabled, header, seen):
     assert client_of(Proxies(enabled), ends, header, "unix:7:1") == (seen, BEHIND)
 

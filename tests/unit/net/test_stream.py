@@ -12,7 +12,9 @@ from tests.support.waiting import in_time, wait_until
 
 
 class Lines:
-    """A lane and handler for lines: takes whole lines (and dashes, the stuff of floods), leaves the rest, answers each when the batch is done."""
+    """A lane and handler for lines: takes whole lines (and dashes, the stuff of floods), leaves the rest,
+    answers each when the batch is done.
+    """
 
     def __init__(self, buffers, output):
         self.buffers = buffers
@@ -68,7 +70,9 @@ class Peer:
         self.socket.sendall(octets)
 
     def wait_for(self, *lines):
-        wait_until(lambda: self.lane.lines == list(lines), sleep=gevent.sleep, what=f"{self.lane.lines} == {lines}")
+        wait_until(
+            lambda: self.lane.lines == list(lines), sleep=gevent.sleep, what=f"{self.lane.lines} == {lines}"
+        )
 
 
 def let_the_loop_poll():
@@ -212,7 +216,9 @@ def test_a_busy_connection_leaves_others_their_turn(peer):
     order = []
     for each, name in ((peer, "busy"), (other, "quiet")):
         process = each.lane.process
-        each.lane.process = lambda start, end, now_ms, process=process, name=name: (order.append(name), process(start, end, now_ms))[1]
+        each.lane.process = lambda start, end, now_ms, process=process, name=name: (
+            order.append(name), process(start, end, now_ms)
+        )[1]
     flood = gevent.spawn(peer.send, b"-" * 60 * 1024 * 1024)
     wait_until(lambda: order.count("busy") > 3, sleep=gevent.sleep)
 

@@ -9,7 +9,8 @@ from gomq_py.net.systemd import Systemd
 from tests.support.command import ROOT
 from tests.support.waiting import in_time
 
-# What runs between this fork and the child's end or exec is safe beside threads; Python 3.12 and newer cannot know that.
+# What runs between this fork and the child's end or exec is safe beside threads;
+# Python 3.12 and newer cannot know that.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
@@ -93,7 +94,9 @@ def child_with(*sockets, names):
         os.dup2(writer, 1)
         for number in range(len(sockets)):
             os.dup2(100 + number, 3 + number)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "LISTEN_FDS": str(len(sockets)), "LISTEN_FDNAMES": names}
+        environment = {
+            **os.environ, "PYTHONPATH": str(ROOT), "LISTEN_FDS": str(len(sockets)), "LISTEN_FDNAMES": names
+        }
         os.execve(sys.executable, [sys.executable, "-c", CHILD], environment)
     os.close(writer)
     with os.fdopen(reader) as said:
@@ -103,15 +106,20 @@ def child_with(*sockets, names):
 
 
 def test_listening_sockets_are_handed_over_by_name(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as first, socket.socket(socket.AF_UNIX) as second, socket.create_server(("127.0.0.1", 0)) as third:
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as first, socket.socket(socket.AF_UNIX) as second, socket.create_server(("127.0.0.1", 0)) as third:
         second.bind(str(tmp_path / "amqp.sock"))
         second.listen()
 
         assert child_with(first, second, third, names="amqp:amqp:") == [
-            f"amqp {first.getsockname()} False", f"amqp {second.getsockname()} False", f"unknown {third.getsockname()} False"]
+            f"amqp {first.getsockname()} False", f"amqp {second.getsockname()} False",
+            f"unknown {third.getsockname()} False"]
 
 
 def test_descriptor_that_is_no_listening_socket_is_named():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, socket.socket() as silent:
         for one in (datagrams, silent):
-            assert child_with(one, names="amqp") == ["descriptor 3, handed over by the service manager, is no listening stream socket"]
+            assert child_with(one, names="amqp") == [
+                "descriptor 3, handed over by the service manager, is no listening stream socket"
+            ]

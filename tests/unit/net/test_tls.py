@@ -45,8 +45,11 @@ def context(files, **options):
 
 
 def client_context(files, identity=None):
-    """A client's context that trusts the authority of ``files``, and shows the certificate of ``identity``."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # gevent's, where create_default_context() would give a blocking one
+    """A client's context that trusts the authority of ``files``,
+    and shows the certificate of ``identity``.
+    """
+    # gevent's, where create_default_context() would give a blocking one
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(str(files.authority))
     if identity is not None:
         context.load_cert_chain(str(identity.certificate), str(identity.key))
@@ -62,7 +65,9 @@ def connected(port, context, name="localhost"):
 
 
 def is_served(port, context, name="localhost"):
-    """Whether the handshake succeeds and the echo comes; with TLS 1.3 a client hears of its refusal only when it reads."""
+    """Whether the handshake succeeds and the echo comes; with TLS 1.3 a client hears of its
+    refusal only when it reads.
+    """
     try:
         with connected(port, context, name) as client:
             client.sendall(b"hello")
@@ -99,7 +104,9 @@ def test_peer_that_does_not_speak_tls_is_dropped(listen, caplog):
     with socket.create_connection(("127.0.0.1", listen()), timeout=in_time(30)) as client:
         client.sendall(b"AMQP\x00\x00\x09\x01")
 
-        wait_until(lambda: re.search("amqps connection from 127.0.0.1:[0-9]+ lost", caplog.text), sleep=gevent.sleep)
+        wait_until(
+            lambda: re.search("amqps connection from 127.0.0.1:[0-9]+ lost", caplog.text), sleep=gevent.sleep
+        )
         with suppress(ConnectionResetError):  # octets that nobody read make a reset of the close
             while client.recv(100):  # an alert may come first
                 pass
@@ -123,7 +130,9 @@ def test_missing_key_is_named(files, tmp_path):
 def test_key_of_another_certificate_is_refused(files, tmp_path):
     other = certificates.make(tmp_path)
 
-    with pytest.raises(tls.TLSError, match="cannot use the certificate .* with the key .*KEY_VALUES_MISMATCH"):
+    with pytest.raises(
+        tls.TLSError, match="cannot use the certificate .* with the key .*KEY_VALUES_MISMATCH"
+    ):
         tls.server_context(tls.TLSOptions(str(files.certificate), str(other.key)))
 
 
@@ -170,13 +179,17 @@ def test_tls_works_where_the_kernel_is_asked_for(listen, files):
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory):
     """A client's certificate of an authority that the server may be told to trust."""
-    return certificates.make_client(tmp_path_factory.mktemp("client"), trustme.CA(), "client.example.com", common_name="client")
+    return certificates.make_client(
+        tmp_path_factory.mktemp("client"), trustme.CA(), "client.example.com", common_name="client"
+    )
 
 
 def test_certificate_is_asked_for_and_shown(listen, files, identity):
     seen = []
-    port = listen(handle=lambda connection, address: (seen.append(connection.getpeercert()), echo(connection, address)),
-                  verify_peer=True, authorities=str(identity.authority))
+    port = listen(
+        handle=lambda connection, address: (seen.append(connection.getpeercert()), echo(connection, address)),
+        verify_peer=True, authorities=str(identity.authority),
+    )
 
     assert is_served(port, client_context(files, identity))
     assert ("DNS", "client.example.com") in seen[0]["subjectAltName"]
@@ -213,18 +226,26 @@ def test_asking_for_certificates_needs_authorities(files, tmp_path):
 # host names
 
 def test_context_is_found_by_the_host_name():
-    contexts = tls.Contexts("default", {"a.example.com": "a", "*.Example.com.": "any", "sub.example.org": "sub"})
+    contexts = tls.Contexts(
+        "default", {"a.example.com": "a", "*.Example.com.": "any", "sub.example.org": "sub"}
+    )
 
-    asked = {"a.example.com": "a", "b.example.com": "any", "a.b.example.com": "default", "example.com": "default", "": "default",
-             "sub.example.org": "sub", "example.org": "default"}
+    asked = {
+        "a.example.com": "a", "b.example.com": "any", "a.b.example.com": "default", "example.com": "default",
+        "": "default", "sub.example.org": "sub", "example.org": "default",
+    }
     assert {name: contexts.of(name) for name in asked} == asked
 
 
 def test_each_host_name_has_a_certificate_and_rules_of_its_own(listen, files, identity, tmp_path):
-    """Everything follows the name: certificate, least version, and whether a client has to show one; a resumed session of one opens no other."""
+    """Everything follows the name: certificate, least version, and whether a client has to show one; a
+    resumed session of one opens no other.
+    """
     strict = certificates.make(tmp_path / "strict", "strict.example.com")
     contexts = tls.Contexts(context(files), {
-        "strict.example.com": context(strict, verify_peer=True, authorities=str(identity.authority), least_version="1.3")})
+        "strict.example.com": context(
+            strict, verify_peer=True, authorities=str(identity.authority), least_version="1.3"
+        )})
     port = listen(handshaker=tls.Handshaker(contexts, 30.0))
 
     assert is_served(port, client_context(files))
@@ -237,7 +258,9 @@ def test_each_host_name_has_a_certificate_and_rules_of_its_own(listen, files, id
 
 def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
     named = certificates.make(tmp_path / "named", "named.example.com")
-    port = listen(handshaker=tls.Handshaker(tls.Contexts(context(files), {"named.example.com": context(named)}), 30.0))
+    port = listen(
+        handshaker=tls.Handshaker(tls.Contexts(context(files), {"named.example.com": context(named)}), 30.0)
+    )
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(named).wrap_bio(incoming, outgoing, server_hostname="named.example.com")
     with pytest.raises(ssl.SSLWantReadError):
@@ -258,9 +281,13 @@ def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
     assert ("DNS", "named.example.com") in client.getpeercert()["subjectAltName"]
 
 
-@pytest.mark.parametrize("octets, close", [(b"", True), (b"\x16\x03\x01", True), (b"\x16\x03\x01\x02\x00\x01", False), (b"", False)])
+@pytest.mark.parametrize("octets, close", [
+    (b"", True), (b"\x16\x03\x01", True), (b"\x16\x03\x01\x02\x00\x01", False), (b"", False)
+])
 def test_hello_that_does_not_come_ends_in_time(listen, files, octets, close):
-    port = listen(handshaker=tls.Handshaker(tls.Contexts(context(files), {"x.example.com": context(files)}), 0.05))
+    port = listen(
+        handshaker=tls.Handshaker(tls.Contexts(context(files), {"x.example.com": context(files)}), 0.05)
+    )
 
     with socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) as plain:
         plain.sendall(octets)

@@ -70,7 +70,9 @@ def test_collecting_everything_frees_frozen_garbage(frozen):
 
 
 @pytest.mark.parametrize("pause_s, is_frozen", [(-1, True), (1000, False)])
-def test_what_a_long_full_collection_looked_at_is_not_looked_at_by_the_next(frozen, monkeypatch, pause_s, is_frozen):
+def test_what_a_long_full_collection_looked_at_is_not_looked_at_by_the_next(
+    frozen, monkeypatch, pause_s, is_frozen
+):
     """With 100 000 queues each full collection took half a second, and they came with every quarter more."""
     monkeypatch.setattr(garbage, "PAUSE_S", pause_s)
     before = gc.get_freeze_count()

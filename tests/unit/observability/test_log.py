@@ -25,7 +25,11 @@ def test_line_has_time_level_source_and_message(lines):
 
     log.logger("amqp").info("connection %s closed: %s", "127.0.0.1:5000", "CONNECTION_FORCED - bye")
 
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info  amqp: connection 127.0.0.1:5000 closed: CONNECTION_FORCED - bye", read()[0])
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info  amqp: "
+        r"connection 127.0.0.1:5000 closed: CONNECTION_FORCED - bye",
+        read()[0],
+    )
 
 
 def test_json_line_is_one_object(lines):
@@ -41,7 +45,9 @@ def test_json_line_is_one_object(lines):
 def test_a_peer_cannot_forge_a_line_or_drive_a_terminal(lines, format_):
     read = lines(format_=format_)
 
-    log.logger("amqp").info("user %s", "x\n2026-01-01T00:00:00.000Z info  amqp: forged\r\x1b[2J\x9b\u2028\x00")
+    log.logger("amqp").info(
+        "user %s", "x\n2026-01-01T00:00:00.000Z info  amqp: forged\r\x1b[2J\x9b\u2028\x00"
+    )
 
     assert len(read()) == 1
     assert not re.search("[\x00-\x1f\x7f-\x9f\u2028]", read()[0])
@@ -64,7 +70,9 @@ def test_other_languages_stay_readable(lines):
     assert "größe-注文" in read()[0]
 
 
-@pytest.mark.parametrize("uri", ["amqp://joe:s3cret@host/vhost", "AMQPS://joe:s3cret@[::1]:5671/%2f", "http://:s3cret@host"])
+@pytest.mark.parametrize("uri", [
+    "amqp://joe:s3cret@host/vhost", "AMQPS://joe:s3cret@[::1]:5671/%2f", "http://:s3cret@host"
+])
 def test_passwords_in_uris_are_masked(lines, uri):
     read = lines()
 
@@ -114,7 +122,9 @@ def test_lines_that_cannot_be_written_are_one_complaint_without_what_they_held(k
     for _ in range(3):
         log.logger("amqp").info("user %s", "s3cret-Pa55word")
 
-    assert capfd.readouterr().err.splitlines() == ["gomq-py: lines of the log are lost: No space left on device"]
+    assert capfd.readouterr().err.splitlines() == [
+        "gomq-py: lines of the log are lost: No space left on device"
+    ]
 
 
 def test_a_file_that_cannot_be_written_gives_way_to_another(lines):

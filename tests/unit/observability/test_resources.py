@@ -25,13 +25,39 @@ def machine(tmp_path):
     ({}, 16 * MIB),
     ({"proc/self/cgroup": "0::/\n", "cgroup/memory.max": "8388608\n"}, 8 * MIB),
     ({"proc/self/cgroup": "0::/\n", "cgroup/memory.max": "max\n"}, 16 * MIB),
-    ({"proc/self/cgroup": "0::/a.slice/b.service\n", "cgroup/a.slice/memory.max": "4194304", "cgroup/a.slice/b.service/memory.max": "max"}, 4 * MIB),
-    ({"proc/self/cgroup": "0::/a.slice/b.service\n", "cgroup/a.slice/memory.max": "4194304", "cgroup/a.slice/b.service/memory.max": "2097152"},
-     2 * MIB),
+    (
+        {
+            "proc/self/cgroup": "0::/a.slice/b.service\n", "cgroup/a.slice/memory.max": "4194304",
+            "cgroup/a.slice/b.service/memory.max": "max",
+        },
+        4 * MIB,
+    ),
+    (
+        {
+            "proc/self/cgroup": "0::/a.slice/b.service\n", "cgroup/a.slice/memory.max": "4194304",
+            "cgroup/a.slice/b.service/memory.max": "2097152",
+        },
+        2 * MIB,
+    ),
     ({"proc/self/cgroup": "0::/../outside\n", "cgroup/memory.max": "1048576"}, 1 * MIB),
-    ({"proc/self/cgroup": "5:cpu,memory:/docker/x\n", "cgroup/memory/docker/x/memory.limit_in_bytes": "3145728\n"}, 3 * MIB),
-    ({"proc/self/cgroup": "5:memory:/docker/x\n4:cpu:/\n", "cgroup/memory/memory.limit_in_bytes": "3145728\n"}, 3 * MIB),
-    ({"proc/self/cgroup": "5:memory:/\n", "cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 16 * MIB),
+    (
+        {
+            "proc/self/cgroup": "5:cpu,memory:/docker/x\n",
+            "cgroup/memory/docker/x/memory.limit_in_bytes": "3145728\n",
+        },
+        3 * MIB,
+    ),
+    (
+        {
+            "proc/self/cgroup": "5:memory:/docker/x\n4:cpu:/\n",
+            "cgroup/memory/memory.limit_in_bytes": "3145728\n",
+        },
+        3 * MIB,
+    ),
+    (
+        {"proc/self/cgroup": "5:memory:/\n", "cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"},
+        16 * MIB,
+    ),
     ({"proc/self/cgroup": "0::/\n", "cgroup/memory.max": "1099511627776\n"}, 16 * MIB),
 ])
 def test_total_memory_is_the_least_of_machine_and_containers(machine, files, expected):

@@ -6,23 +6,29 @@ import pytest
 from gomq_py.observability.secrets import restored, shown, without_passwords
 
 SHOVEL = {
-    "src-uri": ["amqp://ann:pass%20word@host/v", "amqps://bob:x:y@other:5671"], "dest-uri": "amqps://c@h/v?password=key&verify=verify_peer",
+    "src-uri": ["amqp://ann:pass%20word@host/v", "amqps://bob:x:y@other:5671"],
+    "dest-uri": "amqps://c@h/v?password=key&verify=verify_peer",
     "src-queue": "q", "prefetch": 5, "http": {"client_secret": "s", "password": ""},
 }
 SHOWN = {
-    "src-uri": ["amqp://ann:***@host/v", "amqps://bob:***@other:5671"], "dest-uri": "amqps://c@h/v?password=***&verify=verify_peer",
+    "src-uri": ["amqp://ann:***@host/v", "amqps://bob:***@other:5671"],
+    "dest-uri": "amqps://c@h/v?password=***&verify=verify_peer",
     "src-queue": "q", "prefetch": 5, "http": {"client_secret": "***", "password": ""},
 }
 
 
 @pytest.mark.parametrize("text, told", [
-    ("amqp://u:p@h/v", "amqp://u:***@h/v"), ("amqp://:p@h", "amqp://:***@h"), ("no uri: a:b@c", "no uri: a:b@c"),
+    ("amqp://u:p@h/v", "amqp://u:***@h/v"), ("amqp://:p@h", "amqp://:***@h"),
+    ("no uri: a:b@c", "no uri: a:b@c"),
     ("amqp://h:5672/v", "amqp://h:5672/v"),
-    ("two http://a:b@c and AMQPS://d:e@f", "two http://a:***@c and AMQPS://d:***@f"), ("http://h/?token=abc#x", "http://h/?token=***#x"),
-    ("amqp://u:p@ss@h/v", "amqp://u:***@h/v"), ("amqp://u:p/w?x#y@h/v", "amqp://u:***@h/v"), ("amqp://u:@h", "amqp://u:@h"),
+    ("two http://a:b@c and AMQPS://d:e@f", "two http://a:***@c and AMQPS://d:***@f"),
+    ("http://h/?token=abc#x", "http://h/?token=***#x"),
+    ("amqp://u:p@ss@h/v", "amqp://u:***@h/v"), ("amqp://u:p/w?x#y@h/v", "amqp://u:***@h/v"),
+    ("amqp://u:@h", "amqp://u:@h"),
     ("http://h:8080/~me@home", "http://h:8080/~me@home"), ("amqp://[::1]:5672/v@x", "amqp://[::1]:5672/v@x"),
     ("amqp://a:1@b,amqp://c:2@d;amqps://e:x/4@f", "amqp://a:***@b,amqp://c:***@d;amqps://e:***@f"),
-    ("('amqp://u:p/q@h', 'x@y')", "('amqp://u:***@h', 'x@y')"), ("amqp://u:1/2@h", "amqp://u:1/2@h"),  # could be a port
+    # could be a port
+    ("('amqp://u:p/q@h', 'x@y')", "('amqp://u:***@h', 'x@y')"), ("amqp://u:1/2@h", "amqp://u:1/2@h"),
 ])
 def test_passwords_of_uris_are_hidden(text, told):
     assert without_passwords(text) == told
@@ -37,18 +43,23 @@ def test_a_value_is_shown_without_its_secrets_and_stays_as_it_is():
 
 def test_what_comes_back_as_it_was_shown_is_what_it_was():
     assert restored(SHOWN, SHOVEL) == SHOVEL
-    assert restored({**SHOWN, "prefetch": 6, "src-uri": ["amqp://ann:new@host/v", SHOWN["src-uri"][1]]}, SHOVEL) == {
+    assert restored(
+        {**SHOWN, "prefetch": 6, "src-uri": ["amqp://ann:new@host/v", SHOWN["src-uri"][1]]}, SHOVEL
+    ) == {
         **SHOVEL, "prefetch": 6, "src-uri": ["amqp://ann:new@host/v", SHOVEL["src-uri"][1]]}
 
 
 def test_asterisks_from_elsewhere_are_no_password():
     """Another host must not be told the password of this one."""
-    assert restored({"src-uri": "amqp://ann:***@elsewhere/v"}, {"src-uri": "amqp://ann:p@host/v"}) == {"src-uri": "amqp://ann:***@elsewhere/v"}
+    assert restored({"src-uri": "amqp://ann:***@elsewhere/v"}, {"src-uri": "amqp://ann:p@host/v"}) == {
+        "src-uri": "amqp://ann:***@elsewhere/v"
+    }
     assert restored(SHOWN, None) == SHOWN
 
 
 @pytest.mark.parametrize("field, is_hidden", [
-    ("password", True), ("src-password", True), ("Client_Secret", True), ("access_token", True), ("tokens", False), ("secretary", False), (5, False),
+    ("password", True), ("src-password", True), ("Client_Secret", True), ("access_token", True),
+    ("tokens", False), ("secretary", False), (5, False),
 ])
 def test_names_of_fields_tell_secrets(field, is_hidden):
     assert shown({field: "x"}) == {field: "***" if is_hidden else "x"}

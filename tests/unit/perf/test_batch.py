@@ -54,7 +54,9 @@ def test_a_body_too_small_for_its_stamps_is_refused():
         PublishBatch(messages(bytes(4), tail=b""), sequence_at=0)
 
 
-@pytest.mark.parametrize(("first", "limit", "last"), [(0, 8, 1), (0, 15, 1), (0, 16, 2), (0, 100, 4), (1, 16, 3), (3, 1, 4), (0, 0, 1)])
+@pytest.mark.parametrize(("first", "limit", "last"), [
+    (0, 8, 1), (0, 15, 1), (0, 16, 2), (0, 100, 4), (1, 16, 3), (3, 1, 4), (0, 0, 1)
+])
 def test_a_slice_is_the_longest_run_of_whole_messages_within_a_limit_but_at_least_one(first, limit, last):
     batch = PublishBatch(messages(b"a", b"b", b"c", b"d"))  # 8 octets each
 
@@ -87,7 +89,9 @@ def test_writing_one_by_one_stops_where_the_socket_is_full():
 
 def test_messages_written_one_by_one_are_segments_of_their_own_even_when_nobody_reads():
     batch = PublishBatch(messages(*[bytes(40)] * 500))
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(
+        listener.getsockname()
+    ) as near:
         near.setblocking(False)
         count = batch.write_singly(near, 0, 500)[0]
         with listener.accept()[0] as far:
@@ -95,7 +99,8 @@ def test_messages_written_one_by_one_are_segments_of_their_own_even_when_nobody_
             while missing:
                 missing -= len(far.recv(missing))
         told = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
-        segments, again = (int.from_bytes(told[at:at + 4], "little") for at in (156, 100))  # tcpi_data_segs_out, tcpi_total_retrans
+        # tcpi_data_segs_out, tcpi_total_retrans
+        segments, again = (int.from_bytes(told[at:at + 4], "little") for at in (156, 100))
 
     assert segments - again == count > 100
 

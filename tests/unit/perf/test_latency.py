@@ -55,4 +55,6 @@ def test_percentiles_over_several_regions_are_those_of_all_values():
 def test_one_value_is_every_percentile():
     summary = summarize([counted([1_000_000])])
 
-    assert {summary[name] for name in ("min", "median", "p75", "p95", "p99", "max")} == {lower_bound(list(counted([1_000_000])).index(1)) / 1e6}
+    assert {summary[name] for name in ("min", "median", "p75", "p95", "p99", "max")} == {
+        lower_bound(list(counted([1_000_000])).index(1)) / 1e6
+    }

@@ -1,4 +1,6 @@
-"""The load: sizes, keys and bindings that match, properties, and batches whose frames decode to what was asked for."""
+"""The load: sizes, keys and bindings that match, properties,
+and batches whose frames decode to what was asked for.
+"""
 import re
 from argparse import Namespace
 
@@ -11,8 +13,8 @@ from gomq_py.content.properties import Properties
 from gomq_py.perf.messages import binding_keys, filler, make_amqp_batch, parse_size, properties, routing_keys
 
 DEFAULTS = dict(
-    exchange="", routing_key=None, key_count=1, binding_count=1, header_count=0, size=(16, 16), properties={}, persistent=False, random_bodies=False,
-    mandatory=False, verify=False, measure_latency=False,
+    exchange="", routing_key=None, key_count=1, binding_count=1, header_count=0, size=(16, 16), properties={},
+    persistent=False, random_bodies=False, mandatory=False, verify=False, measure_latency=False,
 )
 
 
@@ -61,7 +63,9 @@ def matches(pattern, key):
     return re.fullmatch(expression, key) is not None
 
 
-@pytest.mark.parametrize(("key_count", "binding_count"), [(1000, 100), (1000, 1), (1000, 7), (50, 100), (10, 250)])
+@pytest.mark.parametrize(("key_count", "binding_count"), [
+    (1000, 100), (1000, 1), (1000, 7), (50, 100), (10, 250)
+])
 def test_bindings_match_every_key_and_are_all_different(key_count, binding_count):
     opts = options(key_count=key_count, binding_count=binding_count)
 
@@ -77,17 +81,23 @@ def test_a_queue_is_bound_with_the_only_key():
 
 
 def test_properties_are_those_asked_for():
-    encoded = properties(options(properties={"priority": 3, "headers": {"mine": 1}}, header_count=2, persistent=True))
+    encoded = properties(
+        options(properties={"priority": 3, "headers": {"mine": 1}}, header_count=2, persistent=True)
+    )
 
     decoded = Properties.decode(encoded)
-    assert (decoded.priority, decoded.delivery_mode, len(decoded.headers), decoded.headers["mine"]) == (3, 2, 3, 1)
+    assert (decoded.priority, decoded.delivery_mode, len(decoded.headers), decoded.headers["mine"]) == (
+        3, 2, 3, 1
+    )
 
 
 def test_equal_messages_fill_one_write():
     batch = batch_of(options())
 
     assert 60000 < len(batch.buffer) <= 65536 + 100
-    assert {tuple(message) for message in published(batch)} == {(BasicPublish(routing_key="jobs"), b"\x00\x00", filler(16)[:16])}
+    assert {tuple(message) for message in published(batch)} == {
+        (BasicPublish(routing_key="jobs"), b"\x00\x00", filler(16)[:16])
+    }
 
 
 def test_mixed_messages_go_round_all_keys_with_sizes_of_the_range():

@@ -1,4 +1,6 @@
-"""The walk over what a load generator receives: whole, byte by byte, with trailing bytes, malformed and fuzzed."""
+"""The walk over what a load generator receives: whole, byte by byte, with trailing bytes,
+malformed and fuzzed.
+"""
 from array import array
 
 import pytest
@@ -8,14 +10,17 @@ from hypothesis import strategies as st
 from gomq_py.amqp.wire.errors import FrameError
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, FrameReader, content_frames, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicDeliver, BasicGetEmpty, BasicGetOk, BasicNack, BasicReturn, ChannelClose, TxCommitOk, decode_method,
+    BasicAck, BasicDeliver, BasicGetEmpty, BasicGetOk, BasicNack, BasicReturn, ChannelClose, TxCommitOk,
+    decode_method,
 )
 from gomq_py.perf.latency import BUCKETS, LatencyHistogram
 from gomq_py.perf.walk import ConfirmWindow, FrameWalk, SequenceCheck
 
 
 def delivery(tag, body=b"body", redelivered=False, frame_max=131072):
-    method = BasicDeliver(consumer_tag="tag", delivery_tag=tag, redelivered=redelivered, exchange="x", routing_key="k")
+    method = BasicDeliver(
+        consumer_tag="tag", delivery_tag=tag, redelivered=redelivered, exchange="x", routing_key="k"
+    )
     return method_frame(1, method) + content_frames(1, b"\x10\x00\x02", body, frame_max)
 
 
@@ -43,7 +48,9 @@ def answers(walk):
 def test_deliveries_are_counted():
     walk = FrameWalk(4096)
 
-    assert feed(walk, delivery(1) + delivery(2, b"", redelivered=True) + HEARTBEAT_FRAME + delivery(3, b"x" * 100)) == 3
+    assert feed(
+        walk, delivery(1) + delivery(2, b"", redelivered=True) + HEARTBEAT_FRAME + delivery(3, b"x" * 100)
+    ) == 3
     assert (walk.delivered, walk.body_octets, walk.redelivered, walk.last_tag, walk.kept) == (3, 104, 1, 3, 0)
 
 
@@ -73,7 +80,12 @@ def test_a_body_of_many_frames_is_one_delivery():
 def test_get_ok_is_a_delivery_and_get_empty_is_not():
     walk = FrameWalk(4096)
 
-    feed(walk, method_frame(1, BasicGetOk(delivery_tag=9)) + content_frames(1, b"\x00\x00", b"m", 4096) + method_frame(1, BasicGetEmpty()))
+    feed(
+        walk,
+        method_frame(
+            1, BasicGetOk(delivery_tag=9)
+        ) + content_frames(1, b"\x00\x00", b"m", 4096) + method_frame(1, BasicGetEmpty()),
+    )
 
     assert (walk.delivered, walk.last_tag, walk.empty_gets) == (1, 9, 1)
 
@@ -81,7 +93,12 @@ def test_get_ok_is_a_delivery_and_get_empty_is_not():
 def test_a_returned_message_is_not_a_delivery():
     walk = FrameWalk(4096)
 
-    feed(walk, method_frame(1, BasicReturn(reply_code=312)) + content_frames(1, b"\x00\x00", b"m", 4096) + delivery(1))
+    feed(
+        walk,
+        method_frame(
+            1, BasicReturn(reply_code=312)
+        ) + content_frames(1, b"\x00\x00", b"m", 4096) + delivery(1),
+    )
 
     assert (walk.returned, walk.delivered) == (1, 1)
 
@@ -187,7 +204,9 @@ def test_numbers_in_order_are_in_order_per_publisher():
     check = checker(2)
     walk = FrameWalk(4096, check=check, sequence_at=0)
 
-    feed(walk, b"".join(delivery(1, numbered(*number)) for number in ((0, 0), (1, 0), (0, 1), (1, 5), (0, 2))))
+    feed(
+        walk, b"".join(delivery(1, numbered(*number)) for number in ((0, 0), (1, 0), (0, 1), (1, 5), (0, 2)))
+    )
 
     assert (check.misordered, check.corrupt) == (0, 0)
     assert walk.delivered == 5
@@ -239,7 +258,13 @@ def test_latencies_are_taken_from_the_stamp_to_the_read():
     counts = memoryview(array("Q", bytes(8 * BUCKETS)))
     walk = FrameWalk(4096, latencies=LatencyHistogram(counts), timestamp_at=0)
 
-    feed(walk, delivery(1, (1000).to_bytes(8, "little")) + delivery(2, (990).to_bytes(8, "little")) + delivery(3, b"tiny"), now_ns=1050)
+    feed(
+        walk,
+        delivery(
+            1, (1000).to_bytes(8, "little")
+        ) + delivery(2, (990).to_bytes(8, "little")) + delivery(3, b"tiny"),
+        now_ns=1050,
+    )
 
     assert (counts[50], counts[60], sum(counts)) == (1, 1, 2)
 
@@ -255,7 +280,9 @@ def test_malformed_frames_end_the_walk(octets, reason):
         feed(FrameWalk(4096), octets)
 
 
-@pytest.mark.parametrize("payload", [b"", b"\x00", b"\x00\x3c\x00\x3c", b"\x00\x3c\x00\x3c\xff" + bytes(12), b"\x00\x3c\x00\x50\x00"])
+@pytest.mark.parametrize("payload", [
+    b"", b"\x00", b"\x00\x3c\x00\x3c", b"\x00\x3c\x00\x3c\xff" + bytes(12), b"\x00\x3c\x00\x50\x00"
+])
 def test_a_cut_method_is_left_to_the_worker(payload):
     walk = FrameWalk(4096)
 
@@ -273,14 +300,20 @@ def test_more_than_the_buffer_holds_is_refused():
 
 def test_empty_messages_without_end_do_not_overflow_the_answers():
     walk = FrameWalk(4096, read_octets=65536, ack_every=1)
-    header = b"\x02\x00\x01\x00\x00\x00\x0e\x00\x3c\x00\x00" + bytes(10) + b"\xce"  # completes a message though no method came before
+    # completes a message though no method came before
+    header = b"\x02\x00\x01\x00\x00\x00\x0e\x00\x3c\x00\x00" + bytes(10) + b"\xce"
 
     with pytest.raises(FrameError):
         feed(walk, header * (len(walk.buffer) // len(header)))
 
 
 @settings(max_examples=300)
-@given(st.lists(st.binary(max_size=40) | st.sampled_from((delivery(1), delivery(2, b""), HEARTBEAT_FRAME)), max_size=8), st.data())
+@given(
+    st.lists(
+        st.binary(max_size=40) | st.sampled_from((delivery(1), delivery(2, b""), HEARTBEAT_FRAME)), max_size=8
+    ),
+    st.data(),
+)
 def test_any_octets_are_walked_or_refused(pieces, data):
     walk = FrameWalk(256, check=checker(), sequence_at=0, ack_every=1)
     octets = bytearray(b"".join(pieces))

@@ -17,7 +17,10 @@ def test_every_command_explains_itself():
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (("doctor", "--url", "http://127.0.0.1:1", "--streams", "a", "--option", "retrySeconds=0"), "cannot be reached"),
+    (
+        ("doctor", "--url", "http://127.0.0.1:1", "--streams", "a", "--option", "retrySeconds=0"),
+        "cannot be reached",
+    ),
     (("doctor",), "give option subscribe"),
     (("doctor", "--streams", "a", "--option", "bananas=1"), "option bananas is unknown"),
     (("doctor", "--streams", "a", "--data-dir", "/nowhere"), "is no data folder of a gomq-py"),
@@ -29,7 +32,8 @@ def test_doctor_says_what_is_wrong(arguments, words):
 
 
 @pytest.mark.parametrize("arguments", [
-    ("bronze",), ("doctor", "--option", "x"), ("nonsense",), ("bronze", "--out", "x", "--prometheus", "/no-folder/x.prom"),
+    ("bronze",), ("doctor", "--option", "x"), ("nonsense",),
+    ("bronze", "--out", "x", "--prometheus", "/no-folder/x.prom"),
     ("bronze", "--out", "x", "--prometheus-address", "somewhere")])
 def test_wrong_usage_is_exit_code_2(arguments):
     assert run(*arguments).exit_code == 2

@@ -21,12 +21,17 @@ def no_java(monkeypatch):
 def test_no_java_is_said_with_what_to_install(no_java):
     found = findings()["java"]
 
-    assert found.level == BAD and "Java 17 or later, and there is none" in found.text and "gomq-py[spark-jre]" in found.text
+    assert (
+        found.level == BAD and "Java 17 or later, and there is none" in found.text
+        and "gomq-py[spark-jre]" in found.text
+    )
 
 
 def test_a_missing_or_unknown_pyspark_is_said(monkeypatch):
     monkeypatch.setattr(doctor.build_info, "interpreted_modules", lambda: ["gomq_py.storage.format.columns"])
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name in ("pyspark", "pyarrow") else object())
+    monkeypatch.setattr(
+        doctor.importlib.util, "find_spec", lambda name: None if name in ("pyspark", "pyarrow") else object()
+    )
     assert findings()["pyspark"].text == "is not installed: pip install 'gomq-py[spark]'"
 
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: object())

@@ -60,7 +60,9 @@ def test_text_of_the_moment_is_served(endpoint):
     assert ask(endpoint, "/metrics?x=1")[2] == "x 1\n"
 
 
-@pytest.mark.parametrize("method, path, status", [("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 501)])
+@pytest.mark.parametrize("method, path, status", [
+    ("GET", "/", 404), ("GET", "/metrics/x", 404), ("POST", "/metrics", 501)
+])
 def test_nothing_else_is_served(endpoint, method, path, status):
     assert ask(endpoint, path, method)[0] == status
 
@@ -97,7 +99,9 @@ def test_client_that_sends_an_octet_now_and_then_has_no_longer_than_others(endpo
 
 
 def test_address_that_is_taken_is_said(endpoint):
-    with pytest.raises(OptionError, match=f"metrics cannot be served at 127.0.0.1:{endpoint.port}: Address already in use"):
+    with pytest.raises(
+        OptionError, match=f"metrics cannot be served at 127.0.0.1:{endpoint.port}: Address already in use"
+    ):
         Endpoint(str(endpoint.port))
 
 
@@ -112,7 +116,9 @@ def test_port_is_free_again_when_it_is_closed():
     second.close()
 
 
-@pytest.mark.parametrize("given, address", [("9190", ("127.0.0.1", 9190)), ("0.0.0.0:80", ("0.0.0.0", 80)), ("[::1]:9190", ("::1", 9190))])
+@pytest.mark.parametrize("given, address", [
+    ("9190", ("127.0.0.1", 9190)), ("0.0.0.0:80", ("0.0.0.0", 80)), ("[::1]:9190", ("::1", 9190))
+])
 def test_addresses_are_understood(given, address):
     assert address_of(given) == address
 

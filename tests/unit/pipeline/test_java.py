@@ -29,7 +29,10 @@ def test_java_home_comes_first_then_the_path(tmp_path, no_bundle):
 
 
 def test_one_that_is_too_old_or_does_not_start_is_named_and_passed_over(tmp_path, no_bundle):
-    old, broken, good = fake(tmp_path / "old", "1.8.0_292"), fake(tmp_path / "broken", "17", code=1), fake(tmp_path / "good", "17.0.1")
+    old, broken, good = (
+        fake(tmp_path / "old", "1.8.0_292"), fake(tmp_path / "broken", "17", code=1),
+        fake(tmp_path / "good", "17.0.1"),
+    )
 
     assert java.find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}).home == str(good)
     with pytest.raises(java.NoJava) as none:
@@ -45,5 +48,8 @@ def test_without_any_the_bundled_one_is_started_without_what_it_does_not_know(tm
     found = java.find_java({"PATH": ""}, cache=tmp_path / "cache")
 
     assert (found.version, found.home) == (21, str(tmp_path / "cache" / "java"))
-    said = subprocess.run([found.home + "/bin/java", "-a b", "--add-modules=jdk.incubator.vector", "-c"], capture_output=True, text=True)
+    said = subprocess.run(
+        [found.home + "/bin/java", "-a b", "--add-modules=jdk.incubator.vector", "-c"], capture_output=True,
+        text=True,
+    )
     assert said.stdout.splitlines() == ["<-a b>", "<-c>"]

@@ -17,7 +17,11 @@ def written(folder, text):
 
 
 def test_the_example_of_the_page_is_a_plan(tmp_path):
-    text = next(block for block in re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "spark.md").read_text(), re.DOTALL) if "[[job]]" in block)
+    text = next(
+        block
+        for block in re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "spark.md").read_text(), re.DOTALL)
+        if "[[job]]" in block
+    )
 
     plan = read_plan(written(tmp_path, text))
 
@@ -25,18 +29,32 @@ def test_the_example_of_the_page_is_a_plan(tmp_path):
     bronze, telemetry = plan.jobs
     assert (bronze.kind, bronze.name, bronze.out) == ("bronze", "bronze", str(tmp_path / "tables" / "bronze"))
     assert bronze.reading == {"url": "http://127.0.0.1:15672", "subscribe": "orders,payments"}
-    assert telemetry.schema.fields == (("t", "double"),) and telemetry.reading["maxOffsetsPerTrigger"] == "200000"
+    assert (
+        telemetry.schema.fields == (("t", "double"),)
+        and telemetry.reading["maxOffsetsPerTrigger"] == "200000"
+    )
 
 
 @pytest.mark.parametrize("text, words", [
-    ("", "there is no .*job"), ("[jobs]", "key jobs, which is unknown"), ("[[job]]\nkind = \"gold\"", "kind 'gold'; there are bronze"),
+    ("", "there is no .*job"), ("[jobs]", "key jobs, which is unknown"),
+    ("[[job]]\nkind = \"gold\"", "kind 'gold'; there are bronze"),
     ("[[job]]\nkind = \"bronze\"\nstreams = \"a\"", "job bronze has no out"),
     ("[[job]]\nkind = \"bronze\"\nout = \"x\"", "job bronze: .*give option subscribe"),
-    ("[[job]]\nkind = \"bronze\"\nout = \"x\"\nstream = \"a\"", "job bronze has the key stream, which is unknown"),
+    (
+        "[[job]]\nkind = \"bronze\"\nout = \"x\"\nstream = \"a\"",
+        "job bronze has the key stream, which is unknown",
+    ),
     ("[[job]]\nkind = \"telemetry\"\nout = \"x\"\nstreams = \"a\"", "job telemetry needs a schema"),
-    ("[[job]]\nkind = \"bronze\"\nout = \"x\"\nstreams = \"a\"\nschema = \"devices.toml\"", "job bronze takes no schema"),
-    ("[[job]]\nkind = \"bronze\"\nout = \"x\"\nstreams = \"a\"\noptions = { password = \"x\" }", "job bronze: option password is not taken"),
-    ("[[job]]\nkind = \"bronze\"\nout = \"x\"\nstreams = \"a\"\n" * 2, "two jobs have the name 'bronze'"), ("a = ", "pipeline.toml: "),
+    (
+        "[[job]]\nkind = \"bronze\"\nout = \"x\"\nstreams = \"a\"\nschema = \"devices.toml\"",
+        "job bronze takes no schema",
+    ),
+    (
+        "[[job]]\nkind = \"bronze\"\nout = \"x\"\nstreams = \"a\"\noptions = { password = \"x\" }",
+        "job bronze: option password is not taken",
+    ),
+    ("[[job]]\nkind = \"bronze\"\nout = \"x\"\nstreams = \"a\"\n" * 2, "two jobs have the name 'bronze'"),
+    ("a = ", "pipeline.toml: "),
 ])
 def test_a_file_that_makes_no_sense_is_refused_with_its_name(tmp_path, text, words):
     with pytest.raises(OptionError, match=words) as refused:

@@ -16,7 +16,9 @@ def taken(body, routing_key="dev.d1.up", **given):
 
 
 def test_a_message_gives_device_time_and_typed_fields():
-    assert taken(b'{"t": 1, "n": 7.0, "on": true, "name": "x", "other": []}') == [("d1", CAME, [1.0, 7, True, "x"])]
+    assert taken(b'{"t": 1, "n": 7.0, "on": true, "name": "x", "other": []}') == [
+        ("d1", CAME, [1.0, 7, True, "x"])
+    ]
     assert taken(b"{}") == [("d1", CAME, [None] * 4)]
 
 
@@ -29,11 +31,14 @@ def test_device_and_time_may_be_fields():
 
 
 @pytest.mark.parametrize("body, given, words", [
-    (b'{"t": "warm"}', {}, "field t is no double: 'warm'"), (b'{"t": true}', {}, "field t is no double"), (b'{"n": 1.5}', {}, "field n is no long"),
-    (b'{"n": 1e300}', {}, "field n is no long"), (b'{"on": 1}', {}, "field on is no boolean"), (b'{"name": 1}', {}, "field name is no string"),
+    (b'{"t": "warm"}', {}, "field t is no double: 'warm'"), (b'{"t": true}', {}, "field t is no double"),
+    (b'{"n": 1.5}', {}, "field n is no long"),
+    (b'{"n": 1e300}', {}, "field n is no long"), (b'{"on": 1}', {}, "field on is no boolean"),
+    (b'{"name": 1}', {}, "field name is no string"),
     (b'{"t": NaN}', {}, "no finite number"), (b'{"t": 1' + b"0" * 400 + b"}", {}, "no finite number"),
     (b"{}", {"device": "topic:9"}, "has no word 9"), (b"{}", {"device": "field:id"}, "names no device"),
-    (b'{"ts": 1e18}', {"time": "field:ts"}, "no time in ms"), (b"{}", {"time": "field:ts", "time_unit": "iso"}, "no time in iso"),
+    (b'{"ts": 1e18}', {"time": "field:ts"}, "no time in ms"),
+    (b"{}", {"time": "field:ts", "time_unit": "iso"}, "no time in iso"),
     (b"no json", {}, "no JSON"),
 ])
 def test_what_does_not_fit_is_undecodable(body, given, words):
@@ -42,10 +47,13 @@ def test_what_does_not_fit_is_undecodable(body, given, words):
 
 
 @pytest.mark.parametrize("given, words", [
-    ({}, "fields is missing"), ({"fields": {}}, "fields is missing"), ({"fields": {"t": "decimal"}}, "field t is one of"),
-    ({"fields": {"offset": "long"}}, "name of a column"), ({"format": "xml", "fields": FIELDS}, "format is one of json"),
+    ({}, "fields is missing"), ({"fields": {}}, "fields is missing"),
+    ({"fields": {"t": "decimal"}}, "field t is one of"),
+    ({"fields": {"offset": "long"}}, "name of a column"),
+    ({"format": "xml", "fields": FIELDS}, "format is one of json"),
     ({"device": "4", "fields": FIELDS}, "device is"), ({"device": "topic:x", "fields": FIELDS}, "device is"),
-    ({"time": "topic:1", "fields": FIELDS}, "time is"), ({"time_unit": "h", "fields": FIELDS}, "time_unit is one of"),
+    ({"time": "topic:1", "fields": FIELDS}, "time is"),
+    ({"time_unit": "h", "fields": FIELDS}, "time_unit is one of"),
     ({"colour": 1, "fields": FIELDS}, "colour is unknown"),
 ])
 def test_a_schema_that_makes_no_sense_is_refused(given, words):
@@ -55,7 +63,9 @@ def test_a_schema_that_makes_no_sense_is_refused(given, words):
 
 def test_a_schema_file_is_named_where_it_cannot_be_used(tmp_path):
     path = tmp_path / "schema.toml"
-    for content, words in ((None, "cannot be read"), ("a = ", "schema.toml: "), ('format = "xml"', "schema.toml: format")):
+    for content, words in (
+        (None, "cannot be read"), ("a = ", "schema.toml: "), ('format = "xml"', "schema.toml: format")
+    ):
         if content is not None:
             path.write_text(content)
         with pytest.raises(OptionError, match=words):

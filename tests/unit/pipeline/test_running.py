@@ -16,8 +16,14 @@ from tests.support.waiting import TIMEOUT_S
 
 def progress(batch, rows, read, there, epoch="e"):
     return {
-        "runId": "r", "batchId": batch, "timestamp": f"t{batch}", "numInputRows": rows, "processedRowsPerSecond": 1234.5,
-        "sources": [{"endOffset": json.dumps(encode({"s": Position("e", read)})), "latestOffset": json.dumps(encode({"s": Position(epoch, there)}))}]}
+        "runId": "r", "batchId": batch, "timestamp": f"t{batch}", "numInputRows": rows,
+        "processedRowsPerSecond": 1234.5,
+        "sources": [
+            {
+                "endOffset": json.dumps(encode({"s": Position("e", read)})),
+                "latestOffset": json.dumps(encode({"s": Position(epoch, there)})),
+            },
+        ]}
 
 
 def test_batches_are_told_once_as_lines_of_json_and_in_a_file_for_prometheus(tmp_path):
@@ -134,7 +140,9 @@ def test_work_is_done_once_or_again_and_again():
         repeat(fail_at_last, 0)
 
 
-@pytest.mark.parametrize("given, seconds", [("1 second", 1), ("10 seconds", 10), ("2minutes", 120), (" 1 hour ", 3600)])
+@pytest.mark.parametrize("given, seconds", [
+    ("1 second", 1), ("10 seconds", 10), ("2minutes", 120), (" 1 hour ", 3600)
+])
 def test_durations_are_understood(given, seconds):
     assert seconds_of(given) == seconds
 

@@ -30,7 +30,8 @@ def door(monkeypatch):
 
 
 @pytest.mark.parametrize("given, first", [
-    ({}, 100), ({"startingOffsets": "latest"}, 100), ({"startingOffsets": "earliest"}, 0), ({"startingTimestamp": "7000"}, 7)])
+    ({}, 100), ({"startingOffsets": "latest"}, 100), ({"startingOffsets": "earliest"}, 0),
+    ({"startingTimestamp": "7000"}, 7)])
 def test_a_start_is_fixed_once(door, tmp_path, given, first):
     checkpoint = str(tmp_path / "a" / "checkpoint")
 

@@ -12,7 +12,9 @@ def test_the_least_that_is_given_reads_a_stream_over_http():
 
     assert options["subscribe"] == ("orders", "payments")
     assert (options["transport"], options["url"], options["vhost"]) == ("http", "http://127.0.0.1:15672", "/")
-    assert (options["failOnDataLoss"], options["includeHeaders"], options["batchRows"]) == (True, False, 20000)
+    assert (
+        (options["failOnDataLoss"], options["includeHeaders"], options["batchRows"]) == (True, False, 20000)
+    )
 
 
 def test_the_case_of_a_name_does_not_matter():
@@ -27,14 +29,26 @@ def test_the_case_of_a_name_does_not_matter():
     ({"subscribePattern": "("}, "option subscribePattern is a regular expression"),
     ({"subscribe": "a", "startingOffset": "1"}, "did you mean startingOffsets?"),
     ({"subscribe": "a", "bananas": "1"}, "option bananas is unknown; there are"),
-    ({"subscribe": "a", "startingOffsets": "soon"}, "option startingOffsets is earliest, latest, an offset, or JSON"),
+    (
+        {"subscribe": "a", "startingOffsets": "soon"},
+        "option startingOffsets is earliest, latest, an offset, or JSON",
+    ),
     ({"subscribe": "a", "startingOffsets": '{"a": -1}'}, "option startingOffsets is"),
     ({"subscribe": "a", "startingOffsets": '{"a": true}'}, "option startingOffsets is"),
-    ({"subscribe": "a", "startingOffsets": '{"b": 1}'}, "speaks of stream 'b', which option subscribe does not name"),
+    (
+        {"subscribe": "a", "startingOffsets": '{"b": 1}'},
+        "speaks of stream 'b', which option subscribe does not name",
+    ),
     ({"subscribe": "a", "startingOffsets": "1", "startingTimestamp": "1"}, "exclude each other"),
     ({"subscribe": "a", "endingOffsets": "earliest"}, "endingOffsets is latest"),
-    ({"subscribe": "a", "startingTimestamp": "yesterday"}, "option startingTimestamp is a time in milliseconds since 1970"),
-    ({"subscribe": "a", "maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is a whole number from 1 on"),
+    (
+        {"subscribe": "a", "startingTimestamp": "yesterday"},
+        "option startingTimestamp is a time in milliseconds since 1970",
+    ),
+    (
+        {"subscribe": "a", "maxOffsetsPerTrigger": "0"},
+        "option maxOffsetsPerTrigger is a whole number from 1 on",
+    ),
     ({"subscribe": "a", "maxBytesPerTrigger": "8x"}, "option maxBytesPerTrigger is a number of octets"),
     ({"subscribe": "a", "failOnDataLoss": "maybe"}, "option failOnDataLoss is true or false, not 'maybe'"),
     ({"subscribe": "a", "transport": "pigeon"}, "option transport is one of http, files"),
@@ -78,7 +92,9 @@ def test_credentials_come_from_the_environment_or_a_file(tmp_path):
     by_file = credentials(Options({"subscribe": "a", "credentialsFile": str(path)}), {"GOMQ_USER": "other"})
     by_environment = credentials(Options({"subscribe": "a"}), {"GOMQ_USER": "spark", "GOMQ_PASSWORD": "hush"})
 
-    assert (by_file.user, by_file.password) == ("spark", "hush") == (by_environment.user, by_environment.password)
+    assert (by_file.user, by_file.password) == ("spark", "hush") == (
+        by_environment.user, by_environment.password
+    )
     assert credentials(Options({"subscribe": "a"}), {}).user == "guest"
     assert "hush" not in repr(by_file)
 

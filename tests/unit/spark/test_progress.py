@@ -78,7 +78,9 @@ def test_the_next_batch_reads_no_octet_twice():
     pieces = progress.pieces(first, second)
 
     assert spans(pieces) == [("a", 1, 10, 14), ("a", 2, 14, 20)]
-    assert [(piece.at, piece.at_offset, piece.end) for piece in pieces] == [(128 + 10 * ROW, 10, 128 + 14 * ROW), (128, 14, 128 + 6 * ROW)]
+    assert [(piece.at, piece.at_offset, piece.end) for piece in pieces] == [
+        (128 + 10 * ROW, 10, 128 + 14 * ROW), (128, 14, 128 + 6 * ROW)
+    ]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 10, 24])
@@ -87,7 +89,10 @@ def test_limited_batches_cover_everything_once(limit):
     start = planner.starts(planner.shapes(), "earliest")
     seen = []
     while (end := progress.next_end(start, True)) != start:
-        batch = [(piece.stream, offset) for piece in progress.pieces(start, end) for offset in range(piece.first, piece.until)]
+        batch = [
+            (piece.stream, offset)
+            for piece in progress.pieces(start, end) for offset in range(piece.first, piece.until)
+        ]
         assert 0 < len(batch) <= limit
         seen += batch
         start = decode(encode(end))
@@ -198,10 +203,16 @@ def test_a_start_behind_the_end_is_a_mistake_and_one_before_the_first_is_loss():
 
 def test_neighbouring_segments_are_one_task_up_to_the_limit():
     streams = Streams(a=("e", 0, 10, 20, 30, 40), b=("f", 0, 10))
-    for given, sizes in (({"partitionBytes": "2300"}, [2, 2, 1]), ({"partitionBytes": "1g"}, [4, 1]), ({"minPartitions": "5"}, [1] * 5)):
+    for given, sizes in (
+        ({"partitionBytes": "2300"}, [2, 2, 1]), ({"partitionBytes": "1g"}, [4, 1]),
+        ({"minPartitions": "5"}, [1] * 5),
+    ):
         planner, progress = made(streams, **given)
         start = planner.starts(planner.shapes(), "earliest")
-        assert [len(group) for group in planner.partitions(progress.pieces(start, progress.next_end(start, False)))] == sizes
+        assert [
+            len(group)
+            for group in planner.partitions(progress.pieces(start, progress.next_end(start, False)))
+        ] == sizes
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 7, 40, 100])
@@ -212,8 +223,13 @@ def test_a_segment_is_divided_where_there_are_to_be_more_tasks_than_segments(tas
     groups = planner.partitions(progress.pieces(start, progress.next_end(start, False)))
 
     assert len(groups) == min(tasks, 60)
-    read = [(piece.stream, offset) for group in groups for piece in group for offset in range(piece.first, piece.until)]
-    assert sorted(read) == [("a", offset) for offset in range(50)] + [("b", offset) for offset in range(7, 17)]
+    read = [
+        (piece.stream, offset)
+        for group in groups for piece in group for offset in range(piece.first, piece.until)
+    ]
+    assert sorted(read) == [("a", offset) for offset in range(50)] + [
+        ("b", offset) for offset in range(7, 17)
+    ]
 
 
 def test_as_many_tasks_as_are_asked_for_are_made_of_segments_of_different_sizes():

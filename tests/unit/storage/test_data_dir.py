@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from gomq_py.storage import data_dir as data_dir_module
-from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, listed_in, queue_id
+from gomq_py.storage.data_dir import (
+    KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, listed_in, queue_id,
+)
 from gomq_py.storage.segment_list import Listed
 
 HOLD = """
@@ -24,7 +26,9 @@ sys.stdin.read()
 @pytest.fixture
 def holder(tmp_path):
     """Another process that holds the folder."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "data")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "data")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdout.readline() == b"held\n"
     yield process
     process.kill()
@@ -35,7 +39,10 @@ def test_open_creates_a_private_folder_with_its_layout_and_version(tmp_path):
     with DataDir(tmp_path / "deep" / "data") as data_dir:
         assert os.stat(data_dir.path).st_mode & 0o777 == 0o700
         assert (tmp_path / "deep" / "data" / "schema_version").read_text() == "1\n"
-        assert all(os.path.isdir(folder) for folder in (data_dir.pool_folder, data_dir.queues_folder, data_dir.transient_folder))
+        assert all(
+            os.path.isdir(folder)
+            for folder in (data_dir.pool_folder, data_dir.queues_folder, data_dir.transient_folder)
+        )
 
 
 def test_open_again_after_close(tmp_path):
@@ -52,7 +59,9 @@ def test_a_second_process_is_told_in_one_line_who_holds_the_folder(tmp_path, hol
     with pytest.raises(DataDirLocked) as raised:
         DataDir(tmp_path / "data").open()
 
-    assert str(raised.value) == f"data folder {tmp_path / 'data'} is in use by PID {holder.pid} @ {socket.gethostname()}"
+    assert str(
+        raised.value
+    ) == f"data folder {tmp_path / 'data'} is in use by PID {holder.pid} @ {socket.gethostname()}"
 
 
 def test_a_second_opening_in_this_process_is_refused(tmp_path):
@@ -78,7 +87,8 @@ def test_a_killed_holder_leaves_the_folder_free(tmp_path, holder):
         assert data_dir.locked
 
 
-# What runs between this fork and the child's end or exec is safe beside threads; Python 3.12 and newer cannot know that.
+# What runs between this fork and the child's end or exec is safe beside threads;
+# Python 3.12 and newer cannot know that.
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path):
     data_dir = DataDir(tmp_path).open()
@@ -160,7 +170,9 @@ def test_vhost_and_queue_do_not_run_together():
     assert len({queue_id("a", "bc"), queue_id("ab", "c"), queue_id("a\0b", "c"), queue_id("a", "b\0c")}) == 4
 
 
-def test_disk_without_room_for_the_locks_text_is_named_and_the_folder_is_not_left_locked(tmp_path, monkeypatch):
+def test_disk_without_room_for_the_locks_text_is_named_and_the_folder_is_not_left_locked(
+    tmp_path, monkeypatch
+):
     def no_room(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -201,7 +213,9 @@ def test_end_of_a_run_that_nobody_noted_is_not_known_to_be_orderly(tmp_path):
 
 @pytest.mark.parametrize("lock", [True, False])
 def test_end_that_is_noted_is_not_that_of_another_version_which_ran_since(tmp_path, lock):
-    """It knows neither the note nor the list, leaves both as they are and writes its own name into the lock's file, if anything."""
+    """It knows neither the note nor the list, leaves both as they are and writes its own name into the
+    lock's file, if anything.
+    """
     stop_with(tmp_path, LISTED)
     assert (last_end_of(tmp_path), listed_in(tmp_path) != {}) == (STOPPED, True)
     if lock:
@@ -220,13 +234,18 @@ LISTED = {"q.1": Listed({1: 5, 12: 1}), "p.2/level.003": Listed({}), "s.3": List
 
 def stop_with(root, listed):
     data_dir = DataDir(root).open()
-    data_dir.list_segments({os.path.join(data_dir.queues_folder, folder): entry for folder, entry in listed.items()})
+    data_dir.list_segments(
+        {os.path.join(data_dir.queues_folder, folder): entry for folder, entry in listed.items()}
+    )
     data_dir.close(in_order=True)
 
 
 def listed_at_boot(root):
     with DataDir(root) as data_dir:
-        return data_dir.last_end, {os.path.relpath(folder, data_dir.queues_folder): entry for folder, entry in data_dir.listed.items()}
+        return data_dir.last_end, {
+            os.path.relpath(folder, data_dir.queues_folder): entry
+            for folder, entry in data_dir.listed.items()
+        }
 
 
 def test_list_of_what_an_orderly_stop_left_counts_for_the_next_boot_only(tmp_path):
@@ -253,7 +272,9 @@ def test_list_moves_with_the_folder(tmp_path):
 
 @pytest.mark.parametrize("is_promoted", [True, False])
 def test_folder_that_was_followed_tells_nothing_of_the_run_before(tmp_path, is_promoted):
-    """Its content is another node's by now, whether the follower leads itself or ends and another broker does."""
+    """Its content is another node's by now, whether the follower leads itself or
+    ends and another broker does.
+    """
     stop_with(tmp_path, LISTED)
     data_dir = DataDir(tmp_path).follow()
     if not is_promoted:
@@ -286,7 +307,9 @@ def test_list_that_a_later_version_wrote_in_its_own_way_keeps_nobody_from_bootin
 
 
 @pytest.mark.parametrize("name, last_end", [(".last-run", POWER_LOST), (".segments", STOPPED)])
-def test_file_about_the_last_run_that_the_disk_does_not_give_back_keeps_nobody_from_booting(tmp_path, monkeypatch, caplog, name, last_end):
+def test_file_about_the_last_run_that_the_disk_does_not_give_back_keeps_nobody_from_booting(
+    tmp_path, monkeypatch, caplog, name, last_end
+):
     stop_with(tmp_path, LISTED)
 
     def refused(path, *rest):

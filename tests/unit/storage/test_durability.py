@@ -1,4 +1,6 @@
-"""Durability: whom promises and housekeeping wait for, in which order, and what becomes of them when somebody refuses."""
+"""Durability: whom promises and housekeeping wait for, in which order,
+and what becomes of them when somebody refuses.
+"""
 import ast
 
 import pytest
@@ -152,7 +154,9 @@ def test_promise_of_before_an_acknowledger_came_waits_for_the_disk_alone(durabil
     assert told == [None]
 
 
-def test_promises_that_wait_for_others_are_refused_at_the_end_and_the_disk_is_waited_for_all_the_same(durability, disk, other):
+def test_promises_that_wait_for_others_are_refused_at_the_end_and_the_disk_is_waited_for_all_the_same(
+    durability, disk, other
+):
     told = []
     durability.when_safe(lambda error: told.append(type(error)))
     disk.finish()
@@ -209,4 +213,6 @@ def test_only_storage_and_housekeeping_wait_for_the_disk_without_durability():
             if isinstance(node, ast.Attribute) and node.attr == "after_sync":
                 asking.add(name)
 
-    assert {name for name in asking if not name.startswith("gomq_py.storage.")} <= {"gomq_py.broker.topology_log.log"}
+    assert {name for name in asking if not name.startswith("gomq_py.storage.")} <= {
+        "gomq_py.broker.topology_log.log"
+    }

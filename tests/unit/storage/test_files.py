@@ -136,7 +136,10 @@ def test_mapped_writes_are_in_the_file(files, tmp_path):
 
 
 def test_descriptors_are_not_inherited_and_files_are_private(files, tmp_path):
-    opened = [files.create(tmp_path / "a", 4096), files.open_log(tmp_path / "b"), files.open(tmp_path / "a"), files.create_unnamed(tmp_path, 4096)]
+    opened = [
+        files.create(tmp_path / "a", 4096), files.open_log(tmp_path / "b"), files.open(tmp_path / "a"),
+        files.create_unnamed(tmp_path, 4096),
+    ]
 
     assert all(fcntl.fcntl(file.fd, fcntl.F_GETFD) & fcntl.FD_CLOEXEC for file in opened)
     assert {os.stat(tmp_path / name).st_mode & 0o777 for name in "ab"} == {0o600}
@@ -345,7 +348,9 @@ def test_sync_remembers_how_long_the_file_was(files, tmp_path):
 def test_folder_that_a_thread_makes_is_told_of_before_what_is_in_it_and_once(tmp_path):
     events = Events()
     files = Files((events,))
-    coming, refused, unused = (files.having_folder(tmp_path / name) for name in ("coming", "refused", "unused"))
+    coming, refused, unused = (
+        files.having_folder(tmp_path / name) for name in ("coming", "refused", "unused")
+    )
 
     coming.act()  # the thread's half: nobody has been told
     files.have_folder(tmp_path / "coming")
@@ -356,14 +361,17 @@ def test_folder_that_a_thread_makes_is_told_of_before_what_is_in_it_and_once(tmp
     unused.make()
 
     assert events.heard == [
-        ("folder_created", "coming"), ("created", "msgs", 4096), ("folder_created", "refused"), ("folder_created", "unused")]
+        ("folder_created", "coming"), ("created", "msgs", 4096), ("folder_created", "refused"),
+        ("folder_created", "unused")]
 
 
 @pytest.mark.parametrize("failed_is_told_first", [True, False])
 def test_folder_that_one_thread_could_not_make_and_another_could_is_told_of(tmp_path, failed_is_told_first):
     events = Events()
     files = Files((events,))
-    first, second = files.having_folder(tmp_path / "queue" / "level"), files.having_folder(tmp_path / "queue" / "level")
+    first, second = (
+        files.having_folder(tmp_path / "queue" / "level"), files.having_folder(tmp_path / "queue" / "level")
+    )
     with pytest.raises(FileNotFoundError):
         first.act()
     (tmp_path / "queue").mkdir()
@@ -385,7 +393,9 @@ def test_folder_is_being_made_until_the_last_who_would_make_it_is_done(tmp_path)
     assert not files.is_making_folder(tmp_path / "queue")
 
 
-@pytest.mark.parametrize("path, error", [("nowhere/queue", FileNotFoundError), ("in the way", FileExistsError)])
+@pytest.mark.parametrize("path, error", [
+    ("nowhere/queue", FileNotFoundError), ("in the way", FileExistsError)
+])
 def test_folder_that_a_thread_could_not_make_is_tried_again_by_who_needs_it(tmp_path, path, error):
     events = Events()
     files = Files((events,))
@@ -428,8 +438,10 @@ def test_listeners_hear_every_change_in_order(tmp_path):
     files.remove_tree(tmp_path / "queue")
 
     assert events.heard == [
-        ("folder_created", "queue"), ("created", "msgs", 4096), ("appended", "msgs", 0, b"record"), ("overwritten", "msgs", 0, b"R"),
-        ("resized", "msgs", 6), ("renamed", "msgs", "other"), ("created", "log", 0), ("appended", "log", 0, b"entry"),
+        ("folder_created", "queue"), ("created", "msgs", 4096), ("appended", "msgs", 0, b"record"),
+        ("overwritten", "msgs", 0, b"R"),
+        ("resized", "msgs", 6), ("renamed", "msgs", "other"), ("created", "log", 0),
+        ("appended", "log", 0, b"entry"),
         ("unlinked", "other"), ("folder_removed", "queue"),
     ]
 
@@ -491,7 +503,10 @@ def test_reading_through_meets_what_the_disk_cannot_give(files, tmp_path, monkey
     assert raised.value.errno == errno.EIO and raised.value.filename == str(tmp_path / "msgs")
 
 
-@pytest.mark.parametrize("make", [lambda files, path: files.create(path, 4096), lambda files, path: files.open_log(path)], ids=["mapped", "log"])
+@pytest.mark.parametrize(
+    "make", [lambda files, path: files.create(path, 4096), lambda files, path: files.open_log(path)],
+    ids=["mapped", "log"],
+)
 def test_file_that_nobody_closed_goes_with_the_last_who_knew_it(files, tmp_path, make):
     file = make(files, tmp_path / "a")
     fd = file.fd
@@ -659,7 +674,9 @@ def test_file_that_gets_no_descriptor_is_written_through_its_mapping(other):
     assert file.map[100:106] == b"octets" and file.fd == -1
 
 
-def test_files_that_lose_their_names_wait_without_descriptors_for_their_room_to_be_given_back(files, tmp_path):
+def test_files_that_lose_their_names_wait_without_descriptors_for_their_room_to_be_given_back(
+    files, tmp_path
+):
     for name in "abc":
         (tmp_path / name).write_bytes(bytes(4096))
     (tmp_path / "empty").touch()
@@ -679,7 +696,9 @@ def test_files_that_lose_their_names_wait_without_descriptors_for_their_room_to_
     assert mappings_below(tmp_path) == 0 and descriptors_below(tmp_path) == 0
 
 
-def test_of_very_many_files_that_lose_their_names_the_last_give_their_room_back_at_once(files, tmp_path, monkeypatch):
+def test_of_very_many_files_that_lose_their_names_the_last_give_their_room_back_at_once(
+    files, tmp_path, monkeypatch
+):
     monkeypatch.setattr(files_module, "LEAVING", 2)
     for name in "abcd":
         (tmp_path / name).write_bytes(bytes(4096))
@@ -720,5 +739,7 @@ def test_file_that_cannot_be_mapped_is_an_error_that_names_it_and_leaves_nothing
             file.grow(65536, fd)
     finally:
         os.close(fd)
-    assert (refused.value.filename, refused.value.strerror, grown.value.filename) == ("its path", os.strerror(errno.EACCES), file.path)
+    assert (refused.value.filename, refused.value.strerror, grown.value.filename) == (
+        "its path", os.strerror(errno.EACCES), file.path
+    )
     assert descriptors_on(tmp_path / "read only") == 0

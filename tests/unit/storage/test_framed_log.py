@@ -123,7 +123,10 @@ def test_every_flipped_octet_costs_at_most_its_record(files, path):
 
     for at in range(len(content)):
         open(path, "wb").write(content[:at] + bytes((content[at] ^ 0x55,)) + content[at + 1:])
-        kept = [payload for payload, start, end in zip(PAYLOADS, positions, positions[1:]) if not start <= at < end]
+        kept = [
+            payload
+            for payload, start, end in zip(PAYLOADS, positions, positions[1:]) if not start <= at < end
+        ]
         payloads, damage = replayed(files, path)
         assert payloads == kept, at
         assert len(damage) == 1 and damage[0].start <= at < damage[0].end, at
@@ -143,7 +146,9 @@ def test_damage_to_what_was_on_disk_is_promised_damage_and_the_log_is_set_aside(
 
 
 def test_a_flip_behind_what_was_known_to_be_on_disk_is_no_end_of_a_crash(files, path):
-    """Each octet of the last record: all of it is there and does not check, which no append that was cut off leaves."""
+    """Each octet of the last record: all of it is there and does not check,
+    which no append that was cut off leaves.
+    """
     positions = written(files, path)
     content = open(path, "rb").read()
 
@@ -157,7 +162,9 @@ def test_a_flip_behind_what_was_known_to_be_on_disk_is_no_end_of_a_crash(files, 
 
 
 def test_an_append_that_did_not_come_to_its_end_is_the_end_of_a_crash(files, path):
-    """Its sectors were written in any order, whole or up to where the file ended then; the others read as zeros."""
+    """Its sectors were written in any order, whole or up to where the file ended then;
+    the others read as zeros.
+    """
     positions = written(files, path, (b"first", bytes(range(1, 256)) * 6))
     content = open(path, "rb").read()
     start, end = positions[-2:]
@@ -270,7 +277,9 @@ class Committer:
 
 
 class FullAhead(Unflushed):
-    """A disk with ``left`` octets of room, all of which the file under test may have; or one that cannot reserve."""
+    """A disk with ``left`` octets of room, all of which the file under test may have;
+    or one that cannot reserve.
+    """
 
     def __init__(self, left=0, can_reserve=True):
         super().__init__()
@@ -304,8 +313,12 @@ def test_what_is_appended_is_in_the_file_when_the_thread_that_flushes_has_writte
     assert replayed(files, path) == (PAYLOADS, [])
 
 
-@pytest.mark.parametrize("enabled, can_reserve", [(True, False), (False, True)], ids=["no-reserving", "no-sync"])
-def test_log_is_written_at_once_where_room_cannot_be_reserved_and_where_nothing_is_flushed(path, enabled, can_reserve):
+@pytest.mark.parametrize(
+    "enabled, can_reserve", [(True, False), (False, True)], ids=["no-reserving", "no-sync"]
+)
+def test_log_is_written_at_once_where_room_cannot_be_reserved_and_where_nothing_is_flushed(
+    path, enabled, can_reserve
+):
     files = FullAhead(1 << 30, can_reserve)
     log = FramedLog(files, path, committer=Committer(enabled))
 

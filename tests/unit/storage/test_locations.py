@@ -8,7 +8,8 @@ from tests.support.stores import StoreBench
 
 
 @pytest.mark.parametrize("level, number, position", [
-    (0, 1, 128), (255, LARGEST_SEGMENT_NUMBER, LARGEST_SEGMENT_BYTES - 8), (1, 0, 0), (7, LARGEST_SEGMENT_NUMBER, 128),
+    (0, 1, 128), (255, LARGEST_SEGMENT_NUMBER, LARGEST_SEGMENT_BYTES - 8), (1, 0, 0),
+    (7, LARGEST_SEGMENT_NUMBER, 128),
 ])
 def test_a_location_is_taken_apart_into_what_it_was_made_of(level, number, position):
     location = locations.pack(locations.level_bits(level), number, position)
@@ -20,7 +21,10 @@ def test_a_location_is_taken_apart_into_what_it_was_made_of(level, number, posit
 
 def test_locations_of_a_level_sort_as_their_messages_came():
     ends = (128, LARGEST_SEGMENT_BYTES - 8)
-    came = [locations.pack(locations.level_bits(3), number, position) for number in (1, 2, LARGEST_SEGMENT_NUMBER) for position in ends]
+    came = [
+        locations.pack(locations.level_bits(3), number, position)
+        for number in (1, 2, LARGEST_SEGMENT_NUMBER) for position in ends
+    ]
 
     assert came == sorted(came)
 

@@ -2,9 +2,15 @@
 import pytest
 
 from gomq_py.content.fields import encode_table
-from gomq_py.storage.log_records import RecordError, is_flag, is_str, is_table, is_text, is_texts, optional, read_record
+from gomq_py.storage.log_records import (
+    RecordError, is_flag, is_str, is_table, is_text, is_texts, optional, read_record,
+)
 
-SHAPES = {"thing": {"name": is_text, "kind": is_str, "on": is_flag, "arguments": is_table, "tags": optional(is_texts)}}
+SHAPES = {
+    "thing": {
+        "name": is_text, "kind": is_str, "on": is_flag, "arguments": is_table, "tags": optional(is_texts)
+    },
+}
 GOOD = {"op": "thing", "name": "n", "kind": "k", "on": True, "arguments": {"a": 1}, "tags": ["x"]}
 
 
@@ -25,8 +31,12 @@ def test_a_kind_of_record_without_a_form_is_left_to_the_reader():
 
 @pytest.mark.parametrize("payload", [
     b"", b"x", encode_table({}), encode_table({"op": 1}), encode_table(GOOD) + b"x",
-    *(encode_table({**GOOD, field: wrong}) for field, wrong in (
-        ("name", 1), ("kind", b"\xff"), ("on", 1), ("arguments", []), ("tags", "x"), ("tags", [1]), ("name", None))),
+    *(
+        encode_table({**GOOD, field: wrong})
+        for field, wrong in (
+            ("name", 1), ("kind", b"\xff"), ("on", 1), ("arguments", []), ("tags", "x"), ("tags", [1]),
+            ("name", None))
+    ),
 ])
 def test_anything_else_is_refused(payload):
     with pytest.raises(RecordError):

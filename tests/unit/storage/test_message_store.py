@@ -53,7 +53,10 @@ def test_counts_and_bytes_follow_a_message_through_its_life(bench):
 
 
 def test_every_part_of_a_message_comes_back(bench):
-    bench.push(b"body", exchange=b"amq.topic", routing_key=b"a.b", properties=b"\x10\x00\x02", priority=7, expires_at_ms=99)
+    bench.push(
+        b"body", exchange=b"amq.topic", routing_key=b"a.b", properties=b"\x10\x00\x02", priority=7,
+        expires_at_ms=99,
+    )
     bench.peek()
     message = bench.message
 
@@ -62,7 +65,9 @@ def test_every_part_of_a_message_comes_back(bench):
     assert message.get_properties() == b"\x10\x00\x02"
     assert message.get_body() == b"body"
     fields = message.describe()
-    assert (fields["priority"], fields["expires_at_ms"], fields["timestamp_ms"], fields["persistent"]) == (7, 99, 1700000000000, True)
+    assert (fields["priority"], fields["expires_at_ms"], fields["timestamp_ms"], fields["persistent"]) == (
+        7, 99, 1700000000000, True
+    )
 
 
 def test_requeued_messages_go_again_in_their_old_places(bench):
@@ -119,7 +124,10 @@ def test_segments_roll_and_vanish_when_all_of_one_is_acked(bench, tmp_path):
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_the_next_segment_is_ready_before_the_roll(tmp_path, durable):
-    """Half of the write segment is full: the next one is made aside. The roll asks the system for nothing; names are changed by a thread after it."""
+    """Half of the write segment is full: the next one is made aside.
+
+    The roll asks the system for nothing; names are changed by a thread after it.
+    """
     files = FaultyFiles()
     bench = StoreBench(tmp_path, files, durable=durable)
     (tmp_path / "queue").mkdir(exist_ok=True)
@@ -193,7 +201,10 @@ def test_purge_forgets_what_is_ready_and_keeps_what_is_out(bench):
 
 
 def test_purge_forgets_what_came_back_with_its_segment(tmp_path):
-    """Every other message is acked, the rest comes back. Forgetting them one by one would write an entry for each."""
+    """Every other message is acked, the rest comes back.
+
+    Forgetting them one by one would write an entry for each.
+    """
     bench = StoreBench(tmp_path, segment_bytes=65536)
     out = [push_and_shift(bench, b"%d" % number) for number in range(3000)]
     for location in out[1::2]:
@@ -209,7 +220,9 @@ def test_purge_forgets_what_came_back_with_its_segment(tmp_path):
 
     assert [name for name in names(tmp_path) if name.startswith("acks")] == [newest]
     assert 100 < before == entries_in(tmp_path, newest) - 2
-    assert (bench.store.ready_count, bench.store.ready_bytes, bench.store.unacked_count, bench.store.unacked_bytes) == (0, 0, 0, 0)
+    assert (
+        bench.store.ready_count, bench.store.ready_bytes, bench.store.unacked_count, bench.store.unacked_bytes
+    ) == (0, 0, 0, 0)
     bench.push(b"new")
     bench.crash()
     assert [shown.body for shown in bench.drain()] == [b"new"]
@@ -238,7 +251,9 @@ def test_purge_of_what_came_back_keeps_what_is_out(tmp_path):
     for location in (kept, *out[:5]):
         bench.store.requeue(location)
     shown = bench.drain()
-    assert [(one.body, one.delivery_count) for one in shown] == [*((b"%d" % number, 2) for number in range(5)), (b"1700", 1)]
+    assert [(one.body, one.delivery_count) for one in shown] == [
+        *((b"%d" % number, 2) for number in range(5)), (b"1700", 1)
+    ]
 
 
 def push_and_shift(bench, body):

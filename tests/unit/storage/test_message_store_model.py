@@ -35,7 +35,9 @@ class StoreMachine(RuleBasedStateMachine):
         data = Path(self.folder.name, "data")
         data.mkdir()
         self.mirror = Mirror(data, Path(self.folder.name, "mirror"))
-        self.bench = StoreBench(data, Files((self.mirror,)), segment_bytes=65536, enabled=enabled, in_threads=False)
+        self.bench = StoreBench(
+            data, Files((self.mirror,)), segment_bytes=65536, enabled=enabled, in_threads=False
+        )
         self.entries = []
         self.numbers = 0
 
@@ -161,7 +163,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.settle_doubt(entry)
 
     def settle_doubt(self, entry):
-        """Whether the cursor has passed a picked message the model does not know: then it counts as one that came back, until a crash."""
+        """Whether the cursor has passed a picked message the model does not know: then it counts as one that
+        came back, until a crash.
+        """
         failed = next(failed for _, body, failed in self.browsed() if body == entry.body)
         assert abs(failed - entry.failed) <= 1
         entry.failed = failed
@@ -174,7 +178,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def restart(self, clean):
-        """What was out comes back as redelivered; everything else is as it was. A mirror that followed the files has the same octets."""
+        """What was out comes back as redelivered; everything else is as it was.
+
+        A mirror that followed the files has the same octets.
+        """
         self.bench.store.flush()
         assert self.mirror.differences() == []
         if clean:
@@ -198,7 +205,9 @@ class StoreMachine(RuleBasedStateMachine):
         if not hasattr(self, "bench"):
             return
         store = self.bench.store
-        for state, count, octets in ((READY, store.ready_count, store.ready_bytes), (OUT, store.unacked_count, store.unacked_bytes)):
+        for state, count, octets in (
+            (READY, store.ready_count, store.ready_bytes), (OUT, store.unacked_count, store.unacked_bytes)
+        ):
             bodies = [entry.body for entry in self.entries if entry.state == state]
             assert (count, octets) == (len(bodies), sum(map(len, bodies)))
         assert self.bench.damaged == [] and self.bench.fenced == []

@@ -202,7 +202,9 @@ def test_what_a_thread_could_not_open_ahead_is_tried_again_when_the_reader_comes
 
 @pytest.fixture
 def large(tmp_path):
-    """A store with large segments of an earlier run, which threads read piece by piece, and how they do: (thread is the hub's, start, end)."""
+    """A store with large segments of an earlier run, which threads read piece by piece, and how they do:
+    (thread is the hub's, start, end).
+    """
     bench = Bench(tmp_path, enabled=True, segment_bytes=4 << 20)
     for number in range(80):
         bench.push(b"%08d" % number + bytes(100_000))
@@ -293,7 +295,8 @@ def test_what_is_picked_is_opened_at_once_also_when_a_thread_is_about_to(bench):
 def test_lower_level_is_not_shown_before_the_one_that_waits(tmp_path):
     bench = Bench(tmp_path, enabled=True, segment_bytes=SEGMENT_BYTES)
     bench.store, _ = open_priority_store(
-        bench.folder / "levels", bench.files, bench.pool, bench.committer, INCARNATION, 3, segment_bytes=SEGMENT_BYTES, listener=bench)
+        bench.folder / "levels", bench.files, bench.pool, bench.committer, INCARNATION, 3,
+        segment_bytes=SEGMENT_BYTES, listener=bench)
     bench.store.open_aside()
     message = Message()
     for number in range(COUNT):
@@ -311,7 +314,8 @@ def test_lower_level_is_not_shown_before_the_one_that_waits(tmp_path):
 def test_higher_level_is_shown_while_a_lower_one_waits(tmp_path):
     bench = Bench(tmp_path, enabled=True, segment_bytes=SEGMENT_BYTES)
     bench.store, _ = open_priority_store(
-        bench.folder / "levels", bench.files, bench.pool, bench.committer, INCARNATION, 3, segment_bytes=SEGMENT_BYTES, listener=bench)
+        bench.folder / "levels", bench.files, bench.pool, bench.committer, INCARNATION, 3,
+        segment_bytes=SEGMENT_BYTES, listener=bench)
     bench.store.open_aside()
     bench.fill()
     stand_before_closed(bench)

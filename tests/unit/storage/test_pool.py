@@ -116,7 +116,8 @@ def test_a_flushed_pair_is_used_again_only_after_its_old_name_is_gone_for_good(b
     pair = bench.take(1)
     bench.retire(1, pair, synced=True)
     assert bench.committer.folders == [str(bench.queue)]
-    assert bench.names() == (["acks.0000000001"], ["msgs.0000000001"])  # the acks must not go before the messages
+    # the acks must not go before the messages
+    assert bench.names() == (["acks.0000000001"], ["msgs.0000000001"])
 
     other = bench.take(2)
     assert other[0] is not pair[0]
@@ -163,7 +164,10 @@ def test_a_pair_that_was_ready_gets_its_names_later_the_acks_file_first(bench):
     assert bench.take(2) == pair
     assert bench.names() == ([], ["acks.0000000001", "msgs.0000000001"])
     [(changes, _, soon)] = bench.committer.changes
-    assert soon and [os.path.basename(change.path) for change in changes] == ["acks.0000000001", "msgs.0000000001"]
+    assert (
+        soon
+        and [os.path.basename(change.path) for change in changes] == ["acks.0000000001", "msgs.0000000001"]
+    )
     bench.committer.make_changes()
 
     assert bench.names() == (["acks.0000000002", "msgs.0000000002"], [])
@@ -235,7 +239,9 @@ def test_pair_that_does_not_come_takes_nobodys_place(bench, end):
 
 
 def test_a_pair_that_was_never_flushed_asks_to_be_moved_soon(bench):
-    """While its pages are in the processor's cache: with changes of names that wait 0.2 s, 1 KiB messages cost 1.9 us instead of 1.3."""
+    """While its pages are in the processor's cache: with changes of names that wait 0.2 s, 1 KiB messages
+    cost 1.9 us instead of 1.3.
+    """
     bench.committer.changes = []
     bench.retire(1, bench.take(1), synced=False)
     [(changes, _, soon)] = bench.committer.changes
@@ -248,7 +254,10 @@ def test_a_pair_that_was_never_flushed_asks_to_be_moved_soon(bench):
 
 
 def test_the_room_of_what_is_unlinked_is_given_back_aside(bench):
-    """Letting go of the last that held an unlinked file took up to 37 ms of the loop while the disk was busy. Open files and closed ones alike."""
+    """Letting go of the last that held an unlinked file took up to 37 ms of the loop while the disk was busy.
+
+    Open files and closed ones alike.
+    """
     pair, paths = bench.take(1, 2 * SIZE), bench.paths(1)
     bench.retire(1, pair, synced=False)
     for path in paths:
@@ -314,7 +323,9 @@ def test_a_failed_creation_leaves_no_half_pair(bench):
 
 
 def test_an_expected_pair_is_there_when_it_is_taken(bench):
-    """Made in a thread, in the pool's folder; the listeners hear of it in the hub, before it takes its name."""
+    """Made in a thread, in the pool's folder; the listeners hear of it in the hub,
+    before it takes its name.
+    """
     bench.pool.expect(SIZE)
     assert bench.names() == ([], [])
     bench.committer.run_aside()
@@ -428,7 +439,9 @@ def test_who_waits_for_files_is_told_when_a_thread_has_made_them_one_after_the_o
     taken = []
     for number in (1, 2, 3):
         assert not bench.pool.has(SIZE)
-        bench.pool.wait_for(SIZE, None, (), lambda error, number=number: taken.append((number, error, bench.take(number))))
+        bench.pool.wait_for(
+            SIZE, None, (), lambda error, number=number: taken.append((number, error, bench.take(number)))
+        )
     assert bench.names() == ([], []) and not taken
 
     bench.committer.run_aside()
@@ -468,7 +481,10 @@ def test_nothing_is_made_for_a_store_that_has_ended_before_its_turn(bench):
     stores, told = [Store(), Store(), Store()], []
     folders = [bench.root / f"folder {number}" for number in range(3)]
     for number, store in enumerate(stores):
-        bench.pool.wait_for(SIZE, None, (folders[number],), lambda error, number=number: told.append((number, error)), store=store)
+        bench.pool.wait_for(
+            SIZE, None, (folders[number],), lambda error, number=number: told.append((number, error)),
+            store=store,
+        )
     stores[1].failure = OSError("deleted")
 
     bench.committer.run_aside()
@@ -483,7 +499,9 @@ def test_nothing_is_made_for_a_store_that_has_ended_when_the_one_before_it_asks_
 
     told = []
     folders = [bench.root / f"folder {number}" for number in range(2)]
-    bench.pool.wait_for(SIZE, None, (), lambda error: bench.pool.wait_for(SIZE, None, (folders[0],), told.append))
+    bench.pool.wait_for(
+        SIZE, None, (), lambda error: bench.pool.wait_for(SIZE, None, (folders[0],), told.append)
+    )
     bench.pool.wait_for(SIZE, None, (folders[1],), told.append, store=Ended)
     Ended.failure = OSError("deleted")
 

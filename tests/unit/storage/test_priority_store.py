@@ -34,7 +34,8 @@ class PriorityBench:
         self.pool = SegmentPool(self.folder / "pool", self.files, self.committer)
         folder = self.folder / "queue" if self.durable else self.folder
         self.store, self.report = open_priority_store(
-            folder, self.files, self.pool, self.committer, INCARNATION, self.max_priority, durable=self.durable, listener=self)
+            folder, self.files, self.pool, self.committer, INCARNATION, self.max_priority,
+            durable=self.durable, listener=self)
 
     def reopen(self):
         self.store.close()
@@ -138,7 +139,9 @@ def test_an_unacked_message_can_be_read(bench):
     location = bench.take()[1]
     shown = Message()
 
-    assert bench.store.read(location, shown) and shown.get_body() == b"a" and shown.describe()["priority"] == 4
+    assert (
+        bench.store.read(location, shown) and shown.get_body() == b"a" and shown.describe()["priority"] == 4
+    )
 
 
 def test_every_level_survives_a_restart(bench):
@@ -202,14 +205,20 @@ def test_a_location_of_a_level_that_is_not_there_is_refused(bench):
         bench.store.requeue(200 << 56 | 1 << 28 | 128)
 
 
-steps = st.lists(st.one_of(
-    st.tuples(st.just("publish"), st.integers(0, 5)), st.tuples(st.sampled_from(["take", "ack", "requeue", "restart", "purge"]), st.integers(0, 9)),
-), max_size=40)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(0, 5)),
+        st.tuples(st.sampled_from(["take", "ack", "requeue", "restart", "purge"]), st.integers(0, 9)),
+    ),
+    max_size=40,
+)
 
 
 @given(steps)
 def test_the_store_equals_a_sorted_list(tmp_path_factory, steps):
-    """Any mix of publishing, taking, acking, requeueing and restarts shows what a list sorted by priority and age shows."""
+    """Any mix of publishing, taking, acking, requeueing and restarts shows what a list sorted
+    by priority and age shows.
+    """
     bench = PriorityBench(tmp_path_factory.mktemp("priority"), 3)
     ready, unacked, number = [], [], 0
     for step, value in steps:
@@ -249,7 +258,9 @@ def descriptors_below(folder):
 
 
 def test_queue_of_255_levels_needs_few_descriptors(tmp_path):
-    """They are those of two files for each level, but most of them are mapped without: order, acks, flushes and restarts are as with."""
+    """They are those of two files for each level, but most of them are mapped without: order, acks, flushes
+    and restarts are as with.
+    """
     bench = PriorityBench(tmp_path, 255, enabled=True)
     for _ in range(2):
         bench.publish(*((b"%d" % level, level) for level in range(256)))
@@ -286,8 +297,13 @@ def test_levels_that_a_purge_has_emptied_give_their_descriptors_back_when_they_h
                 timers.remove(self)
 
     bench = PriorityBench(tmp_path, 255)
-    bench.pool = SegmentPool(tmp_path / "pool", bench.files, bench.committer, in_threads=False, start_timer=lambda _after_ms, call: Timer(call))
-    bench.store, _ = open_priority_store(tmp_path / "queue", bench.files, bench.pool, bench.committer, INCARNATION, 255, listener=bench)
+    bench.pool = SegmentPool(
+        tmp_path / "pool", bench.files, bench.committer, in_threads=False,
+        start_timer=lambda _after_ms, call: Timer(call),
+    )
+    bench.store, _ = open_priority_store(
+        tmp_path / "queue", bench.files, bench.pool, bench.committer, INCARNATION, 255, listener=bench
+    )
     bench.publish(*((b"x", level) for level in range(256)))
     used = descriptors_below(tmp_path)
 
@@ -305,7 +321,9 @@ def test_levels_that_a_purge_has_emptied_give_their_descriptors_back_when_they_h
 
 
 def test_purge_of_levels_from_before_a_restart_needs_few_descriptors(tmp_path):
-    """Their files lose their names together, and folders are flushed before the room of all of them has been given back."""
+    """Their files lose their names together, and folders are flushed before the room of all of
+    them has been given back.
+    """
     bench = PriorityBench(tmp_path, 255, enabled=True)
     bench.publish(*((b"x", level) for level in range(256)))
     bench.committer.wait()

@@ -1,4 +1,6 @@
-"""Recovery: what a store is after a restart, however the last run ended, and what octets from anywhere may do to it."""
+"""Recovery: what a store is after a restart, however the last run ended,
+and what octets from anywhere may do to it.
+"""
 import errno
 import os
 import shutil
@@ -336,7 +338,9 @@ GONE = {0, 3, 4, 5, 6, 9, 19}
 @given(data=st.data())
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_octets_from_anywhere_in_either_file_cost_what_they_hit(original, tmp_path_factory, data):
-    """Up to five patches of random octets over both files; what is found is in order, once, and nothing that never was."""
+    """Up to five patches of random octets over both files;
+    what is found is in order, once, and nothing that never was.
+    """
     folder = tmp_path_factory.mktemp("patched")
     shutil.copytree(original, folder, dirs_exist_ok=True)
     hit = 0
@@ -371,7 +375,9 @@ def test_a_file_cut_anywhere_gives_what_lies_before_the_cut(original, tmp_path_f
 
 
 class BadSector(Files):
-    """From octet ``bad_from`` of a msgs file on the disk gives nothing, once it is set; ``reads`` are the ranges that were asked for."""
+    """From octet ``bad_from`` of a msgs file on the disk gives nothing, once it is set; ``reads`` are the
+    ranges that were asked for.
+    """
 
     def __init__(self):
         super().__init__()
@@ -395,7 +401,10 @@ def test_file_cut_short_between_boot_and_the_first_read_costs_the_queue_and_not_
     assert bench.peek() is None
 
     assert isinstance(bench.store.failure, StoreError)
-    assert f"{gone}.0000000001" in str(bench.fenced[0]) and "the file has 1024 octets, and had at least" in str(bench.fenced[0])
+    assert (
+        f"{gone}.0000000001" in str(bench.fenced[0])
+        and "the file has 1024 octets, and had at least" in str(bench.fenced[0])
+    )
 
 
 def test_file_cut_short_while_it_is_read_costs_the_queue_and_not_the_process(tmp_path):
@@ -433,7 +442,9 @@ def test_bad_sector_fences_the_store_when_the_cursor_comes_to_it(tmp_path, resta
 
     assert taken == list(range(len(taken))) and len(taken) > 20
     assert bench.fenced[0].errno == errno.EIO
-    assert all(end - start <= 300_000 for start, end in files.reads), "more than a window at a time holds up the hub"
+    assert all(end - start <= 300_000 for start, end in files.reads), (
+        "more than a window at a time holds up the hub"
+    )
 
 
 def test_segment_of_this_run_that_is_opened_again_is_read_through_first(tmp_path):
@@ -465,7 +476,9 @@ def test_sealed_file_cut_short_while_no_broker_runs_is_said_and_counted(tmp_path
     assert bench.report.lost == 20 - len(kept)
 
 
-@pytest.mark.parametrize("wrong", [{"records": 2_638_092, "body_bytes": 0}, {"body_bytes": 1 << 60}, {"records": 1}, {"body_bytes": 3}])
+@pytest.mark.parametrize("wrong", [
+    {"records": 2_638_092, "body_bytes": 0}, {"body_bytes": 1 << 60}, {"records": 1}, {"body_bytes": 3}
+])
 def test_seal_whose_numbers_cannot_be_is_not_believed_though_its_checksum_holds(tmp_path, wrong):
     bench = bench_with(tmp_path)
     for _ in range(5):

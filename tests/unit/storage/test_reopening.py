@@ -23,7 +23,9 @@ def test_damage_that_a_store_opened_in_a_thread_meets_is_counted_and_kept_as_at_
 
     def open_again():
         bench.store.forget_files()
-        bench.store, report = open_in_thread(opening, folder, bench.files, bench.pool, bench.committer, INCARNATION)
+        bench.store, report = open_in_thread(
+            opening, folder, bench.files, bench.pool, bench.committer, INCARNATION
+        )
         return report.lost, bench.pool.damage.records, sorted(bench.pool.damage.kept_paths)
 
     open_again()

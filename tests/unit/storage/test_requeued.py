@@ -32,7 +32,9 @@ def test_the_heap_grows_and_shrinks_again():
     assert [heap.pop() for _ in range(10000)] == list(range(1, 10001))
 
 
-@given(st.lists(st.tuples(st.booleans(), LOCATIONS, st.integers(0, 1000), st.integers(0, 1000)), max_size=300))
+@given(st.lists(
+    st.tuples(st.booleans(), LOCATIONS, st.integers(0, 1000), st.integers(0, 1000)), max_size=300
+))
 def test_the_counts_are_those_that_were_put_last(steps):
     counts, model = DeliveryCounts(), {}
     for put, location, failed, entry in steps:

@@ -50,7 +50,9 @@ def test_segments_start_small_and_grow(tmp_path):
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_segments_that_were_emptied_are_used_again(tmp_path, enabled):
-    """Without syncing, too, where a pair was kept before its messages file had moved, and closed when it had: whoever took it could not write."""
+    """Without syncing, too, where a pair was kept before its messages file had moved, and closed when it had:
+    whoever took it could not write.
+    """
     bench = StoreBench(tmp_path, enabled=enabled)
     for _ in range(2):
         bench.push(bytes(50000))
@@ -68,8 +70,12 @@ def test_segments_that_were_emptied_are_used_again(tmp_path, enabled):
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_segment_that_does_not_get_its_name_closes_the_store_and_fails_whoever_waits_for_a_sync(tmp_path, enabled):
-    """It was written to under the pool's name, which the next boot removes: nothing in it may be confirmed."""
+def test_a_segment_that_does_not_get_its_name_closes_the_store_and_fails_whoever_waits_for_a_sync(
+    tmp_path, enabled
+):
+    """It was written to under the pool's name, which the next boot removes:
+    nothing in it may be confirmed.
+    """
     files, answers = FailingFiles(), []
     bench = StoreBench(tmp_path, files, enabled=enabled, segment_bytes=65536)
     bench.push(bytes(40_000))
@@ -265,7 +271,9 @@ def test_ten_thousand_empty_stores_take_little_memory(tmp_path):
     folders = [f"{tmp_path}/q{number}" for number in range(10000)]
     before = resident()
 
-    stores = [type(bench.store)(folder, bench.files, bench.pool, bench.committer, bytes(16)) for folder in folders]
+    stores = [
+        type(bench.store)(folder, bench.files, bench.pool, bench.committer, bytes(16)) for folder in folders
+    ]
 
     assert len(stores) == 10000
     assert resident() - before < 40 * 1024  # KiB: 4 KiB each, with room for the interpreted twin

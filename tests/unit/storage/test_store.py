@@ -1,4 +1,6 @@
-"""What the broker may ask of any store: of messages in order of arrival, by priority, and of a stream, which has nothing to take."""
+"""What the broker may ask of any store: of messages in order of arrival, by priority, and of a stream,
+which has nothing to take.
+"""
 import os
 
 import pytest

@@ -1,4 +1,6 @@
-"""Stored positions of stream consumers: kept over restarts and kills, whole after torn writes, bounded in number."""
+"""Stored positions of stream consumers: kept over restarts and kills, whole after torn writes,
+bounded in number.
+"""
 import pytest
 
 from gomq_py.storage import stream_offsets
@@ -53,8 +55,13 @@ def test_forgotten_position_is_gone_and_its_place_used_again(opened):
 
 
 @pytest.mark.parametrize("first_ms, second_ms, expected", [(1000, 2000, 2), (2000, 1000, 1)])
-def test_consumer_that_a_power_cut_left_twice_is_where_it_moved_last(opened, tmp_path, first_ms, second_ms, expected):
-    """Forgotten and noted anew in another slot; of that the second was flushed alone. Forgotten again, neither comes back."""
+def test_consumer_that_a_power_cut_left_twice_is_where_it_moved_last(
+    opened, tmp_path, first_ms, second_ms, expected
+):
+    """Forgotten and noted anew in another slot; of that the second was flushed alone.
+
+    Forgotten again, neither comes back.
+    """
     offsets = opened()
     offsets.put("a", 1, first_ms)
     first_slot = (tmp_path / stream_offsets.NAME).read_bytes()[SLOT_BYTES:2 * SLOT_BYTES]
@@ -73,7 +80,9 @@ def test_consumer_that_a_power_cut_left_twice_is_where_it_moved_last(opened, tmp
 
 
 def test_position_behind_the_end_is_the_end(opened):
-    """A power cut took messages that a consumer had seen; their offsets go to others, which it must not miss."""
+    """A power cut took messages that a consumer had seen;
+    their offsets go to others, which it must not miss.
+    """
     opened().put("a", 50, 0)
 
     assert opened(next_offset=20).get("a") == 20

@@ -108,7 +108,10 @@ def test_dropped_files_go_once_the_rest_is_on_disk(tmp_path):
 
 
 class HeldFiles(Files):
-    """Flushes, in greenlets, of files whose names are in ``allowed`` alone; the others wait. ``begun`` has the names of all."""
+    """Flushes, in greenlets, of files whose names are in ``allowed`` alone; the others wait.
+
+    ``begun`` has the names of all.
+    """
 
     def __init__(self):
         super().__init__()
@@ -215,7 +218,9 @@ def test_sealed_segments_need_no_scan(tmp_path):
     assert bench.read_all() == list(range(3000))
 
 
-@pytest.mark.parametrize("wanted, offset", [(0, 0), (1, 1), (1400, 1400), (2999, 2999), (3000, 3000), (1 << 40, 3000)])
+@pytest.mark.parametrize("wanted, offset", [
+    (0, 0), (1, 1), (1400, 1400), (2999, 2999), (3000, 3000), (1 << 40, 3000)
+])
 @pytest.mark.parametrize("restart", [False, True])
 def test_offset_for_a_timestamp_is_the_first_message_at_or_after_it(bench, wanted, offset, restart):
     bench.push(3000)
@@ -236,7 +241,9 @@ def test_describe_tells_what_each_file_holds(bench):
     assert sum(part["count"] for part in parts) == 2000
     assert parts[0]["next_offset"] == parts[1]["first_offset"] == parts[0]["count"]
     assert parts[0]["bytes"] <= SEGMENT_BYTES and os.path.getsize(parts[0]["file"]) == SEGMENT_BYTES
-    assert (parts[0]["first_timestamp_ms"], parts[1]["last_timestamp_ms"]) == (bench.epoch_ms, bench.epoch_ms + 1999)
+    assert (parts[0]["first_timestamp_ms"], parts[1]["last_timestamp_ms"]) == (
+        bench.epoch_ms, bench.epoch_ms + 1999
+    )
 
 
 @pytest.mark.parametrize("at", ["header", "body"])
@@ -260,7 +267,8 @@ def test_damaged_record_costs_one_record_and_its_offset_is_skipped(bench, at):
 
 
 HIT = {
-    "the last": range(2999, 3000), "the last three": range(2997, 3000), "all of the last segment": range(2336, 3000), "all": range(3000),
+    "the last": range(2999, 3000), "the last three": range(2997, 3000),
+    "all of the last segment": range(2336, 3000), "all": range(3000),
     "some in the middle": range(1160, 1180), "every other": range(0, 3000, 2), "the first": range(1),
 }
 
@@ -269,7 +277,9 @@ HIT = {
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 @pytest.mark.parametrize("hit", HIT.values(), ids=list(HIT))
 def test_reader_that_has_passed_all_damage_stands_at_the_end(bench, hit, ending, place):
-    """Who is behind is asked again and again: a reader that stands before damage at the end must not count as behind once it is past."""
+    """Who is behind is asked again and again: a reader that stands before damage at the end must not count
+    as behind once it is past.
+    """
     bench.push(3000)
     getattr(bench, {"stop": "reopen", "kill": "crash"}[ending])()
     bench.damage(hit, place)
@@ -288,11 +298,18 @@ def test_reader_that_has_passed_all_damage_stands_at_the_end(bench, hit, ending,
         assert bench.read(cursor) == [3000, 3001]
 
 
-@pytest.mark.parametrize("start, expected", [
-    (StreamStart(FIRST), 0), (StreamStart(LAST), None), (StreamStart(NEXT), None), (StreamStart(NUMBER, 0), 0), (StreamStart(NUMBER, 20), 50),
-    (StreamStart(NUMBER, 50), 50), (StreamStart(NUMBER, 95), None), (StreamStart(NUMBER, 100), None), (StreamStart(NEWEST, 3), None),
-    (StreamStart(NEWEST, 60), 50), (StreamStart(SINCE, StreamBench.epoch_ms + 20), 50), (StreamStart(SINCE, StreamBench.epoch_ms + 95), None),
-], ids=repr)
+@pytest.mark.parametrize(
+    "start, expected",
+    [
+        (StreamStart(FIRST), 0), (StreamStart(LAST), None), (StreamStart(NEXT), None),
+        (StreamStart(NUMBER, 0), 0), (StreamStart(NUMBER, 20), 50),
+        (StreamStart(NUMBER, 50), 50), (StreamStart(NUMBER, 95), None), (StreamStart(NUMBER, 100), None),
+        (StreamStart(NEWEST, 3), None),
+        (StreamStart(NEWEST, 60), 50), (StreamStart(SINCE, StreamBench.epoch_ms + 20), 50),
+        (StreamStart(SINCE, StreamBench.epoch_ms + 95), None),
+    ],
+    ids=repr,
+)
 def test_start_that_points_into_damage_is_the_next_sound_message(bench, start, expected):
     bench.push(100)
     bench.reopen()
@@ -502,7 +519,9 @@ def test_time_within_a_batch_is_found(tmp_path, writes):
 
 def test_one_stream_has_the_stage_and_the_other_writes_through_its_mapping(tmp_path, writes):
     bench = busy(tmp_path, writes)
-    other, _ = open_stream_store(tmp_path / "other", writes, bench.pool, bench.committer, INCARNATION, SEGMENT_BYTES, bench)
+    other, _ = open_stream_store(
+        tmp_path / "other", writes, bench.pool, bench.committer, INCARNATION, SEGMENT_BYTES, bench
+    )
     stores = bench.store, other
     for bench.store in stores[::-1]:
         bench.push(100 - bench.store.next_offset)

@@ -28,7 +28,10 @@ def wait_until(predicate):
 
 
 class SlowFiles(Files):
-    """Flushes when the test lets them: ``open`` is true. ``flushed`` has the paths in order; paths in ``failing`` fail."""
+    """Flushes when the test lets them: ``open`` is true.
+
+    ``flushed`` has the paths in order; paths in ``failing`` fail.
+    """
 
     def __init__(self):
         super().__init__()
@@ -129,7 +132,9 @@ def test_what_was_marked_before_is_flushed_before_the_answer(committer, files):
     wait_until(lambda: answers)
 
     assert answers == [None]
-    assert sorted(files.flushed) == ["/data/log", "/data/queues", "/data/queues/a/acks", "/data/queues/a/msgs"]
+    assert sorted(files.flushed) == [
+        "/data/log", "/data/queues", "/data/queues/a/acks", "/data/queues/a/msgs"
+    ]
     assert store.syncs == 1
 
 
@@ -285,12 +290,18 @@ def fail_log(committer, files, path="/data/log"):
     return log
 
 
-@pytest.mark.parametrize("mark", [
-    lambda committer, log: committer.mark_file(log), lambda committer, log: committer.mark(FakeStore("a")), lambda committer, log: None,
-], ids=["the log", "a store", "nothing"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lambda committer, log: committer.mark_file(log),
+        lambda committer, log: committer.mark(FakeStore("a")), lambda committer, log: None,
+    ],
+    ids=["the log", "a store", "nothing"],
+)
 def test_log_that_failed_once_fails_every_later_promise_whatever_it_is_about(committer, files, mark):
-    """The second flush succeeds without what the first one lost. A confirm of a publish to a queue whose definition
-    that was would promise what a restart throws away.
+    """The second flush succeeds without what the first one lost.
+
+    A confirm of a publish to a queue whose definition that was would promise what a restart throws away.
     """
     log, answers = fail_log(committer, files), Answers()
 
@@ -319,7 +330,9 @@ def test_log_that_failed_and_on_which_nothing_stands_fails_the_flushes_that_it_i
     assert [error and error.errno for error in answers] == [errno.EIO, errno.EIO, None]
 
 
-def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_are_asked_for(committer, files, monkeypatch):
+def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_are_asked_for(
+    committer, files, monkeypatch
+):
     log, asked = FakeFile("/data/log"), []
     log.failed = lambda: asked.append(None)
     files.failing = {log.path}
@@ -503,7 +516,9 @@ def kill_its_greenlet(committer):
 
 
 def test_group_commit_that_is_ended_in_the_middle_of_a_flush_tells_who_waits_and_can_be_stopped(files):
-    committer, log, first, second, later, renamed = GroupCommit(files), FakeFile("/data/log"), Answers(), Answers(), Answers(), Answers()
+    committer, log, first, second, later, renamed = (
+        GroupCommit(files), FakeFile("/data/log"), Answers(), Answers(), Answers(), Answers()
+    )
     files.open = False
     committer.mark_file(log)
     committer.after_sync(first)
@@ -517,7 +532,10 @@ def test_group_commit_that_is_ended_in_the_middle_of_a_flush_tells_who_waits_and
     committer.after_sync(later)
 
     (error,) = first
-    assert first == second == later == renamed == [error] and error.errno == errno.ECANCELED and "GreenletExit" in str(error)
+    assert (
+        first == second == later == renamed == [error] and error.errno == errno.ECANCELED
+        and "GreenletExit" in str(error)
+    )
     assert store.error is error and committer.has_failed
     files.open = True
     committer.stop()
@@ -535,8 +553,12 @@ def test_group_commit_that_is_ended_before_its_first_turn_tells_who_waits_and_ca
     assert answers == renamed == [answers[0]] and answers[0].errno == errno.ECANCELED
 
 
-def test_what_is_marked_after_group_commit_was_ended_is_flushed_for_the_next_run_by_one_thread_at_a_time(files):
-    """The thread of the flush that was cut short may still write the log: two of them would write it twice."""
+def test_what_is_marked_after_group_commit_was_ended_is_flushed_for_the_next_run_by_one_thread_at_a_time(
+    files
+):
+    """The thread of the flush that was cut short may still write the log:
+    two of them would write it twice.
+    """
     committer, log = GroupCommit(files), FakeFile("/data/log")
     files.open = False
     committer.mark_file(log)
@@ -545,7 +567,9 @@ def test_what_is_marked_after_group_commit_was_ended_is_flushed_for_the_next_run
     kill_its_greenlet(committer)
     wait_until(lambda: committer.is_idle)
     began = []
-    sync_log, files.sync_log = files.sync_log, lambda file: (began.append(list(files.flushed)), sync_log(file))
+    sync_log, files.sync_log = files.sync_log, lambda file: (
+        began.append(list(files.flushed)), sync_log(file)
+    )
 
     committer.mark_file(log)
     committer._stopping = True  # what is marked is flushed at once
@@ -560,7 +584,9 @@ def test_what_is_marked_after_group_commit_was_ended_is_flushed_for_the_next_run
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_group_commit_that_meets_a_fault_of_ours_tells_who_waits_with_and_without_syncing(files, enabled, monkeypatch):
+def test_group_commit_that_meets_a_fault_of_ours_tells_who_waits_with_and_without_syncing(
+    files, enabled, monkeypatch
+):
     committer, answers, later = GroupCommit(files, enabled=enabled), Answers(), Answers()
     monkeypatch.setattr(committer, "_answer", lambda *_: 1 / 0)
     committer.change([NameChange("a", [])])
@@ -578,7 +604,10 @@ def test_work_aside_goes_on_though_its_greenlet_is_ended(files):
     """Whoever it is done for hears of each piece, and the committer can be stopped."""
     committer, go_on, heard = GroupCommit(files), threading.Event(), []
     for number in range(3):
-        committer.aside(go_on.wait, waiting.TIMEOUT_S, done=lambda result, error, number=number: heard.append((number, result, error)))
+        committer.aside(
+            go_on.wait, waiting.TIMEOUT_S,
+            done=lambda result, error, number=number: heard.append((number, result, error)),
+        )
     (lane,) = [lane for lane in committer._lanes if not lane.is_idle]
     wait_until(lambda: lane._under_way)
 
@@ -703,11 +732,14 @@ def test_who_says_what_concerns_him_hears_of_nothing_else(files, enabled):
     sick, sound = FakeStore("sick"), FakeStore("sound")
     sick.error = None if enabled else OSError(errno.EIO, "Input/output error")
     files.failing.add(sick.file.path)
-    committer.change([Change("/data/pool/1", lambda: None, lambda _: None)])  # without syncing, too, there is something to wait for
+    # without syncing, too, there is something to wait for
+    committer.change([Change("/data/pool/1", lambda: None, lambda _: None)])
     told = {}
     for store in (sick, sound):
         committer.mark(store)
-        committer.after_sync(partial(told.__setitem__, store), concerns=lambda store=store: store.error is not None)
+        committer.after_sync(
+            partial(told.__setitem__, store), concerns=lambda store=store: store.error is not None
+        )
     committer.after_sync(partial(told.__setitem__, "whoever says nothing"))
 
     wait_until(lambda: len(told) == 3)
@@ -769,7 +801,9 @@ def test_without_a_thread_to_flush_in_everybody_hears_that_nothing_is_on_the_dis
     assert store.file.holders == 0
 
 
-def test_with_a_thread_for_some_of_the_flushes_only_the_sync_ends_when_that_one_has(committer, files, monkeypatch, caplog):
+def test_with_a_thread_for_some_of_the_flushes_only_the_sync_ends_when_that_one_has(
+    committer, files, monkeypatch, caplog
+):
     """What it writes must not be written by the next sync meanwhile."""
     stores, answers, begun = [FakeStore(name) for name in "abc"], Answers(), []
 
@@ -818,7 +852,10 @@ def test_an_idle_committer_has_no_greenlet(committer):
 
 
 def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
-    """Files are closed and made there. Nobody waits for it, a flush that hangs holds none of it up, and a failure is its own."""
+    """Files are closed and made there.
+
+    Nobody waits for it, a flush that hangs holds none of it up, and a failure is its own.
+    """
     files, done, results = SlowFiles(), [], []
     files.open = False
     committer = GroupCommit(files, threads=1)
@@ -826,7 +863,10 @@ def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
     committer.after_sync(results.append)
 
     for number in range(300):
-        committer.aside(lambda number=number: done.append(number) or number, done=lambda result, error: results.append((result, error)))
+        committer.aside(
+            lambda number=number: done.append(number) or number,
+            done=lambda result, error: results.append((result, error)),
+        )
     assert not committer.is_done_aside and not done
     committer.aside(lambda: 1 / 0)
     committer.aside(done.append, 300)
@@ -841,7 +881,9 @@ def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
 
 def test_work_aside_that_somebody_waits_for_comes_first_and_keeps_the_rest_from_nothing():
     committer, done = GroupCommit(SlowFiles()), []
-    for name, first in (("closed", False), ("closed too", False), *((f"made {number}", True) for number in range(4))):
+    for name, first in (
+        ("closed", False), ("closed too", False), *((f"made {number}", True) for number in range(4))
+    ):
         committer.aside(done.append, name, first=first)
 
     wait_until(lambda: len(done) == 6)
@@ -899,7 +941,9 @@ HUB = threading.get_native_id()
 def test_names_change_in_a_thread_in_order_before_the_flush_and_are_told_in_the_hub(committer, files):
     log, answers = files.flushed, Answers()
     for names in ("ab", "c"):
-        committer.change([NameChange(name, log) for name in names], lambda error, names=names: log.append((names, error)))
+        committer.change(
+            [NameChange(name, log) for name in names], lambda error, names=names: log.append((names, error))
+        )
     committer.mark_folder("/data/queues")
     committer.after_sync(answers)
     assert not log and not answers
@@ -907,7 +951,8 @@ def test_names_change_in_a_thread_in_order_before_the_flush_and_are_told_in_the_
     wait_until(lambda: answers)
 
     assert log == [
-        ("a", False), ("b", False), ("c", False), ("a", "told"), ("b", "told"), ("ab", None), ("c", "told"), ("c", None), "/data/queues"]
+        ("a", False), ("b", False), ("c", False), ("a", "told"), ("b", "told"), ("ab", None), ("c", "told"),
+        ("c", None), "/data/queues"]
     assert answers == [None]
 
 
@@ -968,7 +1013,9 @@ def test_a_name_that_is_needed_and_gone_fails_the_sync(committer):
 
 @pytest.mark.parametrize("error", [None, OSError(5, "the disk failed")])
 def test_without_sync_too_nobody_is_answered_before_the_names_have_changed(files, error):
-    """Or what was confirmed would be gone with a killed process, because its file still has the name that the next boot removes."""
+    """Or what was confirmed would be gone with a killed process,
+    because its file still has the name that the next boot removes.
+    """
     committer, log, answers = GroupCommit(files, enabled=False), [], Answers()
     committer.change([NameChange("a", log, error)], soon=True)
     for answer in (answers, lambda error: answers.append("second")):
@@ -1008,7 +1055,9 @@ def patient(monkeypatch):
 
 
 def test_change_that_is_wanted_soon_waits_for_no_flush_and_is_none(patient, committer, files):
-    """What was marked, and other changes, go on waiting; segments that are alive meanwhile were not there when a flush began."""
+    """What was marked, and other changes, go on waiting;
+    segments that are alive meanwhile were not there when a flush began.
+    """
     log, heard, answers = files.flushed, Answers(), Answers()
     committer.change([NameChange("later", log)])
     committer.mark_folder("/data/queues")
@@ -1028,10 +1077,14 @@ def test_change_that_is_wanted_soon_waits_for_no_flush_and_is_none(patient, comm
 
 
 def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committer, files, monkeypatch):
-    """Each trip to a thread takes the processor from the hub, so that a flood through many segments makes few."""
+    """Each trip to a thread takes the processor from the hub,
+    so that a flood through many segments makes few.
+    """
     log, trips, change_each = files.flushed, [], sync.change_each
     monkeypatch.setattr(sync, "SOON_S", 1000)
-    monkeypatch.setattr(sync, "change_each", lambda groups, watch: trips.append(len(groups)) or change_each(groups, watch))
+    monkeypatch.setattr(
+        sync, "change_each", lambda groups, watch: trips.append(len(groups)) or change_each(groups, watch)
+    )
 
     for name in "ab":
         committer.change([NameChange(name, log)], soon=True)
@@ -1045,7 +1098,9 @@ def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committe
     assert trips == [3] and [name for name, made in log if made == "told"] == ["a", "b", "c"]
 
 
-def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_a_change_is_being_gathered(committer, files, monkeypatch):
+def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_a_change_is_being_gathered(
+    committer, files, monkeypatch
+):
     monkeypatch.setattr(sync, "UNHURRIED_S", 0.01)
     monkeypatch.setattr(sync, "SOON_S", 1000)
     committer.mark_folder("/data/queues")
@@ -1056,7 +1111,9 @@ def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_a_change_is_bein
     assert files.flushed == [("a", False), ("a", "told"), "/data/queues"]
 
 
-def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_changes_are_wanted_without_end(committer, files, monkeypatch):
+def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_changes_are_wanted_without_end(
+    committer, files, monkeypatch
+):
     """As a flood makes them, which goes from one segment to the next."""
     monkeypatch.setattr(sync, "UNHURRIED_S", 0.01)
     monkeypatch.setattr(sync, "SOON_S", 0)
@@ -1074,7 +1131,9 @@ def test_what_nobody_waits_for_is_flushed_when_it_is_due_though_changes_are_want
 @pytest.mark.parametrize("enabled", [True, False])
 def test_acks_that_cannot_be_flushed_fail_nobody_who_waits(files, enabled):
     """Nobody waits for them: their queue is fenced, and everybody else goes on."""
-    committer, fenced, other, answers = GroupCommit(files, enabled=enabled), FakeStore("fenced"), FakeStore("other"), Answers()
+    committer, fenced, other, answers = (
+        GroupCommit(files, enabled=enabled), FakeStore("fenced"), FakeStore("other"), Answers()
+    )
     fenced.error = OSError(errno.EIO, "earlier")
     committer.tells_before_it_answers = True
     committer.mark_acks(fenced)
@@ -1104,7 +1163,9 @@ def test_who_asks_while_a_change_that_is_wanted_soon_is_made_hears_of_its_end(pa
 
 
 def test_a_change_that_is_wanted_soon_and_fails_fails_who_waits_for_it_and_nobody_later(patient, committer):
-    error, heard, answers, later = OSError(errno.EIO, "Input/output error", "a"), Answers(), Answers(), Answers()
+    error, heard, answers, later = (
+        OSError(errno.EIO, "Input/output error", "a"), Answers(), Answers(), Answers()
+    )
     committer.change([NameChange("a", [], error)], heard, soon=True)
     committer.after_sync(answers)
     wait_until(lambda: answers)
@@ -1152,7 +1213,9 @@ def test_sync_that_only_changes_names_counts_as_none(committer):
 
 
 def test_what_is_marked_is_flushed_though_it_is_let_go_while_names_change(committer, files):
-    """A segment that goes in that moment has acks that somebody waits for; its own change of names comes too late for the answer."""
+    """A segment that goes in that moment has acks that somebody waits for;
+    its own change of names comes too late for the answer.
+    """
     store, answers = FakeStore("a"), Answers()
     committer.mark(store)
     committer.change([NameChange("b", [])], lambda error: setattr(store, "sync_files", lambda acks_too: []))
@@ -1194,7 +1257,10 @@ class Turns(list):
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_many_stores_of_one_sync_are_told_in_slices(files, turns, enabled):
-    committer, stores = GroupCommit(files, enabled=enabled, slice_clock=short_slices), [FakeStore(str(number)) for number in range(100)]
+    committer, stores = (
+        GroupCommit(files, enabled=enabled, slice_clock=short_slices),
+        [FakeStore(str(number)) for number in range(100)],
+    )
     told = []
     turns[:] = [lambda: told.append(sum(store.syncs for store in stores))] * 7
     for store in stores:
@@ -1207,13 +1273,23 @@ def test_many_stores_of_one_sync_are_told_in_slices(files, turns, enabled):
 
 
 def test_many_callbacks_of_one_sync_are_called_in_slices_and_keep_their_order(files, turns):
-    """A mark between two slices waits for the next sync; who asks there without one comes behind those who asked before."""
+    """A mark between two slices waits for the next sync;
+    who asks there without one comes behind those who asked before.
+    """
     committer, order, late = GroupCommit(files, slice_clock=short_slices), [], FakeStore("late")
     called = []
     turns[:] = [
-        lambda: (called.append(len(order)), committer.after_sync(lambda error: order.append("asked in between"))),
-        lambda: (called.append(len(order)), committer.mark(late), committer.after_sync(lambda error: order.append("marked in between"))),
-        lambda: (called.append(len(order)), committer.after_sync(lambda error: order.append("asked behind the mark"))),
+        lambda: (
+            called.append(len(order)), committer.after_sync(lambda error: order.append("asked in between"))
+        ),
+        lambda: (
+            called.append(len(order)), committer.mark(late),
+            committer.after_sync(lambda error: order.append("marked in between")),
+        ),
+        lambda: (
+            called.append(len(order)),
+            committer.after_sync(lambda error: order.append("asked behind the mark")),
+        ),
     ]
     committer.mark(FakeStore("a"))
     for number in range(50):
@@ -1228,7 +1304,10 @@ def test_many_callbacks_of_one_sync_are_called_in_slices_and_keep_their_order(fi
 
 
 def test_broker_that_is_killed_between_two_slices_calls_nobody_back_any_more(files, turns):
-    committer, stores, answers = GroupCommit(files, slice_clock=short_slices), [FakeStore(str(number)) for number in range(100)], Answers()
+    committer, stores, answers = (
+        GroupCommit(files, slice_clock=short_slices), [FakeStore(str(number)) for number in range(100)],
+        Answers(),
+    )
     for store in stores:
         committer.mark(store)
     committer.after_sync(answers)
@@ -1294,7 +1373,9 @@ def fail_to_write_two(files, committer, log):
 
 
 def test_nobody_is_answered_while_a_log_has_not_been_written(unwritable):
-    """Not even who asks when nothing else was marked: a declare of what an earlier one has declared, and was refused."""
+    """Not even who asks when nothing else was marked: a declare of what an earlier one has declared,
+    and was refused.
+    """
     files, committer, log = unwritable
     files.is_well = False
     log.append(b"two")

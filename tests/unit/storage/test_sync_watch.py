@@ -18,7 +18,8 @@ def test_a_flush_that_hangs_is_said_while_it_hangs_though_the_hub_stands_still_a
     watch = SyncWatch(AFTER_S)
     watch.begin("/data/msgs.1")
 
-    said = wait_until(lambda: re.search(r"flushing /data/msgs.1 hangs for (\d+\.\d) s", caplog.text))  # the hub gets no turn meanwhile
+    # the hub gets no turn meanwhile
+    said = wait_until(lambda: re.search(r"flushing /data/msgs.1 hangs for (\d+\.\d) s", caplog.text))
     watch.end()
 
     ended = re.search(r"flushing /data/msgs.1 ended after (\d+\.\d) s", caplog.text)

@@ -6,13 +6,14 @@ import pytest
 from gomq_py.amqp.server.channel import HANDLERS, Channel
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    METHODS, AccessRequest, AccessRequestOk, BasicAck, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect,
-    ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
+    METHODS, AccessRequest, AccessRequestOk, BasicAck, BasicPublish, ChannelClose, ChannelCloseOk,
+    ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.content.properties import Properties
 from tests.support.door import publish_frames
 
-# Of the specification's methods those that only a server sends, or that a client sends only as an answer. RabbitMQ's server knows no others.
+# Of the specification's methods those that only a server sends, or that a client sends only as an answer.
+# RabbitMQ's server knows no others.
 NOT_FOR_A_SERVER = {"channel.flow-ok", "basic.return", "basic.deliver", "basic.get-ok", "basic.get-empty"}
 PERSISTENT = Properties(delivery_mode=2).encode()
 
@@ -30,7 +31,10 @@ def test_every_method_a_client_may_send_on_a_channel_has_a_handler():
     assert {method.NAME for method in HANDLERS} - {"channel.close-ok"} == wanted
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS.values() if m not in HANDLERS and m.ID >> 16 != 10], ids=lambda method: method.NAME)
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS.values() if m not in HANDLERS and m.ID >> 16 != 10],
+    ids=lambda method: method.NAME,
+)
 def test_other_methods_close_the_connection(client, method):
     client.send_method(method())
 
@@ -46,7 +50,9 @@ def test_access_request_of_old_clients_gets_a_ticket(client):
 def test_opening_an_open_channel_closes_the_connection(client):
     client.send_method(ChannelOpen())
 
-    client.expect_error(ConnectionClose, 504, "CHANNEL_ERROR - second 'channel.open' seen", 0, blamed=ChannelOpen)
+    client.expect_error(
+        ConnectionClose, 504, "CHANNEL_ERROR - second 'channel.open' seen", 0, blamed=ChannelOpen
+    )
 
 
 def test_closed_channel_can_be_opened_again(client):
@@ -57,7 +63,9 @@ def test_closed_channel_can_be_opened_again(client):
 
 
 def test_memory_of_a_closed_channel_needs_no_garbage_collection(client):
-    """65 000 of them that were dropped held everybody up for a quarter of a second, when the collector found them."""
+    """65 000 of them that were dropped held everybody up for a quarter of a second,
+    when the collector found them.
+    """
     def channels():
         return sum(1 for thing in gc.get_objects() if type(thing) is Channel)
 
@@ -100,8 +108,8 @@ def test_error_closes_only_its_channel(client):
 
 def test_frames_behind_an_error_are_dropped_until_the_client_agrees(client, door):
     client.send(
-        method_frame(1, QueueDeclare(queue="nope", passive=True)), publish_frames("q"), method_frame(1, QueueDeclare(queue="q")),
-        method_frame(1, BasicPublish(routing_key="q")),
+        method_frame(1, QueueDeclare(queue="nope", passive=True)), publish_frames("q"),
+        method_frame(1, QueueDeclare(queue="q")), method_frame(1, BasicPublish(routing_key="q")),
     )
     client.expect(ChannelClose)
     client.expect_silence()

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.wire.frames import FrameReader
-from gomq_py.amqp.wire.methods import BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, TxSelect, TxSelectOk, decode_method
+from gomq_py.amqp.wire.methods import (
+    BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, TxSelect, TxSelectOk, decode_method,
+)
 from tests.support.door import publish_frames
 
 QUEUES = ((SimpleNamespace(failed=False),),)
@@ -37,7 +39,9 @@ def answers(written):
     found = []
     while (frame := reader.next_frame()) is not None:
         method = decode_method(frame[2])
-        found.append(("ack" if isinstance(method, BasicAck) else "nack", method.delivery_tag, method.multiple))
+        found.append(
+            ("ack" if isinstance(method, BasicAck) else "nack", method.delivery_tag, method.multiple)
+        )
     return found
 
 
@@ -83,7 +87,9 @@ def test_refused_publishes_are_nacked_in_their_place():
 
     told.confirms.published(7, [1, 4, 5], unsynced=())
 
-    assert answers(told.written) == [("nack", 1, False), ("ack", 3, True), ("nack", 4, False), ("nack", 5, False), ("ack", 7, True)]
+    assert answers(told.written) == [
+        ("nack", 1, False), ("ack", 3, True), ("nack", 4, False), ("nack", 5, False), ("ack", 7, True)
+    ]
 
 
 def test_transient_publishes_do_not_confirm_durable_ones_that_wait():
@@ -130,10 +136,15 @@ def test_nothing_is_confirmed_after_close():
     assert told.written == []
 
 
-@given(st.lists(st.tuples(st.lists(st.booleans(), min_size=1, max_size=5), st.booleans(), st.sampled_from(["good", "bad"])), max_size=12))
+@given(st.lists(
+    st.tuples(
+        st.lists(st.booleans(), min_size=1, max_size=5), st.booleans(), st.sampled_from(["good", "bad"])
+    ),
+    max_size=12,
+))
 def test_every_publish_is_answered_exactly_once(batches):
-    """Batches of publishes (True: refused), durable or not, with syncs that end well or badly: each number gets one answer, and only refused ones or
-    those of a bad sync a nack."""
+    """Batches of publishes (True: refused), durable or not, with syncs that end well or badly: each number
+    gets one answer, and only refused ones or those of a bad sync a nack."""
     told = channel()
     number, refused_all = 0, set()
     for publishes, durable, _ in batches:
@@ -182,7 +193,9 @@ def test_confirm_select_on_a_transactional_channel_is_refused(client):
 
     client.send_method(ConfirmSelect())
 
-    client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - cannot switch from tx to confirm mode", blamed=ConfirmSelect)
+    client.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - cannot switch from tx to confirm mode", blamed=ConfirmSelect
+    )
 
 
 def test_publishes_of_one_read_share_one_confirm(client):

@@ -1,4 +1,6 @@
-"""Connections: frames that belong to no channel, errors that end everything, heartbeats, slow readers, and the order at the end."""
+"""Connections: frames that belong to no channel, errors that end everything, heartbeats, slow readers,
+and the order at the end.
+"""
 import gevent
 import pytest
 
@@ -6,9 +8,11 @@ from gomq_py.amqp.server import connection as connection_module
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
-    ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
-    ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen,
+    ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
+    ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
+    ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete,
+    QueueDeleteOk,
 )
 from gomq_py.hub import alarm_news
 from gomq_py.hub.slice_clock import SliceClock
@@ -33,10 +37,16 @@ def gone(door):
     (frame(METHOD, 1, b"\0\1\2"), 501, "FRAME_ERROR - type 1, all octets = <<0,1,2>>: unknown_frame"),
     (frame(METHOD, 0, b""), 501, "FRAME_ERROR - type 1, all octets = <<>>: unknown_frame"),
     (frame(HEADER, 0, b""), 501, "FRAME_ERROR - type 2, all octets = <<>>: unknown_frame"),
-    (frame(HEADER, 0, b"\0\x3c" + bytes(12)), 505, "UNEXPECTED_FRAME - type 2, all octets = <<0,60,0,0,0,0,0,0,0,0,0,0,0,0>>"),
+    (
+        frame(HEADER, 0, b"\0\x3c" + bytes(12)), 505,
+        "UNEXPECTED_FRAME - type 2, all octets = <<0,60,0,0,0,0,0,0,0,0,0,0,0,0>>",
+    ),
     (frame(HEADER, 1, b"\0\x3c"), 501, "FRAME_ERROR - type 2, all octets = <<0,60>>: unknown_frame"),
     (frame(BODY, 0, b"x"), 505, 'UNEXPECTED_FRAME - type 3, all octets = <<"x">>'),
-    (frame(HEADER, 7, bytes(14)), 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead"),
+    (
+        frame(HEADER, 7, bytes(14)), 505,
+        "UNEXPECTED_FRAME - expected method frame, got non method frame instead",
+    ),
 ])
 def test_frame_that_is_none_or_out_of_place_closes_the_connection(client, octets, code, text):
     client.send(octets)
@@ -70,20 +80,26 @@ def test_frame_max_is_the_negotiated_one(door):
 # methods
 
 @pytest.mark.parametrize("method", [
-    QueueDeclare(queue="q"), ChannelOpen(), ConnectionOpen(virtual_host="/"), ConnectionTuneOk(), ConnectionStartOk(), ConnectionCloseOk(),
+    QueueDeclare(queue="q"), ChannelOpen(), ConnectionOpen(virtual_host="/"), ConnectionTuneOk(),
+    ConnectionStartOk(), ConnectionCloseOk(),
     ConnectionBlocked(),
 ])
 def test_method_that_is_not_for_channel_0_closes_the_connection(client, method):
     client.send_method(method, 0)
 
-    client.expect_error(ConnectionClose, 504, "CHANNEL_ERROR - unexpected method in connection state running", 0, blamed=type(method))
+    client.expect_error(
+        ConnectionClose, 504, "CHANNEL_ERROR - unexpected method in connection state running", 0,
+        blamed=type(method),
+    )
 
 
 @pytest.mark.parametrize("method", [ConnectionClose(), ConnectionOpen()])
 def test_connection_method_on_a_channel_closes_the_connection(client, method):
     client.send_method(method)
 
-    client.expect_error(ConnectionClose, 503, "COMMAND_INVALID - unimplemented method", 0, blamed=type(method))
+    client.expect_error(
+        ConnectionClose, 503, "COMMAND_INVALID - unimplemented method", 0, blamed=type(method)
+    )
 
 
 @pytest.mark.parametrize("channel", [0, 1, 5])
@@ -98,7 +114,9 @@ def test_unknown_method_closes_the_connection(client, channel):
 def test_method_on_a_channel_that_is_not_open_closes_the_connection(client, method):
     client.send_method(method, 5)
 
-    client.expect_error(ConnectionClose, 504, "CHANNEL_ERROR - expected 'channel.open'", 0, blamed=type(method))
+    client.expect_error(
+        ConnectionClose, 504, "CHANNEL_ERROR - expected 'channel.open'", 0, blamed=type(method)
+    )
 
 
 def test_channels_are_limited_to_the_negotiated_number(door):
@@ -107,7 +125,8 @@ def test_channels_are_limited_to_the_negotiated_number(door):
     client.send_method(ChannelOpen(), 3)
 
     client.expect_error(
-        ConnectionClose, 530, "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)", 0)
+        ConnectionClose, 530,
+        "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)", 0)
 
 
 def test_channel_numbers_above_the_negotiated_maximum_are_taken_as_in_rabbitmq(door):
@@ -123,7 +142,10 @@ def test_user_has_as_many_channels_over_all_connections_as_its_limit(door):
     second.send_method(ChannelOpen(), 2)
 
     second.expect_error(
-        ConnectionClose, 530, "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum allowed user limit of (3)", 0)
+        ConnectionClose, 530,
+        "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum "
+        "allowed user limit of (3)",
+        0)
     first.call(ChannelOpen(), ChannelOpenOk, 3)
 
 
@@ -217,7 +239,8 @@ def test_answers_before_close_are_sent(client):
 
 def test_everything_but_close_is_dropped_behind_a_connection_error(client, door):
     client.send(
-        frame(HEARTBEAT, 1, b""), method_frame(1, QueueDeclare(queue="q")), publish_frames("q"), method_frame(5, ChannelOpen()), HEARTBEAT_FRAME)
+        frame(HEARTBEAT, 1, b""), method_frame(1, QueueDeclare(queue="q")), publish_frames("q"),
+        method_frame(5, ChannelOpen()), HEARTBEAT_FRAME)
     client.expect(ConnectionClose, 0)
     client.expect_silence()
 

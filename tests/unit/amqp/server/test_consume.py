@@ -2,9 +2,10 @@
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicQos,
-    BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk, ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen,
-    ChannelOpenOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
+    BasicGetOk, BasicNack, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk,
+    ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConnectionClose,
+    QueueDeclare, QueueDeclareOk,
 )
 from tests.support.door import Door
 
@@ -44,8 +45,12 @@ def test_messages_are_delivered_to_the_consumer(consumer):
     first, properties, body = consumer.expect_message(BasicDeliver)
     second, other_properties, other_body = consumer.expect_message(BasicDeliver)
 
-    assert (first.consumer_tag, first.delivery_tag, first.redelivered, first.exchange, first.routing_key) == ("t", 1, False, "", "q")
-    assert (second.delivery_tag, properties, body, other_properties, other_body) == (2, b"\0\0", b"before", b"\x10\0\2", b"after")
+    assert (first.consumer_tag, first.delivery_tag, first.redelivered, first.exchange, first.routing_key) == (
+        "t", 1, False, "", "q"
+    )
+    assert (second.delivery_tag, properties, body, other_properties, other_body) == (
+        2, b"\0\0", b"before", b"\x10\0\2", b"after"
+    )
 
 
 def test_consumer_without_a_tag_gets_one(consumer):
@@ -104,7 +109,10 @@ def test_consumer_cancelled_before_consume_ok_could_leave_gets_nothing(slow_disk
 def test_tag_in_use_on_the_channel_closes_the_connection(consumer):
     consumer.call(BasicConsume(queue="q", consumer_tag="t"), BasicConsumeOk)
 
-    refused(consumer, BasicConsume(queue="q", consumer_tag="t"), 530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", ConnectionClose)
+    refused(
+        consumer, BasicConsume(queue="q", consumer_tag="t"), 530,
+        "NOT_ALLOWED - attempt to reuse consumer tag 't'", ConnectionClose,
+    )
 
 
 def test_tag_is_free_again_after_cancel(consumer):
@@ -126,7 +134,8 @@ def test_exclusive_consumer_is_alone(consumer, exclusive):
     consumer.call(BasicConsume(queue="q", exclusive=exclusive[0]), BasicConsumeOk)
 
     refused(
-        consumer, BasicConsume(queue="q", exclusive=exclusive[1]), 403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+        consumer, BasicConsume(queue="q", exclusive=exclusive[1]), 403,
+        "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
 
 
 def test_missing_queue_is_not_found(consumer):
@@ -158,8 +167,14 @@ def test_consumers_per_channel_are_limited(tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
-    ({"x-priority": "high"}, "invalid arg 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\""),
-    ({"x-cancel-on-ha-failover": 1}, "invalid arg 'x-cancel-on-ha-failover' for queue 'q' in vhost '/': {unacceptable_type,signedint}"),
+    (
+        {"x-priority": "high"},
+        "invalid arg 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\"",
+    ),
+    (
+        {"x-cancel-on-ha-failover": 1},
+        "invalid arg 'x-cancel-on-ha-failover' for queue 'q' in vhost '/': {unacceptable_type,signedint}",
+    ),
 ])
 def test_malformed_consumer_argument_is_refused(consumer, arguments, text):
     refused(consumer, BasicConsume(queue="q", arguments=arguments), 406, f"PRECONDITION_FAILED - {text}")
@@ -167,7 +182,9 @@ def test_malformed_consumer_argument_is_refused(consumer, arguments, text):
 
 def test_consumer_of_higher_priority_is_served_first(consumer):
     consumer.call(BasicConsume(queue="q", consumer_tag="low"), BasicConsumeOk)
-    consumer.call(BasicConsume(queue="q", consumer_tag="high", arguments={"x-priority": 2**40}), BasicConsumeOk)
+    consumer.call(
+        BasicConsume(queue="q", consumer_tag="high", arguments={"x-priority": 2**40}), BasicConsumeOk
+    )
 
     for _ in range(3):
         consumer.publish("q")
@@ -292,7 +309,9 @@ def test_get_takes_the_next_message(consumer):
     method, body = got(consumer)
 
     assert body == b"one"
-    assert (method.delivery_tag, method.redelivered, method.exchange, method.routing_key, method.message_count) == (1, False, "", "q", 1)
+    assert (
+        method.delivery_tag, method.redelivered, method.exchange, method.routing_key, method.message_count
+    ) == (1, False, "", "q", 1)
 
 
 def test_get_from_an_empty_queue(consumer):
@@ -315,7 +334,9 @@ def test_large_message_is_got_in_frames_of_the_agreed_size(door):
     assert got(client)[1] == body
 
 
-@pytest.mark.parametrize(("queue", "text"), [("nope", "no queue 'nope' in vhost '/'"), ("", "no previously declared queue")])
+@pytest.mark.parametrize(("queue", "text"), [
+    ("nope", "no queue 'nope' in vhost '/'"), ("", "no previously declared queue")
+])
 def test_get_from_a_missing_queue_is_not_found(client, queue, text):
     refused(client, BasicGet(queue=queue), 404, f"NOT_FOUND - {text}")
 

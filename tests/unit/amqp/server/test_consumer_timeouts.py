@@ -1,4 +1,6 @@
-"""Consumer timeouts: deliveries that stay unacked for too long close their channel, the message goes back, and idle channels are not looked at."""
+"""Consumer timeouts: deliveries that stay unacked for too long close their channel, the message goes back,
+and idle channels are not looked at.
+"""
 from types import SimpleNamespace
 
 import pytest
@@ -6,8 +8,8 @@ import pytest
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts
 from gomq_py.amqp.server.unacked import Unacked
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
-    QueueDeclare, QueueDeclareOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk,
+    ChannelOpen, ChannelOpenOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.queues.queue import Queue
@@ -168,7 +170,9 @@ def test_channel_that_ends_with_the_look_at_another_one_is_not_looked_at(timeout
     other, queue = HeldChannel(timeouts), SettlingQueue("q", 5000)
     for each, rest in ((channel, other), (other, channel)):
         each.deliver(queue, 1, 1000)
-        each.consumer_timed_out = lambda holder, error, each=each, rest=rest: (each.errors.append(error), timeouts.forget(rest))
+        each.consumer_timed_out = lambda holder, error, each=each, rest=rest: (
+            each.errors.append(error), timeouts.forget(rest)
+        )
 
     clock.now_s += 7
     timeouts.run_due()
@@ -205,9 +209,16 @@ def limited(request, tmp_path):
     """A door with a queue q whose deliveries may stay unacked for 9 s; how it says so differs."""
     with Door(tmp_path, consumer_timeout=9000 if request.param == "setting" else 0) as door:
         if request.param == "policy":
-            door.broker.parameters.set(door.vhost, POLICY, "p", {"pattern": "^q$", "definition": {"consumer-timeout": 9000}})
+            door.broker.parameters.set(
+                door.vhost, POLICY, "p", {"pattern": "^q$", "definition": {"consumer-timeout": 9000}}
+            )
         client = door.client()
-        client.call(QueueDeclare(queue="q", arguments={"x-consumer-timeout": 9000} if request.param == "argument" else {}), QueueDeclareOk)
+        client.call(
+            QueueDeclare(
+                queue="q", arguments={"x-consumer-timeout": 9000} if request.param == "argument" else {}
+            ),
+            QueueDeclareOk,
+        )
         yield SimpleNamespace(door=door, client=client)
 
 
@@ -222,7 +233,9 @@ def test_consumer_that_does_not_ack_loses_its_channel_and_the_message_goes_back(
     hasten(door, 12)
 
     close = client.expect(ChannelClose)
-    assert (close.reply_code, close.reply_text, close.class_id, close.method_id) == (406, TEXT.format(9000), 0, 0)
+    assert (close.reply_code, close.reply_text, close.class_id, close.method_id) == (
+        406, TEXT.format(9000), 0, 0
+    )
     assert (door.queue("q").ready_count, door.queue("q").unacked_count) == (1, 0)
     client.send_method(ChannelCloseOk())
     client.call(ChannelOpen(), ChannelOpenOk)
@@ -278,7 +291,9 @@ def test_policy_counts_for_what_is_unacked_already(tmp_path):
         tag = client.expect_message(BasicGetOk)[0].delivery_tag
         assert door.server.timeouts._due == {}
 
-        door.broker.parameters.set(door.vhost, POLICY, "p", {"pattern": ".*", "definition": {"consumer-timeout": 5000}})
+        door.broker.parameters.set(
+            door.vhost, POLICY, "p", {"pattern": ".*", "definition": {"consumer-timeout": 5000}}
+        )
         client.call(QueueDeclare(queue="q"), QueueDeclareOk)  # a round trip: the change has been looked at
         client.expect_silence()
         assert len(door.server.timeouts._due) == 1

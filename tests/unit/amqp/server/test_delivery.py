@@ -17,9 +17,14 @@ from tests.support.sockets import receive_exactly, socket_pair
 from tests.support.waiting import in_time, wait_until
 
 
-def delivery(body, tag=1, routing_key=b"q", exchange=b"", properties=b"\0\0", redelivered=False, consumer_tag=b"c", channel=1, frame_max=131072):
+def delivery(
+    body, tag=1, routing_key=b"q", exchange=b"", properties=b"\0\0", redelivered=False, consumer_tag=b"c",
+    channel=1, frame_max=131072,
+):
     """The frames of one basic.deliver, built from the spec's tables."""
-    method = struct.pack(">HH", 60, 60) + short(consumer_tag) + struct.pack(">QB", tag, redelivered) + short(exchange) + short(routing_key)
+    method = struct.pack(
+        ">HH", 60, 60
+    ) + short(consumer_tag) + struct.pack(">QB", tag, redelivered) + short(exchange) + short(routing_key)
     part = frame_max - 8
     bodies = [frame(3, channel, body[at:at + part]) for at in range(0, len(body), part)]
     return frame(1, channel, method) + content_header(len(body), properties, channel) + b"".join(bodies)
@@ -104,7 +109,8 @@ def test_names_and_properties_arrive_as_they_were_sent(bench, queue, client):
     publish(bench, queue, b"b", exchange=b"x" * 255, routing_key=b"k" * 255, properties=b"\x80\x00\x03abc")
 
     client.receive(delivery(
-        b"b", exchange=b"x" * 255, routing_key=b"k" * 255, properties=b"\x80\x00\x03abc", consumer_tag="tag-é".encode()))
+        b"b", exchange=b"x" * 255, routing_key=b"k" * 255, properties=b"\x80\x00\x03abc",
+        consumer_tag="tag-é".encode()))
 
 
 def test_tags_count_all_deliveries_of_the_channel(bench, queue, client):
@@ -181,7 +187,9 @@ def test_prefetch_does_not_hold_back_what_needs_no_ack(bench, queue, client):
 
 
 def test_a_socket_that_is_full_holds_up_nobody_else(bench, queue, client):
-    """The stuck client takes what fits its socket; the other gets the rest, and the stuck one goes on when it reads again."""
+    """The stuck client takes what fits its socket; the other gets the rest,
+    and the stuck one goes on when it reads again.
+    """
     stuck = Client(bench, 16384)
     stuck.consume(queue, no_ack=True)
     client.consume(queue, no_ack=True)
@@ -204,7 +212,9 @@ def test_a_socket_that_is_full_holds_up_nobody_else(bench, queue, client):
 
 
 def test_a_backlog_flows_at_the_pace_of_the_socket(bench, queue):
-    """A megabyte for a client with small buffers that reads it all: delivered in order, never more than a full buffer kept in memory."""
+    """A megabyte for a client with small buffers that reads it all: delivered in order, never more than a
+    full buffer kept in memory.
+    """
     client = Client(bench, 16384)
     bodies = [b"%05d" % number + b"x" * 995 for number in range(1000)]
     bench.publish(queue, *bodies)
@@ -308,8 +318,13 @@ class IllQueue(Queue):
 
 
 @pytest.mark.parametrize("error", [IllQueue.error, ZeroDivisionError("a fault of ours")])
-def test_deliveries_before_a_message_that_cannot_be_read_are_sent_with_their_tags(bench, client, caplog, error):
-    """They are taken, and the channel holds them unacked: the client has to hear of them. The queue closes, with a line in the log."""
+def test_deliveries_before_a_message_that_cannot_be_read_are_sent_with_their_tags(
+    bench, client, caplog, error
+):
+    """They are taken, and the channel holds them unacked: the client has to hear of them.
+
+    The queue closes, with a line in the log.
+    """
     queue = bench.queue("ill", IllQueue)
     queue.error = error
     consumer = client.consume(queue)

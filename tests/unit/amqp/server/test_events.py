@@ -1,10 +1,13 @@
-"""Events of the AMQP door: logins, connections, channels and consumers, and on whose behalf things are done."""
+"""Events of the AMQP door: logins, connections, channels and consumers,
+and on whose behalf things are done.
+"""
 import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
-    ConnectionClose, ConnectionCloseOk, QueueDeclare, QueueDeclareOk,
+    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, ChannelClose,
+    ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, QueueDeclare,
+    QueueDeclareOk,
 )
 from gomq_py.broker.signals import events
 from gomq_py.content.properties import Properties
@@ -27,12 +30,16 @@ def door(tmp_path):
 def told(door, count):
     """The next events as (key, headers)."""
     queue = door.queue("told")
-    wait_until(lambda: queue.ready_count >= count, what=lambda: f"{queue.ready_count} events", sleep=gevent.sleep)
+    wait_until(
+        lambda: queue.ready_count >= count, what=lambda: f"{queue.ready_count} events", sleep=gevent.sleep
+    )
     found = []
     for _ in range(count):
         message = Message()
         assert queue.get(message, True)
-        found.append((message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers))
+        found.append(
+            (message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers)
+        )
     assert queue.ready_count == 0
     return found
 
@@ -41,13 +48,20 @@ def test_life_of_a_connection_is_told(door):
     client = door.client()
     (login, seen), (opened, connection), (_, channel) = told(door, 3)
 
-    assert (login, seen["name"], seen["connection_type"]) == ("user.authentication.success", "guest", "network")
+    assert (login, seen["name"], seen["connection_type"]) == (
+        "user.authentication.success", "guest", "network"
+    )
     assert opened == "connection.created"
-    assert {key: connection[key] for key in ("name", "user", "vhost", "protocol", "frame_max", "user_who_performed_action")} == {
-        "name": door.connection().name, "user": "guest", "vhost": "/", "protocol": "{0,9,1}", "frame_max": 131072,
-        "user_who_performed_action": "guest"}
+    assert {
+        key: connection[key]
+        for key in ("name", "user", "vhost", "protocol", "frame_max", "user_who_performed_action")
+    } == {
+        "name": door.connection().name, "user": "guest", "vhost": "/", "protocol": "{0,9,1}",
+        "frame_max": 131072, "user_who_performed_action": "guest"}
     assert connection["client_properties"]["product"] == "test"
-    assert (channel["number"], channel["connection"], channel["name"]) == (1, connection["name"], f"{connection['name']} (1)")
+    assert (channel["number"], channel["connection"], channel["name"]) == (
+        1, connection["name"], f"{connection['name']} (1)"
+    )
 
     client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
     assert [key for key, _ in told(door, 2)] == ["channel.closed", "connection.closed"]
@@ -62,7 +76,9 @@ def test_consumer_of_a_stream_is_told_too(door):
     client.call(BasicConsume(queue="s", consumer_tag="reader"), BasicConsumeOk)
     client.call(BasicCancel(consumer_tag="reader"), BasicCancelOk)
 
-    assert [(key, headers["consumer_tag"]) for key, headers in told(door, 2)] == [("consumer.created", "reader"), ("consumer.deleted", "reader")]
+    assert [(key, headers["consumer_tag"]) for key, headers in told(door, 2)] == [
+        ("consumer.created", "reader"), ("consumer.deleted", "reader")
+    ]
 
 
 def test_refused_login_is_told_with_its_reason(door):
@@ -71,7 +87,9 @@ def test_refused_login_is_told_with_its_reason(door):
         client.log_in(password="wrong")
 
     ((key, headers),) = told(door, 1)
-    assert (key, headers["name"], headers["user_who_performed_action"]) == ("user.authentication.failure", "guest", "rmq-internal")
+    assert (key, headers["name"], headers["user_who_performed_action"]) == (
+        "user.authentication.failure", "guest", "rmq-internal"
+    )
     assert headers["error"] == "user 'guest' gave a wrong password or does not exist"
 
 
@@ -90,11 +108,16 @@ def test_consumer_is_told_however_it_ends(door):
 
     found = told(door, 8)
     assert [(key, headers.get("consumer_tag")) for key, headers in found] == [
-        ("consumer.created", "a"), ("consumer.deleted", "a"), ("consumer.created", "b"), ("consumer.deleted", "b"), ("channel.closed", None),
+        ("consumer.created", "a"), ("consumer.deleted", "a"), ("consumer.created", "b"),
+        ("consumer.deleted", "b"), ("channel.closed", None),
         ("channel.created", None), ("consumer.created", "c"), ("consumer.deleted", "c")]
     created = found[0][1]
-    assert {key: created[key] for key in ("queue", "vhost", "ack_required", "exclusive", "prefetch_count", "arguments")} == {
-        "queue": "q", "vhost": "/", "ack_required": True, "exclusive": False, "prefetch_count": 65535, "arguments": {"x-priority": 2}}
+    assert {
+        key: created[key]
+        for key in ("queue", "vhost", "ack_required", "exclusive", "prefetch_count", "arguments")
+    } == {
+        "queue": "q", "vhost": "/", "ack_required": True, "exclusive": False, "prefetch_count": 65535,
+        "arguments": {"x-priority": 2}}
 
 
 def test_user_who_declares_is_named_and_an_expiry_is_nobodys(door):
@@ -112,4 +135,6 @@ def test_alarm_is_told(door):
     door.broker.alarms.set("test", "disk")
     door.broker.alarms.clear("test")
 
-    assert [(key, headers["reason"]) for key, headers in told(door, 2)] == [("alarm.set", "low on disk"), ("alarm.cleared", "low on disk")]
+    assert [(key, headers["reason"]) for key, headers in told(door, 2)] == [
+        ("alarm.set", "low on disk"), ("alarm.cleared", "low on disk")
+    ]

@@ -1,4 +1,6 @@
-"""The fast lane: what it takes, what it hands to the slow lane, and that it does either whatever way the octets arrive."""
+"""The fast lane: what it takes, what it hands to the slow lane,
+and that it does either whatever way the octets arrive.
+"""
 import struct
 
 import pytest
@@ -8,12 +10,18 @@ from gomq_py.amqp.wire.errors import FrameError
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import Scheduler
-from tests.support.lanes import LaneBench, NotingQueue, ack, content_header, frame, publish, publish_method, short
+from tests.support.lanes import (
+    LaneBench, NotingQueue, ack, content_header, frame, publish, publish_method, short,
+)
 
-PERSISTENT = Properties(delivery_mode=2, priority=7, headers={"a": 1, "b": "two"}, content_type="text/plain").encode()
+PERSISTENT = (
+    Properties(delivery_mode=2, priority=7, headers={"a": 1, "b": "two"}, content_type="text/plain").encode()
+)
 
 
-def stored(body=b"hello", routing_key=b"q", properties=b"\0\0", queue="q", exchange=b"", persistent=False, priority=0):
+def stored(
+    body=b"hello", routing_key=b"q", properties=b"\0\0", queue="q", exchange=b"", persistent=False, priority=0
+):
     return ("publish", queue, exchange, routing_key, properties, body, persistent, priority)
 
 
@@ -44,18 +52,24 @@ def bench():
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"hello", b"y" * 4000], ids=len)
-@pytest.mark.parametrize("properties, persistent, priority", [(b"\0\0", False, 0), (PERSISTENT, True, 7)], ids=["bare", "full"])
+@pytest.mark.parametrize(
+    "properties, persistent, priority", [(b"\0\0", False, 0), (PERSISTENT, True, 7)], ids=["bare", "full"]
+)
 def test_a_publish_is_stored_with_its_parts_as_sent(bench, body, properties, persistent, priority):
-    assert bench.read(publish(body, properties=properties)) == [stored(body, properties=properties, persistent=persistent, priority=priority)]
+    assert bench.read(publish(body, properties=properties)) == [
+        stored(body, properties=properties, persistent=persistent, priority=priority)
+    ]
 
 
 STREAM = (
-    publish(b"one") + publish(b"", properties=PERSISTENT) + frame(8, 0, b"") + publish(b"three" * 300, routing_key=b"nowhere")
-    + ack(9) + publish(b"x" * 2000) + frame(1, 2, b"\x00\x14\x00\x28") + publish(b"other channel", channel=2)
+    publish(b"one") + publish(b"", properties=PERSISTENT) + frame(8, 0, b"")
+    + publish(b"three" * 300, routing_key=b"nowhere") + ack(9) + publish(b"x" * 2000)
+    + frame(1, 2, b"\x00\x14\x00\x28") + publish(b"other channel", channel=2)
 )
 STREAM_LOG = [
     stored(b"one"), stored(b"", properties=PERSISTENT, persistent=True, priority=7), ("slow", 8, 0, b""),
-    *payloads(publish(b"three" * 300, routing_key=b"nowhere")), *payloads(ack(9)), stored(b"x" * 2000), ("slow", 1, 2, b"\x00\x14\x00\x28"),
+    *payloads(publish(b"three" * 300, routing_key=b"nowhere")), *payloads(ack(9)), stored(b"x" * 2000),
+    ("slow", 1, 2, b"\x00\x14\x00\x28"),
     stored(b"other channel"),
 ]
 
@@ -101,11 +115,21 @@ ODD = {
     "another channel's body": METHOD + content_header(5) + frame(3, 2, b"hello"),
     "heartbeat between": METHOD + frame(8, 0, b"") + content_header(5) + frame(3, 1, b"hello"),
     "method instead of header": METHOD + METHOD + content_header(5),
-    "trailing octets in the method": frame(1, 1, METHOD[7:-1] + b"x") + content_header(5) + frame(3, 1, b"hello"),
-    "exchange runs over the frame": frame(1, 1, b"\x00\x3c\x00\x28\x00\x00\xffabc\x00") + content_header(5) + frame(3, 1, b"hello"),
-    "routing key runs over the frame": frame(1, 1, b"\x00\x3c\x00\x28\x00\x00\x00\xffab\x00") + content_header(5) + frame(3, 1, b"hello"),
-    "no room for the bits": frame(1, 1, b"\x00\x3c\x00\x28\x00\x00\x00\x01q") + content_header(5) + frame(3, 1, b"hello"),
-    "method of class and method only": frame(1, 1, b"\x00\x3c\x00\x28") + content_header(5) + frame(3, 1, b"hello"),
+    "trailing octets in the method": (
+        frame(1, 1, METHOD[7:-1] + b"x") + content_header(5) + frame(3, 1, b"hello")
+    ),
+    "exchange runs over the frame": (
+        frame(1, 1, b"\x00\x3c\x00\x28\x00\x00\xffabc\x00") + content_header(5) + frame(3, 1, b"hello")
+    ),
+    "routing key runs over the frame": (
+        frame(1, 1, b"\x00\x3c\x00\x28\x00\x00\x00\xffab\x00") + content_header(5) + frame(3, 1, b"hello")
+    ),
+    "no room for the bits": (
+        frame(1, 1, b"\x00\x3c\x00\x28\x00\x00\x00\x01q") + content_header(5) + frame(3, 1, b"hello")
+    ),
+    "method of class and method only": (
+        frame(1, 1, b"\x00\x3c\x00\x28") + content_header(5) + frame(3, 1, b"hello")
+    ),
     "method of one octet": frame(1, 1, b"\x00"),
     "empty method": frame(1, 1, b""),
     "channel not open": publish(channel=3),
@@ -121,7 +145,8 @@ ODD = {
 def test_what_is_odd_goes_to_the_slow_lane_frame_by_frame_and_the_rest_does_not(bench, odd, size):
     bench.feed(ORDINARY + odd + ORDINARY, size)
 
-    # A body frame that stands alone may begin the next publish's tail; the walk goes on behind it all the same.
+    # A body frame that stands alone may begin the next publish's tail;
+    # the walk goes on behind it all the same.
     assert bench.log == [stored(), *payloads(odd), stored()]
 
 
@@ -134,7 +159,9 @@ def test_a_channel_on_the_slow_lane_stays_there(bench):
 def test_a_body_over_the_message_limit_is_for_the_slow_lane_to_refuse():
     bench = LaneBench(max_message=100)
 
-    assert bench.read(publish(b"x" * 100) + publish(b"x" * 101)) == [stored(b"x" * 100), *payloads(publish(b"x" * 101))]
+    assert bench.read(publish(b"x" * 100) + publish(b"x" * 101)) == [
+        stored(b"x" * 100), *payloads(publish(b"x" * 101))
+    ]
 
 
 @pytest.mark.parametrize("frame_max", [4096, 131072])
@@ -154,7 +181,10 @@ def test_a_wrong_frame_end_ends_the_connection_after_what_stood_before(bench):
     assert bench.log == [stored()]
 
 
-@pytest.mark.parametrize("end_of", [publish_method(), publish_method() + content_header(5), ORDINARY], ids=["method", "header", "body"])
+@pytest.mark.parametrize(
+    "end_of", [publish_method(), publish_method() + content_header(5), ORDINARY],
+    ids=["method", "header", "body"],
+)
 def test_a_wrong_frame_end_within_a_publish_ends_the_connection(bench, end_of):
     broken = end_of[:-1] + b"\xcd" + ORDINARY[len(end_of):]
 
@@ -294,7 +324,9 @@ def frames_taken(log):
 
 
 def without_reserved(octets):
-    """The same frames with the reserved short of each basic.publish at zero: nobody looks at it, and nobody keeps it."""
+    """The same frames with the reserved short of each basic.publish at zero:
+    nobody looks at it, and nobody keeps it.
+    """
     cleaned = bytearray(octets)
     at = 0
     while len(octets) - at >= 13:
@@ -306,12 +338,17 @@ def without_reserved(octets):
 
 
 @given(
-    pieces=st.lists(st.sampled_from([ORDINARY, publish(b"", properties=PERSISTENT), frame(8, 0, b""), *ODD.values()]), min_size=1, max_size=8),
+    pieces=st.lists(
+        st.sampled_from([ORDINARY, publish(b"", properties=PERSISTENT), frame(8, 0, b""), *ODD.values()]),
+        min_size=1, max_size=8,
+    ),
     changes=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4),
     size=st.sampled_from([1, 3, 10, 64, 500, 5000]),
 )
 def test_no_octet_is_lost_or_invented_whatever_arrives(pieces, changes, size):
-    """Random octets in valid streams: what was stored and what the slow lane got is exactly what was read, in order, and nothing else happens."""
+    """Random octets in valid streams: what was stored and what the slow lane got is exactly what was read, in
+    order, and nothing else happens.
+    """
     octets = bytearray(b"".join(pieces))
     for at, value in changes:
         octets[at % len(octets)] = value

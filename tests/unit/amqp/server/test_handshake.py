@@ -5,8 +5,8 @@ from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Lim
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
-    ChannelOpen, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
-    decode_method,
+    ChannelOpen, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk,
+    ConnectionTune, ConnectionTuneOk, decode_method,
 )
 from gomq_py.content.fields import encode_table
 
@@ -38,11 +38,18 @@ def feed(handshake, octets):
 
 def start_ok(mechanism="PLAIN", response=b"\0guest\0secret", capabilities=None):
     properties = {} if capabilities is None else {"capabilities": capabilities}
-    return method_frame(0, ConnectionStartOk(client_properties=properties, mechanism=mechanism, response=response, locale="en_US"))
+    return method_frame(
+        0,
+        ConnectionStartOk(
+            client_properties=properties, mechanism=mechanism, response=response, locale="en_US"
+        ),
+    )
 
 
 def tune_ok(channel_max=2047, frame_max=131072, heartbeat=60):
-    return method_frame(0, ConnectionTuneOk(channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat))
+    return method_frame(
+        0, ConnectionTuneOk(channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat)
+    )
 
 
 def sent(octets):
@@ -71,7 +78,8 @@ def test_protocol_header_is_answered_with_start(header):
 
 
 @pytest.mark.parametrize("header", [
-    b"AMQP\x00\x00\x09\x02", b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x08\x00", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01",
+    b"AMQP\x00\x00\x09\x02", b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x08\x00", b"GET / HT",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01",
 ])
 def test_other_protocols_are_told_the_version_spoken_here(header):
     handshake = Handshake(OFFERED, {})
@@ -114,7 +122,9 @@ def test_plain_password_may_be_empty():
     assert feed(handshake_in("starting"), start_ok(response=b"\0bob\0")) == Login("PLAIN", "bob", b"")
 
 
-@pytest.mark.parametrize("response", [b"", b"garbage", b"\0guest", b"authz\0guest\0guest", b"\0gu\0est\0guest"])
+@pytest.mark.parametrize("response", [
+    b"", b"garbage", b"\0guest", b"authz\0guest\0guest", b"\0gu\0est\0guest"
+])
 def test_malformed_plain_response_ends_the_handshake_without_a_word(response):
     assert refusal(handshake_in("starting"), start_ok(response=response)) is NOTHING
 
@@ -122,10 +132,14 @@ def test_malformed_plain_response_ends_the_handshake_without_a_word(response):
 def test_amqplain_response_gives_name_and_password():
     response = encode_table({"LOGIN": "bob", "PASSWORD": "secret"})[4:]
 
-    assert feed(handshake_in("starting"), start_ok("AMQPLAIN", response)) == Login("AMQPLAIN", "bob", b"secret")
+    assert feed(handshake_in("starting"), start_ok("AMQPLAIN", response)) == Login(
+        "AMQPLAIN", "bob", b"secret"
+    )
 
 
-@pytest.mark.parametrize("response", [b"", b"\xff\xff", encode_table({"LOGIN": "bob"})[4:], encode_table({"LOGIN": 1, "PASSWORD": "x"})[4:]])
+@pytest.mark.parametrize("response", [
+    b"", b"\xff\xff", encode_table({"LOGIN": "bob"})[4:], encode_table({"LOGIN": 1, "PASSWORD": "x"})[4:]
+])
 def test_malformed_amqplain_response_ends_the_handshake_without_a_word(response):
     assert refusal(handshake_in("starting"), start_ok("AMQPLAIN", response)) is NOTHING
 
@@ -142,7 +156,8 @@ def test_refused_login_is_explained_to_clients_that_understand_it():
 
     assert (close.reply_code, close.class_id, close.method_id) == (403, 0, 0)
     assert close.reply_text == (
-        "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
+        "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
+        "For details see the broker logfile."
     )
 
 
@@ -157,8 +172,10 @@ def test_refused_login_is_silent_for_other_clients(capabilities):
 # before the login
 
 @pytest.mark.parametrize("octets", [
-    method_frame(0, ConnectionOpen(virtual_host="/")), tune_ok(), method_frame(1, ChannelOpen()), frame(1, 0, b"\0\0\0\0"),
-    frame(2, 0, bytes(14)), frame(3, 0, b"x"), frame(9, 0, b""), frame(1, 0, b"\0\x0a\0\x0b\0\0"), b"\x01\0\0\0\0\0\x04\0\x0a\0\x0b\x00",
+    method_frame(0, ConnectionOpen(virtual_host="/")), tune_ok(), method_frame(1, ChannelOpen()),
+    frame(1, 0, b"\0\0\0\0"),
+    frame(2, 0, bytes(14)), frame(3, 0, b"x"), frame(9, 0, b""), frame(1, 0, b"\0\x0a\0\x0b\0\0"),
+    b"\x01\0\0\0\0\0\x04\0\x0a\0\x0b\x00",
 ])
 def test_anything_but_start_ok_ends_the_handshake_without_a_word(octets):
     assert refusal(handshake_in("starting"), octets) is NOTHING
@@ -244,7 +261,9 @@ def test_server_without_limits_takes_a_client_without_limits():
 def test_open_before_tune_ok_is_out_of_order():
     close = refusal(handshake_in("tuning"), method_frame(0, ConnectionOpen(virtual_host="/")))
 
-    assert (close.reply_code, close.reply_text) == (504, "CHANNEL_ERROR - unexpected method in connection state tuning")
+    assert (close.reply_code, close.reply_text) == (
+        504, "CHANNEL_ERROR - unexpected method in connection state tuning"
+    )
 
 
 # opening

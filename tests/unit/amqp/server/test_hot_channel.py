@@ -89,7 +89,9 @@ def fail(client):
 
 
 @pytest.mark.parametrize("end", ["channel", "connection", "socket"])
-@pytest.mark.parametrize("use", [nothing, consume, consume_a_stream, cancel, get, recover, reply, confirm, transact, fail])
+@pytest.mark.parametrize("use", [
+    nothing, consume, consume_a_stream, cancel, get, recover, reply, confirm, transact, fail
+])
 def test_a_channel_that_has_ended_is_free_at_once(door, no_collector, use, end):
     client = door.client()
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)

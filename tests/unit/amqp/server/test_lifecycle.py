@@ -1,11 +1,13 @@
-"""The lives of a handshake, a connection and a channel: every state is reached, and none but the last is a dead end."""
+"""The lives of a handshake, a connection and a channel:
+every state is reached, and none but the last is a dead end.
+"""
 from types import SimpleNamespace
 
 import pytest
 
 from gomq_py.amqp.server.lifecycle import (
-    CLOSED, CLOSING, CLOSING_BOTH, CROSSED, ENDED, FAILED, GONE, HANDSHAKE, HEADER, LEFT, OF_CHANNEL, OF_CONNECTION, OF_HANDSHAKE, OPEN, RELEASED,
-    REOPENED, STOPPED, moved,
+    CLOSED, CLOSING, CLOSING_BOTH, CROSSED, ENDED, FAILED, GONE, HANDSHAKE, HEADER, LEFT, OF_CHANNEL,
+    OF_CONNECTION, OF_HANDSHAKE, OPEN, RELEASED, REOPENED, STOPPED, moved,
 )
 from tests.unit.source_tree import PACKAGE
 
@@ -57,8 +59,10 @@ def test_an_event_that_means_nothing_changes_nothing_and_says_so():
 def test_only_the_tables_change_a_state():
     """But for the first one of each."""
     lines = [
-        line.strip() for name in ("handshake", "connection", "channel")
-        for line in PACKAGE.joinpath("amqp", "server", f"{name}.py").read_text(encoding="utf-8").splitlines() if ".state = " in line
+        line.strip()
+        for name in ("handshake", "connection", "channel")
+        for line in PACKAGE.joinpath("amqp", "server", f"{name}.py").read_text(encoding="utf-8").splitlines()
+        if ".state = " in line
     ]
 
     assert sorted(lines) == ["self.state = HANDSHAKE", "self.state = HEADER", "self.state = OPEN"]

@@ -7,8 +7,8 @@ from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
-    ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune,
-    ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
+    ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionOpen, ConnectionOpenOk, ConnectionStart,
+    ConnectionStartOk, ConnectionTune, ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.auth import attempts, patience
 from gomq_py.auth.errors import LoginRefused
@@ -16,7 +16,10 @@ from gomq_py.content.fields import encode_table
 from tests.support.door import Door
 from tests.support.waiting import wait_until
 
-REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
+REFUSED = (
+    "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
+    "For details see the broker logfile."
+)
 
 
 def asked_in(door, **credentials):
@@ -110,7 +113,9 @@ def timeouts(monkeypatch):
 
 
 def test_wait_for_the_password_to_be_checked_is_no_time_of_the_client(door, timeouts):
-    """It may be a minute long, behind other people's failures, and a right password comes through in the end: so the timer has that much more."""
+    """It may be a minute long, behind other people's failures, and a right password comes through in the end:
+    so the timer has that much more.
+    """
     door.settings.login_timeout = 3600
     running = []
 
@@ -156,7 +161,10 @@ def test_virtual_host_without_permissions_is_refused(door):
 
     client = opening(door, "/", username="bob", password="secret")
 
-    client.expect_error(ConnectionClose, 530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'", 0, blamed=ConnectionOpen)
+    client.expect_error(
+        ConnectionClose, 530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'", 0,
+        blamed=ConnectionOpen,
+    )
 
 
 def test_virtual_host_takes_as_many_connections_as_its_limit(door):
@@ -166,7 +174,8 @@ def test_virtual_host_takes_as_many_connections_as_its_limit(door):
     second = opening(door, "/")
 
     second.expect_error(
-        ConnectionClose, 530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached", 0)
+        ConnectionClose, 530,
+        "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached", 0)
     first.call(QueueDeclare(), QueueDeclareOk)
 
 
@@ -177,7 +186,8 @@ def test_broker_has_as_many_connections_as_its_limit(tmp_path):
         second = opening(door, "/")
 
         second.expect_error(
-            ConnectionClose, 530, "NOT_ALLOWED - connection refused: node connection limit (1) is reached", 0, blamed=ConnectionOpen)
+            ConnectionClose, 530, "NOT_ALLOWED - connection refused: node connection limit (1) is reached", 0,
+            blamed=ConnectionOpen)
         second.expect_end()
         first.call(QueueDeclare(), QueueDeclareOk)
 
@@ -188,7 +198,10 @@ def test_address_has_as_many_connections_as_its_limit(tmp_path, caplog):
 
         door.stranger().expect_end()
 
-        assert "connection from this machine refused: it has 1 already (max_connections_per_address)" in caplog.text
+        assert (
+            "connection from this machine refused: it has 1 already (max_connections_per_address)"
+            in caplog.text
+        )
         first.call(QueueDeclare(), QueueDeclareOk)
         first.close()
         wait_until(lambda: not door.hub.admission.count, sleep=gevent.sleep)
@@ -215,7 +228,9 @@ def test_user_has_as_many_connections_as_its_limit(door):
     second = opening(door, "/", username="bob", password="secret")
 
     second.expect_error(
-        ConnectionClose, 530, "NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached", 0, blamed=ConnectionOpen)
+        ConnectionClose, 530,
+        "NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached", 0,
+        blamed=ConnectionOpen)
     door.client()
     first.close()
     wait_until(lambda: len(door.hub.clients) == 1, sleep=gevent.sleep)
@@ -255,8 +270,9 @@ def test_methods_may_follow_open_in_one_write(door):
     client = asked_in(door)
     client.expect(ConnectionTune, 0)
     client.send(
-        method_frame(0, ConnectionTuneOk(channel_max=10, frame_max=4096)), method_frame(0, ConnectionOpen(virtual_host="/")),
-        method_frame(1, ChannelOpen()), method_frame(1, QueueDeclare(queue="q")),
+        method_frame(0, ConnectionTuneOk(channel_max=10, frame_max=4096)),
+        method_frame(0, ConnectionOpen(virtual_host="/")), method_frame(1, ChannelOpen()),
+        method_frame(1, QueueDeclare(queue="q")),
     )
 
     client.expect(ConnectionOpenOk, 0)
@@ -269,7 +285,8 @@ def test_name_given_by_the_client_is_in_the_log(door, caplog):
     client.send(PROTOCOL_HEADER)
     client.expect(ConnectionStart, 0)
     client.send(method_frame(0, ConnectionStartOk(
-        client_properties={"connection_name": "worker 7"}, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US")))
+        client_properties={"connection_name": "worker 7"}, mechanism="PLAIN", response=b"\0guest\0guest",
+        locale="en_US")))
     client.expect(ConnectionTune, 0)
     client.send_method(ConnectionTuneOk(channel_max=10, frame_max=4096), 0)
 

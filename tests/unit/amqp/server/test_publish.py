@@ -1,4 +1,6 @@
-"""The slow lane of publishing: what it checks, what it returns, what it stores. test_publish_lanes holds it to the fast lane's answers."""
+"""The slow lane of publishing: what it checks, what it returns, what it stores. test_publish_lanes holds it
+to the fast lane's answers.
+"""
 import gevent
 import pytest
 
@@ -55,8 +57,8 @@ def test_body_in_several_frames_is_put_together(publisher):
 
 def test_empty_body_frames_are_passed_over(publisher):
     publisher.send(
-        method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 5)), frame(BODY, 1, b""), frame(BODY, 1, b"ab"),
-        frame(BODY, 1, b""), frame(BODY, 1, b"cde"),
+        method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 5)),
+        frame(BODY, 1, b""), frame(BODY, 1, b"ab"), frame(BODY, 1, b""), frame(BODY, 1, b"cde"),
     )
 
     assert stored(publisher) == (b"\0\0", b"abcde")
@@ -65,7 +67,10 @@ def test_empty_body_frames_are_passed_over(publisher):
 def test_frames_of_other_channels_may_stand_between(door):
     client = door.client(channels=(1, 2))
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
-    client.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 4)), frame(BODY, 1, b"on"))
+    client.send(
+        method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 4)),
+        frame(BODY, 1, b"on"),
+    )
 
     client.publish("q", b"two", channel=2)
     client.send(frame(BODY, 1, b"e!"))
@@ -74,12 +79,27 @@ def test_frames_of_other_channels_may_stand_between(door):
 
 
 @pytest.mark.parametrize(("octets", "text"), [
-    (method_frame(1, BasicPublish(routing_key="q")), "expected content header for class 60, got non content header frame instead"),
+    (
+        method_frame(1, BasicPublish(routing_key="q")),
+        "expected content header for class 60, got non content header frame instead",
+    ),
     (frame(BODY, 1, b"x"), "expected content header for class 60, got non content header frame instead"),
-    (frame(HEADER, 1, header_payload(b"\0\0", 5, class_id=50)), "expected content header for class 60, got one for class 50 instead"),
-    (frame(HEADER, 1, header_payload(b"\0\0", 5)) * 2, "expected content body, got non content body frame instead"),
-    (frame(HEADER, 1, header_payload(b"\0\0", 5)) + method_frame(1, TxSelect()), "expected content body, got non content body frame instead"),
-    (frame(HEADER, 1, header_payload(b"\0\0", 5)) + frame(BODY, 1, b"123456"), "expected content body, got non content body frame instead"),
+    (
+        frame(HEADER, 1, header_payload(b"\0\0", 5, class_id=50)),
+        "expected content header for class 60, got one for class 50 instead",
+    ),
+    (
+        frame(HEADER, 1, header_payload(b"\0\0", 5)) * 2,
+        "expected content body, got non content body frame instead",
+    ),
+    (
+        frame(HEADER, 1, header_payload(b"\0\0", 5)) + method_frame(1, TxSelect()),
+        "expected content body, got non content body frame instead",
+    ),
+    (
+        frame(HEADER, 1, header_payload(b"\0\0", 5)) + frame(BODY, 1, b"123456"),
+        "expected content body, got non content body frame instead",
+    ),
 ])
 def test_content_out_of_order_closes_the_connection(publisher, octets, text):
     publisher.send(method_frame(1, BasicPublish(routing_key="q")), octets)
@@ -95,7 +115,9 @@ def test_content_without_a_method_closes_the_connection(publisher, kind):
         ConnectionClose, 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead", 0)
 
 
-@pytest.mark.parametrize("properties", [b"\x80\0\x05ab", b"\0\0abc", b"\x20\0\0\0\0\x05\x01aZ\0\0", b"\0\x01\0\0"])
+@pytest.mark.parametrize("properties", [
+    b"\x80\0\x05ab", b"\0\0abc", b"\x20\0\0\0\0\x05\x01aZ\0\0", b"\0\x01\0\0"
+])
 def test_malformed_properties_close_the_connection(publisher, properties):
     publisher.publish("q", properties=properties)
 
@@ -105,9 +127,13 @@ def test_malformed_properties_close_the_connection(publisher, properties):
 def test_message_larger_than_the_maximum_is_refused_before_it_is_sent(tmp_path):
     with Door(tmp_path, max_message_size=1000) as door:
         client = door.client()
-        client.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 1001)))
+        client.send(
+            method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 1001))
+        )
 
-        refused(client, 406, "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000")
+        refused(
+            client, 406, "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000"
+        )
 
 
 def test_message_of_the_maximum_is_taken(tmp_path):
@@ -124,7 +150,10 @@ def test_bodies_over_the_budget_wait_for_the_oldest(door):
     door.hub.bodies.limit = 10_000
     one, other = door.client(), door.client()
     one.call(QueueDeclare(queue="q"), QueueDeclareOk)
-    one.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 9000)), frame(BODY, 1, bytes(8000)))
+    one.send(
+        method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 9000)),
+        frame(BODY, 1, bytes(8000)),
+    )
     count(door.client())
 
     other.publish("q", bytes(9000), frame_max=4096)
@@ -139,19 +168,27 @@ def test_body_that_keeps_others_waiting_for_too_long_closes_its_connection(door)
     door.hub.bodies.limit, door.hub.bodies._stalled_s = 10_000, 0.05
     one, other = door.client(), door.client()
     one.call(QueueDeclare(queue="q"), QueueDeclareOk)
-    one.send(method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 9000)), frame(BODY, 1, bytes(8000)))
+    one.send(
+        method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 9000)),
+        frame(BODY, 1, bytes(8000)),
+    )
     count(door.client())
 
     other.publish("q", bytes(9000), frame_max=4096)
 
     closed = one.expect(ConnectionClose, 0)
-    assert closed.reply_code == 506 and "8000 octets of a message body, and no more for 0.05 s" in closed.reply_text
+    assert (
+        closed.reply_code == 506
+        and "8000 octets of a message body, and no more for 0.05 s" in closed.reply_text
+    )
 
 
 # where to
 
 def test_missing_exchange_is_refused_when_the_content_is_complete(publisher):
-    publisher.send(method_frame(1, BasicPublish(exchange="nope")), frame(HEADER, 1, header_payload(b"\0\0", 1)))
+    publisher.send(
+        method_frame(1, BasicPublish(exchange="nope")), frame(HEADER, 1, header_payload(b"\0\0", 1))
+    )
     publisher.expect_silence()
 
     publisher.send(frame(BODY, 1, b"x"))
@@ -167,7 +204,9 @@ def test_internal_exchange_is_refused(publisher):
     refused(publisher, 403, "ACCESS_REFUSED - cannot publish to internal exchange 'inner' in vhost '/'")
 
 
-@pytest.mark.parametrize(("exchange", "shown"), [("", "amq.default"), ("amq.direct", "amq.direct"), ("nope", "nope")])
+@pytest.mark.parametrize(("exchange", "shown"), [
+    ("", "amq.default"), ("amq.direct", "amq.direct"), ("nope", "nope")
+])
 def test_publish_without_the_right_is_refused(door, exchange, shown):
     door.broker.users.set_user("bob", "secret")
     door.broker.users.set_permission("bob", "/", "", "^bob", "")
@@ -193,7 +232,9 @@ def test_right_withdrawn_while_connected_ends_publishing(door):
 
 
 def test_headers_exchange_sees_the_headers(publisher):
-    publisher.call(QueueBind(queue="q", exchange="amq.headers", arguments={"x-match": "all", "kind": "a"}), QueueBindOk)
+    publisher.call(
+        QueueBind(queue="q", exchange="amq.headers", arguments={"x-match": "all", "kind": "a"}), QueueBindOk
+    )
 
     publisher.publish("", b"no", exchange="amq.headers", properties=encoded(headers={"kind": "b"}))
     publisher.publish("", b"yes", exchange="amq.headers", properties=encoded(headers={"kind": "a"}))
@@ -209,7 +250,9 @@ def test_mandatory_message_without_a_queue_comes_back(publisher):
     publisher.publish("nowhere", b"body", properties=properties, mandatory=True)
 
     returned, properties_back, body = publisher.expect_message(BasicReturn)
-    assert (returned.reply_code, returned.reply_text, returned.exchange, returned.routing_key) == (312, "NO_ROUTE", "", "nowhere")
+    assert (returned.reply_code, returned.reply_text, returned.exchange, returned.routing_key) == (
+        312, "NO_ROUTE", "", "nowhere"
+    )
     assert (properties_back, body) == (properties, b"body")
 
 
@@ -305,8 +348,9 @@ def confirming(door):
 def test_all_properties_survive_octet_for_octet(publisher):
     headers = encode_table({"a": 1, "b": ["x", 2.5, None, True], "c": {"d": b"\xff"}})
     properties = encoded(
-        content_type="a/b", content_encoding="gzip", delivery_mode=2, priority=9, correlation_id="c", reply_to="r", expiration="60000",
-        message_id="m", timestamp=1, type="t", user_id="guest", app_id="app", cluster_id="k", headers=decode_table(headers)[0],
+        content_type="a/b", content_encoding="gzip", delivery_mode=2, priority=9, correlation_id="c",
+        reply_to="r", expiration="60000", message_id="m", timestamp=1, type="t", user_id="guest",
+        app_id="app", cluster_id="k", headers=decode_table(headers)[0],
     )
 
     publisher.publish("q", b"body", properties=properties)
@@ -317,7 +361,10 @@ def test_all_properties_survive_octet_for_octet(publisher):
 def test_user_id_of_somebody_else_is_refused(publisher):
     publisher.publish("q", properties=encoded(user_id="bob"))
 
-    refused(publisher, 406, "PRECONDITION_FAILED - user_id property set to 'bob' but authenticated user was 'guest'")
+    refused(
+        publisher, 406,
+        "PRECONDITION_FAILED - user_id property set to 'bob' but authenticated user was 'guest'",
+    )
 
 
 def test_impersonator_may_use_any_user_id(door):
@@ -332,8 +379,10 @@ def test_impersonator_may_use_any_user_id(door):
 
 
 @pytest.mark.parametrize(("expiration", "reason"), [
-    ("abc", "no_integer"), ("", "no_integer"), ("-", "no_integer"), (" 1", "no_integer"), ("-1", "{value_negative,-1}"),
-    ("1.5", '{leftover_string,".5"}'), ("1 ", '{leftover_string," "}'), ("315360000001", "{value_too_large,315360000001}"),
+    ("abc", "no_integer"), ("", "no_integer"), ("-", "no_integer"), (" 1", "no_integer"),
+    ("-1", "{value_negative,-1}"),
+    ("1.5", '{leftover_string,".5"}'), ("1 ", '{leftover_string," "}'),
+    ("315360000001", "{value_too_large,315360000001}"),
 ])
 def test_invalid_expiration_is_refused(publisher, expiration, reason):
     publisher.publish("q", properties=encoded(expiration=expiration))
@@ -352,7 +401,9 @@ def test_valid_expiration_is_taken(publisher, expiration):
 def test_unknown_delivery_mode_is_refused(publisher, delivery_mode):
     publisher.publish("q", properties=encoded(delivery_mode=delivery_mode))
 
-    refused(publisher, 406, f"PRECONDITION_FAILED - invalid message: {{delivery_mode_unknown,{delivery_mode}}}")
+    refused(
+        publisher, 406, f"PRECONDITION_FAILED - invalid message: {{delivery_mode_unknown,{delivery_mode}}}"
+    )
 
 
 # CC and BCC
@@ -395,21 +446,30 @@ def test_what_is_no_text_in_cc_is_passed_over(publisher):
     assert count(publisher) == 1
 
 
-@pytest.mark.parametrize(("value", "shown"), [("q", "longstr"), (5, "signedint"), (None, "void"), (True, "bool"), ({}, "table")])
+@pytest.mark.parametrize(("value", "shown"), [
+    ("q", "longstr"), (5, "signedint"), (None, "void"), (True, "bool"), ({}, "table")
+])
 @pytest.mark.parametrize("name", ["CC", "BCC"])
 def test_cc_that_is_no_array_is_refused(publisher, name, value, shown):
     publisher.publish("q", properties=encoded(headers={name: value}))
 
-    refused(publisher, 406, f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{name}",{shown}}}')
+    refused(
+        publisher, 406,
+        f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{name}",{shown}}}',
+    )
 
 
 def test_keys_in_cc_and_bcc_of_too_many_words_are_refused(publisher):
     """All keys of a message are matched in one piece; each counts once, with its words."""
     keys = [f"a.{number}" for number in range(MAX_EXTRA_WORDS // 4)]
-    publisher.publish("q", properties=encoded(headers={"CC": keys, "BCC": keys + [f"b.{key[2:]}" for key in keys]}))
+    publisher.publish(
+        "q", properties=encoded(headers={"CC": keys, "BCC": keys + [f"b.{key[2:]}" for key in keys]})
+    )
     assert count(publisher) == 1
 
-    publisher.publish("q", properties=encoded(headers={"CC": keys, "BCC": [f"b.{key[2:]}" for key in keys] + ["one"]}))
+    publisher.publish(
+        "q", properties=encoded(headers={"CC": keys, "BCC": [f"b.{key[2:]}" for key in keys] + ["one"]})
+    )
 
     said = f"the routing keys in CC and BCC have {MAX_EXTRA_WORDS + 1} words, more than {MAX_EXTRA_WORDS}"
     refused(publisher, 406, f"PRECONDITION_FAILED - invalid message: {said}")

@@ -20,7 +20,9 @@ CHANNEL, CONNECTION = False, True
 def test_refusal_is_said_with_its_code_and_closes_what_rabbitmq_closes(error, code, name, closes):
     said = as_amqp(error("no queue 'q' in vhost '/'"))
 
-    assert (said.reply_code, said.reply_text, said.closes_connection) == (code, f"{name} - no queue 'q' in vhost '/'", closes)
+    assert (said.reply_code, said.reply_text, said.closes_connection) == (
+        code, f"{name} - no queue 'q' in vhost '/'", closes
+    )
 
 
 def test_every_refusal_of_the_core_can_be_said():

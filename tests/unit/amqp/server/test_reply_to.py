@@ -2,8 +2,9 @@
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicPublish, BasicReturn, ChannelClose,
-    QueueBind, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge,
+    BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk,
+    BasicPublish, BasicReturn, ChannelClose, QueueBind, QueueDeclare, QueueDeclareOk, QueueDelete,
+    QueueDeleteOk, QueuePurge,
 )
 from gomq_py.content.properties import Properties
 
@@ -54,7 +55,9 @@ def test_answer_reaches_the_requester(requester, responder):
     responder.publish(name, b"answer", properties=Properties(correlation_id="7").encode())
 
     method, properties, body = requester.expect_message(BasicDeliver)
-    assert (method.consumer_tag, method.delivery_tag, method.exchange, method.routing_key) == ("answers", 1, "", name)
+    assert (method.consumer_tag, method.delivery_tag, method.exchange, method.routing_key) == (
+        "answers", 1, "", name
+    )
     assert (Properties.decode(properties).correlation_id, body) == ("7", b"answer")
 
 
@@ -100,7 +103,9 @@ def test_pseudo_queue_may_be_declared(responder):
 def test_request_without_a_consumer_of_answers_is_refused(responder):
     responder.publish("requests", properties=REQUEST)
 
-    responder.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - fast reply consumer does not exist", blamed=BasicPublish)
+    responder.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - fast reply consumer does not exist", blamed=BasicPublish
+    )
 
 
 def test_answers_cannot_be_acknowledged(responder):
@@ -121,7 +126,9 @@ def test_consumer_of_answers_may_be_cancelled_and_made_again(requester):
     requester.call(CONSUME, BasicConsumeOk)
 
 
-@pytest.mark.parametrize("method", [BasicGet(queue=PSEUDO), QueuePurge(queue=PSEUDO), QueueBind(queue=PSEUDO, exchange="amq.direct")])
+@pytest.mark.parametrize("method", [
+    BasicGet(queue=PSEUDO), QueuePurge(queue=PSEUDO), QueueBind(queue=PSEUDO, exchange="amq.direct")
+])
 def test_pseudo_queue_is_no_queue(responder, method):
     responder.send_method(method)
 

@@ -6,7 +6,8 @@ from gevent.event import Event
 from gomq_py.amqp.server.handshake import Handshake
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import (
-    ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionTune, ConnectionTuneOk,
+    ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionTune,
+    ConnectionTuneOk,
 )
 from gomq_py.hub import clients as clients_module
 from tests.support.waiting import in_time
@@ -16,7 +17,9 @@ FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shut
 
 @pytest.fixture
 def closing(door, monkeypatch):
-    """A function that has the server close, which waits then for a client that is in, however busy the machine is."""
+    """A function that has the server close, which waits then for a client that is in,
+    however busy the machine is.
+    """
     monkeypatch.setattr(clients_module, "STOP_TIMEOUT_S", in_time(30))
     ends = []
 
@@ -52,7 +55,10 @@ def test_close_tells_every_client_and_waits_for_them(door):
     closing = gevent.spawn(door.hub.take_leave)
 
     for client in clients:
-        client.expect_error(ConnectionClose, 320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", 0)
+        client.expect_error(
+            ConnectionClose, 320,
+            "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", 0,
+        )
         assert not closing.ready()
         client.send_method(ConnectionCloseOk(), 0)
         client.expect_end()
@@ -125,12 +131,15 @@ def test_strangers_are_gone_when_the_server_is_closed(door):
 
 
 @pytest.mark.parametrize("goes", ["the user", "the vhost", "the server"])
-def test_client_whose_vhost_was_opened_does_not_come_in_when_what_it_needs_has_gone_since(door, monkeypatch, goes):
+def test_client_whose_vhost_was_opened_does_not_come_in_when_what_it_needs_has_gone_since(
+    door, monkeypatch, goes
+):
     """It may take its time to read open-ok, when its socket is full."""
     door.broker.users.set_user("bob", "bob")
     door.broker.users.set_permission("bob", "/", ".*", ".*", ".*")
     texts = {
-        "the user": (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'"), "the vhost": (530, "NOT_ALLOWED - vhost / not found"),
+        "the user": (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'"),
+        "the vhost": (530, "NOT_ALLOWED - vhost / not found"),
         "the server": (320, FORCED)}
     opened = Handshake.opened
 

@@ -7,8 +7,9 @@ from gomq_py.amqp.server.settling import Settling
 from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicQos,
-    BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject, ChannelClose, QueueDeclare, QueueDeclareOk,
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
+    BasicGetOk, BasicNack, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject,
+    ChannelClose, QueueDeclare, QueueDeclareOk,
 )
 from tests.support.door import publish_frames
 
@@ -90,17 +91,22 @@ def test_tag_zero_with_multiple_may_mean_nothing(client, method):
 
 
 @pytest.mark.parametrize("method", [
-    BasicAck(delivery_tag=4), BasicAck(delivery_tag=4, multiple=True), BasicAck(delivery_tag=0), BasicNack(delivery_tag=4),
+    BasicAck(delivery_tag=4), BasicAck(delivery_tag=4, multiple=True), BasicAck(delivery_tag=0),
+    BasicNack(delivery_tag=4),
     BasicReject(delivery_tag=4), BasicReject(delivery_tag=0), BasicAck(delivery_tag=2**64 - 1),
 ])
 def test_unknown_tag_closes_the_channel(holder, method):
     holder.send_method(method)
 
-    holder.expect_error(ChannelClose, 406, f"PRECONDITION_FAILED - unknown delivery tag {method.delivery_tag}", blamed=type(method))
+    holder.expect_error(
+        ChannelClose, 406, f"PRECONDITION_FAILED - unknown delivery tag {method.delivery_tag}",
+        blamed=type(method),
+    )
 
 
 @pytest.mark.parametrize("again", [
-    BasicAck(delivery_tag=1), BasicNack(delivery_tag=1), BasicReject(delivery_tag=1), BasicAck(delivery_tag=1, multiple=True),
+    BasicAck(delivery_tag=1), BasicNack(delivery_tag=1), BasicReject(delivery_tag=1),
+    BasicAck(delivery_tag=1, multiple=True),
 ])
 def test_tag_can_be_settled_once(holder, again):
     holder.send_method(BasicAck(delivery_tag=1))
@@ -111,7 +117,9 @@ def test_tag_can_be_settled_once(holder, again):
 
 @pytest.fixture
 def slices(door, monkeypatch):
-    """At most 1000 are settled at once; gives the polls of the loop at which that was done, with how many were unacked before and after."""
+    """At most 1000 are settled at once; gives the polls of the loop at which that was done, with how many
+    were unacked before and after.
+    """
     seen, settle_some = [], Settling._settle_some
     poll = gevent.get_hub().loop.prepare()
     polls = []
@@ -145,11 +153,17 @@ def crowd(client, door):
 
 
 @pytest.mark.parametrize(("method", "left"), [
-    (BasicAck(multiple=True), 0), (BasicAck(delivery_tag=MANY, multiple=True), 0), (BasicNack(multiple=True, requeue=False), 0),
-    (BasicNack(delivery_tag=MANY, multiple=True, requeue=True), MANY), (BasicRecoverAsync(requeue=True), MANY), (BasicRecover(requeue=True), MANY),
+    (BasicAck(multiple=True), 0), (BasicAck(delivery_tag=MANY, multiple=True), 0),
+    (BasicNack(multiple=True, requeue=False), 0),
+    (BasicNack(delivery_tag=MANY, multiple=True, requeue=True), MANY),
+    (BasicRecoverAsync(requeue=True), MANY), (BasicRecover(requeue=True), MANY),
 ])
-def test_very_many_are_settled_in_slices_and_what_the_client_sends_next_finds_them_settled(crowd, door, slices, method, left):
-    """Held by what each poll of the loop did: 1000 of 3000, while the queue.declare that came in the same packet waited."""
+def test_very_many_are_settled_in_slices_and_what_the_client_sends_next_finds_them_settled(
+    crowd, door, slices, method, left
+):
+    """Held by what each poll of the loop did: 1000 of 3000,
+    while the queue.declare that came in the same packet waited.
+    """
     crowd.send(method_frame(1, method), method_frame(1, QueueDeclare(queue="q", passive=True)))
 
     if isinstance(method, BasicRecover):
@@ -164,7 +178,9 @@ def test_very_many_are_settled_in_slices_and_what_the_client_sends_next_finds_th
 def test_others_are_served_between_the_slices(crowd, door, slices, monkeypatch):
     monkeypatch.setattr(settling, "ACKS_AT_ONCE", 10)
     other = door.client()
-    crowd.send(method_frame(1, BasicAck(multiple=True)), method_frame(1, QueueDeclare(queue="q", passive=True)))
+    crowd.send(
+        method_frame(1, BasicAck(multiple=True)), method_frame(1, QueueDeclare(queue="q", passive=True))
+    )
     other.call(QueueDeclare(queue="other"), QueueDeclareOk)
 
     assert 0 < door.queue("q").unacked_count < MANY
@@ -194,8 +210,12 @@ def test_acks_that_were_read_are_carried_out_though_the_channel_ends(crowd, door
     assert get(other)[2] == b"2600"
 
 
-@pytest.mark.parametrize("method", [BasicAck(delivery_tag=MANY + 1, multiple=True), BasicNack(delivery_tag=MANY + 1, multiple=True)])
+@pytest.mark.parametrize("method", [
+    BasicAck(delivery_tag=MANY + 1, multiple=True), BasicNack(delivery_tag=MANY + 1, multiple=True)
+])
 def test_unknown_tag_settles_none_of_very_many(crowd, door, slices, method):
     crowd.send_method(method)
 
-    crowd.expect_error(ChannelClose, 406, f"PRECONDITION_FAILED - unknown delivery tag {MANY + 1}", blamed=type(method))
+    crowd.expect_error(
+        ChannelClose, 406, f"PRECONDITION_FAILED - unknown delivery tag {MANY + 1}", blamed=type(method)
+    )

@@ -3,17 +3,19 @@ import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicCancel, BasicConsume, BasicConsumeOk, ChannelClose, ChannelOpen, ChannelOpenOk, ConnectionClose, ExchangeBind, ExchangeBindOk,
-    ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare,
-    QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk,
+    BasicCancel, BasicConsume, BasicConsumeOk, ChannelClose, ChannelOpen, ChannelOpenOk, ConnectionClose,
+    ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk,
+    ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete,
+    QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk,
 )
 from gomq_py.content.fields import Float32
 from gomq_py.content.properties import Properties
 from tests.support.waiting import wait_until
 
 LOCKED = (
-    "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'. It could be originally declared on another connection or "
-    "the exclusive property value does not match that of the original declaration."
+    "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'. It could be "
+    "originally declared on another connection or the exclusive property value does not match that of "
+    "the original declaration."
 )
 
 
@@ -38,7 +40,9 @@ def test_exchange_is_declared_found_and_deleted(client):
     client.call(ExchangeDeclare(exchange="x", passive=True), ExchangeDeclareOk)
     client.call(ExchangeDelete(exchange="x"), ExchangeDeleteOk)
 
-    refused(client, ExchangeDeclare(exchange="x", passive=True), 404, "NOT_FOUND - no exchange 'x' in vhost '/'")
+    refused(
+        client, ExchangeDeclare(exchange="x", passive=True), 404, "NOT_FOUND - no exchange 'x' in vhost '/'"
+    )
 
 
 def test_passive_declare_does_not_look_at_the_type(client):
@@ -61,11 +65,15 @@ def test_deleting_a_missing_exchange_is_answered(client):
 
 
 def test_unknown_exchange_type_closes_the_connection(client):
-    refused(client, ExchangeDeclare(exchange="x", type="wibble"), 503, "COMMAND_INVALID - unknown exchange type 'wibble'", ConnectionClose)
+    refused(
+        client, ExchangeDeclare(exchange="x", type="wibble"), 503,
+        "COMMAND_INVALID - unknown exchange type 'wibble'", ConnectionClose,
+    )
 
 
 @pytest.mark.parametrize("method", [
-    ExchangeDeclare(exchange="", type="direct"), ExchangeDeclare(exchange="", passive=True), ExchangeDelete(exchange=""),
+    ExchangeDeclare(exchange="", type="direct"), ExchangeDeclare(exchange="", passive=True),
+    ExchangeDelete(exchange=""),
     ExchangeBind(source="", destination="amq.direct"), ExchangeBind(source="amq.direct", destination=""),
     ExchangeUnbind(source="", destination="amq.direct"),
 ])
@@ -78,7 +86,9 @@ def test_exchanges_are_bound_to_each_other(client, door):
     client.call(QueueBind(queue="q", exchange="amq.fanout"), QueueBindOk)
     client.call(ExchangeBind(source="amq.direct", destination="amq.fanout", routing_key="k"), ExchangeBindOk)
     client.publish("k", exchange="amq.direct")
-    client.call(ExchangeUnbind(source="amq.direct", destination="amq.fanout", routing_key="k"), ExchangeUnbindOk)
+    client.call(
+        ExchangeUnbind(source="amq.direct", destination="amq.fanout", routing_key="k"), ExchangeUnbindOk
+    )
     client.publish("k", exchange="amq.direct")
 
     assert client.call(QueueDeclare(queue="q"), QueueDeclareOk).message_count == 1
@@ -122,7 +132,10 @@ def test_missing_queue_is_not_found(client):
 
 
 def test_reserved_queue_name_is_refused(client):
-    refused(client, QueueDeclare(queue="amq.mine"), 403, "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'")
+    refused(
+        client, QueueDeclare(queue="amq.mine"), 403,
+        "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'",
+    )
 
 
 def test_purge_and_delete_tell_how_many_messages_went(client):
@@ -136,7 +149,9 @@ def test_purge_and_delete_tell_how_many_messages_went(client):
     assert client.call(QueueDelete(queue="q"), QueueDeleteOk).message_count == 0
 
 
-@pytest.mark.parametrize("method", [QueueDelete(queue="q", if_empty=True), QueueDelete(queue="q", if_empty=True, if_unused=True)])
+@pytest.mark.parametrize("method", [
+    QueueDelete(queue="q", if_empty=True), QueueDelete(queue="q", if_empty=True, if_unused=True)
+])
 def test_queue_that_is_not_empty_may_stay(client, method):
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.publish("q")
@@ -148,7 +163,10 @@ def test_queue_in_use_may_stay(client):
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.call(BasicConsume(queue="q"), BasicConsumeOk)
 
-    refused(client, QueueDelete(queue="q", if_unused=True), 406, "PRECONDITION_FAILED - queue 'q' in vhost '/' in use")
+    refused(
+        client, QueueDelete(queue="q", if_unused=True), 406,
+        "PRECONDITION_FAILED - queue 'q' in vhost '/' in use",
+    )
 
 
 def test_consumers_of_a_deleted_queue_are_cancelled(client):
@@ -200,7 +218,9 @@ def test_passive_declare_makes_the_queue_the_last_declared_one(client):
     client.call(QueuePurge(queue=""), QueuePurgeOk, channel=2)
 
 
-@pytest.mark.parametrize("method", [QueueBind(exchange="amq.direct"), QueueUnbind(exchange="amq.direct"), QueuePurge(), QueueDelete()])
+@pytest.mark.parametrize("method", [
+    QueueBind(exchange="amq.direct"), QueueUnbind(exchange="amq.direct"), QueuePurge(), QueueDelete()
+])
 def test_empty_queue_name_needs_a_declared_queue(client, method):
     refused(client, method, 404, "NOT_FOUND - no previously declared queue")
 
@@ -208,7 +228,8 @@ def test_empty_queue_name_needs_a_declared_queue(client, method):
 # exclusive queues
 
 @pytest.mark.parametrize("method", [
-    QueueDeclare(queue="mine"), QueueDeclare(queue="mine", exclusive=True), QueueDeclare(queue="mine", passive=True), QueueDelete(queue="mine"),
+    QueueDeclare(queue="mine"), QueueDeclare(queue="mine", exclusive=True),
+    QueueDeclare(queue="mine", passive=True), QueueDelete(queue="mine"),
     QueuePurge(queue="mine"), QueueBind(queue="mine", exchange="amq.direct"), BasicConsume(queue="mine"),
 ])
 def test_exclusive_queue_is_locked_for_other_connections(door, method):
@@ -263,7 +284,9 @@ def finish_until_idle(door):
     return count
 
 
-@pytest.mark.parametrize(("arguments", "syncs"), [({}, 1), ({"x-max-priority": 3}, 1), ({"x-queue-type": "stream"}, 2)])
+@pytest.mark.parametrize(("arguments", "syncs"), [
+    ({}, 1), ({"x-max-priority": 3}, 1), ({"x-queue-type": "stream"}, 2)
+])
 def test_purge_is_answered_when_it_is_on_the_disk(slow_disk_door, arguments, syncs):
     """The files of a stream go after one sync, their names with the next."""
     client = slow_disk_door.client()
@@ -295,17 +318,23 @@ def test_second_declare_of_a_durable_queue_waits_for_the_first(slow_disk_door):
 
 @pytest.mark.parametrize(("method", "answer"), [
     (QueueDelete(queue="q"), QueueDeleteOk), (QueueUnbind(queue="q", exchange="x"), QueueUnbindOk),
-    (ExchangeDelete(exchange="x"), ExchangeDeleteOk), (ExchangeUnbind(source="x", destination="amq.fanout"), ExchangeUnbindOk),
+    (ExchangeDelete(exchange="x"), ExchangeDeleteOk),
+    (ExchangeUnbind(source="x", destination="amq.fanout"), ExchangeUnbindOk),
 ])
 def test_deletion_of_what_another_has_just_deleted_waits_for_the_disk_too(slow_disk_door, method, answer):
     one, other = slow_disk_door.client(), slow_disk_door.client()
-    for declare in (QueueDeclare(queue="q", durable=True), ExchangeDeclare(exchange="x", type="direct", durable=True)):
+    for declare in (
+        QueueDeclare(queue="q", durable=True), ExchangeDeclare(exchange="x", type="direct", durable=True)
+    ):
         one.send_method(declare)
     one.expect_silence()
     finish_until_idle(slow_disk_door)
     one.send_method(QueueDelete(queue="q", no_wait=True))
     one.send_method(ExchangeDelete(exchange="x", no_wait=True))
-    wait_until(lambda: "q" not in slow_disk_door.vhost.queues and "x" not in slow_disk_door.vhost.exchanges, sleep=gevent.sleep)
+    wait_until(
+        lambda: "q" not in slow_disk_door.vhost.queues and "x" not in slow_disk_door.vhost.exchanges,
+        sleep=gevent.sleep,
+    )
 
     other.send_method(method)
 
@@ -317,7 +346,10 @@ def test_deletion_of_what_another_has_just_deleted_waits_for_the_disk_too(slow_d
 @pytest.mark.parametrize("durable", [True, False], ids=["durable-queue", "transient-queue"])
 @pytest.mark.parametrize(("bind", "unbind", "answer"), [
     (QueueBind(queue="q", exchange="x"), QueueUnbind(queue="q", exchange="x"), QueueUnbindOk),
-    (ExchangeBind(source="x", destination="amq.fanout"), ExchangeUnbind(source="x", destination="amq.fanout"), ExchangeUnbindOk),
+    (
+        ExchangeBind(source="x", destination="amq.fanout"),
+        ExchangeUnbind(source="x", destination="amq.fanout"), ExchangeUnbindOk,
+    ),
 ])
 def test_unbind_that_deletes_the_exchange_waits_for_the_disk(slow_disk_door, bind, unbind, answer, durable):
     client = slow_disk_door.client()
@@ -326,7 +358,9 @@ def test_unbind_that_deletes_the_exchange_waits_for_the_disk(slow_disk_door, bin
     client.send_method(bind)
     client.expect_silence()
     finish_until_idle(slow_disk_door)
-    for answered in (ExchangeDeclareOk, QueueDeclareOk, QueueBindOk if isinstance(bind, QueueBind) else ExchangeBindOk):
+    for answered in (
+        ExchangeDeclareOk, QueueDeclareOk, QueueBindOk if isinstance(bind, QueueBind) else ExchangeBindOk
+    ):
         client.expect(answered)
 
     client.send_method(unbind)
@@ -346,7 +380,9 @@ def test_waiting_answer_holds_back_only_its_own_channel(slow_disk_door):
 
     client.expect_silence()
     slow_disk_door.committer.finish()
-    assert [client.expect(QueueDeclareOk).queue, client.expect(QueueDeclareOk).queue] == ["durable", "transient"]
+    assert (
+        [client.expect(QueueDeclareOk).queue, client.expect(QueueDeclareOk).queue] == ["durable", "transient"]
+    )
 
 
 def test_error_behind_a_waiting_answer_keeps_its_place(slow_disk_door):
@@ -389,7 +425,9 @@ def test_disk_that_refuses_a_declare_closes_the_connection(slow_disk_door):
     (ExchangeUnbind(source="x", destination="bobx"), "exchange", "x"),
 ])
 def test_method_without_the_right_is_refused(bob, method, kind, name):
-    refused(bob, method, 403, f"ACCESS_REFUSED - access to {kind} '{name}' in vhost '/' refused for user 'bob'")
+    refused(
+        bob, method, 403, f"ACCESS_REFUSED - access to {kind} '{name}' in vhost '/' refused for user 'bob'"
+    )
 
 
 def test_name_made_by_the_server_needs_the_right_too(bob):
@@ -399,7 +437,9 @@ def test_name_made_by_the_server_needs_the_right_too(bob):
     assert close.reply_text.startswith("ACCESS_REFUSED - access to queue 'amq.gen-")
 
 
-@pytest.mark.parametrize("method", [QueueDeclare(queue="q", passive=True), ExchangeDeclare(exchange="amq.direct", passive=True)])
+@pytest.mark.parametrize("method", [
+    QueueDeclare(queue="q", passive=True), ExchangeDeclare(exchange="amq.direct", passive=True)
+])
 def test_passive_declare_needs_no_right(door, bob, method):
     door.client().call(QueueDeclare(queue="q"), QueueDeclareOk)
 
@@ -417,13 +457,22 @@ def test_methods_with_the_right_are_carried_out(bob):
 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan"), Float32("inf")])
 def test_numbers_that_no_json_holds_are_refused_in_arguments(door, number):
-    """The management API, definitions and replays could only show something else. RabbitMQ cannot read them at all and ends the connection."""
+    """The management API, definitions and replays could only show something else.
+
+    RabbitMQ cannot read them at all and ends the connection.
+    """
     text = "field table with a number that no JSON holds: infinity, or larger than 1.8e308, or not a number"
     door.client().call(QueueDeclare(queue="q"), QueueDeclareOk)
     for method, what in (
             (QueueDeclare(queue="odd", arguments={"x": number}), "queue 'odd' in vhost '/'"),
-            (ExchangeDeclare(exchange="odd", type="fanout", arguments={"x": [number]}), "exchange 'odd' in vhost '/'"),
-            (QueueBind(queue="q", exchange="amq.headers", arguments={"x": {"y": number}}), "a binding from exchange 'amq.headers' in vhost '/'")):
+            (
+                ExchangeDeclare(exchange="odd", type="fanout", arguments={"x": [number]}),
+                "exchange 'odd' in vhost '/'",
+            ),
+            (
+                QueueBind(queue="q", exchange="amq.headers", arguments={"x": {"y": number}}),
+                "a binding from exchange 'amq.headers' in vhost '/'",
+            )):
         refused(door.client(), method, 406, f"PRECONDITION_FAILED - arguments of {what}: {text}")
 
     assert "odd" not in door.vhost.queues and "odd" not in door.vhost.exchanges

@@ -8,9 +8,10 @@ import pytest
 from gomq_py.amqp.server import tx
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicRecover, BasicRecoverOk, BasicReject, BasicReturn,
-    ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk,
-    TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicRecover,
+    BasicRecoverOk, BasicReject, BasicReturn, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
+    ConfirmSelect, ConfirmSelectOk, ConnectionClose, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk,
+    TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
 )
 from gomq_py.content.properties import Properties
 from gomq_py.hub.slice_clock import SliceClock
@@ -67,7 +68,9 @@ def test_acks_take_effect_at_commit(transactional, door):
     assert door.queue("q").unacked_count == 0
 
 
-@pytest.mark.parametrize("method", [BasicReject(delivery_tag=1, requeue=True), BasicNack(delivery_tag=1, requeue=True)])
+@pytest.mark.parametrize("method", [
+    BasicReject(delivery_tag=1, requeue=True), BasicNack(delivery_tag=1, requeue=True)
+])
 def test_rejections_take_effect_at_commit(transactional, method):
     transactional.publish("q", channel=2)
     get(transactional)
@@ -91,7 +94,9 @@ def test_tags_settled_before_a_rollback_can_be_settled_again(transactional, door
     assert door.queue("q").unacked_count == 0
 
 
-@pytest.mark.parametrize("first", [BasicAck(delivery_tag=1), BasicAck(delivery_tag=2, multiple=True), BasicAck(multiple=True)])
+@pytest.mark.parametrize("first", [
+    BasicAck(delivery_tag=1), BasicAck(delivery_tag=2, multiple=True), BasicAck(multiple=True)
+])
 def test_tag_can_be_settled_once_in_a_transaction(transactional, first):
     for _ in range(2):
         transactional.publish("q", channel=2)
@@ -101,13 +106,17 @@ def test_tag_can_be_settled_once_in_a_transaction(transactional, first):
 
     transactional.send_method(BasicAck(delivery_tag=1))
 
-    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - unknown delivery tag 1", blamed=BasicAck)
+    transactional.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - unknown delivery tag 1", blamed=BasicAck
+    )
 
 
 def test_unknown_tag_is_refused_before_commit(transactional):
     transactional.send_method(BasicAck(delivery_tag=7))
 
-    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - unknown delivery tag 7", blamed=BasicAck)
+    transactional.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - unknown delivery tag 7", blamed=BasicAck
+    )
 
 
 def test_multiple_settles_what_was_delivered_when_it_was_sent(transactional, door):
@@ -161,7 +170,9 @@ def test_refused_message_makes_the_commit_partial(transactional, door):
 
     transactional.send_method(TxCommit())
 
-    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - partial tx completion", blamed=TxCommit)
+    transactional.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - partial tx completion", blamed=TxCommit
+    )
 
 
 def test_transaction_is_forgotten_with_its_channel(transactional):
@@ -178,7 +189,9 @@ def test_transaction_holds_a_limited_number_of_octets(transactional, monkeypatch
     for _ in range(3):
         transactional.publish("q", b"x")
 
-    transactional.expect_error(ChannelClose, 311, "CONTENT_TOO_LARGE - the transaction holds more than 3000 octets")
+    transactional.expect_error(
+        ChannelClose, 311, "CONTENT_TOO_LARGE - the transaction holds more than 3000 octets"
+    )
 
 
 def test_tx_select_may_be_repeated(transactional):
@@ -194,20 +207,24 @@ def test_tx_select_on_a_confirming_channel_is_refused(client):
 
     client.send_method(TxSelect())
 
-    client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode", blamed=TxSelect)
+    client.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode", blamed=TxSelect
+    )
 
 
 @pytest.mark.parametrize("method", [TxCommit(), TxRollback()])
 def test_commit_and_rollback_need_a_transaction(client, method):
     client.send_method(method)
 
-    client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - channel is not transactional", blamed=type(method))
+    client.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - channel is not transactional", blamed=type(method)
+    )
 
 
 @pytest.fixture
 def moving(slow_disk_door):
-    """A client of a slow disk that holds the only message of the durable queue ``source``, and has published to ``target`` and acked it in a
-    transaction."""
+    """A client of a slow disk that holds the only message of the durable queue ``source``, and has published
+    to ``target`` and acked it in a transaction."""
     door = slow_disk_door
     client = door.client()
     for name in ("source", "target"):
@@ -227,7 +244,10 @@ PERSISTENT = Properties(delivery_mode=2).encode()
 
 
 def in_small_slices(monkeypatch, items):
-    """Every slice of a transaction's work is over after so many items. Returns a list that grows by one with each slice."""
+    """Every slice of a transaction's work is over after so many items.
+
+    Returns a list that grows by one with each slice.
+    """
     slices = []
 
     def clock(every):
@@ -287,7 +307,10 @@ def test_commit_whose_messages_the_disk_refuses_gives_back_what_it_was_to_settle
 
     slow_disk_door.committer.finish(OSError(errno.EIO, "Input/output error"))
 
-    moving.expect_error(ConnectionClose, 541, "INTERNAL_ERROR - the disk refused a change: [Errno 5] Input/output error", channel=0)
+    moving.expect_error(
+        ConnectionClose, 541, "INTERNAL_ERROR - the disk refused a change: [Errno 5] Input/output error",
+        channel=0,
+    )
     assert counts(slow_disk_door, "source") == (1, 0)
 
 
@@ -390,7 +413,9 @@ def test_commit_looks_at_its_consumers_once_and_not_for_every_ack(transactional,
     assert len(looks) == 1
 
 
-def test_large_commit_is_carried_out_in_slices_and_the_client_is_not_read_meanwhile(transactional, door, monkeypatch):
+def test_large_commit_is_carried_out_in_slices_and_the_client_is_not_read_meanwhile(
+    transactional, door, monkeypatch
+):
     for _ in range(10):
         transactional.publish("q", b"old", channel=2)
     for _ in range(10):
@@ -419,7 +444,9 @@ def test_commit_that_a_queue_refuses_a_part_of_is_partial_also_in_slices(transac
 
     transactional.send_method(TxCommit())
 
-    transactional.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - partial tx completion", blamed=TxCommit)
+    transactional.expect_error(
+        ChannelClose, 406, "PRECONDITION_FAILED - partial tx completion", blamed=TxCommit
+    )
 
 
 def test_large_commit_is_carried_out_though_its_connection_is_lost_in_the_middle(client, door, monkeypatch):

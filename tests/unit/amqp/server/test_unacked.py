@@ -108,7 +108,9 @@ def test_tag_zero_and_multiple_with_nothing_outstanding_is_fine(unacked):
     assert unacked.settle(0, True)
 
 
-@pytest.mark.parametrize("tag, multiple", [(0, False), (4, False), (4, True), (2, False), (2, True), (2 ** 64 - 1, False)])
+@pytest.mark.parametrize("tag, multiple", [
+    (0, False), (4, False), (4, True), (2, False), (2, True), (2 ** 64 - 1, False)
+])
 def test_an_unknown_tag_is_refused_and_changes_nothing(unacked, queue, tag, multiple):
     deliver(unacked, unacked.hold(queue, object()), [11, 12, 13])
     unacked.settle(2, False)
@@ -243,7 +245,10 @@ operations = st.lists(
         st.tuples(st.just("add"), st.integers(1, 40)),
         st.tuples(st.just("burst"), st.integers(100, 3000)),
         st.just(("skip", 0)),
-        st.tuples(st.sampled_from(["ack", "ack to", "nack", "nack to", "requeue some", "ack most"]), st.integers(0, 5000)),
+        st.tuples(
+            st.sampled_from(["ack", "ack to", "nack", "nack to", "requeue some", "ack most"]),
+            st.integers(0, 5000),
+        ),
     ),
     max_size=40,
 )
@@ -251,7 +256,9 @@ operations = st.lists(
 
 @given(operations)
 def test_the_ring_equals_a_dict_of_tags(steps):
-    """Any mix of deliveries and settlements, dense and sparse, gives what a plain dict of outstanding tags gives."""
+    """Any mix of deliveries and settlements, dense and sparse,
+    gives what a plain dict of outstanding tags gives.
+    """
     queue, unacked = RecordingQueue(), Unacked()
     holder = unacked.hold(queue, object())
     model, told, tag = {}, [], 0
@@ -279,9 +286,15 @@ def test_the_ring_equals_a_dict_of_tags(steps):
             multiple = step.endswith("to")
             wanted = min(number, tag) if tag else 0
             fine = wanted in model or (multiple and wanted == 0)
-            done = [each for each in sorted(model) if each == wanted or (multiple and (each < wanted or wanted == 0))] if fine else []
+            done = [
+                each
+                for each in sorted(model) if each == wanted or (multiple and (each < wanted or wanted == 0))
+            ] if fine else []
             told += [(verb, model.pop(each)) for each in done]
-            assert (unacked.settle(wanted, multiple) if verb == "settle" else unacked.reject(wanted, multiple, True)) == fine
+            assert (
+                unacked.settle(wanted, multiple) if verb == "settle"
+                else unacked.reject(wanted, multiple, True)
+            ) == fine
         assert unacked.count == len(model) == holder.unacked_count
     assert queue.told == told
     assert [entry[0] for entry in unacked.entries(1_000_000)] == sorted(model)

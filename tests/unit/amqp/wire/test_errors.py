@@ -2,14 +2,20 @@
 import pytest
 
 from gomq_py.amqp.wire import errors
-from gomq_py.amqp.wire.errors import ERRORS, AMQPError, NotFound, NotImplemented_, PreconditionFailed, cut_utf8
+from gomq_py.amqp.wire.errors import (
+    ERRORS, AMQPError, NotFound, NotImplemented_, PreconditionFailed, cut_utf8,
+)
 
 # Name, code and class of every reply code in the specification's table, with RabbitMQ's 312.
 REPLY_CODES = [
-    ("CONTENT_TOO_LARGE", 311, "soft"), ("NO_ROUTE", 312, "soft"), ("NO_CONSUMERS", 313, "soft"), ("CONNECTION_FORCED", 320, "hard"),
-    ("INVALID_PATH", 402, "hard"), ("ACCESS_REFUSED", 403, "soft"), ("NOT_FOUND", 404, "soft"), ("RESOURCE_LOCKED", 405, "soft"),
-    ("PRECONDITION_FAILED", 406, "soft"), ("FRAME_ERROR", 501, "hard"), ("SYNTAX_ERROR", 502, "hard"), ("COMMAND_INVALID", 503, "hard"),
-    ("CHANNEL_ERROR", 504, "hard"), ("UNEXPECTED_FRAME", 505, "hard"), ("RESOURCE_ERROR", 506, "hard"), ("NOT_ALLOWED", 530, "hard"),
+    ("CONTENT_TOO_LARGE", 311, "soft"), ("NO_ROUTE", 312, "soft"), ("NO_CONSUMERS", 313, "soft"),
+    ("CONNECTION_FORCED", 320, "hard"),
+    ("INVALID_PATH", 402, "hard"), ("ACCESS_REFUSED", 403, "soft"), ("NOT_FOUND", 404, "soft"),
+    ("RESOURCE_LOCKED", 405, "soft"),
+    ("PRECONDITION_FAILED", 406, "soft"), ("FRAME_ERROR", 501, "hard"), ("SYNTAX_ERROR", 502, "hard"),
+    ("COMMAND_INVALID", 503, "hard"),
+    ("CHANNEL_ERROR", 504, "hard"), ("UNEXPECTED_FRAME", 505, "hard"), ("RESOURCE_ERROR", 506, "hard"),
+    ("NOT_ALLOWED", 530, "hard"),
     ("NOT_IMPLEMENTED", 540, "hard"), ("INTERNAL_ERROR", 541, "hard"),
 ]
 

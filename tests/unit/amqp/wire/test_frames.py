@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from gomq_py.amqp.wire.errors import FrameError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import (
-    HEARTBEAT_FRAME, FrameReader, content_frames, decode_header, frame, header_payload, method_frame, raw_method_frame,
+    HEARTBEAT_FRAME, FrameReader, content_frames, decode_header, frame, header_payload, method_frame,
+    raw_method_frame,
 )
 from gomq_py.amqp.wire.methods import BasicPublish, ChannelCloseOk
 
@@ -115,10 +116,14 @@ def test_a_message_is_a_header_frame_and_a_body_frame():
 
 
 def test_an_empty_message_has_no_body_frame():
-    assert content_frames(1, b"\x00\x00", b"", 4096) == b"\x02\x00\x01\x00\x00\x00\x0e\x00\x3c\x00\x00" + bytes(10) + b"\xce"
+    assert content_frames(
+        1, b"\x00\x00", b"", 4096
+    ) == b"\x02\x00\x01\x00\x00\x00\x0e\x00\x3c\x00\x00" + bytes(10) + b"\xce"
 
 
-@pytest.mark.parametrize(("size", "sizes"), [(4088, [4088]), (4089, [4088, 1]), (8176, [4088, 4088]), (8177, [4088, 4088, 1])])
+@pytest.mark.parametrize(("size", "sizes"), [
+    (4088, [4088]), (4089, [4088, 1]), (8176, [4088, 4088]), (8177, [4088, 4088, 1])
+])
 def test_a_body_is_cut_to_frames_of_at_most_frame_max_octets(size, sizes):
     body = bytes(range(256)) * 32
     reader = FrameReader(4088)  # a payload over 4088 would make the frame larger than 4096
@@ -155,7 +160,9 @@ def test_a_header_with_a_weight_is_refused():
 
 
 def test_a_publish_is_three_frames_of_literal_octets():
-    octets = method_frame(1, BasicPublish(exchange="x", routing_key="key", mandatory=True)) + content_frames(1, b"\x00\x00", b"!", 4096)
+    octets = method_frame(1, BasicPublish(exchange="x", routing_key="key", mandatory=True)) + content_frames(
+        1, b"\x00\x00", b"!", 4096
+    )
 
     assert octets == (
         b"\x01\x00\x01\x00\x00\x00\x0d\x00\x3c\x00\x28\x00\x00\x01x\x03key\x01\xce"
@@ -164,7 +171,12 @@ def test_a_publish_is_three_frames_of_literal_octets():
     )
 
 
-@given(st.lists(st.tuples(st.sampled_from((1, 2, 3, 8)), st.integers(0, 65535), st.binary(max_size=40)), max_size=8), st.data())
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((1, 2, 3, 8)), st.integers(0, 65535), st.binary(max_size=40)), max_size=8
+    ),
+    st.data(),
+)
 def test_any_frames_cut_at_any_points_come_out_whole(frames, data):
     octets = b"".join(frame(*parts) for parts in frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=6)))

@@ -124,9 +124,16 @@ def test_wrong_argument_is_refused(wrong):
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
-    ({"hash-property": "priority"}, "Unsupported property: priority"), ({"hash-property": 5}, "Unsupported property: 5"),
-    ({"hash-property": "message_id", "hash-header": "h"}, "hash-header and hash-property are mutually exclusive"),
-    ({"hash-property": "message_id", "x-hash-on": "h"}, "hash-header and hash-property are mutually exclusive"),
+    ({"hash-property": "priority"}, "Unsupported property: priority"),
+    ({"hash-property": 5}, "Unsupported property: 5"),
+    (
+        {"hash-property": "message_id", "hash-header": "h"},
+        "hash-header and hash-property are mutually exclusive",
+    ),
+    (
+        {"hash-property": "message_id", "x-hash-on": "h"},
+        "hash-header and hash-property are mutually exclusive",
+    ),
 ])
 def test_wrong_property_is_refused_in_rabbitmqs_words(arguments, text):
     vhost, _, _ = make_vhost()
@@ -145,8 +152,12 @@ def test_property_can_be_hashed_instead(arguments, name):
         properties = Properties(**{name: value})
         return routed(vhost, "x", key, with_properties({"h": 1}, properties))
 
-    assert len({tuple(placed(f"key-{number}", 77 if name == "timestamp" else "same")) for number in range(50)}) == 1
-    assert len({tuple(placed("k", number if name == "timestamp" else str(number))) for number in range(50)}) == 3
+    assert len(
+        {tuple(placed(f"key-{number}", 77 if name == "timestamp" else "same")) for number in range(50)}
+    ) == 1
+    assert (
+        len({tuple(placed("k", number if name == "timestamp" else str(number))) for number in range(50)}) == 3
+    )
     assert len(routed(vhost, "x", "k", None)) == 1
 
 
@@ -177,7 +188,10 @@ def test_jump_is_the_published_algorithm():
     assert [jump(0, 1), jump(0xDEADBEEF, 1)] == [0, 0]
     for key in range(0, 1 << 64, 1 << 57):
         buckets = [jump(key, count) for count in range(1, 40)]
-        assert all(later == earlier or later == count for count, (earlier, later) in enumerate(zip(buckets, buckets[1:]), 1))
+        assert all(
+            later == earlier or later == count
+            for count, (earlier, later) in enumerate(zip(buckets, buckets[1:]), 1)
+        )
 
 
 class Destination:
@@ -185,7 +199,8 @@ class Destination:
         self.name = name
 
 
-# Two of one name: a queue, and an exchange or the queue that came after it. Two more of names with points that meet.
+# Two of one name: a queue, and an exchange or the queue that came after it.
+# Two more of names with points that meet.
 DESTINATIONS = [Destination(name) for name in ("a", "a", "b", "\udcff", "59c33016", "48042b1d")]
 
 
@@ -199,8 +214,16 @@ def owner_by_looking_at_all(bound, point):
     return points[min((one for one in points if one[0] >= point), default=min(points))] if points else None
 
 
-@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "drop"]), st.integers(0, len(DESTINATIONS) - 1), st.integers(1, 40)), max_size=30),
-       st.lists(st.integers(0, 2**32 - 1), min_size=5, max_size=20))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "remove", "drop"]), st.integers(0, len(DESTINATIONS) - 1),
+            st.integers(1, 40),
+        ),
+        max_size=30,
+    ),
+    st.lists(st.integers(0, 2**32 - 1), min_size=5, max_size=20),
+)
 @settings(max_examples=100, deadline=None)
 def test_ring_of_parts_is_the_ring_of_all_points(steps, sought):
     ring, bound = Ring(), []
@@ -217,7 +240,10 @@ def test_ring_of_parts_is_the_ring_of_all_points(steps, sought):
             ring.remove(destination, weight)
             bound.remove((destination, weight))
 
-    for point in (*sought, *(crc32(f"{name}.{i}".encode()) for name in ("a", "59c33016") for i in (0, 16, 39)), 0, 2**32 - 1):
+    for point in (
+        *sought, *(crc32(f"{name}.{i}".encode()) for name in ("a", "59c33016") for i in (0, 16, 39)), 0,
+        2**32 - 1,
+    ):
         assert ring.find(point) is owner_by_looking_at_all(bound, point)
     for destination in DESTINATIONS:
         ring.drop(destination)
@@ -239,7 +265,9 @@ def test_points_that_meet_belong_to_the_first_name():
 
 
 def test_points_of_a_large_ring_lie_in_small_parts():
-    """A binding looks at the parts where its own points lie: with all points in one row a binding of weight 10 000 to 60 others took 400 ms."""
+    """A binding looks at the parts where its own points lie: with all points in one row a binding of weight
+    10 000 to 60 others took 400 ms.
+    """
     ring = Ring()
 
     for number in range(20):

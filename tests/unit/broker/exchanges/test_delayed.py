@@ -1,4 +1,6 @@
-"""Delayed exchange: what waits and for how long, what it looks like afterwards, and that it is still there after a restart."""
+"""Delayed exchange: what waits and for how long, what it looks like afterwards,
+and that it is still there after a restart.
+"""
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -25,15 +27,18 @@ def message(**properties):
 
 
 @pytest.mark.parametrize("value, delay_ms", [
-    (5, 5), (5.7, 5), ("5", 5), (0, 0), (-5, 0), ("-5", 0), ("soon", 0), (None, 0), (True, 0), ([], 0), (1 << 60, 10 * 365 * 24 * 3600 * 1000),
+    (5, 5), (5.7, 5), ("5", 5), (0, 0), (-5, 0), ("-5", 0), ("soon", 0), (None, 0), (True, 0), ([], 0),
+    (1 << 60, 10 * 365 * 24 * 3600 * 1000),
 ])
 def test_delay_is_a_positive_number(value, delay_ms):
     assert delay_of({"x-delay": value}) == delay_ms
 
 
 @pytest.mark.parametrize("value, delay_ms", [
-    (float("inf"), MAX_DELAY_MS), (float("nan"), 0), (float("-inf"), 0), ("9" * 5000, MAX_DELAY_MS), ("0" * 5000 + "7", 7),
-    (Int64(2 ** 63 - 1), MAX_DELAY_MS), (Int64(-2 ** 63), 0), (Seconds(2 ** 64 - 1), MAX_DELAY_MS), (1e308, MAX_DELAY_MS),
+    (float("inf"), MAX_DELAY_MS), (float("nan"), 0), (float("-inf"), 0), ("9" * 5000, MAX_DELAY_MS),
+    ("0" * 5000 + "7", 7),
+    (Int64(2 ** 63 - 1), MAX_DELAY_MS), (Int64(-2 ** 63), 0), (Seconds(2 ** 64 - 1), MAX_DELAY_MS),
+    (1e308, MAX_DELAY_MS),
     ("9" * 20, MAX_DELAY_MS), (Decimal(5), 0),
 ])
 def test_delay_that_no_clock_knows_is_the_longest_or_none_and_the_message_goes_on(value, delay_ms):
@@ -45,7 +50,8 @@ def test_delay_that_no_clock_knows_is_the_longest_or_none_and_the_message_goes_o
 
 
 @pytest.mark.parametrize("value", [
-    datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc), Seconds(2 ** 64 - 1), Int64(2 ** 63 - 1), Int64(-2 ** 63), -1, 0,
+    datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc), Seconds(2 ** 64 - 1), Int64(2 ** 63 - 1),
+    Int64(-2 ** 63), -1, 0,
     float("inf"), float("nan"), datetime(1970, 1, 1, tzinfo=timezone.utc), "9" * 5000,
 ])
 def test_time_that_no_clock_knows_is_the_latest_or_none_and_the_message_goes_on(value):
@@ -65,7 +71,9 @@ def test_time_may_be_given_itself():
 
 
 def test_message_that_goes_on_says_how_long_it_waited():
-    released, headers = gone_on(message(headers={"x-delay": 500, "mine": b"\xff"}, expiration="100", type="t"), NOW_MS + 500)
+    released, headers = gone_on(
+        message(headers={"x-delay": 500, "mine": b"\xff"}, expiration="100", type="t"), NOW_MS + 500
+    )
 
     properties = Properties.decode(released.get_properties())
     assert properties.headers == headers == {"x-delay": -500, "mine": b"\xff"}
@@ -86,8 +94,10 @@ def test_expiration_counts_from_when_a_message_goes_on_however_it_is_written(exp
 def test_type_of_routing_must_be_named():
     vhost, _, _ = make_vhost()
 
-    for arguments in ({}, {"x-delayed-type": "nope"}, {"x-delayed-type": 5}, {"x-delayed-type": {}}, {"x-delayed-type": []},
-                      {"x-delayed-type": "x-delayed-message"}):
+    for arguments in (
+        {}, {"x-delayed-type": "nope"}, {"x-delayed-type": 5}, {"x-delayed-type": {}}, {"x-delayed-type": []},
+        {"x-delayed-type": "x-delayed-message"},
+    ):
         with pytest.raises(PreconditionFailed, match="x-delayed-type"):
             vhost.declare_exchange("x", "x-delayed-message", arguments=arguments)
 
@@ -129,7 +139,9 @@ def publish(node, headers, body=b"later", now_ms=None):
 
 
 def declare(node):
-    node.vhost.declare_exchange("x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    node.vhost.declare_exchange(
+        "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
+    )
     node.vhost.declare_queue("q", durable=True)
     node.vhost.bind_queue("q", "x", "k")
 
@@ -162,7 +174,9 @@ def test_what_waits_survives_a_restart(start, end, monkeypatch):
             node.stop()
         else:
             node.kill()
-        monkeypatch.setattr(HubTimers, "now_ms", staticmethod(lambda left_ms=left_ms: now_ms + 3_600_000 - left_ms))
+        monkeypatch.setattr(
+            HubTimers, "now_ms", staticmethod(lambda left_ms=left_ms: now_ms + 3_600_000 - left_ms)
+        )
         node = start()
         assert node.vhost.exchange("x").delayed_store.count == 1
 
@@ -185,9 +199,14 @@ def test_deleted_exchange_takes_what_waits_along(start):
 
 
 def test_message_that_cannot_go_on_is_set_aside_and_the_others_go_on_after_a_restart_too(start, monkeypatch):
-    """What is due is negated in its headers; a fault in that, which one message brings about, must not stop the exchange."""
+    """What is due is negated in its headers; a fault in that, which one message brings about,
+    must not stop the exchange.
+    """
     gone_on_before = delayed.gone_on
-    monkeypatch.setattr(delayed, "gone_on", lambda one, now_ms: 1 // 0 if one.get_body() == b"ill" else gone_on_before(one, now_ms))
+    monkeypatch.setattr(
+        delayed, "gone_on",
+        lambda one, now_ms: 1 // 0 if one.get_body() == b"ill" else gone_on_before(one, now_ms),
+    )
     for boot in (1, 2):
         node = start()
         declare(node)
@@ -198,7 +217,9 @@ def test_message_that_cannot_go_on_is_set_aside_and_the_others_go_on_after_a_res
         node.wait(lambda: node.vhost.queue("q").ready_count == 1)
         assert node.take("q")[0] == b"sound"
         aside = node.vhost.exchange("x").delayed_store.aside
-        assert aside.reasons == {"going on after the delay: ZeroDivisionError: integer division or modulo by zero": 1}
+        assert aside.reasons == {
+            "going on after the delay: ZeroDivisionError: integer division or modulo by zero": 1
+        }
         node.stop()
 
 
@@ -213,7 +234,9 @@ def test_message_whose_further_keys_are_no_texts_goes_by_its_own(start, cc):
     publish(node, {"x-delay": 1, "CC": cc}, now_ms=NOW_MS)
 
     node.wait(lambda: node.vhost.queue("q").ready_count == 1)
-    assert node.vhost.exchange("x").delayed_store.aside is None and node.vhost.queue("others").ready_count == 0
+    assert (
+        node.vhost.exchange("x").delayed_store.aside is None and node.vhost.queue("others").ready_count == 0
+    )
 
 
 def test_delayed_messages_are_spread_by_a_property_that_an_exchange_behind_hashes(start):

@@ -100,7 +100,8 @@ def revision(vhost, exchange):
 
 
 @pytest.mark.parametrize("change", [
-    lambda vhost: vhost.bind_queue("q", "end", "new"), lambda vhost: vhost.unbind_queue("q", "end", "k"), lambda vhost: vhost.delete_queue("q"),
+    lambda vhost: vhost.bind_queue("q", "end", "new"), lambda vhost: vhost.unbind_queue("q", "end", "k"),
+    lambda vhost: vhost.delete_queue("q"),
     lambda vhost: vhost.delete_exchange("end"), lambda vhost: vhost.unbind_exchange("end", "middle", ""),
     lambda vhost: vhost.declare_exchange("late", "fanout"),
 ])

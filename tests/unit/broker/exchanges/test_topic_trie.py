@@ -65,8 +65,10 @@ def test_what_is_left_after_removals_matches_as_if_never_added(bindings, data):
 
 
 @pytest.mark.parametrize("pattern, key, expected", [
-    ("#", "", True), ("#", "a.b", True), ("*", "", False), ("*", "a", True), ("*", "a.b", False), ("a.#", "a", True), ("a.#.b", "a.b", True),
-    ("a.*.b", "a.b", False), ("", "", True), ("", "a", False), ("a.", "a", False), ("a.", "a.", True), ("*.*", ".", True), ("#.a.#", "b.a.c", True),
+    ("#", "", True), ("#", "a.b", True), ("*", "", False), ("*", "a", True), ("*", "a.b", False),
+    ("a.#", "a", True), ("a.#.b", "a.b", True),
+    ("a.*.b", "a.b", False), ("", "", True), ("", "a", False), ("a.", "a", False), ("a.", "a.", True),
+    ("*.*", ".", True), ("#.a.#", "b.a.c", True),
     ("a*", "ab", False), ("#.#.#", "a", True),
 ])
 def test_wildcards_mean_what_the_specification_says(pattern, key, expected):
@@ -77,7 +79,9 @@ def test_wildcards_mean_what_the_specification_says(pattern, key, expected):
 
 
 def test_many_hashes_do_not_blow_up():
-    """40 ``#`` against 60 words would be astronomically many ways to backtrack; one step per word and node takes milliseconds."""
+    """40 ``#`` against 60 words would be astronomically many ways to backtrack;
+    one step per word and node takes milliseconds.
+    """
     trie = TopicTrie()
     trie.add(".".join(["#", "a"] * 40), "q")
     key = ".".join(["a", "b"] * 60)
@@ -105,9 +109,16 @@ def test_removing_everything_leaves_an_empty_trie():
 # patterns in which words follow a #
 
 @settings(max_examples=150)
-@given(st.lists(st.tuples(st.sampled_from(["bind", "bind", "bind", "unbind", "match"]), PATTERNS, KEYS), max_size=40), st.sampled_from([0, 4, 10]))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["bind", "bind", "bind", "unbind", "match"]), PATTERNS, KEYS), max_size=40
+    ),
+    st.sampled_from([0, 4, 10]),
+)
 def test_shards_match_as_the_naive_matcher_does_while_patterns_come_and_go(steps, walked):
-    """Shards are so small that there are several, and are made anew; few patterns or none with words behind a # or with * are walked."""
+    """Shards are so small that there are several, and are made anew; few patterns or none with words behind
+    a # or with * are walked.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(topic_bits, "SHARD_BITS", 12)
         patch.setattr(topic_trie, "WALKED", walked)
@@ -136,7 +147,9 @@ def full_trie():
 
 
 def test_many_shards_match_as_the_naive_matcher_does():
-    """1500 patterns of some ten words, of which a third, then most, go again and others come: each key asks several shards."""
+    """1500 patterns of some ten words, of which a third, then most, go again and others come:
+    each key asks several shards.
+    """
     dice = random.Random(5)
     trie, bound = full_trie(), {}
 
@@ -165,7 +178,9 @@ def test_many_shards_match_as_the_naive_matcher_does():
 
 
 def test_change_of_patterns_makes_at_most_one_shard_anew():
-    """20 000 words in shards: adding makes none anew, each removal one at most, and all removals together no more than they remove."""
+    """20 000 words in shards: adding makes none anew, each removal one at most,
+    and all removals together no more than they remove.
+    """
     trie = full_trie()
     patterns = [f"#.w{number}" + ".a" * 18 for number in range(1000)]
     for pattern in patterns:
@@ -184,7 +199,9 @@ def test_change_of_patterns_makes_at_most_one_shard_anew():
 
 
 def test_room_of_removed_patterns_is_used_again():
-    """A pattern comes for each that goes: there are never more than twice the shards that the patterns need."""
+    """A pattern comes for each that goes: there are never more than twice the
+    shards that the patterns need.
+    """
     trie = full_trie()
     for number in range(1000):
         trie.add(f"#.w{number}" + ".a" * 18, "q")
@@ -224,7 +241,9 @@ def test_hash_at_the_end_matches_at_once_and_goes_into_no_shard():
 def test_words_are_counted_where_words_follow_a_hash_and_once_for_a_pattern():
     trie = TopicTrie()
 
-    assert [trie.costly_words_added(pattern) for pattern in ("a.b.c", "a.#", "*.#.*.#", "#.a", "#.#.*.a", "")] == [0, 0, 0, 2, 3, 0]
+    assert [
+        trie.costly_words_added(pattern) for pattern in ("a.b.c", "a.#", "*.#.*.#", "#.a", "#.#.*.a", "")
+    ] == [0, 0, 0, 2, 3, 0]
     trie.add("#.a", "one")
     trie.add("#.#.a", "two")
     assert trie.costly_words() == 2
@@ -236,7 +255,9 @@ def test_words_are_counted_where_words_follow_a_hash_and_once_for_a_pattern():
 
 
 def test_patterns_with_stars_in_ever_other_places_go_into_shards():
-    """Of 3000 patterns of 60 words a key would reach 3000 nodes at each word; as many with * at one place are one node, and walked."""
+    """Of 3000 patterns of 60 words a key would reach 3000 nodes at each word;
+    as many with * at one place are one node, and walked.
+    """
     dice = random.Random(7)
     trie = TopicTrie()
     patterns = [".".join(dice.choice("aaaa*") for _ in range(60)) for _ in range(3000)]

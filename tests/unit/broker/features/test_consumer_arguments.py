@@ -31,7 +31,8 @@ def reason(kind, arguments):
 
 @pytest.mark.parametrize("kind", [CLASSIC, QUORUM, STREAM])
 @pytest.mark.parametrize("arguments", [
-    {}, {"x-priority": 5}, {"x-priority": -(1 << 40)}, {"x-cancel-on-ha-failover": True}, {"x-never-heard-of": [1]},
+    {}, {"x-priority": 5}, {"x-priority": -(1 << 40)}, {"x-cancel-on-ha-failover": True},
+    {"x-never-heard-of": [1]},
     {"x-stream-filter": "eu"}, {"x-stream-filter": {"n": 1}, "x-filter-match-type": "ALL"},
     {"x-stream-match-unfiltered": True}, {"x-stream-prefetch-bytes": 0},
     {"x-stream-automatic-offset-tracking": "true"}, {"x-stream-automatic-offset-tracking": None},
@@ -40,7 +41,9 @@ def test_accepted_by_every_kind(kind, arguments):
     check(kind, arguments)
 
 
-@pytest.mark.parametrize("value", ["first", "last", "next", 0, -5, "7D", datetime(2026, 1, 1, tzinfo=timezone.utc)])
+@pytest.mark.parametrize("value", [
+    "first", "last", "next", 0, -5, "7D", datetime(2026, 1, 1, tzinfo=timezone.utc)
+])
 def test_offset_accepted_by_a_stream(value):
     check(STREAM, {"x-stream-offset": value})
 
@@ -84,15 +87,18 @@ def test_every_argument_has_a_good_and_a_bad_value():
     assert [key for key in table.CONSUMER_ARGUMENTS if f'("{key}", ' not in tried] == []
 
 
-@pytest.mark.parametrize("given, priority", [({}, 0), ({"x-priority": -3}, -3), ({"x-priority": 1 << 40}, (1 << 31) - 1),
-                                             ({"x-priority": -(1 << 40)}, 1 - (1 << 31))])
+@pytest.mark.parametrize("given, priority", [
+    ({}, 0), ({"x-priority": -3}, -3), ({"x-priority": 1 << 40}, (1 << 31) - 1),
+    ({"x-priority": -(1 << 40)}, 1 - (1 << 31)),
+])
 def test_priority_beyond_32_bits_is_cut_to_the_nearest(given, priority):
     assert priority_of(given) == priority
 
 
 @pytest.mark.parametrize("arguments, tag, tracked", [
     ({}, "", False), ({}, "amq.ctag-x", False), ({}, "joe", True), ({"x-stream-offset": 1}, "joe", False),
-    ({"x-stream-automatic-offset-tracking": None}, "joe", True), ({"x-stream-automatic-offset-tracking": False}, "joe", False),
+    ({"x-stream-automatic-offset-tracking": None}, "joe", True),
+    ({"x-stream-automatic-offset-tracking": False}, "joe", False),
     ({"x-stream-automatic-offset-tracking": "false"}, "joe", False),
     ({"x-stream-automatic-offset-tracking": "true", "x-stream-offset": 1}, "", True),
 ])

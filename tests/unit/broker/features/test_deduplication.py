@@ -1,11 +1,13 @@
-"""Deduplication: what counts as the same id, how many are remembered and for how long, on queues and on exchanges."""
+"""Deduplication: what counts as the same id, how many are remembered and for how long,
+on queues and on exchanges.
+"""
 import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicNack, BasicReturn, ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare,
-    QueueDeclareOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk, TxSelect, TxSelectOk,
-    decode_method,
+    BasicAck, BasicNack, BasicReturn, ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk,
+    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxRollback, TxRollbackOk,
+    TxSelect, TxSelectOk, decode_method,
 )
 from gomq_py.broker.features.deduplication import MAX_SIZE, ExchangeIds, SeenIds, deduplication_of, id_of
 from gomq_py.broker.policies.policy import POLICY
@@ -25,7 +27,8 @@ def properties(id_=None, name="x-deduplication-header", **headers):
 # the ids
 
 @pytest.mark.parametrize(("arguments", "policy", "expected"), [
-    ({}, {}, None), ({"x-message-deduplication": False}, {}, None), (ON, {}, (128, None, "x-deduplication-header")),
+    ({}, {}, None), ({"x-message-deduplication": False}, {}, None),
+    (ON, {}, (128, None, "x-deduplication-header")),
     ({**ON, "x-cache-size": 0}, {}, (0, None, "x-deduplication-header")),
     ({**ON, "x-cache-size": 10 * MAX_SIZE}, {}, (MAX_SIZE, None, "x-deduplication-header")),
     ({**ON, "x-cache-size": 3, "x-cache-ttl": 50, "x-deduplication-header": "id"}, {}, (3, 50, "id")),
@@ -51,7 +54,9 @@ def test_an_id_that_was_forgotten_and_came_again_does_not_follow_its_first_messa
 
 def test_oldest_id_goes_when_there_are_too_many():
     seen = SeenIds((2, None, "id"))
-    assert [seen.take(id_, None, 0) for id_ in (b"a", b"b", b"a", b"c", b"a")] == [True, True, False, True, True]
+    assert [seen.take(id_, None, 0) for id_ in (b"a", b"b", b"a", b"c", b"a")] == [
+        True, True, False, True, True
+    ]
     assert (len(seen), seen.duplicates) == (2, 1)
 
 
@@ -81,7 +86,8 @@ def test_cache_of_no_size_or_no_time_knows_nothing(settings):
 
 
 @pytest.mark.parametrize(("one", "other", "same"), [
-    ("a", "a", True), ("a", "b", False), (1, 1.0, True), (1, "1", False), (True, 1, False), ([1, "x"], [1, "x"], True), (1 << 40, 1 << 40, True),
+    ("a", "a", True), ("a", "b", False), (1, 1.0, True), (1, "1", False), (True, 1, False),
+    ([1, "x"], [1, "x"], True), (1 << 40, 1 << 40, True),
     ("x" * 100, "x" * 100, True), ("x" * 100, "x" * 99 + "y", False),
 ])
 def test_ids_are_the_same_when_their_values_are(one, other, same):
@@ -127,7 +133,9 @@ def confirmed(client, *publishes, exchange=""):
 def test_queue_keeps_the_first_of_equal_ids_and_confirms_them_all(door, client):
     declare(client, **ON)
 
-    assert confirmed(client, properties("a"), properties("b"), properties("a"), properties(), properties()) == []
+    assert (
+        confirmed(client, properties("a"), properties("b"), properties("a"), properties(), properties()) == []
+    )
 
     assert door.queue("q").ready_count == 4
     assert door.queue("q").limits.seen.duplicates == 1
@@ -135,7 +143,9 @@ def test_queue_keeps_the_first_of_equal_ids_and_confirms_them_all(door, client):
 
 def test_queue_by_policy_and_back(door, client):
     declare(client)
-    door.broker.parameters.set(door.vhost, POLICY, "p", {"pattern": "^q$", "definition": {"message-deduplication": True}})
+    door.broker.parameters.set(
+        door.vhost, POLICY, "p", {"pattern": "^q$", "definition": {"message-deduplication": True}}
+    )
     confirmed(client, properties("a"), properties("a"))
     assert door.queue("q").ready_count == 1
 
@@ -157,7 +167,9 @@ def test_message_that_a_full_queue_refuses_may_come_again(door, client):
 
 
 def exchange_with(client, **arguments):
-    client.call(ExchangeDeclare(exchange="x", type="direct", durable=True, arguments=arguments), ExchangeDeclareOk)
+    client.call(
+        ExchangeDeclare(exchange="x", type="direct", durable=True, arguments=arguments), ExchangeDeclareOk
+    )
     client.call(QueueBind(queue="q", exchange="x", routing_key="q"), QueueBindOk)
 
 
@@ -165,10 +177,14 @@ def test_exchange_routes_the_first_of_equal_ids(door, client):
     declare(client)
     exchange_with(client, **ON, **{"x-deduplication-header": "id"})
 
-    assert confirmed(client, properties("a", "id"), properties("a", "id"), properties("a"), exchange="x") == []
+    assert (
+        confirmed(client, properties("a", "id"), properties("a", "id"), properties("a"), exchange="x") == []
+    )
 
     assert door.queue("q").ready_count == 2
-    assert (door.vhost.exchange("x").deduplication.duplicates, door.vhost.exchange("x").state.unroutable) == (1, 1)
+    assert (door.vhost.exchange("x").deduplication.duplicates, door.vhost.exchange("x").state.unroutable) == (
+        1, 1
+    )
 
 
 def test_duplicate_that_is_mandatory_comes_back(door, client):
@@ -242,7 +258,9 @@ def test_exchange_by_policy_throws_away_remembered_routes(door, client):
     exchange_with(client)
     client.publish("q", b"x", exchange="x", properties=properties("a"))
     declare(client)  # a round trip
-    door.broker.parameters.set(door.vhost, POLICY, "p", {"pattern": "^x$", "apply-to": "exchanges", "definition": {"message-deduplication": True}})
+    door.broker.parameters.set(door.vhost, POLICY, "p", {
+        "pattern": "^x$", "apply-to": "exchanges", "definition": {"message-deduplication": True}
+    })
     for _ in range(3):
         client.publish("q", b"x", exchange="x", properties=properties("a"))
     declare(client)
@@ -251,7 +269,10 @@ def test_exchange_by_policy_throws_away_remembered_routes(door, client):
 
 
 def test_message_that_died_in_a_queue_may_come_back_to_it(tmp_path):
-    """The retry pattern: rejected, waits in a queue with a TTL, comes back with its id. A copy that somebody publishes meanwhile is a duplicate."""
+    """The retry pattern: rejected, waits in a queue with a TTL, comes back with its id.
+
+    A copy that somebody publishes meanwhile is a duplicate.
+    """
     node = Node(tmp_path / "data")
     retry = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry"}
     queue, _ = node.vhost.declare_queue("work", durable=True, arguments={**ON, **retry})

@@ -9,8 +9,8 @@ from tests.unit.source_tree import PACKAGE, module_name, sources, tree
 FEATURES = "gomq_py.broker.features."
 # Programs beside the broker, which speak to it from outside, and names that say something else there, too.
 APART = (
-    "gomq_py.perf", "gomq_py.client", "gomq_py.dispatcher", "gomq_py.spark", "gomq_py.pipeline", "gomq_py.testing",
-    "gomq_py.ctl.links", "gomq_py.ctl.difference", "gomq_py.ctl.offline",
+    "gomq_py.perf", "gomq_py.client", "gomq_py.dispatcher", "gomq_py.spark", "gomq_py.pipeline",
+    "gomq_py.testing", "gomq_py.ctl.links", "gomq_py.ctl.difference", "gomq_py.ctl.offline",
 )
 OTHER_WORDS = {row.component for row in table.FEATURES} | {"federation-upstream-set", "routing-key"}
 
@@ -42,7 +42,9 @@ def test_row_says_how_what_it_names_is_checked_and_merged(row):
     assert (row.argument is None) == (row.check is None) == (row.place == 0)
     assert (row.policy is None) == (row.check_policy is None)
     assert (row.setting is None) == (row.merge is None)
-    assert row.flag is None or row.argument is not None and (row.flag.kind is None) != (row.flag.value is None)
+    assert (
+        row.flag is None or row.argument is not None and (row.flag.kind is None) != (row.flag.value is None)
+    )
 
 
 def test_no_two_rows_are_the_same():

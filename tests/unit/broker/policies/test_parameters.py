@@ -83,11 +83,16 @@ def test_what_nobody_acts_on_has_a_reason(model):
 
 
 @pytest.mark.parametrize("component, value, said, waits", [
-    ("shovel", 1, None, True), ("shovel", 1, True, True), ("shovel", 1, False, False), ("mine", 1, None, True),
-    ("policy", {"definition": {"max-length": 1}}, None, False), ("policy", {"definition": {"federation-upstream-set": "all"}}, None, True),
-    ("policy", {"definition": {"federation-upstream-set": "all"}}, False, False), ("policy", "no policy", None, False),
+    ("shovel", 1, None, True), ("shovel", 1, True, True), ("shovel", 1, False, False),
+    ("mine", 1, None, True),
+    ("policy", {"definition": {"max-length": 1}}, None, False),
+    ("policy", {"definition": {"federation-upstream-set": "all"}}, None, True),
+    ("policy", {"definition": {"federation-upstream-set": "all"}}, False, False),
+    ("policy", "no policy", None, False),
 ])
-def test_record_says_whether_a_value_waits_and_releases_that_acted_on_none_say_nothing(model, component, value, said, waits):
+def test_record_says_whether_a_value_waits_and_releases_that_acted_on_none_say_nothing(
+    model, component, value, said, waits
+):
     parameters, vhost, _ = model
     handler = Listening()
     parameters.register(component, handler)

@@ -1,20 +1,26 @@
 """Policies: which one counts, what it may say, and how two are merged."""
 import pytest
 
-from gomq_py.broker.policies.policy import COSTLY_TRIES, EXCHANGE, Policy, PolicyError, PolicySet, merged, policy_of
+from gomq_py.broker.policies.policy import (
+    COSTLY_TRIES, EXCHANGE, Policy, PolicyError, PolicySet, merged, policy_of,
+)
 from gomq_py.patterns import Pattern
 
 SOME = {"max-length": 5}
 
 
 @pytest.mark.parametrize("apply_to, kinds", [
-    ("all", {EXCHANGE, "classic", "quorum", "stream"}), ("queues", {"classic", "quorum", "stream"}), ("exchanges", {EXCHANGE}),
-    ("classic_queues", {"classic"}), ("quorum_queues", {"quorum"}), ("streams", {"stream"}), ("classic-queues", {"classic"}),
+    ("all", {EXCHANGE, "classic", "quorum", "stream"}), ("queues", {"classic", "quorum", "stream"}),
+    ("exchanges", {EXCHANGE}),
+    ("classic_queues", {"classic"}), ("quorum_queues", {"quorum"}), ("streams", {"stream"}),
+    ("classic-queues", {"classic"}),
 ])
 def test_policy_is_for_some_kinds_of_entity(apply_to, kinds):
     policy = Policy("p", ".*", SOME, apply_to=apply_to)
 
-    assert {kind for kind in (EXCHANGE, "classic", "quorum", "stream") if policy.applies(kind, "name")} == kinds
+    assert (
+        {kind for kind in (EXCHANGE, "classic", "quorum", "stream") if policy.applies(kind, "name")} == kinds
+    )
 
 
 def test_pattern_is_searched():
@@ -55,15 +61,26 @@ def test_of_patterns_that_take_too_long_only_some_are_tried_for_a_name(monkeypat
 
     assert first.name == second.name == "sound"
     assert (count, len(tried)) == (COSTLY_TRIES + 5, COSTLY_TRIES)
-    assert "policy 'p08' is not in force for classic 'aaaa': 8 policies before it have patterns that take too long" in caplog.text
+    assert (
+        (
+            "policy 'p08' is not in force for classic 'aaaa': "
+            "8 policies before it have patterns that take too long"
+        ) in caplog.text
+    )
 
 
 def test_operators_policy_caps_numbers_and_overrides_the_rest():
-    own = Policy("p", ".*", {"max-length": 10, "message-ttl": 5, "overflow": "drop-head", "dead-letter-exchange": "x"})
-    operator = Policy("o", ".*", {"max-length": 3, "message-ttl": 50, "overflow": "reject-publish", "expires": 9}, operator=True)
+    own = Policy(
+        "p", ".*", {"max-length": 10, "message-ttl": 5, "overflow": "drop-head", "dead-letter-exchange": "x"}
+    )
+    operator = Policy(
+        "o", ".*", {"max-length": 3, "message-ttl": 50, "overflow": "reject-publish", "expires": 9},
+        operator=True,
+    )
 
     assert merged(own, operator) == {
-        "max-length": 3, "message-ttl": 5, "overflow": "reject-publish", "dead-letter-exchange": "x", "expires": 9,
+        "max-length": 3, "message-ttl": 5, "overflow": "reject-publish", "dead-letter-exchange": "x",
+        "expires": 9,
     }
     assert merged(None, operator) == operator.definition
     assert merged(own, None) == own.definition
@@ -71,17 +88,22 @@ def test_operators_policy_caps_numbers_and_overrides_the_rest():
 
 
 @pytest.mark.parametrize("key, good", [
-    ("message-ttl", 0), ("expires", 1), ("max-length", 0), ("max-length-bytes", 1 << 40), ("delivery-limit", -1), ("overflow", "reject-publish-dlx"),
-    ("dead-letter-exchange", ""), ("dead-letter-routing-key", "k"), ("alternate-exchange", "x"), ("consumer-timeout", 5), ("max-age", "7D"),
-    ("tee-to-stream", "x" * 255), ("delayed-message", True), ("federation-upstream-set", "all"), ("ha-mode", "all"), ("queue-mode", "lazy"),
+    ("message-ttl", 0), ("expires", 1), ("max-length", 0), ("max-length-bytes", 1 << 40),
+    ("delivery-limit", -1), ("overflow", "reject-publish-dlx"),
+    ("dead-letter-exchange", ""), ("dead-letter-routing-key", "k"), ("alternate-exchange", "x"),
+    ("consumer-timeout", 5), ("max-age", "7D"),
+    ("tee-to-stream", "x" * 255), ("delayed-message", True), ("federation-upstream-set", "all"),
+    ("ha-mode", "all"), ("queue-mode", "lazy"),
 ])
 def test_accepted(key, good):
     assert Policy("p", ".*", {key: good}).definition == {key: good}
 
 
 @pytest.mark.parametrize("key, bad", [
-    ("message-ttl", -1), ("message-ttl", "5"), ("message-ttl", True), ("expires", 0), ("max-length", 1.5), ("delivery-limit", "x"),
-    ("overflow", "no"), ("dead-letter-exchange", 5), ("alternate-exchange", None), ("max-age", "7"), ("delayed-message", "true"),
+    ("message-ttl", -1), ("message-ttl", "5"), ("message-ttl", True), ("expires", 0), ("max-length", 1.5),
+    ("delivery-limit", "x"),
+    ("overflow", "no"), ("dead-letter-exchange", 5), ("alternate-exchange", None), ("max-age", "7"),
+    ("delayed-message", "true"),
     ("tee-to-stream", ""), ("tee-to-stream", "x" * 256), ("tee-to-stream", 5), ("never-heard-of", 1),
 ])
 def test_refused(key, bad):
@@ -90,8 +112,8 @@ def test_refused(key, bad):
 
 
 @pytest.mark.parametrize("key", [
-    "message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit", "consumer-timeout", "stream-max-segment-size-bytes",
-    "delayed-retry-min", "delayed-retry-max",
+    "message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit", "consumer-timeout",
+    "stream-max-segment-size-bytes", "delayed-retry-min", "delayed-retry-max",
 ])
 def test_number_is_one_of_64_bits(key):
     for longer in (1 << 63, 1 << 64, 10 ** 400, -(1 << 63) - 1, 1e19, float("inf"), float("nan")):
@@ -101,7 +123,8 @@ def test_number_is_one_of_64_bits(key):
 
 
 @pytest.mark.parametrize("value", [
-    None, {}, {"pattern": ".*"}, {"pattern": "(", "definition": SOME}, {"pattern": 5, "definition": SOME}, {"pattern": ".*", "definition": {}},
+    None, {}, {"pattern": ".*"}, {"pattern": "(", "definition": SOME}, {"pattern": 5, "definition": SOME},
+    {"pattern": ".*", "definition": {}},
     {"pattern": ".*", "definition": []}, {"pattern": ".*", "definition": SOME, "priority": "1"},
     {"pattern": ".*", "definition": SOME, "priority": 1 << 63},
     {"pattern": ".*", "definition": SOME, "apply-to": "cats"},

@@ -44,7 +44,8 @@ def test_negative_limit_is_shown_and_limits_nothing(make):
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("max-queues", 1), ("max-channels", "1"), ("max-channels", 1.5), ("max-channels", True), ("max-channels", None), ("max-channels", 1 << 63),
+    ("max-queues", 1), ("max-channels", "1"), ("max-channels", 1.5), ("max-channels", True),
+    ("max-channels", None), ("max-channels", 1 << 63),
 ])
 def test_what_is_no_limit_is_refused(make, name, value):
     limits = make().user_limits
@@ -55,7 +56,8 @@ def test_what_is_no_limit_is_refused(make, name, value):
 
 
 @pytest.mark.parametrize("call", [
-    lambda limits: limits.get("eve"), lambda limits: limits.set("eve", "max-channels", 1), lambda limits: limits.clear("eve", "max-channels"),
+    lambda limits: limits.get("eve"), lambda limits: limits.set("eve", "max-channels", 1),
+    lambda limits: limits.clear("eve", "max-channels"),
     lambda limits: limits.replace("eve", {}),
 ])
 def test_unknown_user_has_no_limits_to_speak_of(make, call):
@@ -109,7 +111,9 @@ def test_definitions_carry_limits(make):
 def test_bad_limit_in_definitions_is_reported(make):
     broker = make()
 
-    report = Importer(broker).run({"users": [{"name": "ann", "password": "a", "tags": "", "limits": {"max-channels": "many"}}]})
+    report = Importer(broker).run(
+        {"users": [{"name": "ann", "password": "a", "tags": "", "limits": {"max-channels": "many"}}]}
+    )
 
     assert "max-channels" in report.problems[0]
     assert "ann" in broker.users and broker.user_limits.get("ann") == {}

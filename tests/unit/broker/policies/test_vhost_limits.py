@@ -30,7 +30,9 @@ def test_negative_limit_is_none():
     assert vhost.limits == {}
 
 
-@pytest.mark.parametrize("value", [[], {"max-cats": 1}, {"max-queues": "1"}, {"max-queues": True}, {"max-queues": 1.5}])
+@pytest.mark.parametrize("value", [
+    [], {"max-cats": 1}, {"max-queues": "1"}, {"max-queues": True}, {"max-queues": 1.5}
+])
 def test_malformed_limits_are_refused(value):
     with pytest.raises(ParameterError):
         LimitsComponent().check(None, "limits", value)

@@ -134,12 +134,18 @@ def test_queue_and_exchange_know_what_they_stand_under(model):
     under_both = queue.in_force
     clear_policy(model, "p")
 
-    assert (under_both.policy.name, under_both.operator_policy.name, under_both.definition) == ("p", "o", {"max-length": 100, "expires": 10})
-    assert (queue.in_force.policy, queue.in_force.operator_policy.name, queue.in_force.definition) == (None, "o", {"expires": 10})
+    assert (under_both.policy.name, under_both.operator_policy.name, under_both.definition) == (
+        "p", "o", {"max-length": 100, "expires": 10}
+    )
+    assert (queue.in_force.policy, queue.in_force.operator_policy.name, queue.in_force.definition) == (
+        None, "o", {"expires": 10}
+    )
     assert exchange.in_force is queue.in_force
 
 
-def test_entity_that_cannot_be_configured_is_said_and_keeps_the_policy_from_nobody_else(model, monkeypatch, caplog):
+def test_entity_that_cannot_be_configured_is_said_and_keeps_the_policy_from_nobody_else(
+    model, monkeypatch, caplog
+):
     vhost, factory, _ = model
     for name in ("a", "ill", "z"):
         vhost.declare_queue(name)
@@ -197,8 +203,12 @@ def test_keys_without_a_meaning_for_streams_are_not_in_force_on_one(model):
     model[0].declare_queue("stream", durable=True, arguments={"x-queue-type": "stream"})
     model[0].declare_queue("queue")
 
-    set_policy(model, "p", ".*", {"delivery-limit": 5, "message-ttl": 7, "max-length": 9, "max-age": "1h", "consumer-timeout": 11})
+    set_policy(model, "p", ".*", {
+        "delivery-limit": 5, "message-ttl": 7, "max-length": 9, "max-age": "1h", "consumer-timeout": 11
+    })
 
-    assert model[0].queue("stream").in_force.definition == {"max-length": 9, "max-age": "1h", "consumer-timeout": 11}
+    assert model[0].queue("stream").in_force.definition == {
+        "max-length": 9, "max-age": "1h", "consumer-timeout": 11
+    }
     assert model[0].queue("queue").in_force.definition["delivery-limit"] == 5
     assert limits(model, "stream") == (9, None)

@@ -105,7 +105,12 @@ def test_the_next_in_order_of_priority_and_age_becomes_active():
     assert turns(ring, 2) == ["b", "b"]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "room", "no room", "turn"]), st.integers(0, 5), st.integers(-1, 1)), max_size=60))
+@given(st.lists(
+    st.tuples(
+        st.sampled_from(["add", "remove", "room", "no room", "turn"]), st.integers(0, 5), st.integers(-1, 1)
+    ),
+    max_size=60,
+))
 def test_the_turn_is_always_somebody_of_highest_priority_with_room_and_everyone_gets_one(steps):
     consumers, ring = {}, ConsumerRing()
     for step, name, priority in steps:
@@ -119,6 +124,8 @@ def test_the_turn_is_always_somebody_of_highest_priority_with_room_and_everyone_
             ring.offer(consumers[name])
         able = [consumer for consumer in consumers.values() if consumer.room]
         if step == "turn":
-            best = [consumer.tag for consumer in able if consumer.priority == max(each.priority for each in able)]
+            best = [
+                consumer.tag for consumer in able if consumer.priority == max(each.priority for each in able)
+            ]
             assert sorted(turns(ring, len(best))) == sorted(best)
         assert ring.has_ready() >= bool(able)

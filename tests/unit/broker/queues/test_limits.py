@@ -108,7 +108,9 @@ def test_shorter_of_the_queues_and_the_messages_time_counts(bench):
 
 
 def test_ttl_that_a_policy_brings_counts_for_messages_that_are_there(bench):
-    """As in LavinMQ: RabbitMQ looks at the TTL when a message comes, so that a policy does not empty a queue."""
+    """As in LavinMQ: RabbitMQ looks at the TTL when a message comes,
+    so that a policy does not empty a queue.
+    """
     queue = bench.limited()
     bench.publish(queue, b"old")
     bench.advance(200)
@@ -316,7 +318,9 @@ def test_queue_that_refuses_keeps_what_it_has(bench):
 
 
 def test_maximum_that_comes_with_refusals_drops_nothing(bench):
-    """RabbitMQ applies the maximum before the overflow, and so drops the oldest though it was told to drop none."""
+    """RabbitMQ applies the maximum before the overflow, and so drops the oldest though
+    it was told to drop none.
+    """
     queue = bench.limited()
     bench.publish(queue, b"a", b"b", b"c")
 
@@ -327,7 +331,9 @@ def test_maximum_that_comes_with_refusals_drops_nothing(bench):
 
 
 def test_refused_messages_can_be_dead_letters_too(bench):
-    queue = bench.limited({"x-max-length-bytes": 3, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "x"})
+    queue = bench.limited(
+        {"x-max-length-bytes": 3, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "x"}
+    )
 
     assert bench.publish(queue, b"aa", b"bb", b"c") == [1, 0, 1]
 
@@ -363,7 +369,9 @@ def test_message_that_came_back_too_often_is_a_dead_letter(bench):
 
 
 def test_redelivery_says_how_often_the_message_came_back_where_that_is_limited(bench):
-    """Not on the first delivery; the other headers stay, also where there were none, and a value of the publisher's own is replaced."""
+    """Not on the first delivery; the other headers stay, also where there were none, and a value of the
+    publisher's own is replaced.
+    """
     for headers in (None, {"a": 1}, {"x-delivery-count": 77, "a": 1}):
         queue = bench.limited({"x-delivery-limit": 5}, name=f"q {headers}")
         bench.publish(queue, b"body", properties=Properties(headers=headers, message_id="m").encode())
@@ -374,7 +382,10 @@ def test_redelivery_says_how_often_the_message_came_back_where_that_is_limited(b
             queue.requeue(message.describe()["location"])
             assert queue.get(message, False)
             properties = Properties.decode(message.get_properties())
-            assert properties.headers == {**(headers or {}), "x-delivery-count": count} and properties.message_id == "m"
+            assert (
+                properties.headers == {**(headers or {}), "x-delivery-count": count}
+                and properties.message_id == "m"
+            )
             assert message.get_body() == b"body" and message.describe()["redelivered"]
 
 
@@ -426,7 +437,9 @@ def test_queue_that_nobody_uses_is_idle_after_its_time(bench):
     assert bench.idle == [queue]
 
 
-@pytest.mark.parametrize("use", [lambda queue: queue.get(Message(), False), lambda queue: queue.limits.used()])
+@pytest.mark.parametrize("use", [
+    lambda queue: queue.get(Message(), False), lambda queue: queue.limits.used()
+])
 def test_use_makes_the_time_begin_anew(bench, use):
     queue = bench.limited({"x-expires": 100})
     bench.advance(80)
@@ -496,7 +509,9 @@ def test_closed_queue_leaves_no_timer(bench):
 
 
 def test_nothing_of_this_switches(bench):
-    queue = bench.limited({"x-message-ttl": 10, "x-max-length": 3, "x-delivery-limit": 1, "x-dead-letter-exchange": "x"})
+    queue = bench.limited(
+        {"x-message-ttl": 10, "x-max-length": 3, "x-delivery-limit": 1, "x-dead-letter-exchange": "x"}
+    )
 
     with no_switch():
         bench.publish(queue, *numbered(10))

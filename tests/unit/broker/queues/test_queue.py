@@ -66,7 +66,10 @@ def test_a_requeued_message_goes_back_to_its_place_and_is_marked(bench, queue):
 
     again = Message()
     assert queue.get(again, True)
-    assert again.get_body() == b"0" and again.describe()["redelivered"] and again.describe()["delivery_count"] == 1
+    assert (
+        again.get_body() == b"0" and again.describe()["redelivered"]
+        and again.describe()["delivery_count"] == 1
+    )
     assert queue.get(again, True)
     assert again.get_body() == b"2" and not again.describe()["redelivered"]
 
@@ -309,7 +312,9 @@ def test_delete_cancels_the_consumers_and_tells_how_many_were_ready(bench, queue
     assert (queue.ready_count, queue.unacked_count) == (0, 0)
 
 
-def test_very_many_consumers_of_a_deleted_queue_are_cancelled_in_slices_in_their_order(bench, queue, monkeypatch):
+def test_very_many_consumers_of_a_deleted_queue_are_cancelled_in_slices_in_their_order(
+    bench, queue, monkeypatch
+):
     monkeypatch.setattr(cancelling, "SliceClock", lambda: SliceClock(9.5, clock=StepClock(1)))
     told = []
 
@@ -380,7 +385,9 @@ def test_a_fault_of_the_store_closes_the_queue_and_cancels_its_consumers(bench, 
 
 
 def test_a_full_disk_refuses_and_the_queue_stays_open(bench, queue, monkeypatch):
-    monkeypatch.setattr(bench.pool, "take", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        bench.pool, "take", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     assert bench.publish(queue, b"a") == [0]
     monkeypatch.undo()
 

@@ -47,11 +47,19 @@ def waited(bench, queue, at_most=400):
 
 
 @pytest.mark.parametrize(("arguments", "policy", "expected"), [
-    ({}, {}, None), ({"x-delayed-retry-min": 5}, {}, None), ({"x-delayed-retry-type": "disabled", "x-delayed-retry-min": 5}, {}, None),
-    ({"x-delayed-retry-type": "all"}, {}, None), ({"x-delayed-retry-type": "all", "x-delayed-retry-min": 0}, {}, None),
+    ({}, {}, None), ({"x-delayed-retry-min": 5}, {}, None),
+    ({"x-delayed-retry-type": "disabled", "x-delayed-retry-min": 5}, {}, None),
+    ({"x-delayed-retry-type": "all"}, {}, None),
+    ({"x-delayed-retry-type": "all", "x-delayed-retry-min": 0}, {}, None),
     ({"x-delayed-retry-type": "all", "x-delayed-retry-min": 5}, {}, (7, 5, None)),
-    ({"x-delayed-retry-type": "failed", "x-delayed-retry-min": 5, "x-delayed-retry-max": 9}, {}, (FAILED, 5, 9)),
-    ({}, {"delayed-retry-type": "returned", "delayed-retry-min": 5, "delayed-retry-max": 9}, (RETURNED, 5, 9)),
+    (
+        {"x-delayed-retry-type": "failed", "x-delayed-retry-min": 5, "x-delayed-retry-max": 9}, {},
+        (FAILED, 5, 9),
+    ),
+    (
+        {}, {"delayed-retry-type": "returned", "delayed-retry-min": 5, "delayed-retry-max": 9},
+        (RETURNED, 5, 9),
+    ),
     ({"x-delayed-retry-type": "disabled"}, {"delayed-retry-type": "returned", "delayed-retry-min": 5}, None),
     ({"x-delayed-retry-min": 3}, {"delayed-retry-type": "all", "delayed-retry-min": 5}, (7, 3, None)),
 ])
@@ -210,11 +218,18 @@ def test_back_off_holds_over_a_restart(tmp_path, end, arguments, monkeypatch):
         again.stop()
 
 
-@pytest.mark.parametrize("later_s,redelivered,expected", [(299, False, b"new"), (602, False, b"bad"), (602, True, b"new")])
+@pytest.mark.parametrize("later_s,redelivered,expected", [
+    (299, False, b"new"), (602, False, b"bad"), (602, True, b"new")
+])
 @pytest.mark.parametrize("priority", [{}, {"x-max-priority": 3}])
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_after_a_restart_the_rest_of_the_time_is_waited(tmp_path, monkeypatch, end, priority, later_s, redelivered, expected):
-    """A back-off of 600 s: over 602 s later, whenever the broker was started. A delivery that was lost with the broker begins a new one."""
+def test_after_a_restart_the_rest_of_the_time_is_waited(
+    tmp_path, monkeypatch, end, priority, later_s, redelivered, expected
+):
+    """A back-off of 600 s: over 602 s later, whenever the broker was started.
+
+    A delivery that was lost with the broker begins a new one.
+    """
     node = Node(tmp_path / "data")
     arguments = {"x-delayed-retry-type": "all", "x-delayed-retry-min": 600_000, **priority}
     queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)

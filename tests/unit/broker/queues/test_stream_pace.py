@@ -1,4 +1,6 @@
-"""Pace of streams: with several readers what is published shortly after a turn goes out together; nobody else waits."""
+"""Pace of streams: with several readers what is published shortly after a turn goes out together;
+nobody else waits.
+"""
 import pytest
 
 from gomq_py.broker.features.stream_offset import NEXT, StreamStart
@@ -50,7 +52,9 @@ def bench(tmp_path):
 
 @pytest.fixture
 def stream(bench, tmp_path):
-    store, _ = open_stream_store(tmp_path / "stream", bench.files, bench.pool, bench.committer, INCARNATION, SEGMENT_BYTES)
+    store, _ = open_stream_store(
+        tmp_path / "stream", bench.files, bench.pool, bench.committer, INCARNATION, SEGMENT_BYTES
+    )
     stream = StreamQueue("s", "/", store, bench.scheduler, bench.timers, STREAM)
     yield stream
     stream.close()
@@ -109,7 +113,9 @@ def test_much_at_once_does_not_wait(bench, stream):
 
 
 def test_reader_with_credit_again_goes_on_at_once(bench, stream):
-    """With a prefetch of one each ack brings the next message, however shortly after the last turn it comes."""
+    """With a prefetch of one each ack brings the next message,
+    however shortly after the last turn it comes.
+    """
     first, *others = readers_of(bench, stream, READERS + 1, credit=1)
     bench.publish(stream, *[b"a"] * 5)
 

@@ -63,8 +63,12 @@ def settle(bench):
 
 
 @pytest.mark.parametrize("readers", [1, 5])
-@pytest.mark.parametrize("hit", [range(9, 10), range(5, 10), range(10), range(3, 5)], ids=["last", "second half", "all", "middle"])
-def test_readers_that_come_to_damage_leave_the_hub_to_others_and_see_what_comes_next(bench, tmp_path, hit, readers):
+@pytest.mark.parametrize(
+    "hit", [range(9, 10), range(5, 10), range(10), range(3, 5)], ids=["last", "second half", "all", "middle"]
+)
+def test_readers_that_come_to_damage_leave_the_hub_to_others_and_see_what_comes_next(
+    bench, tmp_path, hit, readers
+):
     stream = stream_in(bench, tmp_path / "stream")
     bench.publish(stream, *(b"%d" % number for number in range(10)))
     stream.close()
@@ -101,7 +105,9 @@ def test_reader_that_finds_nothing_though_it_is_behind_is_asked_again_when_somet
 
 
 def test_reader_that_steps_over_more_damage_than_a_turn_may_cost_goes_on_in_the_next(bench, tmp_path):
-    store, _ = open_stream_store(tmp_path / "stream", bench.files, bench.pool, bench.committer, INCARNATION, 8 << 20)
+    store, _ = open_stream_store(
+        tmp_path / "stream", bench.files, bench.pool, bench.committer, INCARNATION, 8 << 20
+    )
     stream = StreamQueue("s", "/", store, bench.scheduler, bench.timers, STREAM)
     bench.publish(stream, b"0")
     for number in range(60):

@@ -1,4 +1,6 @@
-"""Retention of streams: whole segments go by count, octets and age; the timer runs only while something will be too old."""
+"""Retention of streams: whole segments go by count, octets and age;
+the timer runs only while something will be too old.
+"""
 import pytest
 
 from gomq_py.broker.policies.queue_settings import QueueSettings
@@ -18,7 +20,9 @@ def bench(tmp_path):
 
 @pytest.fixture
 def stream(bench, tmp_path):
-    store, _ = open_stream_store(tmp_path / "stream", bench.files, bench.pool, bench.committer, INCARNATION, SEGMENT_BYTES)
+    store, _ = open_stream_store(
+        tmp_path / "stream", bench.files, bench.pool, bench.committer, INCARNATION, SEGMENT_BYTES
+    )
     stream = StreamQueue("s", "/", store, bench.scheduler, bench.timers, STREAM)
     yield stream
     stream.close()
@@ -33,7 +37,9 @@ def publish(bench, stream, count=100):
     stream.turn()
 
 
-@pytest.mark.parametrize("arguments", [{}, {"x-max-length": 1000}, {"x-max-length-bytes": 1 << 20}, {"x-max-age": "1h"}])
+@pytest.mark.parametrize("arguments", [
+    {}, {"x-max-length": 1000}, {"x-max-length-bytes": 1 << 20}, {"x-max-age": "1h"}
+])
 def test_within_its_limits_everything_stays(bench, stream, arguments):
     stream.configure(QueueSettings(arguments))
     publish(bench, stream)
@@ -41,7 +47,9 @@ def test_within_its_limits_everything_stays(bench, stream, arguments):
     assert stream.ready_count == 100
 
 
-@pytest.mark.parametrize("arguments", [{"x-max-length": 90}, {"x-max-length-bytes": 90_000}, {"x-max-length": 0}, {"x-max-length-bytes": 0}])
+@pytest.mark.parametrize("arguments", [
+    {"x-max-length": 90}, {"x-max-length-bytes": 90_000}, {"x-max-length": 0}, {"x-max-length-bytes": 0}
+])
 def test_too_much_goes_by_whole_segments_but_not_the_newest(bench, stream, arguments):
     stream.configure(QueueSettings(arguments))
     publish(bench, stream)

@@ -33,7 +33,8 @@ def deposited(*answers):
 
 
 @pytest.mark.parametrize("answers, said", [
-    ((), ALL), ((1,), ALL), ((1, 1, 1), ALL), ((0,), SOME_REFUSED), ((1, 0, 1), SOME_REFUSED), ((0, 0), SOME_REFUSED),
+    ((), ALL), ((1,), ALL), ((1, 1, 1), ALL), ((0,), SOME_REFUSED), ((1, 0, 1), SOME_REFUSED),
+    ((0, 0), SOME_REFUSED),
 ])
 def test_each_destination_has_the_message_whoever_refuses_it(answers, said):
     assert deposited(*answers) == (said, len(answers))

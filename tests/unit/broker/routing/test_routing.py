@@ -1,4 +1,5 @@
-"""Routing: what a tee, or an exchange that is handed on to, adds to a route, and when remembered routes hear of it.
+"""Routing: what a tee, or an exchange that is handed on to, adds to a route,
+and when remembered routes hear of it.
 
 Exchanges: test_exchange.py.
 """

@@ -47,7 +47,9 @@ def told_in_full(node, count):
     for _ in range(count):
         message = Message()
         assert queue.get(message, True)
-        found.append((message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers))
+        found.append(
+            (message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers)
+        )
     return found
 
 
@@ -58,7 +60,8 @@ def test_queue_that_comes_and_goes_is_told(node):
 
     assert told(node, 2) == [
         ("queue.created", {
-            "name": "q", "vhost": "/", "durable": True, "auto_delete": False, "exclusive": False, "arguments": {"x-max-length": 5}, "owner_pid": ""}),
+            "name": "q", "vhost": "/", "durable": True, "auto_delete": False, "exclusive": False,
+            "arguments": {"x-max-length": 5}, "owner_pid": ""}),
         ("queue.deleted", {"name": "q", "vhost": "/"}),
     ]
 
@@ -69,13 +72,16 @@ def test_exchange_and_binding_are_told(node):
     node.vhost.delete_exchange("x")
 
     binding = {
-        "source_name": "x", "source_kind": "exchange", "destination_name": "told", "destination_kind": "queue", "routing_key": "a.#",
+        "source_name": "x", "source_kind": "exchange", "destination_name": "told",
+        "destination_kind": "queue", "routing_key": "a.#",
         "arguments": {"k": 1}, "vhost": "/",
     }
     assert told(node, 4) == [
         ("exchange.created", {
-            "name": "x", "vhost": "/", "type": "topic", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}),
-        ("binding.created", binding), ("binding.deleted", binding), ("exchange.deleted", {"name": "x", "vhost": "/"}),
+            "name": "x", "vhost": "/", "type": "topic", "durable": True, "auto_delete": False,
+            "internal": False, "arguments": {}}),
+        ("binding.created", binding), ("binding.deleted", binding),
+        ("exchange.deleted", {"name": "x", "vhost": "/"}),
     ]
 
 
@@ -106,7 +112,10 @@ def test_vhost_user_and_permission_are_told(node):
         ("permission.created", {**rights, "configure": ".*", "write": ".*", "read": ".*"}),
         ("user.created", {"name": "anna"}), ("user.tags.set", {"name": "anna", "tags": ["monitoring"]}),
         ("user.password.changed", {"name": "anna"}), ("user.tags.set", {"name": "anna", "tags": []}),
-        ("permission.created", {"user": "anna", "vhost": "shop", "configure": "^a", "write": ".*", "read": ""}),
+        (
+            "permission.created",
+            {"user": "anna", "vhost": "shop", "configure": "^a", "write": ".*", "read": ""},
+        ),
         ("user.limits.set", {"name": "anna", "limits": {"max-channels": 3}}),
         ("permission.deleted", {"user": "anna", "vhost": "shop"}), ("user.deleted", {"name": "anna"}),
         ("permission.deleted", rights), ("vhost.deleted", {"name": "shop"}),
@@ -125,10 +134,12 @@ def test_topic_permissions_and_what_is_said_about_a_vhost_are_told(node):
 
     limited = {"user": "guest", "vhost": "/", "exchange": "amq.topic"}
     said = {
-        "name": "/", "description": "the first", "tags": [], "default_queue_type": "classic", "protected_from_deletion": False}
+        "name": "/", "description": "the first", "tags": [], "default_queue_type": "classic",
+        "protected_from_deletion": False}
     found = told(node, 5)
     assert found[:4] == [
-        ("topic.permission.created", {**limited, "write": "^a", "read": "^b"}), ("topic.permission.deleted", limited),
+        ("topic.permission.created", {**limited, "write": "^a", "read": "^b"}),
+        ("topic.permission.deleted", limited),
         ("vhost.updated", said), ("vhost.updated", {**said, "tags": ["a"]})]
     assert found[4][0] == "queue.created"
 
@@ -159,9 +170,13 @@ def test_policies_limits_and_parameters_are_told(node):
     parameters.clear_global("g")
 
     assert told(node, 10) == [
-        ("policy.set", {"name": "p", "vhost": "/", **policy}), ("policy.cleared", {"name": "p", "vhost": "/"}),
+        ("policy.set", {"name": "p", "vhost": "/", **policy}),
+        ("policy.cleared", {"name": "p", "vhost": "/"}),
         ("policy.set", {"name": "o", "vhost": "/", **policy}),
-        ("parameter.set", {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 70}}),
+        (
+            "parameter.set",
+            {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 70}},
+        ),
         ("vhost.limits.set", {"name": "limits", "vhost": "/", "max-queues": 70}),
         ("parameter.cleared", {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": None}),
         ("vhost.limits.cleared", {"name": "limits", "vhost": "/"}),
@@ -172,18 +187,26 @@ def test_policies_limits_and_parameters_are_told(node):
 
 
 def test_passwords_are_in_no_event(node):
-    """URIs of shovels and upstreams, alone and in arrays; policies; arguments of queues, exchanges and bindings; what clients say of themselves."""
+    """URIs of shovels and upstreams, alone and in arrays; policies; arguments of queues, exchanges and
+    bindings; what clients say of themselves.
+    """
     uri = "amqp://ann:sesame@elsewhere/v"
     set_ = node.broker.parameters.set
-    set_(node.vhost, "shovel", "s", {"src-uri": [uri, uri], "src-queue": "q", "dest-uri": uri, "dest-password": "sesame"})
+    set_(node.vhost, "shovel", "s", {
+        "src-uri": [uri, uri], "src-queue": "q", "dest-uri": uri, "dest-password": "sesame"
+    })
     set_(node.vhost, "federation-upstream", "u", {"uri": uri})
     node.broker.parameters.set_global("g", {"uri": uri})
-    set_(node.vhost, POLICY, "p", {"pattern": "^amqp://ann:sesame@", "definition": {"dead-letter-exchange": uri}})
+    set_(node.vhost, POLICY, "p", {
+        "pattern": "^amqp://ann:sesame@", "definition": {"dead-letter-exchange": uri}
+    })
     set_(node.vhost, OPERATOR_POLICY, "p", {"pattern": "^amqp:", "definition": {"max-length": 5}})
     node.vhost.declare_queue("q", arguments={"x-from": uri, "x-password": "sesame"})
     node.vhost.declare_exchange("x", "headers", arguments={"x-from": [uri, {"uri": uri}]})
     node.vhost.bind_queue("q", "x", "", {"from": uri})
-    node.broker.events.emit("connection.created", dict, {"client_properties": {"connection_name": uri, "token": "sesame"}})
+    node.broker.events.emit(
+        "connection.created", dict, {"client_properties": {"connection_name": uri, "token": "sesame"}}
+    )
 
     events_ = told(node, 9)
 
@@ -204,11 +227,15 @@ def test_event_carries_its_time_node_and_actor(node):
     assert properties.headers["user_who_performed_action"] == "anna"
     assert properties.headers["node"] == events.node_name()
     assert properties.timestamp == properties.headers["timestamp_in_ms"] // 1000 > 1_600_000_000
-    assert (properties.delivery_mode, message.get_body(), message.get_exchange()) == (2, b"", b"amq.rabbitmq.event")
+    assert (properties.delivery_mode, message.get_body(), message.get_exchange()) == (
+        2, b"", b"amq.rabbitmq.event"
+    )
 
 
 def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypatch):
-    """Bindings of a deleted queue and of a deleted exchange, and exclusive queues; nobody else's events meanwhile."""
+    """Bindings of a deleted queue and of a deleted exchange, and exclusive queues;
+    nobody else's events meanwhile.
+    """
     monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(3, clock=StepClock(1)))
     vhost, acts = node.vhost, node.broker.events.on_behalf_of
     for number in range(10):
@@ -225,7 +252,8 @@ def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypa
     acts("dora", vhost.declare_queue, "another")
 
     assert Counter(actors(node, 11 + 11 + 10 + 1)) == {
-        ("anna", "binding.deleted"): 10, ("anna", "queue.deleted"): 1, ("berta", "binding.deleted"): 10, ("berta", "exchange.deleted"): 1,
+        ("anna", "binding.deleted"): 10, ("anna", "queue.deleted"): 1, ("berta", "binding.deleted"): 10,
+        ("berta", "exchange.deleted"): 1,
         ("carla", "queue.deleted"): 10, ("dora", "queue.created"): 1}
 
 

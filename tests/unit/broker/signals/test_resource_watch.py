@@ -1,4 +1,6 @@
-"""The watch: when it raises and lifts alarms, how often it looks, and what it does when the file system does not answer."""
+"""The watch: when it raises and lifts alarms, how often it looks,
+and what it does when the file system does not answer.
+"""
 import logging
 from threading import Event
 
@@ -104,7 +106,9 @@ def test_three_segments_are_always_needed(watch, alarms, machine, settings, mini
     assert alarms.reason == "low on disk"
 
 
-@pytest.mark.parametrize(("watermark", "limit"), [(0.25, 250 * MIB), (300 * MIB, 300 * MIB), (0, 0), (0.0, 0)])
+@pytest.mark.parametrize(("watermark", "limit"), [
+    (0.25, 250 * MIB), (300 * MIB, 300 * MIB), (0, 0), (0.0, 0)
+])
 def test_watermark_is_a_share_or_octets(watch, alarms, machine, settings, watermark, limit):
     settings.memory_high_watermark = watermark
     machine.used = 999 * MIB
@@ -144,7 +148,9 @@ def test_memory_is_given_back_while_its_alarm_is_on(watch, machine):
     soon(lambda: machine.given_back > 1)
 
 
-def test_file_system_that_does_not_answer_is_told_of_and_memory_watched_on(watch, alarms, machine, monkeypatch, caplog):
+def test_file_system_that_does_not_answer_is_told_of_and_memory_watched_on(
+    watch, alarms, machine, monkeypatch, caplog
+):
     monkeypatch.setattr(resource_watch, "DISK_PATIENCE_S", 0.01)
     watch.start()
     machine.stuck = Event()
@@ -169,7 +175,10 @@ def test_watch_outlives_an_error_of_the_file_system(watch, alarms, machine, capl
     soon(lambda: alarms.is_on("disk"))
 
 
-@pytest.mark.parametrize("found, text", [(None, "/data is gone"), ((1, 3), "/data is not the folder any more")], ids=["removed", "replaced"])
+@pytest.mark.parametrize(
+    "found, text", [(None, "/data is gone"), ((1, 3), "/data is not the folder any more")],
+    ids=["removed", "replaced"],
+)
 def test_publishers_are_held_while_the_data_folder_is_gone(watch, alarms, machine, caplog, found, text):
     watch.start()
     opened, machine.folder = machine.folder, found
@@ -191,7 +200,8 @@ def test_low_disk_is_warned_of_once(watch, machine, settings, caplog):
 
 
 @pytest.mark.parametrize(("free", "used", "interval_s"), [
-    (100 * GIB, 100 * MIB, 500 / 512), (100 * GIB, 600 * MIB, 0.25), (24 * MIB + GIB, 0, 600 / 512), (24 * MIB + 256 * MIB, 0, 0.5), (0, 0, 0.25),
+    (100 * GIB, 100 * MIB, 500 / 512), (100 * GIB, 600 * MIB, 0.25), (24 * MIB + GIB, 0, 600 / 512),
+    (24 * MIB + 256 * MIB, 0, 0.5), (0, 0, 0.25),
 ])
 def test_interval_is_the_shorter_the_nearer_a_limit(alarms, settings, machine, free, used, interval_s):
     machine.free, machine.used = free, used

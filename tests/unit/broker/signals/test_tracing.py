@@ -1,11 +1,14 @@
-"""Firehose: while a vhost is traced, what its clients publish and get is published once more, with RabbitMQ's keys and headers."""
+"""Firehose: while a vhost is traced, what its clients publish and get is published once more,
+with RabbitMQ's keys and headers.
+"""
 import gevent
 import pytest
 
 from gomq_py.amqp.server import delivery
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos, BasicQosOk, ConfirmSelect,
-    ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos,
+    BasicQosOk, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    TxCommit, TxCommitOk, TxSelect, TxSelectOk,
 )
 from gomq_py.broker.header_edit import CUT
 from gomq_py.broker.signals import tracing
@@ -45,11 +48,16 @@ def traces(door):
         message = Message()
         if not door.queue("trace").get(message, True):
             return found
-        found.append((message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers, message.get_body()))
+        found.append((
+            message.get_routing_key().decode(), Properties.decode(message.get_properties()).headers,
+            message.get_body(),
+        ))
 
 
 def test_published_message_is_told_with_where_it_went(door, traced):
-    properties = Properties(content_type="text/plain", headers={"k": [1, {"n": True}], "CC": ["nowhere"]}, delivery_mode=2)
+    properties = Properties(
+        content_type="text/plain", headers={"k": [1, {"n": True}], "CC": ["nowhere"]}, delivery_mode=2
+    )
     traced.publish("q", b"body", properties=properties.encode())
     traced.call(QueueDeclare(queue="q"), QueueDeclareOk)
 
@@ -58,7 +66,8 @@ def test_published_message_is_told_with_where_it_went(door, traced):
     node = headers.pop("node")
     assert node.startswith("gomq@")
     assert headers == {
-        "exchange_name": "", "routing_keys": ["q", "nowhere"], "properties": properties.as_dict(), "vhost": "/", "connection": door.connection().name,
+        "exchange_name": "", "routing_keys": ["q", "nowhere"], "properties": properties.as_dict(),
+        "vhost": "/", "connection": door.connection().name,
         "channel": 1, "user": "guest", "routed_queues": ["q"],
     }
 
@@ -81,7 +90,9 @@ def test_delivered_message_is_told(door, traced, size):
     assert traced.expect_message(BasicDeliver)[0].redelivered
 
     told = traces(door)[1:]
-    assert [(key, headers["redelivered"], len(body)) for key, headers, body in told] == [("deliver.q", 0, size), ("deliver.q", 1, size)]
+    assert [(key, headers["redelivered"], len(body)) for key, headers, body in told] == [
+        ("deliver.q", 0, size), ("deliver.q", 1, size)
+    ]
     assert "routed_queues" not in told[0][1]
 
 
@@ -109,7 +120,9 @@ def test_turn_of_traced_deliveries_ends_with_its_time(door, traced, monkeypatch,
     for number in range(30):
         traced.publish("s", b"%d" % number)
     traced.call(BasicQos(prefetch_count=100), BasicQosOk)
-    traced.call(BasicConsume(queue="s", arguments={"x-stream-offset": "first"} if arguments else {}), BasicConsumeOk)
+    traced.call(
+        BasicConsume(queue="s", arguments={"x-stream-offset": "first"} if arguments else {}), BasicConsumeOk
+    )
     bodies = [traced.expect_message(BasicDeliver)[2] for _ in range(30)]
 
     assert bodies == [b"%d" % number for number in range(30)]
@@ -127,7 +140,10 @@ def test_delivery_of_a_stream_is_told_with_its_offset(door, traced, size):
     for _ in range(2):
         assert len(traced.expect_message(BasicDeliver)[2]) == size
 
-    told = [(headers["properties"]["headers"], headers["redelivered"], len(body)) for key, headers, body in traces(door) if key == "deliver.s"]
+    told = [
+        (headers["properties"]["headers"], headers["redelivered"], len(body))
+        for key, headers, body in traces(door) if key == "deliver.s"
+    ]
     assert told == [({"n": offset, "x-stream-offset": offset}, 0, size) for offset in (1, 2)]
 
 

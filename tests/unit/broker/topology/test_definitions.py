@@ -13,17 +13,32 @@ from tests.support.passwords import has_password
 
 # As RabbitMQ exports it, with what only it knows; and as LavinMQ does: tags as text, no version.
 RABBITMQ = {
-    "rabbit_version": "3.13.7", "rabbitmq_version": "3.13.7", "product_name": "RabbitMQ", "product_version": "3.13.7",
-    "rabbitmq_definition_format": "cluster", "original_cluster_name": "rabbit@host", "explanation": "Definitions of cluster 'rabbit@host'",
+    "rabbit_version": "3.13.7", "rabbitmq_version": "3.13.7", "product_name": "RabbitMQ",
+    "product_version": "3.13.7",
+    "rabbitmq_definition_format": "cluster", "original_cluster_name": "rabbit@host",
+    "explanation": "Definitions of cluster 'rabbit@host'",
     "users": [
-        {"name": "ann", "password_hash": "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+", "hashing_algorithm": "rabbit_password_hashing_sha256",
-         "tags": ["administrator"], "limits": {}},
-        {"name": "cert", "password_hash": "", "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": [], "limits": {}},
+        {
+            "name": "ann", "password_hash": "+pHuxkR9fCyrrwXjOD4BP4XbzO3l8LJr8YkThMgJ0yVHFRE+",
+            "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": ["administrator"], "limits": {},
+        },
+        {
+            "name": "cert", "password_hash": "", "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": [], "limits": {},
+        },
     ],
-    "vhosts": [{"name": "/", "description": "Default virtual host", "metadata": {"description": "x", "tags": [], "default_queue_type": "classic"},
-                "tags": [], "default_queue_type": "classic"}, {"name": "shop", "limits": [], "metadata": {"description": "things", "tags": ["a"]}}],
+    "vhosts": [
+        {
+            "name": "/", "description": "Default virtual host",
+            "metadata": {"description": "x", "tags": [], "default_queue_type": "classic"}, "tags": [],
+            "default_queue_type": "classic",
+        },
+        {"name": "shop", "limits": [], "metadata": {"description": "things", "tags": ["a"]}},
+    ],
     "permissions": [{"user": "ann", "vhost": "shop", "configure": ".*", "write": "^w", "read": ".*"}],
-    "topic_permissions": [{"user": "ann", "vhost": "shop", "exchange": "amq.topic", "write": "^a", "read": ".*"}],
+    "topic_permissions": [
+        {"user": "ann", "vhost": "shop", "exchange": "amq.topic", "write": "^a", "read": ".*"}
+    ],
     "parameters": [
         {"component": "operator_policy", "name": "cap", "vhost": "shop",
          "value": {"apply-to": "queues", "definition": {"max-length": 10}, "pattern": ".*", "priority": 0}},
@@ -33,14 +48,37 @@ RABBITMQ = {
     "global_parameters": [{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-x"}],
     "policies": [{"vhost": "shop", "name": "ha", "pattern": "^o", "apply-to": "queues", "priority": 1,
                   "definition": {"ha-mode": "all", "dead-letter-exchange": "dead", "message-ttl": 1000}}],
-    "queues": [{"name": "orders", "vhost": "shop", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "quorum"}},
-               {"name": "dead", "vhost": "shop", "durable": True, "auto_delete": False, "arguments": {}}],
-    "exchanges": [{"name": "dead", "vhost": "shop", "type": "fanout", "durable": True, "auto_delete": False, "internal": False, "arguments": {}},
-                  {"name": "amq.topic", "vhost": "shop", "type": "topic", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}],
-    "bindings": [{"source": "dead", "vhost": "shop", "destination": "dead", "destination_type": "queue", "routing_key": "", "arguments": {}},
-                 {"source": "amq.topic", "vhost": "shop", "destination": "dead", "destination_type": "exchange", "routing_key": "a.#",
-                  "arguments": {"k": 1}},
-                 {"source": "", "vhost": "shop", "destination": "dead", "destination_type": "queue", "routing_key": "dead", "arguments": {}}],
+    "queues": [
+        {
+            "name": "orders", "vhost": "shop", "durable": True, "auto_delete": False,
+            "arguments": {"x-queue-type": "quorum"},
+        },
+        {"name": "dead", "vhost": "shop", "durable": True, "auto_delete": False, "arguments": {}},
+    ],
+    "exchanges": [
+        {
+            "name": "dead", "vhost": "shop", "type": "fanout", "durable": True, "auto_delete": False,
+            "internal": False, "arguments": {},
+        },
+        {
+            "name": "amq.topic", "vhost": "shop", "type": "topic", "durable": True, "auto_delete": False,
+            "internal": False, "arguments": {},
+        },
+    ],
+    "bindings": [
+        {
+            "source": "dead", "vhost": "shop", "destination": "dead", "destination_type": "queue",
+            "routing_key": "", "arguments": {},
+        },
+        {
+            "source": "amq.topic", "vhost": "shop", "destination": "dead", "destination_type": "exchange",
+            "routing_key": "a.#", "arguments": {"k": 1},
+        },
+        {
+            "source": "", "vhost": "shop", "destination": "dead", "destination_type": "queue",
+            "routing_key": "dead", "arguments": {},
+        },
+    ],
 }
 
 
@@ -73,7 +111,9 @@ def test_file_of_rabbitmq_is_imported(make):
     shop = broker.vhosts["shop"]
     assert (shop.description, shop.tags, shop.limits) == ("things", ["a"], {"max-queues": 50})
     settings = shop.queue("orders").limits.settings
-    assert (settings.max_length, settings.message_ttl_ms, settings.dead_letter_exchange, settings.delivery_limit) == (10, 1000, "dead", 20)
+    assert (
+        settings.max_length, settings.message_ttl_ms, settings.dead_letter_exchange, settings.delivery_limit
+    ) == (10, 1000, "dead", 20)
     assert [queue.name for queue in shop.route(shop.exchange("amq.topic"), "a.b")] == ["dead"]
     assert shop.parameters["shovel", "s"] == {"src-uri": "amqp://"}
 
@@ -107,7 +147,9 @@ def test_vhost_can_be_copied_into_another(make):
     Importer(broker).run(RABBITMQ)
     copy = broker.create_vhost("copy")
 
-    Importer(broker, copy).run(json.loads(json.dumps({**exported_vhost(broker.vhosts["shop"]), "users": [{"name": "eve"}]})))
+    Importer(broker, copy).run(
+        json.loads(json.dumps({**exported_vhost(broker.vhosts["shop"]), "users": [{"name": "eve"}]}))
+    )
 
     assert exported_vhost(copy) == exported_vhost(broker.vhosts["shop"])
     assert "eve" not in broker.users
@@ -116,7 +158,9 @@ def test_vhost_can_be_copied_into_another(make):
 def test_what_is_there_and_differs_is_reported_and_stays(make):
     node = make("a")
     node.vhost.declare_queue("q", durable=True)
-    queue = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}}
+    queue = {
+        "name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}
+    }
 
     report = Importer(node.broker).run({"queues": [queue, {**queue, "name": "r"}]})
 
@@ -127,10 +171,29 @@ def test_what_is_there_and_differs_is_reported_and_stays(make):
 
 @pytest.mark.parametrize("entry, problem", [
     ({"queues": [{"name": "q", "vhost": "nope"}]}, "no vhost 'nope'"),
-    ({"exchanges": [{"name": "x", "vhost": "/", "type": "x-jms-topic"}]}, "unknown exchange type 'x-jms-topic'"),
-    ({"permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}]}, "no user 'nobody'"),
-    ({"policies": [{"name": "p", "vhost": "/", "pattern": ".*", "definition": {"never-heard-of": 1}}]}, "not a recognised policy setting"),
-    ({"bindings": [{"source": "x", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": ""}]}, "no exchange 'x'"),
+    (
+        {"exchanges": [{"name": "x", "vhost": "/", "type": "x-jms-topic"}]},
+        "unknown exchange type 'x-jms-topic'",
+    ),
+    (
+        {"permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}]},
+        "no user 'nobody'",
+    ),
+    (
+        {"policies": [{"name": "p", "vhost": "/", "pattern": ".*", "definition": {"never-heard-of": 1}}]},
+        "not a recognised policy setting",
+    ),
+    (
+        {
+            "bindings": [
+                {
+                    "source": "x", "vhost": "/", "destination": "q", "destination_type": "queue",
+                    "routing_key": "",
+                },
+            ],
+        },
+        "no exchange 'x'",
+    ),
     ({"users": [{"name": "u", "password_hash": "!!"}]}, "base64"),
     ({"users": [{"name": "u", "tags": "management,wizard"}]}, "wizard"),
 ])
@@ -144,7 +207,8 @@ def test_entry_that_cannot_be_imported_is_reported_and_the_rest_goes_on(make, en
 
 
 @pytest.mark.parametrize("wrong", [
-    [], "text", {"queues": {}}, {"queues": [5]}, {"queues": [{"vhost": "/"}]}, {"queues": [{"name": 5, "vhost": "/"}]},
+    [], "text", {"queues": {}}, {"queues": [5]}, {"queues": [{"vhost": "/"}]},
+    {"queues": [{"name": 5, "vhost": "/"}]},
     {"bindings": [{"source": "x"}]}, {"queues": [{"name": "q", "vhost": "/", "arguments": []}]},
 ])
 def test_malformed_definitions_change_nothing(make, wrong):
@@ -163,7 +227,14 @@ def test_malformed_definitions_change_nothing(make, wrong):
 def test_hash_of_an_old_file_is_known_by_its_size(make, algorithm):
     broker = make("a").broker
 
-    Importer(broker).run({"users": [{"name": "u", "password_hash": passwords.hash_password("secret", algorithm), "tags": "management, monitoring"}]})
+    Importer(broker).run({
+        "users": [
+            {
+                "name": "u", "password_hash": passwords.hash_password("secret", algorithm),
+                "tags": "management, monitoring",
+            },
+        ],
+    })
 
     assert has_password(broker.users, "u", "secret")
     assert broker.users.get("u").tags == ("management", "monitoring")
@@ -175,12 +246,17 @@ def test_values_json_does_not_have_are_written_as_others(make):
 
     definitions = exported_vhost(vhost)
 
-    assert definitions["queues"][0]["arguments"] == {"x-octets": "Not UTF-8, base64 is: Yf8=", "x-list": [1, None, {"a": True}]}
+    assert definitions["queues"][0]["arguments"] == {
+        "x-octets": "Not UTF-8, base64 is: Yf8=", "x-list": [1, None, {"a": True}]
+    }
 
 
 def test_octets_in_arguments_come_back_as_octets(make):
     first, second = make("a"), make("b")
-    arguments = {"x-octets": b"a\xff", "x-list": [b"\x80", {"inner": b"\x81"}], "x-text": "Not UTF-8, base64 is: no base64"}
+    arguments = {
+        "x-octets": b"a\xff", "x-list": [b"\x80", {"inner": b"\x81"}],
+        "x-text": "Not UTF-8, base64 is: no base64",
+    }
     first.vhost.declare_queue("q", durable=True, arguments=arguments)
 
     Importer(second.broker).run(json.loads(json.dumps(exported(first.broker))))
@@ -193,8 +269,11 @@ def test_entries_without_a_vhost_go_into_the_default_one(make):
     broker = make("a").broker
 
     report = Importer(broker).run({
-        "queues": [{"name": "q", "durable": True}], "policies": [{"name": "p", "pattern": "q", "definition": {"max-length": 1}}],
-        "bindings": [{"source": "amq.topic", "destination": "q", "destination_type": "queue", "routing_key": "#"}]})
+        "queues": [{"name": "q", "durable": True}],
+        "policies": [{"name": "p", "pattern": "q", "definition": {"max-length": 1}}],
+        "bindings": [
+            {"source": "amq.topic", "destination": "q", "destination_type": "queue", "routing_key": "#"}
+        ]})
 
     assert report.refused == [] and report.imported == {"queues": 1, "policies": 1, "bindings": 1}
     assert report.changed[1] == "queues: 'q': names no vhost: taken into '/'" and len(report.changed) == 3
@@ -206,35 +285,55 @@ def test_what_nobody_here_acts_on_is_said(make):
 
     report = Importer(broker).run({
         "parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": {}}],
-        "policies": [{"name": "fed", "vhost": "/", "pattern": ".*", "definition": {"federation-upstream-set": "all"}}],
+        "policies": [
+            {"name": "fed", "vhost": "/", "pattern": ".*", "definition": {"federation-upstream-set": "all"}}
+        ],
         "global_parameters": [{"name": "internal_cluster_id", "value": "another"}]})
 
     assert report.imported == {"parameters": 1, "policies": 1}
-    assert report.changed == ["parameters: 's' in vhost '/': shovel: kept without effect: this broker has no shovels",
-                              "policies: 'fed' in vhost '/': kept without effect: federation-upstream-set"]
+    assert report.changed == [
+        "parameters: 's' in vhost '/': shovel: kept without effect: this broker has no shovels",
+        "policies: 'fed' in vhost '/': kept without effect: federation-upstream-set",
+    ]
     assert report.ignored == ["global_parameters: 'internal_cluster_id': the identity of another cluster"]
     assert "internal_cluster_id" not in broker.parameters.global_
 
 
-@pytest.mark.parametrize("arguments", [{"x-huge": 2**80}, {"x" * 300: 1}, {"x-deep": [[[[[[{}]]]]]]}, {"x-large": "x" * 200_000}])
+@pytest.mark.parametrize("arguments", [
+    {"x-huge": 2**80}, {"x" * 300: 1}, {"x-deep": [[[[[[{}]]]]]]}, {"x-large": "x" * 200_000}
+])
 def test_arguments_that_no_table_holds_cost_their_entry_alone(make, arguments):
     broker = make("a").broker
 
-    report = Importer(broker).run({"queues": [{"name": "q", "vhost": "/", "durable": True, "arguments": arguments}, {"name": "r", "vhost": "/"}]})
+    report = Importer(broker).run({
+        "queues": [
+            {"name": "q", "vhost": "/", "durable": True, "arguments": arguments}, {"name": "r", "vhost": "/"}
+        ],
+    })
 
     assert "r" in broker.vhosts["/"].queues and report.imported["queues"] + len(report.refused) == 2
 
 
 @pytest.mark.parametrize("number", ["1e400", "1e999", "-1e999"])
 def test_number_that_no_reader_of_json_can_hold_costs_its_entry_alone(make, number):
-    """Read as infinity it was kept, and shown as null, which is another argument: what was exported did not come in again."""
+    """Read as infinity it was kept, and shown as null, which is another argument:
+    what was exported did not come in again.
+    """
     broker = make("a").broker
     wrong = {"x": [{"y": json.loads(number)}]}
 
     report = Importer(broker).run({
-        "queues": [{"name": "q", "vhost": "/", "durable": True, "arguments": wrong}, {"name": "r", "vhost": "/", "durable": True}],
+        "queues": [
+            {"name": "q", "vhost": "/", "durable": True, "arguments": wrong},
+            {"name": "r", "vhost": "/", "durable": True},
+        ],
         "exchanges": [{"name": "x", "vhost": "/", "type": "direct", "durable": True, "arguments": wrong}],
-        "bindings": [{"source": "amq.topic", "vhost": "/", "destination": "r", "destination_type": "queue", "routing_key": "#", "arguments": wrong}],
+        "bindings": [
+            {
+                "source": "amq.topic", "vhost": "/", "destination": "r", "destination_type": "queue",
+                "routing_key": "#", "arguments": wrong,
+            },
+        ],
         "parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": wrong}],
         "policies": [{"name": "p", "vhost": "/", "pattern": "q", "definition": wrong}],
         "global_parameters": [{"name": "g", "value": wrong}]})
@@ -267,8 +366,16 @@ def test_the_report_says_what_became_something_else_and_what_was_left(make):
         "rabbit_version": "3.10.8", "wonders": [],
         "vhosts": [{"name": "v", "default_queue_type": "quantum"}],
         "users": [{"name": "u", "tags": "wizard"}],
-        "policies": [{"name": "p", "vhost": "v", "pattern": ".*", "definition": {"ha-mode": "all", "max-length": 5, "never-heard-of": 1}}],
-        "queues": [{"name": "q", "vhost": "v", "durable": True, "arguments": {"x-queue-type": "quorum"}}, {"name": "r", "vhost": "nope"}],
+        "policies": [
+            {
+                "name": "p", "vhost": "v", "pattern": ".*",
+                "definition": {"ha-mode": "all", "max-length": 5, "never-heard-of": 1},
+            },
+        ],
+        "queues": [
+            {"name": "q", "vhost": "v", "durable": True, "arguments": {"x-queue-type": "quorum"}},
+            {"name": "r", "vhost": "nope"},
+        ],
     })
 
     assert report.imported == {"vhosts": 1, "users": 1, "policies": 1, "queues": 1}

@@ -1,4 +1,6 @@
-"""Kinds: what somebody registers besides the queues and exchanges that every broker has, over restarts, to clients and in exports."""
+"""Kinds: what somebody registers besides the queues and exchanges that every broker has, over restarts,
+to clients and in exports.
+"""
 import os
 
 import pytest
@@ -24,7 +26,8 @@ class OwnQueue(Queue):
 
     def __init__(self, parts, told):
         super().__init__(
-            parts.name, parts.vhost, parts.store, parts.scheduler, parts.durable, parts.owner, parts.auto_delete, parts.arguments)
+            parts.name, parts.vhost, parts.store, parts.scheduler, parts.durable, parts.owner,
+            parts.auto_delete, parts.arguments)
         self.told = told
         told.append(("made", parts.name, parts.store.ready_count))
 
@@ -54,11 +57,14 @@ class Sink(Destination):
 
 
 def own_kinds(told=None):
-    """A queue kind and an exchange type "own", names below "own.", and own.default, which gets what amq.topic gets."""
+    """A queue kind and an exchange type "own", names below "own.", and own.default,
+    which gets what amq.topic gets.
+    """
     kinds = Kinds()
     told = [] if told is None else told
     kinds.add_queue_kind(QueueKind(
-        name="own", make=lambda parts: OwnQueue(parts, told), is_state=True, left_out=frozenset(("max-length",))))
+        name="own", make=lambda parts: OwnQueue(parts, told), is_state=True,
+        left_out=frozenset(("max-length",))))
     kinds.add_exchange_type(OwnExchange)
     kinds.predeclare("own.default", "own", internal=True)
     kinds.reserve("own.")
@@ -73,7 +79,9 @@ def told():
 
 @pytest.fixture
 def nodes(tmp_path, told):
-    """A function that boots a node over the same folder, after the one before has stopped; at the end the last one stops."""
+    """A function that boots a node over the same folder, after the one before has stopped;
+    at the end the last one stops.
+    """
     running = []
 
     def boot(kinds=None):
@@ -112,7 +120,9 @@ def test_registered_queue_and_its_binding_to_a_predeclared_exchange_survive_a_re
 
     queue = again.queue("own.q")
     assert (type(queue), queue.arguments, queue.ready_count) == (OwnQueue, OWN, 1)
-    assert [(binding.routing_key, binding.arguments) for binding in again.bindings_to(queue)] == [("k", {"x-number": 1})]
+    assert [(binding.routing_key, binding.arguments) for binding in again.bindings_to(queue)] == [
+        ("k", {"x-number": 1})
+    ]
     assert routed(again, "amq.topic", "any") == ["own.q"]
     assert told == [("made", "own.q", 0), ("made", "own.q", 1)]
 
@@ -154,7 +164,10 @@ def test_exchange_of_an_earlier_run_gives_way_to_a_predeclared_one_of_its_name(n
     exchange = nodes().vhost.exchange("own.default")
 
     assert exchange.type == "own"
-    assert "exchange 'own.default' in vhost '/' is left out: exchange 'own.default' in vhost '/' is predeclared" in caplog.text
+    assert (
+        "exchange 'own.default' in vhost '/' is left out: exchange 'own.default' in vhost '/' is predeclared"
+        in caplog.text
+    )
 
 
 def test_queue_that_had_its_name_before_the_prefix_was_reserved_goes_on(nodes):
@@ -193,14 +206,19 @@ def test_kinds_that_are_not_declarable_are_refused_as_if_there_were_none():
 
     assert refusal(vhost.declare_exchange, "x", "own") == (UnknownType, "unknown exchange type 'own'")
     assert refusal(vhost.declare_queue, "q", durable=True, arguments=OWN) == (
-        PreconditionFailed, "invalid arg 'x-queue-type' for queue 'q' in vhost '/': \"unsupported queue type 'own'\"")
+        PreconditionFailed,
+        "invalid arg 'x-queue-type' for queue 'q' in vhost '/': \"unsupported queue type 'own'\"")
 
 
 def test_names_below_a_reserved_prefix_are_refused():
     vhost, _ = own_vhost()
 
-    assert refusal(vhost.declare_queue, "own.q") == (AccessRefused, "queue name 'own.q' contains reserved prefix 'own.*'")
-    assert refusal(vhost.declare_exchange, "own.x", "fanout") == (AccessRefused, "exchange name 'own.x' contains reserved prefix 'own.*'")
+    assert refusal(vhost.declare_queue, "own.q") == (
+        AccessRefused, "queue name 'own.q' contains reserved prefix 'own.*'"
+    )
+    assert refusal(vhost.declare_exchange, "own.x", "fanout") == (
+        AccessRefused, "exchange name 'own.x' contains reserved prefix 'own.*'"
+    )
 
 
 def test_predeclared_exchange_cannot_be_deleted():
@@ -254,7 +272,9 @@ def test_policy_for_other_kinds_passes_a_registered_one_by(apply_to):
     vhost, _ = own_vhost()
     queue = vhost.create_queue("own.q", True, False, OWN)
 
-    PolicyComponent().changed(vhost, "p", {"pattern": "own", "definition": {"tee-to-stream": "s"}, "apply-to": apply_to})
+    PolicyComponent().changed(
+        vhost, "p", {"pattern": "own", "definition": {"tee-to-stream": "s"}, "apply-to": apply_to}
+    )
 
     assert queue.in_force.definition == {}
 
@@ -279,13 +299,17 @@ def test_state_and_what_is_predeclared_are_in_no_export(nodes, tmp_path, export)
 
     assert [queue["name"] for queue in definitions["queues"]] == ["plain"]
     assert definitions["exchanges"] == []
-    assert [(binding["source"], binding["destination"]) for binding in definitions["bindings"]] == [("own.default", "plain")]
+    assert [(binding["source"], binding["destination"]) for binding in definitions["bindings"]] == [
+        ("own.default", "plain")
+    ]
 
 
 def test_import_passes_by_what_is_predeclared(nodes):
     node = nodes()
 
-    report = Importer(node.broker).run({"exchanges": [{"vhost": "/", "name": "own.default", "type": "direct"}]})
+    report = Importer(node.broker).run(
+        {"exchanges": [{"vhost": "/", "name": "own.default", "type": "direct"}]}
+    )
 
     assert (report.imported, report.problems) == ({}, [])
 
@@ -367,7 +391,10 @@ def test_sink_is_attached_and_detached_by_itself_and_leaves_no_record():
     one, other = Sink(), Sink()
     source = vhost.exchange("amq.direct")
 
-    assert vhost.attach(source, one, "k") and vhost.attach(source, other, "k") and not vhost.attach(source, one, "k")
+    assert (
+        vhost.attach(source, one, "k") and vhost.attach(source, other, "k")
+        and not vhost.attach(source, one, "k")
+    )
     both = vhost.route(source, "k")
     assert vhost.detach(source, one, "k") and not vhost.detach(source, one, "k")
 
@@ -386,7 +413,10 @@ def test_sink_that_is_gone_leaves_every_exchange():
 
     assert [vhost.route(source, "k") for source in sources] == [(), ()]
     assert vhost.bindings_to(sink) == [] and [source.binding_count for source in sources] == [0, 0]
-    assert all(later > earlier for earlier, later in zip(before, [source.state.revision for source in sources], strict=True))
+    assert all(
+        later > earlier
+        for earlier, later in zip(before, [source.state.revision for source in sources], strict=True)
+    )
 
 
 def test_attaching_a_durable_queue_is_recorded_and_so_is_detaching_it():

@@ -1,4 +1,6 @@
-"""Recovery: the records of a snapshot say what is when they are asked for (boots from logs: tests/durability)."""
+"""Recovery: the records of a snapshot say what is when they are asked for (boots
+from logs: tests/durability).
+"""
 import pytest
 
 from gomq_py.broker.topology import vhost as vhost_module
@@ -18,7 +20,10 @@ def node(tmp_path):
 
 
 def definitions(node):
-    return [definition for definition in snapshot(node.broker.vhosts, node.broker.parameters) if definition is not None]
+    return [
+        definition
+        for definition in snapshot(node.broker.vhosts, node.broker.parameters) if definition is not None
+    ]
 
 
 def said(found):
@@ -40,7 +45,10 @@ def test_queue_that_was_restarted_after_it_was_listed_is_written_with_its_bindin
 
 
 def test_bindings_of_a_queue_that_is_deleted_after_they_were_listed_are_not_written(node, monkeypatch):
-    """They are forgotten in slices. Written behind the end of the queue, they would be those of a later one of its name."""
+    """They are forgotten in slices.
+
+    Written behind the end of the queue, they would be those of a later one of its name.
+    """
     for number in range(3):
         node.vhost.bind_queue("q", "x", f"{number}")
     found = definitions(node)

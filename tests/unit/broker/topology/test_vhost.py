@@ -2,14 +2,16 @@
 import pytest
 
 from gomq_py.broker.topology import vhost as vhost_module
-from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked, UnknownType
+from gomq_py.errors import (
+    AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked, UnknownType,
+)
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.clocks import StepClock
 from tests.support.model import make_vhost, routed
 
 LOCKED = (
-    "cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared on another connection or the exclusive "
-    "property value does not match that of the original declaration."
+    "cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared on "
+    "another connection or the exclusive property value does not match that of the original declaration."
 )
 
 
@@ -28,34 +30,63 @@ def refusal(call, *args, **options):
 # exchanges
 
 def test_predeclared_exchanges_are_there(vhost):
-    kinds = {name: (exchange.type, exchange.durable, exchange.internal) for name, exchange in vhost.exchanges.items()}
+    kinds = {
+        name: (exchange.type, exchange.durable, exchange.internal)
+        for name, exchange in vhost.exchanges.items()
+    }
 
     assert kinds == {
-        "": ("direct", True, False), "amq.direct": ("direct", True, False), "amq.fanout": ("fanout", True, False),
-        "amq.headers": ("headers", True, False), "amq.match": ("headers", True, False), "amq.rabbitmq.trace": ("topic", True, True),
+        "": ("direct", True, False), "amq.direct": ("direct", True, False),
+        "amq.fanout": ("fanout", True, False),
+        "amq.headers": ("headers", True, False), "amq.match": ("headers", True, False),
+        "amq.rabbitmq.trace": ("topic", True, True),
         "amq.topic": ("topic", True, False),
     }
 
 
 def test_declaring_an_exchange_again_gives_the_same(vhost):
-    first = vhost.declare_exchange("x", "topic", durable=True, arguments={"alternate-exchange": "other", "ignored": 1})
+    first = vhost.declare_exchange(
+        "x", "topic", durable=True, arguments={"alternate-exchange": "other", "ignored": 1}
+    )
     again = vhost.declare_exchange("x", "topic", durable=1, arguments={"alternate-exchange": "other"})
 
     assert again is first
 
 
 @pytest.mark.parametrize("properties, text", [
-    ({"type_": "fanout"}, "inequivalent arg 'type' for exchange 'x' in vhost '/': received 'fanout' but current is 'topic'"),
-    ({"durable": True}, "inequivalent arg 'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'"),
-    ({"auto_delete": True}, "inequivalent arg 'auto_delete' for exchange 'x' in vhost '/': received 'true' but current is 'false'"),
-    ({"internal": True}, "inequivalent arg 'internal' for exchange 'x' in vhost '/': received 'true' but current is 'false'"),
-    ({"arguments": {"alternate-exchange": "foo"}},
-     "inequivalent arg 'alternate-exchange' for exchange 'x' in vhost '/': received the value 'foo' of type 'longstr' but current is none"),
+    (
+        {"type_": "fanout"},
+        "inequivalent arg 'type' for exchange 'x' in vhost '/': received 'fanout' but current is 'topic'",
+    ),
+    (
+        {"durable": True},
+        "inequivalent arg 'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'",
+    ),
+    (
+        {"auto_delete": True},
+        (
+            "inequivalent arg 'auto_delete' for exchange 'x' in vhost '/': "
+            "received 'true' but current is 'false'"
+        ),
+    ),
+    (
+        {"internal": True},
+        "inequivalent arg 'internal' for exchange 'x' in vhost '/': received 'true' but current is 'false'",
+    ),
+    (
+        {"arguments": {"alternate-exchange": "foo"}},
+        (
+            "inequivalent arg 'alternate-exchange' for exchange 'x' in vhost '/': received the value 'foo' "
+            "of type 'longstr' but current is none"
+        ),
+    ),
 ])
 def test_declaring_an_exchange_differently_is_refused(vhost, properties, text):
     vhost.declare_exchange("x", "topic")
 
-    assert refusal(vhost.declare_exchange, **{"name": "x", "type_": "topic", **properties}) == (PreconditionFailed, text)
+    assert refusal(vhost.declare_exchange, **{"name": "x", "type_": "topic", **properties}) == (
+        PreconditionFailed, text
+    )
 
 
 def test_unknown_exchange_type_is_refused(vhost):
@@ -65,9 +96,11 @@ def test_unknown_exchange_type_is_refused(vhost):
 
 
 @pytest.mark.parametrize("call", [
-    lambda vhost: vhost.declare_exchange("", "direct"), lambda vhost: vhost.delete_exchange(""), lambda vhost: vhost.bind_queue("q", "", "k"),
+    lambda vhost: vhost.declare_exchange("", "direct"), lambda vhost: vhost.delete_exchange(""),
+    lambda vhost: vhost.bind_queue("q", "", "k"),
     lambda vhost: vhost.unbind_queue("q", "", "k"), lambda vhost: vhost.bind_exchange("", "amq.topic", "k"),
-    lambda vhost: vhost.bind_exchange("amq.topic", "", "k"), lambda vhost: vhost.unbind_exchange("", "amq.topic", "k"),
+    lambda vhost: vhost.bind_exchange("amq.topic", "", "k"),
+    lambda vhost: vhost.unbind_exchange("", "amq.topic", "k"),
 ])
 def test_default_exchange_takes_no_topology(vhost, call):
     vhost.declare_queue("q")
@@ -76,9 +109,15 @@ def test_default_exchange_takes_no_topology(vhost, call):
 
 
 def test_reserved_names_are_refused(vhost):
-    assert refusal(vhost.declare_exchange, "amq.x", "topic") == (AccessRefused, "exchange name 'amq.x' contains reserved prefix 'amq.*'")
-    assert refusal(vhost.declare_queue, "amq.q") == (AccessRefused, "queue name 'amq.q' contains reserved prefix 'amq.*'")
-    assert refusal(vhost.delete_exchange, "amq.topic") == (AccessRefused, "deletion of system exchange 'amq.topic' in vhost '/' not allowed")
+    assert refusal(vhost.declare_exchange, "amq.x", "topic") == (
+        AccessRefused, "exchange name 'amq.x' contains reserved prefix 'amq.*'"
+    )
+    assert refusal(vhost.declare_queue, "amq.q") == (
+        AccessRefused, "queue name 'amq.q' contains reserved prefix 'amq.*'"
+    )
+    assert refusal(vhost.delete_exchange, "amq.topic") == (
+        AccessRefused, "deletion of system exchange 'amq.topic' in vhost '/' not allowed"
+    )
 
 
 def test_existing_reserved_exchange_may_be_declared_again(vhost):
@@ -96,7 +135,9 @@ def test_line_breaks_are_dropped_from_names(vhost):
 def test_alternate_exchange_must_be_a_name(vhost):
     text = "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'"
 
-    assert refusal(vhost.declare_exchange, "x", "topic", arguments={"alternate-exchange": 5}) == (PreconditionFailed, text)
+    assert refusal(vhost.declare_exchange, "x", "topic", arguments={"alternate-exchange": 5}) == (
+        PreconditionFailed, text
+    )
 
 
 def test_deleting_an_exchange_in_use_can_be_refused(vhost):
@@ -104,7 +145,9 @@ def test_deleting_an_exchange_in_use_can_be_refused(vhost):
     vhost.declare_queue("q")
     vhost.bind_queue("q", "x", "")
 
-    assert refusal(vhost.delete_exchange, "x", if_unused=True) == (PreconditionFailed, "exchange 'x' in vhost '/' in use")
+    assert refusal(vhost.delete_exchange, "x", if_unused=True) == (
+        PreconditionFailed, "exchange 'x' in vhost '/' in use"
+    )
     assert vhost.delete_exchange("x").name == "x"
     assert vhost.delete_exchange("x") is None
 
@@ -197,11 +240,14 @@ def test_declaring_a_queue_differently_is_refused(vhost, properties, key, text):
 def test_declaring_a_shared_queue_as_exclusive_is_refused(vhost):
     vhost.declare_queue("q", durable=True)
 
-    assert refusal(vhost.declare_queue, "q", durable=True, exclusive=True, owner=object()) == (ResourceLocked, LOCKED)
+    assert refusal(vhost.declare_queue, "q", durable=True, exclusive=True, owner=object()) == (
+        ResourceLocked, LOCKED
+    )
 
 
 @pytest.mark.parametrize("first, again", [
-    ({}, {"x-unknown": 1}), ({"x-unknown": 1}, {}), ({"x-queue-type": "classic"}, {}), ({}, {"x-queue-type": "classic"}),
+    ({}, {"x-unknown": 1}), ({"x-unknown": 1}, {}), ({"x-queue-type": "classic"}, {}),
+    ({}, {"x-queue-type": "classic"}),
 ])
 def test_declaring_a_queue_again_with_equal_arguments_gives_the_same(vhost, first, again):
     queue, created = vhost.declare_queue("q", arguments=first)
@@ -231,7 +277,8 @@ def test_exclusive_queue_belongs_to_its_owner(vhost):
 
     assert vhost.queue("q", owner).name == "q"
     for call in (
-        lambda: vhost.queue("q", other), lambda: vhost.declare_queue("q", owner=other), lambda: vhost.declare_queue("q", exclusive=True, owner=other),
+        lambda: vhost.queue("q", other), lambda: vhost.declare_queue("q", owner=other),
+        lambda: vhost.declare_queue("q", exclusive=True, owner=other),
         lambda: vhost.declare_queue("q", owner=owner), lambda: vhost.delete_queue("q", owner=other),
         lambda: vhost.bind_queue("q", "amq.topic", "k", owner=other),
     ):
@@ -317,7 +364,8 @@ def test_bindings_of_a_deleted_exchange_go_in_slices(monkeypatch):
 
 
 @pytest.mark.parametrize(("type_", "arguments"), [
-    ("direct", {}), ("fanout", {}), ("topic", {}), ("headers", {}), ("x-random", {}), ("x-consistent-hash", {"x-algorithm": "ring"}),
+    ("direct", {}), ("fanout", {}), ("topic", {}), ("headers", {}), ("x-random", {}),
+    ("x-consistent-hash", {"x-algorithm": "ring"}),
     ("x-consistent-hash", {"x-algorithm": "jump"}), ("x-delayed-message", {"x-delayed-type": "direct"}),
 ])
 def test_bindings_of_a_deleted_queue_count_no_more_and_go_in_slices(monkeypatch, type_, arguments):
@@ -345,7 +393,9 @@ def test_bindings_of_a_deleted_queue_count_no_more_and_go_in_slices(monkeypatch,
     assert shown == [("stays", 30), ("doomed", 34)] and count == 2
     assert exchange.departed == {} and exchange.binding_count == 2 and exchange.bindings() == [
         *vhost.bindings_to(vhost.queue("stays")), *vhost.bindings_to(vhost.queue("doomed"))]
-    assert {name for key, headers in keys_and_headers for name in routed(vhost, "x", key, headers)} <= {"stays", "doomed"}
+    assert {name for key, headers in keys_and_headers for name in routed(vhost, "x", key, headers)} <= {
+        "stays", "doomed"
+    }
     assert doomed not in vhost.route(exchange, "7", {"number": 1})
 
 
@@ -381,8 +431,12 @@ def test_delete_can_be_conditional(vhost):
     queue, _ = vhost.declare_queue("q")
     queue.ready_count, queue.consumer_count = 3, 1
 
-    assert refusal(vhost.delete_queue, "q", if_unused=True) == (PreconditionFailed, "queue 'q' in vhost '/' in use")
-    assert refusal(vhost.delete_queue, "q", if_empty=True) == (PreconditionFailed, "queue 'q' in vhost '/' not empty")
+    assert refusal(vhost.delete_queue, "q", if_unused=True) == (
+        PreconditionFailed, "queue 'q' in vhost '/' in use"
+    )
+    assert refusal(vhost.delete_queue, "q", if_empty=True) == (
+        PreconditionFailed, "queue 'q' in vhost '/' not empty"
+    )
     assert vhost.delete_queue("q") == 3
 
 
@@ -433,7 +487,9 @@ def test_declare_that_cannot_be_recorded_changes_nothing():
 
     kind, text = refusal(vhost.declare_queue, "q", durable=True)
 
-    assert (kind, text) == (OutOfResources, "cannot write the definitions of vhost '/': No space left on device")
+    assert (kind, text) == (
+        OutOfResources, "cannot write the definitions of vhost '/': No space left on device"
+    )
     assert "q" not in vhost.queues
     assert [queue.name for queue in factory.removed] == ["q"]
     assert refusal(vhost.declare_exchange, "x", "topic", durable=True)[0] is OutOfResources
@@ -463,12 +519,27 @@ def test_route_by_key_gives_up_where_an_exchange_on_the_way_looks_at_headers(vho
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
-    ({"x-message-deduplication": "yes"}, "invalid arg 'x-message-deduplication' for exchange 'x' in vhost '/': {unacceptable_type,longstr}"),
+    (
+        {"x-message-deduplication": "yes"},
+        "invalid arg 'x-message-deduplication' for exchange 'x' in vhost '/': {unacceptable_type,longstr}",
+    ),
     ({"x-cache-size": -1}, "invalid arg 'x-cache-size' for exchange 'x' in vhost '/': {value_negative,-1}"),
-    ({"x-cache-ttl": "1"}, "invalid arg 'x-cache-ttl' for exchange 'x' in vhost '/': \"expected integer, got longstr\""),
-    ({"x-deduplication-header": 1}, "invalid arg 'x-deduplication-header' for exchange 'x' in vhost '/': {unacceptable_type,signedint}"),
-    ({"alternate-exchange": 1}, "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'"),
-    ({"x-alternate-exchange": []}, "invalid type 'array' for arg 'x-alternate-exchange' in exchange 'x' in vhost '/'"),
+    (
+        {"x-cache-ttl": "1"},
+        "invalid arg 'x-cache-ttl' for exchange 'x' in vhost '/': \"expected integer, got longstr\"",
+    ),
+    (
+        {"x-deduplication-header": 1},
+        "invalid arg 'x-deduplication-header' for exchange 'x' in vhost '/': {unacceptable_type,signedint}",
+    ),
+    (
+        {"alternate-exchange": 1},
+        "invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'",
+    ),
+    (
+        {"x-alternate-exchange": []},
+        "invalid type 'array' for arg 'x-alternate-exchange' in exchange 'x' in vhost '/'",
+    ),
 ])
 def test_bad_argument_of_an_exchange_is_refused(vhost, arguments, text):
     with pytest.raises(PreconditionFailed) as refused:
@@ -476,7 +547,9 @@ def test_bad_argument_of_an_exchange_is_refused(vhost, arguments, text):
     assert refused.value.text == text
 
 
-@pytest.mark.parametrize("arguments", [{}, {"x-delayed-type": "no-such-type"}, {"x-delayed-type": 5}, {"x-delayed-type": "x-delayed-message"}])
+@pytest.mark.parametrize("arguments", [
+    {}, {"x-delayed-type": "no-such-type"}, {"x-delayed-type": 5}, {"x-delayed-type": "x-delayed-message"}
+])
 def test_delayed_exchange_needs_a_type_that_routes(vhost, arguments):
     with pytest.raises(PreconditionFailed) as refused:
         vhost.declare_exchange("x", "x-delayed-message", arguments=arguments)

@@ -18,7 +18,10 @@ from tests.support.waiting import in_time, wait_until
 
 
 class Names:
-    """A model of one kind of thing: names that are there. ``slices`` are what the log asked the scheduler to run."""
+    """A model of one kind of thing: names that are there.
+
+    ``slices`` are what the log asked the scheduler to run.
+    """
 
     def __init__(self, folder, files=None, syncing=True):
         self.path = os.path.join(folder, "definitions")
@@ -41,7 +44,9 @@ class Names:
 
     def snapshot(self):
         for name in list(self.names):
-            yield lambda name=name: {"op": "add", "name": name, "value": self.names[name]} if name in self.names else None
+            yield lambda name=name: {
+                "op": "add", "name": name, "value": self.names[name]
+            } if name in self.names else None
 
     def change(self, op, name, value=0):
         record = {"op": op, "name": name, "value": value}
@@ -142,7 +147,9 @@ def test_kill_during_a_compaction_loses_nothing_that_was_answered(tmp_path, smal
 
 
 def test_compaction_that_cannot_be_written_is_given_up(tmp_path, small):
-    """Every seam call of a run with a compaction fails once: appends may raise, what they said is then not in the model, nothing else is lost."""
+    """Every seam call of a run with a compaction fails once: appends may raise, what they said is then not in
+    the model, nothing else is lost.
+    """
     def run(folder, files):
         folder.mkdir()
         model = Names(folder, files)
@@ -183,7 +190,9 @@ class SickFiles(Files):
         super().sync(file)
 
 
-def test_log_whose_flush_failed_is_replaced_at_once_or_with_a_later_change_and_promises_are_kept_again(tmp_path, small):
+def test_log_whose_flush_failed_is_replaced_at_once_or_with_a_later_change_and_promises_are_kept_again(
+    tmp_path, small
+):
     """It may have lost what it held; the model has everything. No limit of length has to be reached."""
     files = SickFiles()
     model = Names(tmp_path, files)
@@ -228,7 +237,9 @@ def test_compaction_whose_log_cannot_be_flushed_fails_no_promise(tmp_path, small
         model.finish()
         model.wait()
 
-    assert tried and "compaction given up" in caplog.text and "nothing durable is confirmed" not in caplog.text
+    assert (
+        tried and "compaction given up" in caplog.text and "nothing durable is confirmed" not in caplog.text
+    )
     assert not model.committer.has_failed
     model.stop()
 
@@ -264,7 +275,8 @@ def test_what_only_one_log_takes_while_their_names_change_is_refused(tmp_path, s
     wait_until(is_held, sleep=gevent.sleep)
     model.change("add", "both", 1)
 
-    for which, size in (("definitions", 2 * ROOM_AHEAD), ("definitions.next", 4 * ROOM_AHEAD)):  # more than is reserved
+    # more than is reserved
+    for which, size in (("definitions", 2 * ROOM_AHEAD), ("definitions.next", 4 * ROOM_AHEAD)):
         files.full = which
         with pytest.raises(OSError):
             model.change("add", "one", bytes(size))
@@ -299,7 +311,9 @@ class HeldName(FaultyFiles):
 
 
 def test_slice_that_fails_when_the_second_log_is_whole_ends_nothing(tmp_path):
-    """Without syncing, its last slice has the names changed: what was given up then took the first log's name all the same, and was closed."""
+    """Without syncing, its last slice has the names changed: what was given up then took the first log's name
+    all the same, and was closed.
+    """
     names = Names(tmp_path, syncing=False)
     names.change("add", "kept", 1)
     for value in range(50):
@@ -333,13 +347,20 @@ class OverAtOnce:
 
 
 def test_many_definitions_are_counted_and_rewritten_in_slices(tmp_path, monkeypatch):
-    """However many of them are not durable, too. Between two slices others have their turn, and change what is there."""
+    """However many of them are not durable, too.
+
+    Between two slices others have their turn, and change what is there.
+    """
     asked = []
 
     def snapshot(model):
         for name in [None] * 20 + list(model.names):
             asked.append(name)
-            yield name and (lambda: {"op": "add", "name": name, "value": model.names[name]} if name in model.names else None)
+            yield name and (
+                lambda: {
+                    "op": "add", "name": name, "value": model.names[name]
+                } if name in model.names else None
+            )
 
     monkeypatch.setattr(topology_log, "SliceClock", OverAtOnce)
     monkeypatch.setattr(Names, "snapshot", snapshot)

@@ -49,31 +49,42 @@ def test_first_death_is_told_three_times():
     assert headers(letter()) == {
         "x-first-death-reason": "rejected", "x-first-death-queue": "q", "x-first-death-exchange": "x",
         "x-last-death-reason": "rejected", "x-last-death-queue": "q", "x-last-death-exchange": "x",
-        "x-death": [{"count": 1, "reason": "rejected", "queue": "q", "time": NOW, "exchange": "x", "routing-keys": ["k"]}],
+        "x-death": [
+            {
+                "count": 1, "reason": "rejected", "queue": "q", "time": NOW, "exchange": "x",
+                "routing-keys": ["k"],
+            },
+        ],
     }
 
 
 def test_other_properties_stay_as_they_were():
     properties = {
-        "content_type": "text/plain", "content_encoding": "utf-8", "delivery_mode": 2, "priority": 7, "correlation_id": "c", "reply_to": "r",
-        "message_id": "m", "timestamp": 5, "type": "t", "user_id": "u", "app_id": "a",
+        "content_type": "text/plain", "content_encoding": "utf-8", "delivery_mode": 2, "priority": 7,
+        "correlation_id": "c", "reply_to": "r", "message_id": "m", "timestamp": 5, "type": "t",
+        "user_id": "u", "app_id": "a",
     }
 
-    result = Properties.decode(letter(message(expiration="1000", headers={"mine": [1, None]}, **properties)).properties).as_dict()
+    result = Properties.decode(
+        letter(message(expiration="1000", headers={"mine": [1, None]}, **properties)).properties
+    ).as_dict()
 
     assert result.pop("headers")["mine"] == [1, None]
     assert result == properties
 
 
 @pytest.mark.parametrize("properties", [
-    {}, {"content_type": "t"}, {"content_encoding": "e"}, {"content_type": "t", "content_encoding": "e", "type": "x"}, {"expiration": "5"},
+    {}, {"content_type": "t"}, {"content_encoding": "e"},
+    {"content_type": "t", "content_encoding": "e", "type": "x"}, {"expiration": "5"},
     {"expiration": "5", "headers": {}}, {"correlation_id": "c", "expiration": "5", "app_id": "a"},
 ])
 def test_headers_and_expiration_are_edited_wherever_they_stand(properties):
     result = Properties.decode(letter(message(**properties)).properties).as_dict()
 
     assert result.pop("headers")["x-first-death-queue"] == "q"
-    assert result == {name: value for name, value in properties.items() if name not in ("expiration", "headers")}
+    assert result == {
+        name: value for name, value in properties.items() if name not in ("expiration", "headers")
+    }
 
 
 def test_expiration_moves_into_the_entry():
@@ -87,7 +98,9 @@ def test_deaths_are_listed_latest_first_and_counted_by_queue_and_reason():
 
     deaths = headers(third)["x-death"]
 
-    assert [(death["queue"], death["reason"], death["count"]) for death in deaths] == [("b", "expired", 2), ("a", "expired", 1), ("a", "rejected", 1)]
+    assert [(death["queue"], death["reason"], death["count"]) for death in deaths] == [
+        ("b", "expired", 2), ("a", "expired", 1), ("a", "rejected", 1)
+    ]
     assert headers(third)["x-first-death-reason"] == "rejected"
     assert (headers(third)["x-last-death-reason"], headers(third)["x-last-death-queue"]) == ("expired", "b")
 
@@ -108,7 +121,9 @@ def test_key_for_dead_letters_replaces_all_keys():
     assert headers(one)["x-death"][0]["routing-keys"] == ["k", "c1"]
 
 
-@pytest.mark.parametrize("rubbish", [5, "text", [1, "two"], [{"count": "many"}], [{"queue": "q", "reason": "expired", "count": None}]])
+@pytest.mark.parametrize("rubbish", [
+    5, "text", [1, "two"], [{"count": "many"}], [{"queue": "q", "reason": "expired", "count": None}]
+])
 def test_rubbish_in_the_publishers_x_death_does_no_harm(rubbish):
     one = letter(message(headers={"x-death": rubbish}), reason="expired")
 
@@ -116,8 +131,10 @@ def test_rubbish_in_the_publishers_x_death_does_no_harm(rubbish):
 
 
 @pytest.mark.parametrize("properties", [
-    {}, {"headers": {}}, {"headers": {"a": 1, "b": ["x"]}, "expiration": "7", "priority": 3}, {"headers": {"CC": ["c"]}}, {"headers": {"note": "CC"}},
-    {"headers": {"BCC": ["c"]}}, {"headers": {"x-death": [], "a": 1}}, {"headers": {"x-first-death-reason": "mine"}}, {"headers": {"a": "x-death"}},
+    {}, {"headers": {}}, {"headers": {"a": 1, "b": ["x"]}, "expiration": "7", "priority": 3},
+    {"headers": {"CC": ["c"]}}, {"headers": {"note": "CC"}},
+    {"headers": {"BCC": ["c"]}}, {"headers": {"x-death": [], "a": 1}},
+    {"headers": {"x-first-death-reason": "mine"}}, {"headers": {"a": "x-death"}},
 ])
 @pytest.mark.parametrize("key", [None, "dead"])
 def test_letters_of_one_slice_are_as_each_by_itself(properties, key):
@@ -148,7 +165,10 @@ def test_letter_may_come_round_when_a_consumer_rejected_it():
 
 
 def test_equal_entries_that_a_publisher_has_written_are_merged_into_the_first():
-    """As RabbitMQ does: the first keeps its count, one without gets the number of its like. Ours are of a queue that the message was not in."""
+    """As RabbitMQ does: the first keeps its count, one without gets the number of its like.
+
+    Ours are of a queue that the message was not in.
+    """
     entries = [
         {"queue": "b", "reason": "maxlen", "note": "first"}, {"queue": "q", "reason": "rejected", "count": 7},
         {"queue": "b", "reason": "maxlen", "count": 5}, {"queue": "q", "reason": "rejected", "count": 100},
@@ -179,7 +199,10 @@ def node(tmp_path):
 
 
 def declare(node, name, **arguments):
-    queue, _ = node.vhost.declare_queue(name, durable=True, arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
+    queue, _ = node.vhost.declare_queue(
+        name, durable=True,
+        arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()},
+    )
     return queue
 
 
@@ -194,7 +217,9 @@ def test_dead_letter_reaches_the_exchange_and_leaves_its_queue(node):
     node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.unacked_count == 0)
     message = Message()
     node.vhost.queue("dead").get(message, True)
-    assert (message.get_body(), message.get_exchange(), message.get_routing_key()) == (b"one", b"dlx", b"k.dead")
+    assert (message.get_body(), message.get_exchange(), message.get_routing_key()) == (
+        b"one", b"dlx", b"k.dead"
+    )
     assert queue.ready_count == 0
 
 
@@ -227,13 +252,20 @@ def test_cycle_of_expiring_queues_ends(node):
 
     node.publish("", "a")
 
-    node.wait(lambda: all(queue.ready_count + queue.unacked_count == 0 for queue in node.vhost.queues.values()))
+    node.wait(
+        lambda: all(queue.ready_count + queue.unacked_count == 0 for queue in node.vhost.queues.values())
+    )
 
 
 def test_long_chain_of_overflowing_queues_ends(node):
-    """300 queues of length 0, each the next one's dead letter queue: a recursion would be 300 publishes deep."""
+    """300 queues of length 0, each the next one's dead letter queue:
+    a recursion would be 300 publishes deep.
+    """
     for number in range(300):
-        declare(node, f"q{number}", max_length=0, dead_letter_exchange="", dead_letter_routing_key=f"q{number + 1}")
+        declare(
+            node, f"q{number}", max_length=0, dead_letter_exchange="",
+            dead_letter_routing_key=f"q{number + 1}",
+        )
     declare(node, "q300")
 
     node.publish("", "q0", b"traveller")
@@ -261,7 +293,9 @@ def test_rejected_message_may_go_round_through_a_retry_queue(node):
 
 def test_letter_to_a_headers_exchange_is_routed_by_its_new_headers(node):
     declare(node, "dead")
-    node.vhost.bind_queue("dead", "amq.headers", "", {"x-match": "all-with-x", "x-first-death-reason": "maxlen"})
+    node.vhost.bind_queue(
+        "dead", "amq.headers", "", {"x-match": "all-with-x", "x-first-death-reason": "maxlen"}
+    )
     declare(node, "q", max_length=0, dead_letter_exchange="amq.headers")
 
     node.publish("", "q")
@@ -271,7 +305,10 @@ def test_letter_to_a_headers_exchange_is_routed_by_its_new_headers(node):
 
 def test_message_refused_by_a_full_queue_can_be_a_letter(node):
     declare(node, "dead")
-    declare(node, "q", max_length=1, overflow="reject-publish-dlx", dead_letter_exchange="", dead_letter_routing_key="dead")
+    declare(
+        node, "q", max_length=1, overflow="reject-publish-dlx", dead_letter_exchange="",
+        dead_letter_routing_key="dead",
+    )
 
     assert node.publish("", "q", b"one") + node.publish("", "q", b"two") == [1, 0]
 
@@ -293,7 +330,9 @@ def test_policy_gives_a_queue_its_dead_letter_exchange(node):
 @pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}], ids=["plain", "priority"])
 @pytest.mark.parametrize("durable", [True, False])
 def test_letters_of_a_queue_that_is_deleted_meanwhile_arrive(node, durable, arguments):
-    """More than a slice of them; a consumer that rejects and then deletes, or was the last one of an auto-delete queue, must not lose any."""
+    """More than a slice of them; a consumer that rejects and then deletes, or was the last one of an
+    auto-delete queue, must not lose any.
+    """
     declare(node, "dead")
     arguments = {**arguments, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     queue, _ = node.vhost.declare_queue("q", durable=durable, arguments=arguments)
@@ -309,7 +348,9 @@ def test_letters_of_a_queue_that_is_deleted_meanwhile_arrive(node, durable, argu
     node.publish("", "q", b"later")
 
     node.wait(lambda: node.vhost.queue("dead").ready_count == 501)
-    assert {node.take("dead")[0] for _ in range(501)} == {b"later", *(b"%d" % number for number in range(500))}
+    assert {node.take("dead")[0] for _ in range(501)} == {
+        b"later", *(b"%d" % number for number in range(500))
+    }
     folders = Path(node.data_dir.queues_folder)
     node.wait(lambda: len(list(folders.iterdir())) == 2, what="the files of the deleted queue are removed")
 
@@ -361,7 +402,9 @@ def test_alike_letters_to_a_random_exchange_are_spread(node):
 
 
 class Full(Destination):
-    """Takes messages unless it is ``unable``; ``most`` is how many of them came between two polls of the loop."""
+    """Takes messages unless it is ``unable``; ``most`` is how many of them came
+    between two polls of the loop.
+    """
 
     def __init__(self, scheduler):
         super().__init__("full")
@@ -405,11 +448,15 @@ def test_slice_of_letters_ends_with_its_time(node, monkeypatch, again):
 
 # letters that cannot be made
 
-DEEP = b"\x20\x00" + reduce(lambda inner, _: (len(inner) + 3).to_bytes(4, "big") + b"\x01aF" + inner, range(40), b"\0\0\0\0")
+DEEP = b"\x20\x00" + reduce(
+    lambda inner, _: (len(inner) + 3).to_bytes(4, "big") + b"\x01aF" + inner, range(40), b"\0\0\0\0"
+)
 
 
 def test_letter_that_cannot_be_made_is_set_aside_and_all_others_go_on_in_order(node, caplog):
-    """Headers of 40 levels, which no door lets in any more, stand for whatever else is the matter with a message."""
+    """Headers of 40 levels, which no door lets in any more,
+    stand for whatever else is the matter with a message.
+    """
     declare(node, "dead")
     queue = declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
     other = declare(node, "other", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
@@ -422,11 +469,16 @@ def test_letter_that_cannot_be_made_is_set_aside_and_all_others_go_on_in_order(n
     expected = [b"%d" % number for number in range(300) if number not in (0, 7, 150)] + [b"of another queue"]
     assert [node.take("dead")[0] for _ in range(298)] == expected
     node.wait(lambda: (queue.unacked_count, other.unacked_count, queue.ready_count) == (3, 0, 0))
-    assert queue.aside.reasons == {"dead-lettering: malformed basic properties": 3} and queue.aside.count == 3 and other.aside is None
+    assert (
+        queue.aside.reasons == {"dead-lettering: malformed basic properties": 3} and queue.aside.count == 3
+        and other.aside is None
+    )
     lines = [line for line in caplog.messages if "set aside" in line]
     assert len(lines) == 1
     assert lines[0].startswith("queue 'q' in vhost '/': the message in segment ")
-    assert lines[0].endswith("is set aside until the next restart: dead-lettering: malformed basic properties")
+    assert lines[0].endswith(
+        "is set aside until the next restart: dead-lettering: malformed basic properties"
+    )
 
 
 def test_letter_of_a_kind_that_nobody_reads_is_set_aside_and_those_behind_it_go_on(node):
@@ -469,7 +521,9 @@ def test_deleted_queue_is_let_go_although_a_letter_of_it_was_set_aside(node, tmp
     node.vhost.delete_queue("q")
 
     node.wait(lambda: node.vhost.queue("dead").ready_count == 1 and queue.dead_letter_count == 0)
-    node.wait(lambda: sum(path.exists() for path in folders) < len(folders), what="the files of the queue have gone")
+    node.wait(
+        lambda: sum(path.exists() for path in folders) < len(folders), what="the files of the queue have gone"
+    )
 
 
 class IllAtSecondSight(Destination):
@@ -491,7 +545,9 @@ class IllAtSecondSight(Destination):
         return not self.unable
 
 
-def test_letter_that_waited_for_room_and_then_cannot_go_is_set_aside_and_those_behind_it_go_on(node, monkeypatch):
+def test_letter_that_waited_for_room_and_then_cannot_go_is_set_aside_and_those_behind_it_go_on(
+    node, monkeypatch
+):
     monkeypatch.setattr(engine, "TRY_AGAIN_MS", 5)
     target = IllAtSecondSight()
     node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
@@ -501,7 +557,10 @@ def test_letter_that_waited_for_room_and_then_cannot_go_is_set_aside_and_those_b
         node.publish("", "q", body)
 
     node.wait(lambda: target.taken == [b"1", b"3"] and queue.unacked_count == 1)
-    assert queue.aside.reasons == {"dead-lettering: LookupError: it cannot be found": 1} and queue.dead_letter_count == 0
+    assert (
+        queue.aside.reasons == {"dead-lettering: LookupError: it cannot be found": 1}
+        and queue.dead_letter_count == 0
+    )
 
 
 @pytest.mark.parametrize("through", ["argument", "policy"])
@@ -512,10 +571,19 @@ def test_key_for_dead_letters_that_no_message_can_have_is_refused(node, through)
         with pytest.raises(PreconditionFailed) as refused:
             declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="k" * 256)
         assert refused.value.text == (
-            "invalid arg 'x-dead-letter-routing-key' for queue 'q' in vhost '/': \"expected a routing key of at most 255 octets\"")
+            "invalid arg 'x-dead-letter-routing-key' for queue 'q' in vhost '/': "
+            "\"expected a routing key of at most 255 octets\"")
     else:
-        with pytest.raises(ValueError, match="is not a valid dead letter routing key: dead-letter-routing-key needs a routing key of at most 255"):
-            node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": "^q$", "definition": definition})
+        with pytest.raises(
+            ValueError,
+            match=(
+                "is not a valid dead letter routing key: dead-letter-routing-key needs a "
+                "routing key of at most 255"
+            ),
+        ):
+            node.broker.parameters.set(
+                node.vhost, "policy", "p", {"pattern": "^q$", "definition": definition}
+            )
 
 
 @pytest.mark.parametrize("key", ["k" * 300, "\ud800"])
@@ -523,7 +591,9 @@ def test_letters_of_a_queue_whose_key_for_them_is_from_an_older_version_stay_and
     declare(node, "dead")
     queue = declare(node, "q", max_length=0)
     declare(node, "sound", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
-    queue.limits.configure(QueueSettings({"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": key}))
+    queue.limits.configure(
+        QueueSettings({"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": key})
+    )
 
     node.publish("", "q", b"stays")
     node.publish("", "sound", b"goes")

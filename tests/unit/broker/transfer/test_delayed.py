@@ -19,7 +19,9 @@ def bench(tmp_path):
 
 @pytest.fixture
 def park(bench):
-    """A delay queue whose messages say in their body after how many milliseconds they are due; ``released`` are (time, body)."""
+    """A delay queue whose messages say in their body after how many milliseconds they are due;
+    ``released`` are (time, body).
+    """
     return make(bench, bench.store("park"))
 
 
@@ -126,14 +128,19 @@ def test_closed_queue_takes_and_releases_nothing(bench, park):
 
 
 def test_message_that_cannot_be_released_is_set_aside_and_the_others_go_on(bench, park, caplog):
-    release, park.release = park.release, lambda parked, pending: 1 // int(parked.get_body() != b"5") and release(parked, pending)
+    release, park.release = park.release, lambda parked, pending: 1 // int(
+        parked.get_body() != b"5"
+    ) and release(parked, pending)
     bench.publish(park, b"3", b"5", b"05", b"7")
 
     bench.advance(20)
 
     assert [body for _, body in park.released] == [b"3", b"05", b"7"]
     assert park.aside.count == 1 and park.store.unacked_count == 1
-    assert "park: the message in segment" in caplog.text and "is set aside until the next restart: going on after the delay" in caplog.text
+    assert (
+        "park: the message in segment" in caplog.text
+        and "is set aside until the next restart: going on after the delay" in caplog.text
+    )
 
 
 def test_message_whose_time_cannot_be_told_is_refused(bench, park):

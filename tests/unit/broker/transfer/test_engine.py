@@ -1,15 +1,22 @@
-"""The engine of all transfers: order, safety before the drop, no room, poison, and an owner that hears of what fails."""
+"""The engine of all transfers: order, safety before the drop, no room, poison,
+and an owner that hears of what fails.
+"""
 import pytest
 
 from gomq_py.broker.transfer import engine
-from gomq_py.broker.transfer.engine import ALL_WAIT, LEFT_TO_SOURCE, NOTHING_TO_DROP, OTHERS_GO_ON, Source, Target, Transfer
+from gomq_py.broker.transfer.engine import (
+    ALL_WAIT, LEFT_TO_SOURCE, NOTHING_TO_DROP, OTHERS_GO_ON, Source, Target, Transfer,
+)
 from gomq_py.hub.job import Job
 from gomq_py.storage.errors import StoreFull
 from tests.support.queues import Bench, message
 
 
 class Listed(Source):
-    """A list of bodies, of which what is dropped is gone. ``rule``: what becomes of one for which there is no room."""
+    """A list of bodies, of which what is dropped is gone.
+
+    ``rule``: what becomes of one for which there is no room.
+    """
 
     def __init__(self, *bodies):
         self.waiting = list(bodies)
@@ -84,7 +91,8 @@ class Far(Target):
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "SLICE_S", 600.0)  # slices end with their number, and not where the machine is slow
+    # slices end with their number, and not where the machine is slow
+    monkeypatch.setattr(engine, "SLICE_S", 600.0)
     return Bench(tmp_path)
 
 
@@ -297,8 +305,10 @@ def test_closed_transfer_does_not_ask_again_whether_copies_are_safe(bench, far):
 
 
 @pytest.mark.parametrize("call", [
-    lambda: Job().step(), lambda: Job().failed(None), lambda: Source().take(message()), lambda: Source().show(1, message()),
-    lambda: Source().drop(1), lambda: Source().keep([], None), lambda: Source().no_room(1, []), lambda: Source().set_aside(1, None, False),
+    lambda: Job().step(), lambda: Job().failed(None), lambda: Source().take(message()),
+    lambda: Source().show(1, message()),
+    lambda: Source().drop(1), lambda: Source().keep([], None), lambda: Source().no_room(1, []),
+    lambda: Source().set_aside(1, None, False),
     lambda: Source().fail(1, None), lambda: Source().broken(None), lambda: Target().send(1, message()),
 ])
 def test_whoever_works_in_slices_or_moves_messages_has_to_say_how(call):

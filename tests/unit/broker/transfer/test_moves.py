@@ -25,7 +25,10 @@ def node(tmp_path):
 
 
 def declare(node, name, durable=True, **arguments):
-    queue, _ = node.vhost.declare_queue(name, durable=durable, arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()})
+    queue, _ = node.vhost.declare_queue(
+        name, durable=durable,
+        arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()},
+    )
     return queue
 
 
@@ -44,7 +47,9 @@ def bodies(queue):
 def run(node, queue, route, **options):
     """Move to the end; returns the Result."""
     ended = []
-    Move(queue, route, node.broker.durability, node.broker.scheduler, lambda *end: ended.append(end), **options).start()
+    Move(
+        queue, route, node.broker.durability, node.broker.scheduler, lambda *end: ended.append(end), **options
+    ).start()
     node.wait(lambda: ended)
     assert ended[0][1] is None
     return ended[0][0]
@@ -80,7 +85,9 @@ def test_everything_moves_in_its_order(node, durable):
 
     result = run(node, source, to_queue(target))
 
-    assert (result.examined, result.matched, result.done, result.targets, result.stayed) == (450, 450, 450, {"to": 450}, {})
+    assert (result.examined, result.matched, result.done, result.targets, result.stayed) == (
+        450, 450, 450, {"to": 450}, {}
+    )
     assert bodies(target) == [b"%d" % number for number in range(450)]
     assert (source.ready_count, source.unacked_count) == (0, 0)
 
@@ -88,7 +95,9 @@ def test_everything_moves_in_its_order(node, durable):
 def test_what_does_not_match_stays_untouched_and_in_order(node):
     source, target = declare(node, "from"), declare(node, "to")
     for number in range(6):
-        node.publish("", "from", b"%d" % number, Properties(headers={"odd": number % 2}).encode(), persistent=True)
+        node.publish(
+            "", "from", b"%d" % number, Properties(headers={"odd": number % 2}).encode(), persistent=True
+        )
 
     result = run(node, source, to_queue(target), wanted=Filter(headers={"odd": 1}), count=2)
 
@@ -170,14 +179,18 @@ def test_a_move_ends_though_its_messages_come_round(node):
 
 def owned(message):
     copy = Message()
-    copy.assign(message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(), 1)
+    copy.assign(
+        message.get_exchange(), message.get_routing_key(), message.get_properties(), message.get_body(), 1
+    )
     return copy
 
 
 def test_a_consumer_is_served_while_messages_are_moved_from_the_middle(node):
     source, target = declare(node, "from"), declare(node, "to")
     for number in range(6):
-        node.publish("", "from", b"%d" % number, Properties(headers={"odd": number % 2}).encode(), persistent=True)
+        node.publish(
+            "", "from", b"%d" % number, Properties(headers={"odd": number % 2}).encode(), persistent=True
+        )
     first = node.take("from")[0]
 
     run(node, source, to_queue(target), wanted=Filter(headers={"odd": 1}))
@@ -190,13 +203,17 @@ def test_a_consumer_is_served_while_messages_are_moved_from_the_middle(node):
 
 @pytest.fixture
 def letters(node):
-    """Three dead letters of the queue ``work``, published to the exchange ``x`` with the keys k.0 to k.2, in the queue ``dead``."""
+    """Three dead letters of the queue ``work``, published to the exchange ``x`` with the keys k.0 to k.2,
+    in the queue ``dead``.
+    """
     node.vhost.declare_exchange("x", "topic")
     dead = declare(node, "dead")
     work = declare(node, "work", dead_letter_exchange="", dead_letter_routing_key="dead")
     node.vhost.bind_queue("work", "x", "k.#")
     for number in range(3):
-        node.publish("x", f"k.{number}", b"%d" % number, Properties(headers={"mine": number}).encode(), persistent=True)
+        node.publish(
+            "x", f"k.{number}", b"%d" % number, Properties(headers={"mine": number}).encode(), persistent=True
+        )
     message = Message()
     for _ in range(3):
         work.get(message, False)
@@ -277,7 +294,9 @@ def test_letters_stay_where_the_operator_may_not_write(node, letters):
 
 def test_letter_that_cannot_go_back_stays_with_its_reason_and_the_others_go(node, letters):
     """Its x-death, which a publisher has written, names a routing key of 300 octets."""
-    deaths = [{"queue": "work", "reason": "rejected", "count": 1, "exchange": "", "routing-keys": ["k" * 300]}]
+    deaths = [
+        {"queue": "work", "reason": "rejected", "count": 1, "exchange": "", "routing-keys": ["k" * 300]}
+    ]
     node.publish("", "dead", b"evil", Properties(headers={"x-death": deaths}).encode(), persistent=True)
     node.publish("", "dead", b"no letter")
 
@@ -313,7 +332,10 @@ def test_message_that_its_target_fails_over_stays_in_its_place(node, keep):
 
     assert result.stayed == {"LookupError: it cannot be found": 1} and result.done == 4
     assert target.taken == [b"0", b"1", b"3", b"4"]
-    assert bodies(source) == ([b"%d" % number for number in range(5)] if keep else [b"2"]) and source.unacked_count == 0
+    assert (
+        bodies(source) == ([b"%d" % number for number in range(5)] if keep else [b"2"])
+        and source.unacked_count == 0
+    )
 
 
 def test_move_that_fails_half_way_is_answered_and_what_has_moved_has_moved(node, monkeypatch):
@@ -361,7 +383,10 @@ def test_reasons_to_stay_are_counted_by_their_number_when_there_are_very_many(no
 def test_letters_go_back_to_an_exchange_that_hashes_a_property_as_they_came(node):
     node.vhost.declare_exchange("x", "x-consistent-hash", arguments={"hash-property": "message_id"})
     letters = declare(node, "dead")
-    queues = [declare(node, name, dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0) for name in "abc"]
+    queues = [
+        declare(node, name, dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+        for name in "abc"
+    ]
     for queue in queues:
         node.vhost.bind_queue(queue.name, "x", "10")
     for number in range(30):
@@ -387,14 +412,19 @@ def routes_of(node, letters):
     return found
 
 
-def test_a_move_that_is_under_way_when_the_broker_stops_leaves_no_message_in_two_places(tmp_path, monkeypatch):
+def test_a_move_that_is_under_way_when_the_broker_stops_leaves_no_message_in_two_places(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(engine, "SLICE", 5)
     monkeypatch.setattr(engine, "SLICE_S", 60)  # by number alone, on a busy machine too
     node = Node(tmp_path / "data")
     source, target = declare(node, "from"), declare(node, "to")
     fill(node, "from", 20)
     ended, jobs = [], []
-    move = Move(source, to_queue(target), node.broker.durability, SimpleNamespace(start=jobs.append), lambda *end: ended.append(end))
+    move = Move(
+        source, to_queue(target), node.broker.durability, SimpleNamespace(start=jobs.append),
+        lambda *end: ended.append(end),
+    )
     node.broker.moves.add(move)
     move.start()
     jobs[0].step()
@@ -405,5 +435,7 @@ def test_a_move_that_is_under_way_when_the_broker_stops_leaves_no_message_in_two
     left, moved = bodies(node.vhost.queues["from"]), bodies(node.vhost.queues["to"])
     node.stop()
 
-    assert (moved, left) == ([b"%d" % number for number in range(5)], [b"%d" % number for number in range(5, 20)])
+    assert (moved, left) == (
+        [b"%d" % number for number in range(5)], [b"%d" % number for number in range(5, 20)]
+    )
     assert [(result.done, error) for result, error in ended] == [(5, None)]

@@ -16,17 +16,25 @@ def origin(**headers):
 
 
 def test_the_first_death_is_the_last_in_the_list():
-    assert origin(x_death=[death("retry", "expired"), death("work", keys=("a", "cc"))]) == ("work", "x", ["a", "cc"])
+    assert origin(x_death=[death("retry", "expired"), death("work", keys=("a", "cc"))]) == (
+        "work", "x", ["a", "cc"]
+    )
 
 
 def test_the_first_death_is_where_the_headers_say():
-    """The list is ordered by the latest death, so that a message that died twice in its first queue has that in front."""
+    """The list is ordered by the latest death, so that a message that died twice in its
+    first queue has that in front.
+    """
     deaths = [death("work"), death("retry", "expired", "dlx")]
 
-    assert origin(x_death=deaths, x_first_death_queue="work", x_first_death_reason="rejected") == ("work", "x", ["k"])
+    assert origin(x_death=deaths, x_first_death_queue="work", x_first_death_reason="rejected") == (
+        "work", "x", ["k"]
+    )
 
 
-@pytest.mark.parametrize("rubbish", [5, "text", [], [1], [{}], [{"queue": 1, "exchange": "", "routing-keys": ["k"]}], [death("q", keys=())]])
+@pytest.mark.parametrize("rubbish", [
+    5, "text", [], [1], [{}], [{"queue": 1, "exchange": "", "routing-keys": ["k"]}], [death("q", keys=())]
+])
 def test_rubbish_is_no_origin(rubbish):
     assert origin(x_death=rubbish) is None
 
@@ -37,6 +45,9 @@ def test_no_headers_are_no_origin():
 
 def test_cleaning_takes_only_what_dead_lettering_wrote():
     properties = Properties(content_type="t", headers={
-        "x-death": [death("q")], "x-first-death-queue": "q", "x-last-death-reason": "rejected", "x-mine": 1}).encode()
+        "x-death": [death("q")], "x-first-death-queue": "q", "x-last-death-reason": "rejected",
+        "x-mine": 1}).encode()
 
-    assert Properties.decode(Origin.cleaned(properties)).as_dict() == {"content_type": "t", "headers": {"x-mine": 1}}
+    assert Properties.decode(Origin.cleaned(properties)).as_dict() == {
+        "content_type": "t", "headers": {"x-mine": 1}
+    }

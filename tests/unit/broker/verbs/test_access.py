@@ -54,8 +54,16 @@ def test_topic_permission_limits_the_keys_of_its_topic_exchange(user):
     user.topic_permissions["shop", "w1"] = TopicPermission("bob", "shop", "w1", "^a", "^b")
     access = Access(user, "shop")
 
-    assert access.may_publish(TopicExchange("w1", "shop"), "a.b") and not access.may_publish(TopicExchange("w1", "shop"), "b.a")
-    assert access.may_publish(TopicExchange("w2", "shop"), "b.a") and access.may_publish(DirectExchange("w1", "shop"), "b.a")
-    with pytest.raises(AccessRefused, match="access to topic 'a.b' in exchange 'w1' in vhost 'shop' refused for user 'bob'"):
+    assert (
+        access.may_publish(TopicExchange("w1", "shop"), "a.b")
+        and not access.may_publish(TopicExchange("w1", "shop"), "b.a")
+    )
+    assert (
+        access.may_publish(TopicExchange("w2", "shop"), "b.a")
+        and access.may_publish(DirectExchange("w1", "shop"), "b.a")
+    )
+    with pytest.raises(
+        AccessRefused, match="access to topic 'a.b' in exchange 'w1' in vhost 'shop' refused for user 'bob'"
+    ):
         access.read_topic(TopicExchange("w1", "shop"), "a.b")
     access.read_topic(None, "a.b")

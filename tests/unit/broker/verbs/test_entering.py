@@ -42,7 +42,8 @@ class Unhurried:
 
 def check(node, password, patience=None):
     return check_credentials(
-        node.broker.logins, node.hub.clients, "bob", password, "127.0.0.1", Unhurried() if patience is None else patience)
+        node.broker.logins, node.hub.clients, "bob", password, "127.0.0.1",
+        Unhurried() if patience is None else patience)
 
 
 def test_right_password_is_a_user_and_counted(node):
@@ -82,8 +83,14 @@ def test_login_that_ends_while_leave_is_taken_is_none(node):
 @pytest.mark.parametrize("hinders, error, text", [
     ("no vhost", NotFound, "vhost other not found"),
     ("no permission", AccessRefused, "access to vhost '/' refused for user 'bob'"),
-    ("the vhost is full", OutOfResources, "access to vhost '/' refused for user 'bob': connection limit (1) is reached"),
-    ("the user has enough", OutOfResources, "connection refused for user 'bob': user connection limit (1) is reached"),
+    (
+        "the vhost is full", OutOfResources,
+        "access to vhost '/' refused for user 'bob': connection limit (1) is reached",
+    ),
+    (
+        "the user has enough", OutOfResources,
+        "connection refused for user 'bob': user connection limit (1) is reached",
+    ),
     ("the broker is full", OutOfResources, "connection refused: node connection limit (1) is reached"),
 ])
 def test_what_keeps_a_user_out_is_an_error_of_its_kind(node, hinders, error, text):
@@ -101,7 +108,10 @@ def test_what_keeps_a_user_out_is_an_error_of_its_kind(node, hinders, error, tex
         connected(node, guest, vhost)
 
     with pytest.raises(error) as raised:
-        enter(broker, node.hub.clients, user, "other" if hinders == "no vhost" else "/", "a door", 1 if hinders == "the broker is full" else 0)
+        enter(
+            broker, node.hub.clients, user, "other" if hinders == "no vhost" else "/", "a door",
+            1 if hinders == "the broker is full" else 0,
+        )
 
     assert type(raised.value) is error and raised.value.text == text
 
@@ -116,4 +126,6 @@ def test_last_place_is_given(node):
 def test_connections_of_one_door_take_no_place_of_another(node):
     connected(node, node.broker.users.get("guest"), node.vhost)
 
-    assert enter(node.broker, node.hub.clients, node.broker.users.get("bob"), "/", "another door", 1) is node.vhost
+    assert enter(
+        node.broker, node.hub.clients, node.broker.users.get("bob"), "/", "another door", 1
+    ) is node.vhost

@@ -25,7 +25,10 @@ class Stream:
 
 
 class Held:
-    """A message that a queue could not take at once. ``counted``: octets of the budget; ``done``: what came of it."""
+    """A message that a queue could not take at once.
+
+    ``counted``: octets of the budget; ``done``: what came of it.
+    """
 
     def __init__(self, folder):
         self.bench = Bench(folder)

@@ -1,4 +1,6 @@
-"""MQTTExchange: what may be bound, what a routing key matches, and that AMQP's topic exchange hands on to it."""
+"""MQTTExchange: what may be bound, what a routing key matches,
+and that AMQP's topic exchange hands on to it.
+"""
 import pytest
 
 from gomq_py.broker.topology.kinds import Kinds
@@ -41,10 +43,25 @@ def test_filter_is_matched_no_more_once_it_is_unbound(vhost):
 
 
 @pytest.mark.parametrize("topic_filter, text", [
-    ("", "cannot bind to exchange 'mqtt.default' in vhost '/': a topic filter is at least one character long"),
-    ("a/#/b", "cannot bind to exchange 'mqtt.default' in vhost '/': topic filter 'a/#/b' has a # that is not its last level"),
-    ("$share/g/a", "cannot bind to exchange 'mqtt.default' in vhost '/' with the shared subscription '$share/g/a'"),
-    ("/" * 200, "cannot bind to exchange 'mqtt.default' in vhost '/': a topic filter has more than 200 levels"),
+    (
+        "",
+        "cannot bind to exchange 'mqtt.default' in vhost '/': a topic filter is at least one character long",
+    ),
+    (
+        "a/#/b",
+        (
+            "cannot bind to exchange 'mqtt.default' in vhost '/': "
+            "topic filter 'a/#/b' has a # that is not its last level"
+        ),
+    ),
+    (
+        "$share/g/a",
+        "cannot bind to exchange 'mqtt.default' in vhost '/' with the shared subscription '$share/g/a'",
+    ),
+    (
+        "/" * 200,
+        "cannot bind to exchange 'mqtt.default' in vhost '/': a topic filter has more than 200 levels",
+    ),
 ])
 def test_what_is_no_filter_is_refused(vhost, topic_filter, text):
     assert refusal(vhost, topic_filter) == text
@@ -58,7 +75,8 @@ def test_filter_of_the_most_levels_is_bound(vhost):
 
 def test_options_of_subscriptions_are_refused(vhost):
     assert refusal(vhost, "a", {"x-mqtt-qos": 1}) == (
-        "invalid arg 'x-mqtt-qos' for a binding from exchange 'mqtt.default' in vhost '/': it is for subscriptions over MQTT")
+        "invalid arg 'x-mqtt-qos' for a binding from exchange 'mqtt.default' in vhost '/': "
+        "it is for subscriptions over MQTT")
 
 
 def test_filters_that_would_make_matching_slow_are_refused_and_others_are_not(vhost, monkeypatch):
@@ -86,4 +104,7 @@ def test_what_is_to_be_retained_goes_to_the_retained_as_well(vhost):
 
     assert routed(vhost, "amq.topic", "a", {"mqtt.retain": True}) == ["q", "retained"]
     assert routed(vhost, "amq.topic", "b", {"mqtt.retain": True}) == ["retained"]
-    assert [routed(vhost, "amq.topic", "a", headers) for headers in (None, {}, {"mqtt.retain": 1}, {"mqtt.retain": "true"})] == [["q"]] * 4
+    assert [
+        routed(vhost, "amq.topic", "a", headers)
+        for headers in (None, {}, {"mqtt.retain": 1}, {"mqtt.retain": "true"})
+    ] == [["q"]] * 4

@@ -1,4 +1,6 @@
-"""FilterTree: held against the specification's rule as one function (mqtt.wire.topics.matches), and what hostile filters cost."""
+"""FilterTree: held against the specification's rule as one function (mqtt.wire.topics.matches),
+and what hostile filters cost.
+"""
 import itertools
 import random
 
@@ -49,14 +51,18 @@ def test_filters_that_are_removed_in_any_order_leave_nothing(filters, order):
         assert tree.size == len(filters)
         tree.remove(*filters.pop())
         for topic in ("a", "a/b", "$SYS/a"):
-            assert matched(tree, topic) == {destination for each, destination in filters if matches(each, topic)}
+            assert matched(tree, topic) == {
+                destination for each, destination in filters if matches(each, topic)
+            }
 
     assert tree.is_empty() and tree.size == 0
 
 
 @pytest.mark.parametrize("topic_filter, topic, is_match", [
-    ("a/#", "a", True), ("a/#", "a/", True), ("a/#", "ab", False), ("#", "/", True), ("+", "/", False), ("+/+", "/", True), ("/+", "/a", True),
-    ("#", "$SYS/a", False), ("+/a", "$SYS/a", False), ("$SYS/#", "$SYS/a", True), ("$SYS/+", "$SYS/a", True), ("a/+", "a/$b", True),
+    ("a/#", "a", True), ("a/#", "a/", True), ("a/#", "ab", False), ("#", "/", True), ("+", "/", False),
+    ("+/+", "/", True), ("/+", "/a", True),
+    ("#", "$SYS/a", False), ("+/a", "$SYS/a", False), ("$SYS/#", "$SYS/a", True), ("$SYS/+", "$SYS/a", True),
+    ("a/+", "a/$b", True),
     ("a/+/#", "a", False), ("a/+/#", "a/b", True), ("A", "a", False),
 ])
 def test_examples_of_the_specification(topic_filter, topic, is_match):
@@ -82,9 +88,13 @@ def test_destination_stays_until_it_was_removed_as_often_as_it_was_added():
 
 
 def test_arrangements_of_plus_are_what_is_costly():
-    """However many filters are arranged alike they cost one node per level, and those without + cost nothing."""
+    """However many filters are arranged alike they cost one node per level,
+    and those without + cost nothing.
+    """
     tree = tree_of(*(f"devices/{number}/+/state" for number in range(100)), "a/b/c", "a/b/#")
-    assert (tree.costly_levels, tree.costly_levels_added("x/y/+/z"), tree.costly_levels_added("+/y/x/#")) == (4, 0, 3)
+    assert (tree.costly_levels, tree.costly_levels_added("x/y/+/z"), tree.costly_levels_added("+/y/x/#")) == (
+        4, 0, 3
+    )
 
     tree.add("+/y/x/#", 1)
 

@@ -54,7 +54,9 @@ def mqtt_kinds():
 
 @pytest.fixture
 def nodes(tmp_path):
-    """A function that boots a node over the same folder, after the one before has stopped; at the end the last one stops."""
+    """A function that boots a node over the same folder, after the one before has stopped;
+    at the end the last one stops.
+    """
     running = []
 
     def boot():
@@ -79,7 +81,9 @@ def sessions_of(node):
 def connect(node, client_id="c", clean_start=False, expiry_s=NEVER, user="guest", version=5, sink=False):
     """(session, whether it was there, connection)."""
     connection = Connection()
-    session, was_there = sessions_of(node).connect(connection, client_id, user, clean_start, expiry_s, version)
+    session, was_there = sessions_of(node).connect(
+        connection, client_id, user, clean_start, expiry_s, version
+    )
     if sink:
         session.sink = Sink(session)
     return session, was_there, connection.attach(session)
@@ -111,7 +115,10 @@ def test_session_outlives_its_connection_with_its_subscriptions_and_messages(nod
 def test_session_outlives_a_restart_with_its_subscriptions_and_messages(nodes):
     node = nodes()
     wanted = [
-        Subscription("a/+", 2, no_local=True, retain_as_published=True, retain_handling=2, identifier=268_435_455), Subscription("$SYS/#", 0),
+        Subscription(
+            "a/+", 2, no_local=True, retain_as_published=True, retain_handling=2, identifier=268_435_455
+        ),
+        Subscription("$SYS/#", 0),
         Subscription("v1.2/#", 1),
     ]
     session, _, connection = connect(node, expiry_s=3600, user="device", version=4)
@@ -140,7 +147,9 @@ def test_clean_start_ends_the_session_that_was_there(node):
     assert destinations(node, "a") == []
 
 
-@pytest.mark.parametrize("expiry_s, expires_ms", [(1, 1000), (NEVER, None), (NEVER - 1, 10 * 365 * 24 * 3600 * 1000)])
+@pytest.mark.parametrize("expiry_s, expires_ms", [
+    (1, 1000), (NEVER, None), (NEVER - 1, 10 * 365 * 24 * 3600 * 1000)
+])
 def test_time_without_a_connection_is_that_of_the_latest_connect(node, expiry_s, expires_ms):
     connect(node, expiry_s=60)
 
@@ -214,7 +223,9 @@ def test_first_filter_that_is_kept_makes_a_queue_of_the_connection(node):
     disconnect(node, session, connection)
 
     assert found == ([found[0][0]], [queue]) and found[0][0] is not queue
-    assert (bool(queue.durable), queue.exclusive_owner, node.vhost.queues, destinations(node, "b")) == (False, connection, {}, [])
+    assert (bool(queue.durable), queue.exclusive_owner, node.vhost.queues, destinations(node, "b")) == (
+        False, connection, {}, []
+    )
 
 
 def test_filter_that_is_kept_now_leads_to_the_queue_alone(node):
@@ -261,7 +272,9 @@ def test_unsubscribing_ends_a_subscription_once(node):
 def test_options_of_no_sense_in_a_log_are_taken_as_usual_ones(node):
     session, _, _ = connect(node)
 
-    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", {"x-mqtt-qos": 9, "x-mqtt-nl": 1, "x-mqtt-id": "7", "x-mqtt-rh": True})
+    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", {
+        "x-mqtt-qos": 9, "x-mqtt-nl": 1, "x-mqtt-id": "7", "x-mqtt-rh": True
+    })
 
     assert session.subscriptions == {"a": Subscription("a", 0)}
 

@@ -1,4 +1,6 @@
-"""The MQTT door in this process: a real broker, and clients on socket pairs that send and read literal octets."""
+"""The MQTT door in this process: a real broker, and clients on socket pairs that
+send and read literal octets.
+"""
 import gevent
 import pytest
 from gevent import socket

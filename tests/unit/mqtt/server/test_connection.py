@@ -122,7 +122,8 @@ def test_keep_alive_of_0_is_no_limit(mqtt):
 
 
 @pytest.mark.parametrize("reason, code", [
-    ("broker forced connection closure with reason 'shutdown'", 0x8B), (EXPIRED, 0xA0), ("Closed via management plugin", 0x98),
+    ("broker forced connection closure with reason 'shutdown'", 0x8B), (EXPIRED, 0xA0),
+    ("Closed via management plugin", 0x98),
 ])
 def test_client_of_mqtt_5_is_told_why_the_broker_closes(mqtt, modern, reason, code):
     mqtt.connection().force_close(reason)

@@ -1,4 +1,6 @@
-"""Coming in over MQTT: CONNECT and CONNACK in literal octets, and no time or memory for strangers who dawdle."""
+"""Coming in over MQTT: CONNECT and CONNACK in literal octets,
+and no time or memory for strangers who dawdle.
+"""
 import gevent
 import pytest
 
@@ -10,12 +12,16 @@ from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, C
 ANONYMOUS_311 = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01c"
 ANONYMOUS_5 = b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x01c"
 # The last word of a door to a client of 3.1.1 and of 5 that may not come in.
-REFUSED_311, WRONG_PASSWORD_5, NOT_AUTHORIZED_5 = b"\x20\x02\x00\x05", b"\x20\x03\x00\x86\x00", b"\x20\x03\x00\x87\x00"
+REFUSED_311, WRONG_PASSWORD_5, NOT_AUTHORIZED_5 = (
+    b"\x20\x02\x00\x05", b"\x20\x03\x00\x86\x00", b"\x20\x03\x00\x87\x00"
+)
 
 
 def named(user, password=b"guest", version=4):
     """CONNECT of a clean client "c" with this user."""
-    body = b"\x00\x04MQTT" + bytes((version,)) + b"\xc2\x00\x3c" + (b"\x00" if version == 5 else b"") + b"\x00\x01c"
+    body = b"\x00\x04MQTT" + bytes((version,)) + b"\xc2\x00\x3c" + (
+        b"\x00" if version == 5 else b""
+    ) + b"\x00\x01c"
     for text in (user, password):
         body += len(text).to_bytes(2, "big") + text
     return b"\x10" + bytes((len(body),)) + body
@@ -117,7 +123,8 @@ def test_vhost_without_permissions_is_refused(mqtt, version, answer):
     (b"\x10\x0d\x00\x04MQTT\x06\x02\x00\x3c\x00\x01c", b"\x20\x02\x00\x01"),  # a version there is not
     (b"\x10\x0d\x00\x04MQTT\x04\x03\x00\x3c\x00\x01c", b""),  # the reserved flag
     (b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x3c\x01\x01c", b"\x20\x03\x00\x81\x00"),  # ill-formed properties
-    (b"\x10\x0c\x00\x04MQTT\x04\x00\x00\x3c\x00\x00", b"\x20\x02\x00\x02"),  # a session that is kept, without an id
+    # a session that is kept, without an id
+    (b"\x10\x0c\x00\x04MQTT\x04\x00\x00\x3c\x00\x00", b"\x20\x02\x00\x02"),
 ])
 def test_what_is_no_proper_connect_ends_the_connection(mqtt, octets, answer):
     client = mqtt.stranger()
@@ -160,7 +167,10 @@ def test_address_has_as_many_connections_as_its_limit(make_mqtt, caplog):
 
     mqtt.stranger().expect_end()
 
-    assert "connection from this machine refused: it has 1 already (mqtt_max_connections_per_address)" in caplog.text
+    assert (
+        "connection from this machine refused: it has 1 already (mqtt_max_connections_per_address)"
+        in caplog.text
+    )
     first.send(b"\xc0\x00")
     first.expect(b"\xd0\x00")
 

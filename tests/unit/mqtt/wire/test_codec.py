@@ -10,7 +10,9 @@ from gomq_py.mqtt.wire.codec import PacketReader, check_first_octet, decode_fixe
 from gomq_py.mqtt.wire.constants import (
     CLIENT, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, Limits,
 )
-from gomq_py.mqtt.wire.packets import ConnectPacket, PingreqPacket, PublishPacket, SubscribePacket, Subscription
+from gomq_py.mqtt.wire.packets import (
+    ConnectPacket, PingreqPacket, PublishPacket, SubscribePacket, Subscription,
+)
 
 STREAM = [
     ConnectPacket(version=5, client_identifier="i"), PingreqPacket(),

@@ -1,5 +1,6 @@
-"""The codec and paho-mqtt, which share nothing, understand each other: all that a paho client writes is decoded, and it reads what
-is encoded here. Over a socket on this machine, one packet after the other, without threads.
+"""The codec and paho-mqtt, which share nothing, understand each other: all that a paho client writes is
+decoded, and it reads what is encoded here. Over a socket on this machine, one packet after the other, without
+threads.
 """
 import select
 import socket
@@ -14,8 +15,9 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from gomq_py.mqtt.wire.codec import PacketReader
 from gomq_py.mqtt.wire.constants import CLIENT, MQTT_5, NO_VERSION
 from gomq_py.mqtt.wire.packets import (
-    ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PubackPacket, PubcompPacket, PublishPacket, PubrecPacket,
-    PubrelPacket, SubackPacket, SubscribePacket, Subscription, UnsubackPacket, UnsubscribePacket, Will,
+    ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PubackPacket, PubcompPacket, PublishPacket,
+    PubrecPacket, PubrelPacket, SubackPacket, SubscribePacket, Subscription, UnsubackPacket,
+    UnsubscribePacket, Will,
 )
 from tests.support.waiting import in_time
 
@@ -47,7 +49,9 @@ class Peer:
         return packet
 
     def write(self, packet):
-        """Have the client read a packet, which is there as a whole once any of it is, and do what it does about that."""
+        """Have the client read a packet, which is there as a whole once any of it is,
+        and do what it does about that.
+        """
         self.socket.sendall(packet.encode(self.reader.version))
         readable, _, _ = select.select([self.client.socket()], [], [], in_time(20))
         assert readable
@@ -86,21 +90,26 @@ def test_connects_of_paho_are_understood(version):
         connect = peer.connect()
 
     assert connect == ConnectPacket(
-        version=version, clean_start=True, keep_alive_s=60, client_identifier="device", user_name="ürsel", password=b"secret",
-        will=Will("last/words", b"\x00bye", 1, True))
+        version=version, clean_start=True, keep_alive_s=60, client_identifier="device", user_name="ürsel",
+        password=b"secret", will=Will("last/words", b"\x00bye", 1, True))
 
 
 def test_a_connect_of_paho_with_properties_is_understood():
     with peer_of(MQTTv5, "") as peer:
-        peer.client.will_set("w", b"x", properties=properties_of(PacketTypes.WILLMESSAGE, WillDelayInterval=5, ContentType="t"))
+        peer.client.will_set(
+            "w", b"x", properties=properties_of(PacketTypes.WILLMESSAGE, WillDelayInterval=5, ContentType="t")
+        )
 
         connect = peer.connect(clean_start=False, properties=properties_of(
-            PacketTypes.CONNECT, SessionExpiryInterval=100, ReceiveMaximum=20, MaximumPacketSize=2000, TopicAliasMaximum=3,
-            RequestResponseInformation=1, RequestProblemInformation=0, UserProperty=[("a", "1"), ("a", "2")]))
+            PacketTypes.CONNECT, SessionExpiryInterval=100, ReceiveMaximum=20, MaximumPacketSize=2000,
+            TopicAliasMaximum=3, RequestResponseInformation=1, RequestProblemInformation=0,
+            UserProperty=[("a", "1"), ("a", "2")]))
 
     assert connect.properties == {
-        "session_expiry_interval": 100, "receive_maximum": 20, "maximum_packet_size": 2000, "topic_alias_maximum": 3,
-        "request_response_information": 1, "request_problem_information": 0, "user_property": [("a", "1"), ("a", "2")]}
+        "session_expiry_interval": 100, "receive_maximum": 20, "maximum_packet_size": 2000,
+        "topic_alias_maximum": 3,
+        "request_response_information": 1, "request_problem_information": 0,
+        "user_property": [("a", "1"), ("a", "2")]}
     assert connect.will.properties == {"will_delay_interval": 5, "content_type": "t"}
     assert (connect.client_identifier, connect.clean_start) == ("", False)
 
@@ -132,11 +141,13 @@ def test_a_publish_of_paho_with_properties_is_understood():
         peer.connect()
         peer.write(ConnackPacket(properties={"topic_alias_maximum": 10}))
         peer.client.publish("a", b"x", properties=properties_of(
-            PacketTypes.PUBLISH, PayloadFormatIndicator=1, MessageExpiryInterval=60, TopicAlias=3, ResponseTopic="r",
-            CorrelationData=b"\x00\x01", ContentType="text/plain", UserProperty=[("k", "v")]))
+            PacketTypes.PUBLISH, PayloadFormatIndicator=1, MessageExpiryInterval=60, TopicAlias=3,
+            ResponseTopic="r", CorrelationData=b"\x00\x01", ContentType="text/plain",
+            UserProperty=[("k", "v")]))
 
         assert peer.read().properties == {
-            "payload_format_indicator": 1, "message_expiry_interval": 60, "topic_alias": 3, "response_topic": "r",
+            "payload_format_indicator": 1, "message_expiry_interval": 60, "topic_alias": 3,
+            "response_topic": "r",
             "correlation_data": b"\x00\x01", "content_type": "text/plain", "user_property": [("k", "v")]}
 
 
@@ -148,8 +159,12 @@ def test_subscribes_of_paho_are_understood_and_it_understands_the_answers(versio
         peer.client.on_unsubscribe = lambda client, userdata, mid, codes, properties: dropped.append(mid)
         peer.connect()
         peer.write(ConnackPacket())
-        peer.client.subscribe([("a/+", 1), ("#", 2)] if version != MQTTv5 else [
-            ("a/+", SubscribeOptions(1)), ("#", SubscribeOptions(2, True, True, SubscribeOptions.RETAIN_DO_NOT_SEND))])
+        peer.client.subscribe(
+            [("a/+", 1), ("#", 2)] if version != MQTTv5
+            else [
+                ("a/+", SubscribeOptions(1)),
+                ("#", SubscribeOptions(2, True, True, SubscribeOptions.RETAIN_DO_NOT_SEND))]
+        )
         subscribe = peer.read()
         peer.write(SubackPacket(packet_identifier=subscribe.packet_identifier, reason_codes=(1, 0x80)))
         peer.client.unsubscribe(["a/+", "#"])
@@ -180,7 +195,10 @@ def test_paho_understands_what_a_server_delivers(version):
         peer.write(PubrelPacket(packet_identifier=11))
         answers.append(peer.read())
 
-    assert answers == [PubackPacket(packet_identifier=10), PubrecPacket(packet_identifier=11), PubcompPacket(packet_identifier=11)]
+    assert answers == [
+        PubackPacket(packet_identifier=10), PubrecPacket(packet_identifier=11),
+        PubcompPacket(packet_identifier=11),
+    ]
     assert [(each.topic, each.payload, each.qos, each.retain) for each in received] == [
         ("a/ä", b"x" * 300, qos, True) for qos in (0, 1, 2)]
     if version == MQTT_5:
@@ -191,11 +209,16 @@ def test_paho_understands_what_a_server_delivers(version):
 def test_paho_understands_why_it_is_refused_or_disconnected():
     reasons = []
     with peer_of(MQTTv5) as peer:
-        peer.client.on_connect = lambda client, userdata, flags, reason_code, properties: reasons.append(reason_code)
-        peer.client.on_disconnect = lambda client, userdata, flags, reason_code, properties: reasons.append(reason_code)
+        peer.client.on_connect = lambda client, userdata, flags, reason_code, properties: reasons.append(
+            reason_code
+        )
+        peer.client.on_disconnect = lambda client, userdata, flags, reason_code, properties: reasons.append(
+            reason_code
+        )
         peer.connect()
         peer.write(ConnackPacket(session_present=True, properties={
-            "assigned_client_identifier": "auto", "server_keep_alive": 9, "maximum_qos": 1, "reason_string": "hi"}))
+            "assigned_client_identifier": "auto", "server_keep_alive": 9, "maximum_qos": 1,
+            "reason_string": "hi"}))
         peer.write(DisconnectPacket(reason_code=0x8E, properties={"reason_string": "elsewhere"}))
 
     assert [reason.value for reason in reasons][:2] == [0, 0x8E]

@@ -25,7 +25,8 @@ def published(expiry_s=-1, **values):
 # topics and routing keys
 
 @pytest.mark.parametrize("topic, key", [
-    ("a/b", "a.b"), ("sensors/v1.2/t", "sensors.v1/2.t"), ("/", "."), ("a", "a"), ("a//b/", "a..b."), ("ä/ö.ü", "ä.ö/ü"),
+    ("a/b", "a.b"), ("sensors/v1.2/t", "sensors.v1/2.t"), ("/", "."), ("a", "a"), ("a//b/", "a..b."),
+    ("ä/ö.ü", "ä.ö/ü"),
 ])
 def test_separators_of_both_sides_are_exchanged(topic, key):
     assert crossing.swap(topic.encode()) == key.encode()
@@ -51,14 +52,17 @@ def test_topic_name_stays_one_and_no_other_becomes_one(name):
 
 def test_octets_of_a_message_without_properties():
     assert stored("a/b.c", qos=1, retain=True).get_properties() == (
-        b"\x30\x00" b"\x00\x00\x00\x38" b"\x0amqtt.topicS\x00\x00\x00\x05a/b.c" b"\x12x-mqtt-publish-qosB\x01" b"\x0bmqtt.retaint\x01" b"\x02")
+        b"\x30\x00\x00\x00\x00\x38\x0amqtt.topicS\x00\x00\x00\x05a/b.c\x12x-mqtt-publish-qosB\x01\x0bmqtt.ret"
+        b"aint\x01\x02")
 
 
 @pytest.mark.parametrize("qos, delivery_mode", [(0, 1), (1, 2), (2, 2)])
 def test_quality_of_service_is_delivery_mode_and_a_header(qos, delivery_mode):
     found = basic(qos=qos)
 
-    assert found == {"delivery_mode": delivery_mode, "headers": {"mqtt.topic": "a/b", "x-mqtt-publish-qos": qos}}
+    assert found == {
+        "delivery_mode": delivery_mode, "headers": {"mqtt.topic": "a/b", "x-mqtt-publish-qos": qos}
+    }
 
 
 @pytest.mark.parametrize("values, expected", [
@@ -75,11 +79,21 @@ def test_quality_of_service_is_delivery_mode_and_a_header(qos, delivery_mode):
     ({"response_topic": "r/s"}, {"reply_to": "r.s", "headers": {"mqtt.response-topic": "r/s"}}),
     ({"response_topic": "r" * 256}, {"headers": {"mqtt.response-topic": "r" * 256}}),
     ({"response_topic": "$default/amq/gen-1"}, {"reply_to": "amq.gen-1"}),
-    ({"response_topic": "$default/"}, {"reply_to": "$default.", "headers": {"mqtt.response-topic": "$default/"}}),
+    (
+        {"response_topic": "$default/"},
+        {"reply_to": "$default.", "headers": {"mqtt.response-topic": "$default/"}},
+    ),
     ({"topic_alias": 5}, {}),
     ({"user_property": [("a", "1"), ("b", "ä")]}, {"headers": {"a": "1", "b": "ä"}}),
     ({"user_property": [("n" * 255, "1"), ("n" * 256, "2")]}, {"headers": {"n" * 255: "1"}}),
-    ({"user_property": [("mqtt.retain", "1"), ("mqtt.topic", "x"), ("x-mqtt-publish-qos", "2"), ("mqtt", "y")]}, {"headers": {"mqtt": "y"}}),
+    (
+        {
+            "user_property": [
+                ("mqtt.retain", "1"), ("mqtt.topic", "x"), ("x-mqtt-publish-qos", "2"), ("mqtt", "y")
+            ],
+        },
+        {"headers": {"mqtt": "y"}},
+    ),
 ])
 def test_property_becomes_a_basic_one(values, expected):
     expected = {"delivery_mode": 1, **expected}
@@ -96,7 +110,10 @@ def test_user_properties_keep_their_order_and_their_duplicates_on_the_wire():
 
 def test_user_properties_that_do_not_fit_are_left_out_and_others_kept():
     many = [(f"{number:03}", "v" * 1000) for number in range(200)]
-    values = {"user_property": [*many, ("last", "x")], "correlation_data": b"c" * 255, "response_topic": "r" * 255, "content_type": "t" * 255}
+    values = {
+        "user_property": [*many, ("last", "x")], "correlation_data": b"c" * 255, "response_topic": "r" * 255,
+        "content_type": "t" * 255,
+    }
     raw = stored("k" * 255, values, qos=1).get_properties()
 
     found = Properties.decode(raw)
@@ -107,8 +124,9 @@ def test_user_properties_that_do_not_fit_are_left_out_and_others_kept():
 
 
 @pytest.mark.parametrize("block", [
-    b"\x00", b"\x7f\x00", b"\x01", b"\x02\x00\x00\x00", b"\x03\x00", b"\x03\x00\x05text", b"\x08\xff\xff", b"\x09\x00\x01",
-    b"\x0b\xff\xff\xff\xff\x01", b"\x0b", b"\x23\x00", b"\x26\x00\x01k", b"\x26\x00\x01k\x00\x02v", b"\x18\x00",
+    b"\x00", b"\x7f\x00", b"\x01", b"\x02\x00\x00\x00", b"\x03\x00", b"\x03\x00\x05text", b"\x08\xff\xff",
+    b"\x09\x00\x01", b"\x0b\xff\xff\xff\xff\x01", b"\x0b", b"\x23\x00", b"\x26\x00\x01k",
+    b"\x26\x00\x01k\x00\x02v", b"\x18\x00",
 ])
 def test_octets_that_are_no_properties_are_malformed(block):
     with pytest.raises(Malformed, match="malformed content of kind 2"):
@@ -132,13 +150,33 @@ def test_octets_that_are_no_properties_are_malformed(block):
     ({"headers": {"mqtt.payload-format": 1}}, {"payload_format_indicator": 1}),
     ({"headers": {"mqtt.payload-format": 2}}, {}),
     ({"headers": {"mqtt.topic": "x", "mqtt.retain": True, "x-mqtt-publish-qos": 1, "mqtt.new": "x"}}, {}),
-    ({"headers": {"a": "b", "n": -1, "l": Int64(2 ** 40), "f": 0.5, "t": True, "": False}},
-     {"user_property": [("a", "b"), ("n", "-1"), ("l", "1099511627776"), ("f", "0.5"), ("t", "true"), ("", "false")]}),
-    ({"headers": {"x": b"octets", "y": None, "z": [1], "t": {"a": 1}, "d": Decimal("1.5"), "nul": "\0", "\0": "x"}}, {}),
-    ({"message_id": "m", "type": "t", "app_id": "a", "user_id": "u", "content_encoding": "e", "timestamp": 2 ** 64 - 1},
-     {"user_property": [
-         ("amqp.content-encoding", "e"), ("amqp.message-id", "m"), ("amqp.timestamp", "18446744073709551615"), ("amqp.type", "t"),
-         ("amqp.user-id", "u"), ("amqp.app-id", "a")]}),
+    (
+        {"headers": {"a": "b", "n": -1, "l": Int64(2 ** 40), "f": 0.5, "t": True, "": False}},
+        {
+            "user_property": [
+                ("a", "b"), ("n", "-1"), ("l", "1099511627776"), ("f", "0.5"), ("t", "true"), ("", "false")
+            ],
+        },
+    ),
+    (
+        {
+            "headers": {
+                "x": b"octets", "y": None, "z": [1], "t": {"a": 1}, "d": Decimal("1.5"), "nul": "\0",
+                "\0": "x",
+            },
+        },
+        {},
+    ),
+    (
+        {
+            "message_id": "m", "type": "t", "app_id": "a", "user_id": "u", "content_encoding": "e",
+            "timestamp": 2 ** 64 - 1,
+        },
+        {"user_property": [
+            ("amqp.content-encoding", "e"), ("amqp.message-id", "m"),
+            ("amqp.timestamp", "18446744073709551615"), ("amqp.type", "t"),
+            ("amqp.user-id", "u"), ("amqp.app-id", "a")]},
+    ),
     ({"delivery_mode": 2, "priority": 5, "expiration": "5", "cluster_id": "c"}, {}),
 ])
 def test_basic_property_becomes_one_of_a_publish(values, expected):
@@ -176,29 +214,43 @@ def test_malformed_basic_properties_are_refused():
 
 
 @pytest.mark.parametrize("headers, persistent, expected", [
-    (None, False, 0), (None, True, 2), ({}, True, 2), ({"x-mqtt-publish-qos": 0}, True, 0), ({"x-mqtt-publish-qos": 2}, False, 4),
-    ({"x-mqtt-publish-qos": 3}, True, 2), ({"x-mqtt-publish-qos": "1"}, False, 0), ({"mqtt.retain": True}, True, 10),
+    (None, False, 0), (None, True, 2), ({}, True, 2), ({"x-mqtt-publish-qos": 0}, True, 0),
+    ({"x-mqtt-publish-qos": 2}, False, 4),
+    ({"x-mqtt-publish-qos": 3}, True, 2), ({"x-mqtt-publish-qos": "1"}, False, 0),
+    ({"mqtt.retain": True}, True, 10),
     ({"mqtt.retain": False}, False, 0), ({"mqtt.retain": 1}, False, 0),
 ])
 def test_flags_are_told_by_delivery_mode_and_headers(headers, persistent, expected):
-    assert crossing.flags_of_basic(Properties(headers=headers, content_type="t").encode(), persistent) == expected
+    assert crossing.flags_of_basic(
+        Properties(headers=headers, content_type="t").encode(), persistent
+    ) == expected
 
 
 # there and back
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=300)
-TOPIC = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="+#"), min_size=1, max_size=80)
+TOPIC = st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="+#"), min_size=1, max_size=80
+)
 VALUES = st.fixed_dictionaries({}, optional={
-    "payload_format_indicator": st.just(1), "content_type": TEXT, "response_topic": TOPIC, "correlation_data": st.binary(max_size=300),
-    "user_property": st.lists(st.tuples(TEXT.filter(
-        lambda name: len(name.encode()) < 256 and not name.startswith("mqtt.")), TEXT), min_size=1, max_size=5,
-        unique_by=lambda pair: pair[0]),
+    "payload_format_indicator": st.just(1), "content_type": TEXT, "response_topic": TOPIC,
+    "correlation_data": st.binary(max_size=300),
+    "user_property": st.lists(
+        st.tuples(TEXT.filter(
+            lambda name: len(name.encode()) < 256 and not name.startswith("mqtt.")), TEXT),
+        min_size=1, max_size=5, unique_by=lambda pair: pair[0],
+    ),
 })
 
 
-@given(TOPIC.filter(lambda topic: len(topic.encode()) < 256), VALUES, st.integers(0, 2), st.booleans(), st.none() | st.integers(0, 4294967))
+@given(
+    TOPIC.filter(lambda topic: len(topic.encode()) < 256), VALUES, st.integers(0, 2), st.booleans(),
+    st.none() | st.integers(0, 4294967),
+)
 def test_publish_comes_back_as_it_was(topic, values, qos, retain, expiry_s):
-    made = stored(topic, values if expiry_s is None else {"message_expiry_interval": expiry_s, **values}, qos, retain)
+    made = stored(
+        topic, values if expiry_s is None else {"message_expiry_interval": expiry_s, **values}, qos, retain
+    )
     raw = made.get_properties()
 
     found = Properties.decode(raw)
@@ -210,10 +262,14 @@ def test_publish_comes_back_as_it_was(topic, values, qos, retain, expiry_s):
     assert values_of(crossing.block_of(raw)) == values
 
 
-VALUE = st.none() | st.booleans() | st.integers(-2 ** 63, 2 ** 63 - 1) | st.floats(allow_nan=False) | TEXT | st.binary(max_size=9)
+VALUE = st.none() | st.booleans() | st.integers(
+    -2 ** 63, 2 ** 63 - 1
+) | st.floats(allow_nan=False) | TEXT | st.binary(max_size=9)
 BASIC = st.fixed_dictionaries({}, optional={
-    **{name: st.text(max_size=60) for name, _, kind in FIELDS if kind == "shortstr"}, "timestamp": st.integers(0, 2 ** 40),
-    "delivery_mode": st.integers(1, 2), "headers": st.dictionaries(st.text(max_size=20), VALUE | st.lists(VALUE, max_size=3), max_size=6),
+    **{name: st.text(max_size=60) for name, _, kind in FIELDS if kind == "shortstr"},
+    "timestamp": st.integers(0, 2 ** 40),
+    "delivery_mode": st.integers(1, 2),
+    "headers": st.dictionaries(st.text(max_size=20), VALUE | st.lists(VALUE, max_size=3), max_size=6),
 })
 
 

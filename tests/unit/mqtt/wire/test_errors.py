@@ -5,7 +5,10 @@ from gomq_py.mqtt.wire.reason_codes import may_carry
 
 
 def every_error():
-    return [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.MQTTError)]
+    return [
+        each
+        for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.MQTTError)
+    ]
 
 
 def test_every_error_can_be_told_to_the_client():

@@ -64,7 +64,8 @@ def test_strings_that_are_none_are_malformed(octets, text):
 def test_what_does_not_fit_is_not_encoded():
     for encode in (
             lambda: fields.variable_byte_integer(268435456), lambda: fields.utf8_string("a" * 65536),
-            lambda: fields.utf8_string("\0"), lambda: fields.utf8_string("\ud800"), lambda: fields.binary_data(bytes(65536))):
+            lambda: fields.utf8_string("\0"), lambda: fields.utf8_string("\ud800"),
+            lambda: fields.binary_data(bytes(65536))):
         with pytest.raises(ValueError):
             encode()
 

@@ -41,7 +41,8 @@ def test_a_publish_is_found_with_its_fields(octets, version, fields):
 
 
 @pytest.mark.parametrize(("octets", "kind"), [
-    (b"\x40\x02\x00\x0a", PUBACK), (b"\x50\x02\x00\x0a", PUBREC), (b"\x62\x02\x00\x0a", PUBREL), (b"\x70\x02\x00\x0a", PUBCOMP)])
+    (b"\x40\x02\x00\x0a", PUBACK), (b"\x50\x02\x00\x0a", PUBREC), (b"\x62\x02\x00\x0a", PUBREL),
+    (b"\x70\x02\x00\x0a", PUBCOMP)])
 def test_acknowledgements_are_found_with_their_identifier(octets, kind):
     for version in VERSIONS:
         assert walked(octets, version) == ([(kind, {"packet_identifier": 10}, 4)], 4)
@@ -120,7 +121,8 @@ def test_what_the_walk_leaves_is_decoded_by_the_codec():
 @pytest.mark.parametrize("values", [
     b"\x01\x01\x01\x01", b"\x02\x00\x00\x00\x01\x02\x00\x00\x00\x01", b"\x03\x00\x00\x03\x00\x00",
     b"\x08\x00\x01a\x08\x00\x01a", b"\x09\x00\x00\x09\x00\x00", b"\x23\x00\x01\x23\x00\x01",  # twice
-    b"\x01", b"\x02\x00\x00\x00", b"\x03\x00", b"\x08\x00\x02a", b"\x09\x00\x01", b"\x23\x00", b"\x26\x00\x00\x00",
+    b"\x01", b"\x02\x00\x00\x00", b"\x03\x00", b"\x08\x00\x02a", b"\x09\x00\x01", b"\x23\x00",
+    b"\x26\x00\x00\x00",
     b"\x26\x00\x01", b"\x0b", b"\x0b\x80",  # cut short
     b"\x0b\x80\x00", b"\x0b\x80\x80\x80\x80\x01", b"\x81\x00\x01", b"\x0b\x00", b"\x11\x00\x00\x00\x00",
 ])
@@ -135,8 +137,10 @@ def test_properties_that_are_wrong_are_left_to_the_codec(values):
     (b"\x30\x05\x00\x01a\x80\x00", MQTT_5),  # a property length of more octets than it needs
     (b"\x30\x04\x00\x01a\x01", MQTT_5), (b"\x30\x03\x00\x01a", MQTT_5), (b"\x30\x03\x00\x02a", MQTT_5),
     (b"\x30\x00", MQTT_3_1_1), (b"\x30\x01\x00", MQTT_3_1_1), (b"\x32\x04\x00\x01a\x00", MQTT_3_1_1),
-    (b"\x40\x00", MQTT_5), (b"\x40\x01\x00", MQTT_5), (b"\x40\x02\x00\x00", MQTT_5), (b"\x40\x03\x00\x01\x00", MQTT_3_1_1),
-    (b"\x40\x03\x00\x01\x10", MQTT_5), (b"\x40\x04\x00\x01\x00\x01", MQTT_5), (b"\x40\x05\x00\x01\x00\x00\x00", MQTT_5),
+    (b"\x40\x00", MQTT_5), (b"\x40\x01\x00", MQTT_5), (b"\x40\x02\x00\x00", MQTT_5),
+    (b"\x40\x03\x00\x01\x00", MQTT_3_1_1),
+    (b"\x40\x03\x00\x01\x10", MQTT_5), (b"\x40\x04\x00\x01\x00\x01", MQTT_5),
+    (b"\x40\x05\x00\x01\x00\x00\x00", MQTT_5),
     (b"\x40\x05\x00\x01\x00\x80\x00", MQTT_5),
 ])
 def test_packets_that_are_wrong_or_rare_are_left_to_the_codec(octets, version):
@@ -181,30 +185,42 @@ VALUES = st.one_of(
     st.tuples(st.sampled_from((b"\x03", b"\x08", b"\x09")), TEXTS.map(length_first)),
     st.tuples(st.just(b"\x26"), st.tuples(TEXTS, TEXTS).map(lambda pair: b"".join(map(length_first, pair)))),
     st.tuples(st.just(b"\x23"), st.sampled_from((b"\x00\x00", b"\x00\x01", b"\xff\xff"))),
-    st.tuples(st.just(b"\x0b"), st.sampled_from((b"\x01", b"\x00", b"\xff\x7f", b"\x80\x00", b"\xff\xff\xff\xff\x01"))),
+    st.tuples(
+        st.just(b"\x0b"),
+        st.sampled_from((b"\x01", b"\x00", b"\xff\x7f", b"\x80\x00", b"\xff\xff\xff\xff\x01")),
+    ),
     st.tuples(st.integers(0, 255).map(lambda octet: bytes((octet,))), st.binary(max_size=5)),
 ).map(b"".join)
 
 
 @settings(max_examples=600)
-@given(st.lists(VALUES, max_size=5).map(b"".join), st.sampled_from((b"", b"a")), st.sampled_from((CLIENT, SERVER)),
-       st.sampled_from((2, 256)))
+@given(
+    st.lists(VALUES, max_size=5).map(b"".join), st.sampled_from((b"", b"a")),
+    st.sampled_from((CLIENT, SERVER)), st.sampled_from((2, 256)),
+)
 def test_properties_of_any_octets_have_equal_answers(values, topic, sender, most):
-    assert_equal_answers(encode_publish(MQTT_5, 0, topic, 0, values, b""), MQTT_5, sender, Limits(properties=most))
+    assert_equal_answers(
+        encode_publish(MQTT_5, 0, topic, 0, values, b""), MQTT_5, sender, Limits(properties=most)
+    )
 
 
 @settings(max_examples=600)
-@given(st.lists(st.one_of(st.binary(max_size=12), st.tuples(
-    st.sampled_from((0x30, 0x32, 0x34, 0x36, 0x38, 0x3B, 0x40, 0x50, 0x60, 0x62, 0x70, 0x82)),
-    st.binary(max_size=9),
-).map(lambda pair: bytes((pair[0], len(pair[1]))) + pair[1])), max_size=4).map(b"".join), st.sampled_from((NO_VERSION, *VERSIONS)),
-       st.sampled_from((CLIENT, SERVER)), st.sampled_from((4, 8, 1000)))
+@given(
+    st.lists(st.one_of(st.binary(max_size=12), st.tuples(
+        st.sampled_from((0x30, 0x32, 0x34, 0x36, 0x38, 0x3B, 0x40, 0x50, 0x60, 0x62, 0x70, 0x82)),
+        st.binary(max_size=9),
+    ).map(lambda pair: bytes((pair[0], len(pair[1]))) + pair[1])), max_size=4).map(b"".join),
+    st.sampled_from((NO_VERSION, *VERSIONS)), st.sampled_from((CLIENT, SERVER)),
+    st.sampled_from((4, 8, 1000)),
+)
 def test_any_octets_have_equal_answers(octets, version, sender, most):
     assert_equal_answers(octets, version, sender, Limits(packet_octets=most, properties=2, subscriptions=2))
 
 
-@given(st.sampled_from(VERSIONS), st.sampled_from((0, 1, 2)), st.booleans(), st.integers(1, 65535), st.binary(max_size=40),
-       st.sampled_from((0, 1, 90, 130, 16400)))
+@given(
+    st.sampled_from(VERSIONS), st.sampled_from((0, 1, 2)), st.booleans(), st.integers(1, 65535),
+    st.binary(max_size=40), st.sampled_from((0, 1, 90, 130, 16400)),
+)
 def test_written_publishes_are_the_codecs(version, qos, retain, packet_identifier, payload, user_octets):
     properties = {"user_property": [("k", "v" * user_octets)]} if user_octets and version == MQTT_5 else {}
     packet = PublishPacket(
@@ -219,7 +235,9 @@ def test_written_publishes_are_the_codecs(version, qos, retain, packet_identifie
     assert decode_packet(written, version, CLIENT) == packet
 
 
-@pytest.mark.parametrize("size", [0, 120, 121, 122, 123, 16376, 16377, 16378, 16379, 2097142, 2097143, 2097144])
+@pytest.mark.parametrize("size", [
+    0, 120, 121, 122, 123, 16376, 16377, 16378, 16379, 2097142, 2097143, 2097144
+])
 def test_publishes_of_every_length_of_the_remaining_length_are_written(size):
     packet = PublishPacket(topic_name="abc", payload=bytes(size))
 
@@ -244,4 +262,5 @@ def test_a_topic_too_long_for_its_length_is_not_written():
 def test_first_octets_are_those_the_codec_accepts():
     assert frames.first_octets(NO_VERSION, CLIENT) == bytes(16) + b"\1" * 16 + bytes(224)
     assert [octet for octet, allowed in enumerate(frames.first_octets(MQTT_5, CLIENT)) if allowed] == [
-        0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D, 0x40, 0x50, 0x62, 0x70, 0x82, 0xA2, 0xC0, 0xE0, 0xF0]
+        0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D, 0x40, 0x50, 0x62, 0x70, 0x82, 0xA2, 0xC0,
+        0xE0, 0xF0]

@@ -5,7 +5,9 @@ import pytest
 
 from gomq_py.mqtt.wire import packets
 from gomq_py.mqtt.wire.codec import decode_packet
-from gomq_py.mqtt.wire.constants import CLIENT, DEFAULT_LIMITS, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, Limits
+from gomq_py.mqtt.wire.constants import (
+    CLIENT, DEFAULT_LIMITS, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, Limits,
+)
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import (
     AuthPacket, ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PingrespPacket, PubackPacket,
@@ -15,12 +17,22 @@ from gomq_py.mqtt.wire.packets import (
 
 CONNECTS = [
     # The variable header is 3.1.1's example, then identifier, will and credentials as its flags have them.
-    (b"\x10\x1c\x00\x04MQTT\x04\xce\x00\x0a\x00\x01i\x00\x01w\x00\x03bye\x00\x01u\x00\x02pw",
-     ConnectPacket(version=4, clean_start=True, keep_alive_s=10, client_identifier="i", will=Will("w", b"bye", 1),
-                   user_name="u", password=b"pw")),
-    (b"\x10\x0d\x00\x04MQTT\x04\x00\x00\x00\x00\x01i", ConnectPacket(version=4, clean_start=False, client_identifier="i")),
+    (
+        b"\x10\x1c\x00\x04MQTT\x04\xce\x00\x0a\x00\x01i\x00\x01w\x00\x03bye\x00\x01u\x00\x02pw",
+        ConnectPacket(
+            version=4, clean_start=True, keep_alive_s=10, client_identifier="i", will=Will("w", b"bye", 1),
+            user_name="u", password=b"pw",
+        ),
+    ),
+    (
+        b"\x10\x0d\x00\x04MQTT\x04\x00\x00\x00\x00\x01i",
+        ConnectPacket(version=4, clean_start=False, client_identifier="i"),
+    ),
     (b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00", ConnectPacket(version=4, keep_alive_s=60)),
-    (b"\x10\x0f\x00\x06MQIsdp\x03\x02\x00\x3c\x00\x01i", ConnectPacket(version=3, keep_alive_s=60, client_identifier="i")),
+    (
+        b"\x10\x0f\x00\x06MQIsdp\x03\x02\x00\x3c\x00\x01i",
+        ConnectPacket(version=3, keep_alive_s=60, client_identifier="i"),
+    ),
     # The variable header is MQTT 5's example, with a session expiry interval of 10.
     (b"\x10\x27\x00\x04MQTT\x05\xce\x00\x0a\x05\x11\x00\x00\x00\x0a\x00\x01i"
      b"\x05\x18\x00\x00\x00\x07\x00\x01w\x00\x02\x00\xff\x00\x01u\x00\x02pw",
@@ -35,7 +47,8 @@ CONNECTS = [
 ]
 OF_CLIENTS = [
     (4, b"\x30\x07\x00\x03a/bhi", PublishPacket(topic_name="a/b", payload=b"hi")),
-    (4, b"\x32\x07\x00\x03a/b\x00\x0a", PublishPacket(topic_name="a/b", qos=1, packet_identifier=10)),  # the examples of §3.3.2
+    # the examples of §3.3.2
+    (4, b"\x32\x07\x00\x03a/b\x00\x0a", PublishPacket(topic_name="a/b", qos=1, packet_identifier=10)),
     (5, b"\x32\x08\x00\x03a/b\x00\x0a\x00", PublishPacket(topic_name="a/b", qos=1, packet_identifier=10)),
     (4, b"\x3d\x08\x00\x03a/b\xff\xffx",
      PublishPacket(topic_name="a/b", qos=2, retain=True, dup=True, packet_identifier=65535, payload=b"x")),
@@ -57,22 +70,34 @@ OF_CLIENTS = [
      SubscribePacket(packet_identifier=10, properties={"subscription_identifier": 5}, subscriptions=(
          Subscription("a/#", 2, True, True, 2), Subscription("a/b", 0, False, False, 1)))),
     # The example of §3.10.3
-    (4, b"\xa2\x0c\x00\x0a\x00\x03a/b\x00\x03c/d", UnsubscribePacket(packet_identifier=10, topic_filters=("a/b", "c/d"))),
-    (5, b"\xa2\x0d\x00\x0a\x00\x00\x03a/b\x00\x03c/d", UnsubscribePacket(packet_identifier=10, topic_filters=("a/b", "c/d"))),
+    (
+        4, b"\xa2\x0c\x00\x0a\x00\x03a/b\x00\x03c/d",
+        UnsubscribePacket(packet_identifier=10, topic_filters=("a/b", "c/d")),
+    ),
+    (
+        5, b"\xa2\x0d\x00\x0a\x00\x00\x03a/b\x00\x03c/d",
+        UnsubscribePacket(packet_identifier=10, topic_filters=("a/b", "c/d")),
+    ),
     (4, b"\xc0\x00", PingreqPacket()),
     (4, b"\xe0\x00", DisconnectPacket()),
     (5, b"\xe0\x00", DisconnectPacket()),
     (5, b"\xe0\x01\x04", DisconnectPacket(reason_code=4)),
     (5, b"\xe0\x07\x00\x05\x11\x00\x00\x00\x09", DisconnectPacket(properties={"session_expiry_interval": 9})),
     (5, b"\xf0\x00", AuthPacket()),
-    (5, b"\xf0\x06\x19\x04\x15\x00\x01m", AuthPacket(reason_code=0x19, properties={"authentication_method": "m"})),
+    (
+        5, b"\xf0\x06\x19\x04\x15\x00\x01m",
+        AuthPacket(reason_code=0x19, properties={"authentication_method": "m"}),
+    ),
 ]
 OF_SERVERS = [
     (4, b"\x20\x02\x00\x00", ConnackPacket()),
     (4, b"\x20\x02\x01\x00", ConnackPacket(session_present=True)),
     (4, b"\x20\x02\x00\x05", ConnackPacket(reason_code=5)),
     (5, b"\x20\x03\x00\x87\x00", ConnackPacket(reason_code=0x87)),
-    (5, b"\x20\x06\x01\x00\x03\x21\x00\x0a", ConnackPacket(session_present=True, properties={"receive_maximum": 10})),
+    (
+        5, b"\x20\x06\x01\x00\x03\x21\x00\x0a",
+        ConnackPacket(session_present=True, properties={"receive_maximum": 10}),
+    ),
     (5, b"\x30\x0a\x00\x03a/b\x04\x0b\x01\x0b\x02",
      PublishPacket(topic_name="a/b", properties={"subscription_identifier": [1, 2]})),
     # The example of 3.1.1, §3.9.3: maximum QoS 0, maximum QoS 2, failure.
@@ -117,7 +142,8 @@ def test_every_packet_type_has_its_octets_here():
 
 
 @pytest.mark.parametrize(("version", "octets"), [
-    *((NO_VERSION, octets) for octets, _ in CONNECTS), *((version, octets) for version, octets, _ in OF_CLIENTS)])
+    *((NO_VERSION, octets) for octets, _ in CONNECTS),
+    *((version, octets) for version, octets, _ in OF_CLIENTS)])
 def test_packets_cut_short_or_too_long_are_refused(version, octets):
     """Wherever the cut is, with a remaining length that fits it: what may be missing from the end is told
     apart.
@@ -137,7 +163,10 @@ def test_packets_cut_short_or_too_long_are_refused(version, octets):
         except MQTTError as error:
             assert error.reason_code in (0x81, 0x82)
         else:
-            assert version == MQTT_5 and isinstance(packet, PubackPacket | PubrecPacket | PubrelPacket | DisconnectPacket)
+            assert (
+                version == MQTT_5
+                and isinstance(packet, PubackPacket | PubrecPacket | PubrelPacket | DisconnectPacket)
+            )
 
 
 def may_end_here(packet, version):
@@ -155,20 +184,27 @@ def may_end_here(packet, version):
     (b"\x10\x0c\x00\x04MQTT\x06\x02\x00\x00\x00\x00", 0x84, "protocol version 6 of MQTT"),  # [MQTT-3.1.2-2]
     (b"\x10\x0c\x00\x04MQTT\x03\x02\x00\x00\x00\x00", 0x84, "protocol version 3 of MQTT"),
     (b"\x10\x0e\x00\x06MQIsdp\x04\x02\x00\x00\x00\x00", 0x84, "protocol version 4 of MQIsdp"),
-    (b"\x10\x0c\x00\x04MQTT\x84\x02\x00\x00\x00\x00", 0x84, "protocol version 132"),  # a Mosquitto bridge tries this first
+    # a Mosquitto bridge tries this first
+    (b"\x10\x0c\x00\x04MQTT\x84\x02\x00\x00\x00\x00", 0x84, "protocol version 132"),
     (b"\x10\x0c\x00\x04MQTT\x04\x03\x00\x00\x00\x00", 0x81, "reserved connect flag"),  # [MQTT-3.1.2-3]
-    (b"\x11\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", 0x81, "CONNECT with flags 0x1 instead of 0x0"),  # [MQTT-2.2.2-2]
+    # [MQTT-2.2.2-2]
+    (b"\x11\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", 0x81, "CONNECT with flags 0x1 instead of 0x0"),
     (b"\x10\x0c\x00\x04MQTT\x04\x0a\x00\x00\x00\x00", 0x81, "will QoS or will retain without a will"),
     (b"\x10\x0c\x00\x04MQTT\x04\x22\x00\x00\x00\x00", 0x81, "will QoS or will retain without a will"),
     (b"\x10\x11\x00\x04MQTT\x04\x1e\x00\x00\x00\x00\x00\x01w\x00\x00", 0x81, "will QoS 3"),  # [MQTT-3.1.2-14]
-    (b"\x10\x11\x00\x04MQTT\x04\x06\x00\x00\x00\x00\x00\x01#\x00\x00", 0x81, "will: topic name '#' contains a wildcard"),
+    (
+        b"\x10\x11\x00\x04MQTT\x04\x06\x00\x00\x00\x00\x00\x01#\x00\x00", 0x81,
+        "will: topic name '#' contains a wildcard",
+    ),
     (b"\x10\x10\x00\x04MQTT\x04\x06\x00\x00\x00\x00\x00\x00\x00\x00", 0x81, "will: a topic name is at least"),
-    (b"\x10\x0f\x00\x04MQTT\x04\x42\x00\x00\x00\x00\x00\x01p", 0x81, "a password without a user name"),  # [MQTT-3.1.2-22]
+    # [MQTT-3.1.2-22]
+    (b"\x10\x0f\x00\x04MQTT\x04\x42\x00\x00\x00\x00\x00\x01p", 0x81, "a password without a user name"),
     (b"\x10\x0c\x00\x04MQTT\x04\x00\x00\x00\x00\x00", 0x85, "needs a client identifier"),  # [MQTT-3.1.3-8]
     (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01\x00", 0x81, "client identifier contains U+0000"),
     (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01\n", 0x81, "control character"),
     (b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x00x", 0x81, "1 octets too many at its end"),
-    (b"\x10\x8d\x00\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", 0x81, "more octets than it needs"),  # [MQTT-1.5.5-1]
+    # [MQTT-1.5.5-1]
+    (b"\x10\x8d\x00\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", 0x81, "more octets than it needs"),
 ])
 def test_connects_that_are_wrong_are_refused_with_their_reason_code(octets, code, text):
     error = refusal(octets, NO_VERSION)
@@ -251,14 +287,18 @@ def test_packets_of_servers_that_are_wrong_are_refused(octets):
 def test_flags_that_mqtt_3_1_leaves_open_are_not_looked_at():
     """It repeats SUBSCRIBE and PUBREL with DUP."""
     assert decode_packet(b"\x6a\x02\x00\x01", MQTT_3_1, CLIENT) == PubrelPacket(packet_identifier=1)
-    assert decode_packet(b"\x8a\x08\x00\x0a\x00\x03a/b\x01", MQTT_3_1, CLIENT).subscriptions == (Subscription("a/b", 1),)
+    assert decode_packet(b"\x8a\x08\x00\x0a\x00\x03a/b\x01", MQTT_3_1, CLIENT).subscriptions == (
+        Subscription("a/b", 1),
+    )
 
 
 def test_more_filters_than_the_limit_are_refused_as_a_quota():
     limits = Limits(subscriptions=3)
     filters = b"\x00\x01a\x00"
 
-    assert len(decode_packet(b"\x82\x0e\x00\x01" + filters * 3, MQTT_3_1_1, CLIENT, limits).subscriptions) == 3
+    assert (
+        len(decode_packet(b"\x82\x0e\x00\x01" + filters * 3, MQTT_3_1_1, CLIENT, limits).subscriptions) == 3
+    )
     assert refusal(b"\x82\x12\x00\x01" + filters * 4, MQTT_3_1_1, CLIENT, limits).reason_code == 0x97
     assert refusal(b"\xa2\x0e\x00\x01" + b"\x00\x01a" * 4, MQTT_3_1_1, CLIENT, limits).reason_code == 0x97
 

@@ -65,7 +65,10 @@ def refusal(values, packet, sender=CLIENT, limits=constants.DEFAULT_LIMITS):
 def test_table_is_the_specifications():
     rows = [line.replace("|", "").split() for line in TABLE.strip().splitlines()]
     packets = {int(words[0]): {word for word in words if hasattr(constants, word)} for words in rows}
-    types = {int(line.split()[0]): line.split("|")[0].split(None, 1)[1].strip() for line in TABLE.strip().splitlines()}
+    types = {
+        int(line.split()[0]): line.split("|")[0].split(None, 1)[1].strip()
+        for line in TABLE.strip().splitlines()
+    }
 
     assert {number: {getattr(constants, name) for name in names} for number, names in packets.items()} == {
         number: set(row.packets) for number, row in PROPERTIES.items()}
@@ -79,9 +82,15 @@ def test_table_is_the_specifications():
     ({"session_expiry_interval": 10}, CONNECT, b"\x05\x11\x00\x00\x00\x0a"),
     ({"receive_maximum": 20}, CONNECT, b"\x03\x21\x00\x14"),
     ({"subscription_identifier": 128}, SUBSCRIBE, b"\x03\x0b\x80\x01"),
-    ({"user_property": [("a", "b"), ("a", "c")]}, UNSUBSCRIBE, b"\x0e\x26\x00\x01a\x00\x01b\x26\x00\x01a\x00\x01c"),
+    (
+        {"user_property": [("a", "b"), ("a", "c")]}, UNSUBSCRIBE,
+        b"\x0e\x26\x00\x01a\x00\x01b\x26\x00\x01a\x00\x01c",
+    ),
     ({"reason_string": "no"}, PUBACK, b"\x05\x1f\x00\x02no"),
-    ({"authentication_method": "m", "authentication_data": b"\x00"}, AUTH, b"\x08\x15\x00\x01m\x16\x00\x01\x00"),
+    (
+        {"authentication_method": "m", "authentication_data": b"\x00"}, AUTH,
+        b"\x08\x15\x00\x01m\x16\x00\x01\x00",
+    ),
     ({"maximum_packet_size": 20}, CONNECT, b"\x05\x27\x00\x00\x00\x14"),
 ])
 def test_properties_are_these_octets(properties, packet, octets):
@@ -92,7 +101,10 @@ def test_properties_are_these_octets(properties, packet, octets):
 @pytest.mark.parametrize("length", range(len(encode_values(EVERY_PUBLISH, PUBLISH))))
 def test_properties_cut_short_are_malformed_or_end_between_two(length):
     values = encode_values(EVERY_PUBLISH, PUBLISH)[:length]
-    ends = [len(encode_values(dict(list(EVERY_PUBLISH.items())[:count]), PUBLISH)) for count in range(len(EVERY_PUBLISH))]
+    ends = [
+        len(encode_values(dict(list(EVERY_PUBLISH.items())[:count]), PUBLISH))
+        for count in range(len(EVERY_PUBLISH))
+    ]
     ends.append(len(encode_values(EVERY_PUBLISH, PUBLISH)) - len(b"\x26\x00\x01k\x00\x00"))
 
     if length in ends:
@@ -151,7 +163,9 @@ def test_a_length_beyond_the_packet_is_malformed():
 
 
 def test_what_a_packet_cannot_carry_is_not_encoded():
-    for properties, packet in (({"topic_alias": 1}, CONNECT), ({"nonsense": 1}, CONNECT), ({"server_keep_alive": 1}, DISCONNECT)):
+    for properties, packet in (
+        ({"topic_alias": 1}, CONNECT), ({"nonsense": 1}, CONNECT), ({"server_keep_alive": 1}, DISCONNECT)
+    ):
         with pytest.raises(ValueError, match="does not belong"):
             encode_properties(properties, packet)
     assert encode_properties({"server_keep_alive": 1}, CONNACK) == b"\x03\x13\x00\x01"

@@ -116,12 +116,15 @@ def test_text_that_is_swapped_twice_is_as_it_was(text):
 
 
 @pytest.mark.parametrize(("topic", "routing_key"), [
-    ("sensors/v1.2/t", "sensors.v1/2.t"), ("a/b", "a.b"), ("/", "."), ("", ""), ("é/\U0001f600.", "é.\U0001f600/"),
+    ("sensors/v1.2/t", "sensors.v1/2.t"), ("a/b", "a.b"), ("/", "."), ("", ""),
+    ("é/\U0001f600.", "é.\U0001f600/"),
 ])
 def test_topic_and_routing_key_have_slashes_and_dots_in_each_others_places(topic, routing_key):
     assert (swapped(topic), swapped(routing_key)) == (routing_key, topic)
 
 
-@given(st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="+#"), min_size=1, max_size=50))
+@given(st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="+#"), min_size=1, max_size=50
+))
 def test_what_is_swapped_is_a_topic_name_if_it_was_one(name):
     assert topic_name_fault(name) == topic_name_fault(swapped(name)) == ""

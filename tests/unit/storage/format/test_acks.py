@@ -9,7 +9,9 @@ from tests.support.stores import StoreBench
 
 
 class Acked:
-    """The acks file of a store in which ``count`` messages were delivered and then some of them deleted, by number."""
+    """The acks file of a store in which ``count`` messages were delivered and then some of them deleted,
+    by number.
+    """
 
     def __init__(self, folder, count, deleted, requeued=()):
         bench = StoreBench(folder)
@@ -54,7 +56,9 @@ def test_what_was_delivered_twice_has_a_count_that_is_overwritten(tmp_path):
 def test_the_mark_says_how_far_was_delivered(tmp_path):
     acked = Acked(tmp_path, 5, [])
 
-    assert head_format.decode_mark(acked.seed, head_format.DELIVERED_SALT, acked.octets, head_format.DELIVERED_AT) == acked.locations[4] + 56
+    assert head_format.decode_mark(
+        acked.seed, head_format.DELIVERED_SALT, acked.octets, head_format.DELIVERED_AT
+    ) == acked.locations[4] + 56
 
 
 def test_load_reads_runs_counts_and_where_they_end(tmp_path):
@@ -82,7 +86,9 @@ def test_entries_behind_a_gap_are_read(tmp_path, gap):
     octets = bytearray(acked.octets[:136] + bytes(200000))
     index = 1 + gap // 8
     word = (acked.locations[2] | 1).to_bytes(4, "little")
-    octets[128 + 8 * index:136 + 8 * index] = word + crc32c(word, acked.seed + index & 0xFFFFFFFF).to_bytes(4, "little")
+    octets[128 + 8 * index:136 + 8 * index] = (
+        word + crc32c(word, acked.seed + index & 0xFFFFFFFF).to_bytes(4, "little")
+    )
 
     acks = acks_format.load(bytes(octets), acked.seed)
 
@@ -129,7 +135,9 @@ def _sample(tmp_path_factory):
     return _samples["acked"]
 
 
-@pytest.mark.parametrize("due_s,now_s", [(0, 0), (1_700_000_000, 1_700_000_000), (1_700_000_000, 1_700_600_000), (1_700_000_000, 1_600_000_000)])
+@pytest.mark.parametrize("due_s,now_s", [
+    (0, 0), (1_700_000_000, 1_700_000_000), (1_700_000_000, 1_700_600_000), (1_700_000_000, 1_600_000_000)
+])
 @pytest.mark.parametrize("count", [1, 2])
 def test_due_is_the_time_near_now_and_goes_with_its_count(due_s, now_s, count):
     value = acks_format.due_value(due_s, count)

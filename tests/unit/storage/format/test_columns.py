@@ -48,7 +48,10 @@ def values(ends, content):
 
 def rows(block, octets):
     offsets = struct.unpack_from(f"<{block.count}q", block.offsets)
-    fields = [values(*block.gather(field, octets)) for field in (columns.EXCHANGE, columns.ROUTING_KEY, columns.PROPERTIES, columns.BODY)]
+    fields = [
+        values(*block.gather(field, octets))
+        for field in (columns.EXCHANGE, columns.ROUTING_KEY, columns.PROPERTIES, columns.BODY)
+    ]
     return list(zip(offsets, *fields, strict=True))
 
 
@@ -88,7 +91,10 @@ def test_octets_that_end_anywhere_give_whole_records_and_say_how_much_the_next_n
         block.next_ordinal = 0
         status = walk(block, written, written.octets[:end])
         assert status == columns.END
-        assert block.at <= end and rows(block, written.octets) == [(1000 + n, *MESSAGES[n]) for n in range(block.count)]
+        assert (
+            block.at <= end
+            and rows(block, written.octets) == [(1000 + n, *MESSAGES[n]) for n in range(block.count)]
+        )
         if block.skipped:
             assert block.at + block.skipped > end
             block.next_ordinal = 0
@@ -143,10 +149,16 @@ def test_a_walk_goes_on_behind_a_spoiled_body_and_behind_a_spoiled_header(tmp_pa
 
 def test_properties_are_those_that_were_published(tmp_path):
     given = [
-        {}, {"content_type": "text/plain"}, {"delivery_mode": 2, "priority": 9}, {"headers": {"a": 1}, "message_id": "m-1", "timestamp": 1700000000},
-        {name: {"shortstr": f"<{name}>", "octet": 3, "table": {"k": "v"}, "timestamp": 99}[kind] for name, _, kind in FIELDS},
+        {}, {"content_type": "text/plain"}, {"delivery_mode": 2, "priority": 9},
+        {"headers": {"a": 1}, "message_id": "m-1", "timestamp": 1700000000},
+        {
+            name: {"shortstr": f"<{name}>", "octet": 3, "table": {"k": "v"}, "timestamp": 99}[kind]
+            for name, _, kind in FIELDS
+        },
     ]
-    written = Written(tmp_path, [(b"", b"q", Properties(**properties).encode(), b"body") for properties in given])
+    written = Written(
+        tmp_path, [(b"", b"q", Properties(**properties).encode(), b"body") for properties in given]
+    )
     block = columns.Block(100, 1 << 30)
     walk(block, written)
 
@@ -163,7 +175,9 @@ def test_properties_are_those_that_were_published(tmp_path):
 
 
 def test_properties_that_lie_about_their_lengths_read_nothing_beyond_themselves(tmp_path):
-    lies = [b"\xff\xfc" + b"\xff" * n for n in range(6)] + [b"\x80\x00\x10abc", b"\x20\x00\xff\xff\xff\xff", b"\x00\x40abc", b"\x00"]
+    lies = [b"\xff\xfc" + b"\xff" * n for n in range(6)] + [
+        b"\x80\x00\x10abc", b"\x20\x00\xff\xff\xff\xff", b"\x00\x40abc", b"\x00"
+    ]
     written = Written(tmp_path, [(b"", b"q", lie, b"") for lie in lies])
     block = columns.Block(100, 1 << 30)
     walk(block, written)
@@ -177,4 +191,6 @@ def test_properties_that_lie_about_their_lengths_read_nothing_beyond_themselves(
 
 def test_a_walk_past_the_buffer_is_refused(written):
     with pytest.raises(ValueError):
-        columns.Block(10, 10).walk(written.octets, 128, len(written.octets) + 1, written.seed, 0, 0, EVERYTHING)
+        columns.Block(10, 10).walk(
+            written.octets, 128, len(written.octets) + 1, written.seed, 0, 0, EVERYTHING
+        )

@@ -63,9 +63,13 @@ def test_a_seal_comes_back_and_a_flipped_one_does_not(bit):
 
 
 def test_a_seal_is_these_octets():
-    literal = bytes.fromhex("03000000" "04000000" "f401000000000000" "28030000" "00682fd28b010000" "09682fd28b010000" "0000000000000000")
+    literal = bytes.fromhex(
+        "0300000004000000f4010000000000002803000000682fd28b01000009682fd28b0100000000000000000000"
+    )
 
-    assert head_format.encode_seal(99, Seal(3, 4, 500, 808, 0x18BD22F6800, 0x18BD22F6809)) == literal + crc32c(literal, 100).to_bytes(4, "little")
+    assert head_format.encode_seal(
+        99, Seal(3, 4, 500, 808, 0x18BD22F6800, 0x18BD22F6809)
+    ) == literal + crc32c(literal, 100).to_bytes(4, "little")
 
 
 def test_the_seal_of_acks_comes_back_and_zeros_are_none():

@@ -1,4 +1,6 @@
-"""Records: literal octets as a store writes them; whatever stands in a segment, nothing is read behind its end and nothing unsound is believed."""
+"""Records: literal octets as a store writes them; whatever stands in a segment, nothing is read behind its
+end and nothing unsound is believed.
+"""
 from array import array
 
 import pytest
@@ -40,8 +42,11 @@ def written(tmp_path_factory):
 
 
 def test_a_record_is_these_octets(tmp_path):
-    written = Written(tmp_path, [b"hello"], exchange=b"x", routing_key=b"key", properties=b"\x10\x00\x02", priority=4, expires_at_ms=0x0102030405)
-    header = bytes.fromhex("524d" "01" "01" "04" "00" "0600" "03000000" "05000000" "00000000" "0068e5cf8b010000" "0504030201000000")
+    written = Written(
+        tmp_path, [b"hello"], exchange=b"x", routing_key=b"key", properties=b"\x10\x00\x02", priority=4,
+        expires_at_ms=0x0102030405,
+    )
+    header = bytes.fromhex("524d0101040006000300000005000000000000000068e5cf8b0100000504030201000000")
     routing = b"\x01x\x03key"
     content = b"\x10\x00\x02hello"
 
