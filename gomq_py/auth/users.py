@@ -255,7 +255,8 @@ class Users:
         elif password is not None:
             password_hash = passwords.hash_password(password, algorithm)
         password_hash = passwords.check_hash(password_hash or "", algorithm)
-        if user is not None and not grants and user.has_login(password_hash, algorithm, tags):
+        is_kept = self._log.file.failure is None  # else what is the same may not be on the disk
+        if user is not None and is_kept and not grants and user.has_login(password_hash, algorithm, tags):
             return user
         self._append(_user_record(name, password_hash, algorithm, tags, grants))
         return self._put(name, password_hash, algorithm, tags, grants)

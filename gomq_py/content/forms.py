@@ -4,8 +4,8 @@ A leaf, no I/O.
 
 The core reads of a message what AMQP calls its basic properties (content.properties). Content that came by
 another protocol is stored as its door took it, under a kind of its own (storage.format.record), and
-translated only where somebody wants it as basic properties. Whoever adds a kind registers the Form for it:
-``Message.get_properties`` asks it, and so do consumers of AMQP, who write it into their output.
+translated only where somebody wants it as basic properties. Whoever adds a kind registers the Form for it,
+which ``Message.get_properties`` asks.
 
 The table is all that is kept here. Forms are pure functions and the same for every broker of a process.
 """

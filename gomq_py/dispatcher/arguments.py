@@ -6,6 +6,7 @@ for. Integers are exact up to 64 bits: they never pass through a float.
 
 import math
 import struct
+import traceback
 
 from gomq_py.dispatcher.errors import BadArgument
 
@@ -69,6 +70,15 @@ def text_of(error, most=1000):
         return _writable(brief(str(error), most))
     except Exception as fault:  # of the task's own class, which must not keep its message from being settled
         return f"a {name_of(error)} whose text cannot be had ({name_of(fault)})"
+
+
+def trace_of(error):
+    """(``exc_info`` for a log, or None; text to follow the line): the traceback as it is or, of an error that
+    has no form in UTF-8, as text with that escaped.
+    """
+    trace = "".join(traceback.format_exception(error))
+    writable = _writable(trace)
+    return (error, "") if writable == trace else (None, "\n" + writable)
 
 
 def name_of(error):

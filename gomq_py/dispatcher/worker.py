@@ -21,7 +21,7 @@ from typing import Any
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ClientError, Disconnected
 from gomq_py.dispatcher import tasks as wire
-from gomq_py.dispatcher.arguments import brief, convert, name_of, shown, text_of
+from gomq_py.dispatcher.arguments import brief, convert, name_of, shown, text_of, trace_of
 from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
@@ -352,14 +352,16 @@ class Worker:
     def _log_failure(self, invocation, error):
         context = invocation.context
         quiet = isinstance(error, (Retry, Reject, TaskTimeout))
+        exc_info, trace = (None, "") if quiet else trace_of(error)
         self._log.error(
-            "task %r (%s) of worker %r failed: %s: %s",
+            "task %r (%s) of worker %r failed: %s: %s%s",
             context.name,
             brief(context.uuid),
             self.name,
             name_of(error),
             text_of(error),
-            exc_info=None if quiet else error,
+            trace,
+            exc_info=exc_info,
         )
 
     def _watch(self, when):
@@ -409,6 +411,7 @@ class Worker:
     def _ack(self, delivery):
         if not delivery.channel.closed:  # otherwise the broker delivers it again
             delivery.ack()
+            self._server.link.worked()
 
     def _put_off_unknown(self, delivery, task):
         count = _count(delivery.properties.headers or {}, wire.UNKNOWN_HEADER, 0)

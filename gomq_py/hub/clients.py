@@ -13,6 +13,7 @@ from collections import Counter
 from gevent.event import Event
 
 from gomq_py.hub.alarm_news import AlarmNews
+from gomq_py.hub.shutdown import Shutdown
 
 # RabbitMQ's words to clients when the broker stops.
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
@@ -118,13 +119,15 @@ class Clients:
         A login that is under way comes to nothing.
         """
         self.is_closing = True
+        shutdown = Shutdown()
         for connection in self.all():
-            connection.force_close(reason)
+            shutdown.do(connection.force_close, reason)
         if self._all:
             self._empty.clear()
-            self._empty.wait(STOP_TIMEOUT_S)
+            shutdown.do(self._empty.wait, STOP_TIMEOUT_S)
         for connection in self.all():
-            connection.abort("the client did not agree to the end before the broker stopped")
+            shutdown.do(connection.abort, "the client did not agree to the end before the broker stopped")
+        shutdown.raise_failure()
 
 
 def _leave(groups, key, connection):

@@ -19,6 +19,7 @@ from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.large_output import LargeOutput
 from gomq_py.hub.linger import Lingering
 from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slow_walk import Turns
 from gomq_py.hub.timers import HubTimers
 from gomq_py.observability.log import logger
@@ -87,12 +88,14 @@ class Hub:
         """Orderly: every client of every door is told, and has a bounded time to agree; then those that have
         not logged in are cut off, and all that connections held is given back. May switch.
         """
-        self.clients.close(SHUTDOWN)
-        self.lingering.close()
-        self.admission.close()  # strangers, who wait for nothing any more
+        shutdown = Shutdown()
+        shutdown.do(self.clients.close, SHUTDOWN)
+        shutdown.do(self.lingering.close)
+        shutdown.do(self.admission.close)  # strangers, who wait for nothing any more
         # One round of the loop lets the connections' greenlets end.
-        gevent.sleep(0)
-        self.endings.finish()
+        shutdown.do(gevent.sleep, 0)
+        shutdown.do(self.endings.finish)
+        shutdown.raise_failure()
 
     def close(self):
         """Nothing runs any more on behalf of this broker: no turn, job, timer or greenlet of ours, and every

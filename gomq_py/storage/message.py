@@ -99,6 +99,7 @@ class Message:
             properties = self.get_raw()
         else:
             self.kind = KIND_AMQP
+            self.flags = 0
         owner = b"".join((
             bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length]),
             properties,

@@ -586,7 +586,9 @@ class GroupCommit:
                         is_put_off = file in unbegun and file.is_in_use
                         if not is_put_off and file.failure is None:
                             file.failure = failures[owner]
-                        if (is_put_off or file.is_awaited) and file not in self._unwritten:
+                        # One on which no queue stands is tried again with its owner's next change.
+                        is_due = is_put_off or file.is_awaited and file.fails_all
+                        if is_due and file not in self._unwritten:
                             file.retain()
                             self._unwritten[file] = None
         self._release_files(jobs)

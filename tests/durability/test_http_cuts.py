@@ -45,12 +45,6 @@ STREAM = {"durable": True, "arguments": {"x-queue-type": "stream"}}
 GONE = None
 
 
-class _NoServer:
-    """In place of the AMQP door: nobody is connected."""
-
-    connections = ()
-
-
 class Life:
     """A broker over a folder with its management app, without sockets."""
 
@@ -64,7 +58,7 @@ class Life:
         self._rates = Rates(1000, 1)
         self._feed, self._index = Feed(self.broker.events), Index()
         node = Node(
-            self.broker, _NoServer(), settings, list, "gomq@here", self._rates, self._index, self._feed
+            self.broker, self.hub.clients, settings, list, "gomq@here", self._rates, self._index, self._feed
         )
         self._client = create_app(node).test_client()
 

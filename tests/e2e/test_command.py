@@ -217,7 +217,7 @@ def test_no_sync_is_said_at_boot(broker_process):
 
 
 def test_setting_without_effect_is_said_at_boot(broker_process):
-    assert "has no effect yet" in broker_process(mqtt_port=1884).start().log_text
+    assert "has no effect yet" in broker_process(mqtt_unix_path="mqtt.sock").start().log_text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

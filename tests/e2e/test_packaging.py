@@ -23,12 +23,12 @@ from tests.unit.source_tree import ROOT, tracked_files
 pytestmark = pytest.mark.timeout(600)
 
 SUFFIX = EXTENSION_SUFFIXES[0]
-LEFT = {"__init__.pxd", "octets.pxd", "message.pxd"}
+LEFT = {"__init__.pxd", "octets.pxd", "forms.pxd"}
 
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the sources with one hot module, gomq_py.storage.message."""
+    """A copy of the sources with one hot module, gomq_py.content.forms."""
     for path in tracked_files():
         place = path.relative_to(ROOT)
         if place.parts[0] in ("gomq_py", "etc", ".ci") or len(place.parts) == 1:
@@ -65,8 +65,8 @@ def compiled(names):
 def test_wheel_holds_the_compiled_module_and_both_its_sources(copy):
     names, said = wheel(copy, GOMQ_REQUIRE_COMPILED="1")
 
-    assert [name.split(".")[0] for name in compiled(names)] == ["gomq_py/storage/message"]
-    assert {"gomq_py/storage/message.py", "gomq_py/storage/message.pxd", "gomq_py/octets.pxd"} <= set(names)
+    assert [name.split(".")[0] for name in compiled(names)] == ["gomq_py/content/forms"]
+    assert {"gomq_py/content/forms.py", "gomq_py/content/forms.pxd", "gomq_py/octets.pxd"} <= set(names)
     assert "WARNING: gomq-py" not in said
 
 
@@ -74,7 +74,7 @@ def test_without_a_compiler_the_plain_modules_are_installed_with_a_warning(copy)
     names, said = wheel(copy, CC="/nowhere/cc")
 
     assert compiled(names) == []
-    assert "gomq_py/storage/message.py" in names
+    assert "gomq_py/content/forms.py" in names
     assert "hot modules are not compiled" in said
 
 
@@ -96,23 +96,23 @@ def test_compilation_can_be_required(copy):
 
 @pytest.mark.needs_program("cc")
 def test_fault_in_a_hot_module_is_an_error_where_somebody_could_compile_it(copy):
-    (copy / "gomq_py" / "storage" / "message.pxd").write_text(
-        "cdef class Message:\n    cdef nonsense a, b c\n"
+    (copy / "gomq_py" / "content" / "forms.pxd").write_text(
+        "cdef class Form:\n    cdef nonsense a, b c\n"
     )
 
     finished = run(copy, "setup.py", "build_ext", "--inplace")
 
     assert finished.returncode != 0
-    assert "message.pxd:2" in finished.stdout + finished.stderr
+    assert "forms.pxd:2" in finished.stdout + finished.stderr
 
 
 @pytest.mark.needs_program("cc")
 def test_what_was_built_from_other_sources_is_built_again_whatever_the_times_of_files_say(copy):
     """And what is left over from a module that is compiled no more goes: an import would take it."""
-    show = "from gomq_py.storage import message; print(message.ADDED, message.__file__)"
-    source, left = copy / "gomq_py" / "storage" / "message.py", copy / "gomq_py" / f"octets{SUFFIX}"
+    show = "from gomq_py.content import forms; print(forms.ADDED, forms.__file__)"
+    source, left = copy / "gomq_py" / "content" / "forms.py", copy / "gomq_py" / f"octets{SUFFIX}"
     first = run(copy, "setup.py", "-q", "build_ext", "--inplace")
-    built = build_info.compiled_file("gomq_py.storage.message", copy)
+    built = build_info.compiled_file("gomq_py.content.forms", copy)
     fresh = build_info.stale_modules(copy)
     source.write_text(source.read_text() + "\nADDED = 1\n")
     os.utime(source, (0, 0))
@@ -124,10 +124,10 @@ def test_what_was_built_from_other_sources_is_built_again_whatever_the_times_of_
     third = run(copy, "setup.py", "-q", "build_ext", "--inplace")
 
     assert built is not None, first.stderr
-    assert (fresh, stale) == ([], (["gomq_py.storage.message"], [left]))
+    assert (fresh, stale) == ([], (["gomq_py.content.forms"], [left]))
     assert (build_info.stale_modules(copy), build_info.left_over(copy)) == ([], []), second.stderr
     assert run(copy, "-c", show).stdout == f"1 {built}\n"
-    tells = "compiled 1 of 1: gomq_py.storage.message"
+    tells = "compiled 1 of 1: gomq_py.content.forms"
     assert [tells in said.stdout for said in (first, second, third)] == [True, True, False]
 
 
@@ -141,7 +141,7 @@ def test_source_archive_holds_what_a_build_needs_and_nothing_that_was_built(copy
         names = {name.partition("/")[2] for name in archive.getnames()}
 
     assert {"setup.py", "setup.cfg", "pyproject.toml", "LICENSE", ".ci/constraints.txt"} <= names
-    assert {"etc/gomq.ini", "gomq_py/octets.pxd", "gomq_py/storage/message.pxd"} <= names
+    assert {"etc/gomq.ini", "gomq_py/octets.pxd", "gomq_py/content/forms.pxd"} <= names
     assert [name for name in names if name.endswith((".so", ".c"))] == []
 
 

@@ -15,7 +15,9 @@ MODULE_LINES = 500
 FUNCTION_LINES = 45  # of code: without docstring, comments and blank lines; the rule is about 40
 # Modules over the limit -> why they are one module all the same.
 LONG_MODULES: dict[str, str] = {
-    "gomq_py.auth.users": "users, their rights and the log that keeps them: each change is a record and its replay",
+    "gomq_py.auth.users": (
+        "users, their rights and the log that keeps them: each change is a record and its replay"
+    ),
     "gomq_py.config.settings": "a table: one row per option",
     "gomq_py.broker.queues.queue": (
         "the verbs that every kind of queue has, most of a few lines, around one store"
@@ -151,7 +153,10 @@ def test_lines_are_short_enough_for_two_files_side_by_side():
     long = []
     for path in tracked_files():
         name = path.relative_to(ROOT).as_posix()
-        if path.suffix in {".py", ".pxd"} and name.startswith(("gomq_py/", "tests/", "load/")) and name not in WIDE:
+        if (
+            path.suffix in {".py", ".pxd"} and name.startswith(("gomq_py/", "tests/", "load/"))
+            and name not in WIDE
+        ):
             lines = path.read_text(encoding="utf-8").splitlines()
             long += [f"{name}:{number}" for number, line in enumerate(lines, start=1) if len(line) > COLUMNS]
 

@@ -305,6 +305,7 @@ class VHost(Routing):
             return existing, False
         if not unnamed:
             check_not_reserved("queue", name, self.kinds.reserved_prefixes)
+        self._check_room(name)  # before the arguments, as in RabbitMQ
         check_queue_arguments(entity, durable, exclusive, auto_delete, arguments)
         self.tables.check_table(f"arguments of {entity}", arguments)
         return self.create_queue(name, durable, auto_delete, arguments, owner if exclusive else None), True
@@ -316,11 +317,7 @@ class VHost(Routing):
         Raises PreconditionFailed, OutOfResources.
         """
         assert name not in self.queues, name
-        limit = self.limits.get(MAX_QUEUES)
-        if limit is not None and len(self.queues) >= limit:
-            raise PreconditionFailed(
-                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached"
-            )
+        self._check_room(name)
         queue = self._factory.create(self.name, name, durable, auto_delete, owner, arguments)
         if durable:
             try:
@@ -333,6 +330,14 @@ class VHost(Routing):
         self.totals.queue_created += 1
         self._events.emit("queue.created", events_.queue_created, queue)
         return queue
+
+    def _check_room(self, name):
+        """The vhost's limit lets one more queue in. Raises PreconditionFailed."""
+        limit = self.limits.get(MAX_QUEUES)
+        if limit is not None and len(self.queues) >= limit:
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({limit}) is reached"
+            )
 
     def _with_default_type(self, existing, may_be_another, arguments):
         """Arguments of a declare, with a type where they name none: that of the queue which is there, or the

@@ -58,6 +58,7 @@ class TopologyLog:
         self._next = None
         self._counting = self._opening = self._renaming = self._closed = False
         self._unreadable = []  # payloads that replay left out
+        self._is_left = False  # a second log that was given up could not be removed
         self._log = None  # until it is opened
 
     def open(self):
@@ -204,7 +205,13 @@ class TopologyLog:
         self._give_up(error)
 
     def _compact(self):
-        """Begin to write what the model holds to a second log."""
+        """Begin to write what the model holds to a second log, or remove one that is left, for the next
+        attempt.
+        """
+        if self._is_left:
+            self._is_left = False
+            self._committer.change([self._files.unlinking(self._path + NEXT)], self._removed)
+            return
         self._opening = True
         self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
 
@@ -233,7 +240,6 @@ class TopologyLog:
         if self._closed:
             self._give_up("the broker stops; it begins anew at the next boot")
             return
-        self._committer.mark_folder(os.path.dirname(self._path))
         self._size_hint = 0
         self._scheduler.start(Rewriting(self, self._snapshot(), following))
 
@@ -326,7 +332,8 @@ class TopologyLog:
 
     def _removed(self, error):
         if error is not None:
-            LOG.warning("definitions: %s stays until the next boot: %s", self._path + NEXT, error)
+            LOG.warning("definitions: %s stays until the next attempt: %s", self._path + NEXT, error)
+            self._is_left = not isinstance(error, FileNotFoundError)
 
 
 class Walk(Job):

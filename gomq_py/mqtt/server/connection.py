@@ -100,8 +100,10 @@ class Connection:
         self.version = connect.version
         self.limits = Limits(connect.keep_alive_s)
         self.client_properties = {"client_id": self.client_id}
+        rest = session.rest
+        del session, connect  # which hold the password
         try:
-            self._serve(session.rest)
+            self._serve(rest)
         finally:
             self._end()
         if self._has_said_last_word:
@@ -128,7 +130,7 @@ class Connection:
             self._token_life = TokenLife(self.user, logins, hub, partial(self.force_close, EXPIRED))
         LOG.info(
             "connection %s: user '%s' opened vhost '%s' as %r (%s)", self.name, self.user.name,
-            self.vhost.name, self.client_id, self.protocol,
+            self.vhost.name, self.client_id[:256], self.protocol,
         )
         try:
             self.stream.run(PacketLane(self, hub.buffers), self, rest)
@@ -220,7 +222,8 @@ class Connection:
             return
         self.why = self.why or why
         LOG.warning("connection %s: closing: %s", self.name, why)
-        self.output.write(last_word)
+        if last_word:  # 3.x has none
+            self.output.write(last_word)
         self._has_said_last_word = True  # what the client still sends must not reset it before it is heard
         self._stop()
 

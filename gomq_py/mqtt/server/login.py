@@ -28,6 +28,9 @@ READ_OCTETS = 16 * 1024
 # Of an id that is given to a client that has none: 128 bits, which are 22 characters.
 ASSIGNED_PREFIX, ASSIGNED_OCTETS = "gomq-", 16
 
+# Characters of a refusal in the log: a user name may have 65,535.
+LOGGED_MAX = 512
+
 
 class LoginEnd(Exception):
     """There will be no connection. ``reply``: octets to send first; the text is for the log."""
@@ -77,7 +80,8 @@ class LoginAttempt:
                 return self._log_in(connect)
         except LoginEnd as end:
             self._server.strangers.warning(
-                ("refused", self._peer_host), "connection %s refused: %s", self._name, end)
+                ("refused", self._peer_host), "connection %s refused: %s", self._name,
+                str(end)[:LOGGED_MAX])
             self._try_to_send(end.reply)
         except OSError as error:
             self._server.strangers.info(

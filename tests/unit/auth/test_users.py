@@ -1,4 +1,6 @@
 """Users: changed, kept, and who may come from where."""
+import errno
+
 import bcrypt
 import pytest
 
@@ -335,6 +337,18 @@ def test_a_user_who_gets_what_there_is_stays_as_it_is(reopen):
     store.set_user("ann", password_hash=ann.password_hash, tags=("management", "monitoring"))
 
     assert ((ann.password_hash, ann.login_revision), store._log.record_count, told) == (before, count, [])
+
+
+def test_a_user_who_gets_what_may_not_be_on_the_disk_is_written_again(reopen):
+    """Or a change that was refused would be answered as done when it is asked for again."""
+    store = reopen()
+    store.set_user("ann", password="secret", tags=["management"])
+    count = store._log.record_count
+    store._log.file.failure = OSError(errno.EIO, "Input/output error")
+
+    store.set_user("ann", password="secret", tags=["management"])
+
+    assert store._log.record_count == count + 1
 
 
 def test_a_user_who_gets_other_tags_with_the_same_password_keeps_the_hash(reopen):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gomq_py.dispatcher.arguments import INTEGERS, convert, type_of
+from gomq_py.dispatcher.arguments import INTEGERS, convert, trace_of, type_of
 from gomq_py.dispatcher.errors import BadArgument
 
 
@@ -81,3 +81,12 @@ def test_text_of_a_refusal_is_short_whatever_the_value():
 )
 def test_type_of_a_value_whose_type_nobody_says(value, type_name):
     assert type_of(value) == type_name
+
+
+def test_traceback_goes_to_the_log_as_it_is_or_in_octets_that_a_file_takes():
+    plain, half = ValueError("käse"), ValueError("half a character: \ud800")
+
+    assert trace_of(plain) == (plain, "")
+    nothing, text = trace_of(half)
+    assert nothing is None and text.endswith("ValueError: half a character: \\ud800\n")
+    assert text.encode()

@@ -56,3 +56,13 @@ def test_a_message_that_cannot_even_be_a_bare_dead_letter_is_refused_and_told(ca
     assert (
         last == "a message of queue 'jobs' cannot be a dead letter and is refused: half a character: \\ud800"
     )
+
+
+def test_an_acknowledged_message_is_work_that_begins_the_link_s_back_off_anew():
+    server, channel, done = Refusing(), Channel(), []
+    server.link.worked = lambda: done.append("worked")
+    worker = Worker(server, WorkerConfig("jobs", "w"), {})
+
+    worker._ack(SimpleNamespace(channel=channel, ack=lambda: done.append("acked")))
+
+    assert done == ["acked", "worked"]

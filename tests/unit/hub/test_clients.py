@@ -123,6 +123,22 @@ def test_leave_is_taken_of_all_and_nobody_is_waited_for_in_vain(clients, connect
     assert [one.told for one in everybody] == [["over"], ["over"]] and not any(one.cut for one in everybody)
 
 
+@pytest.mark.parametrize("error", [RuntimeError, gevent.GreenletExit])
+def test_leave_is_taken_of_all_though_one_cannot_be_told(clients, connected, monkeypatch, error):
+    monkeypatch.setattr(clients_module, "STOP_TIMEOUT_S", 0)
+    odd, other = connected(), connected()
+
+    def fail(_reason):
+        raise error("cannot be told")
+
+    odd.force_close = fail
+
+    with pytest.raises(error):
+        clients.close("over")
+
+    assert other.told == ["over"] and odd.cut
+
+
 def test_clients_that_agree_late_are_waited_for(clients, connected, monkeypatch):
     monkeypatch.setattr(clients_module, "STOP_TIMEOUT_S", in_time(30))
     connection = connected(agrees=False)

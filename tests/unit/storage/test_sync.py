@@ -330,9 +330,23 @@ def test_log_that_failed_and_on_which_nothing_stands_fails_the_flushes_that_it_i
     assert [error and error.errno for error in answers] == [errno.EIO, errno.EIO, None]
 
 
+def test_log_on_which_nothing_stands_and_that_cannot_be_written_fails_nobody_later(committer, files):
+    log, answers = FakeFile("/data/log"), Answers()
+    log.fails_all, log.is_awaited = False, True
+    files.failing = {log.path}
+    committer.mark_file(log)
+    for _ in range(3):
+        committer.after_sync(answers, concerns=lambda: False)
+        wait_until(lambda: committer.is_idle)
+
+    assert [error and error.errno for error in answers] == [errno.EIO, None, None]
+    assert log.holders == 0
+
+
 def test_owner_of_a_log_that_failed_is_asked_to_replace_it_again_while_promises_are_asked_for(
     committer, files, monkeypatch
 ):
+    monkeypatch.setattr(sync, "REPLACE_AGAIN_S", 1e9)
     log, asked = FakeFile("/data/log"), []
     log.failed = lambda: asked.append(None)
     files.failing = {log.path}
@@ -409,7 +423,8 @@ def test_owner_of_a_log_is_told_of_its_flush_though_the_log_that_is_in_use_has_f
     assert owner == [None] and following.path in files.flushed
 
 
-def test_owner_of_a_log_hears_once_that_its_flush_failed(committer, files):
+def test_owner_of_a_log_hears_once_that_its_flush_failed(committer, files, monkeypatch):
+    monkeypatch.setattr(sync, "REPLACE_AGAIN_S", 1e9)
     log, heard = FakeFile("/data/log"), []
     log.failed = lambda: heard.append("failed")
     files.failing.add(log.path)

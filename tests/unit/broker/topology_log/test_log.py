@@ -1,4 +1,5 @@
 """Topology log: compaction while the broker works, and when it cannot be finished."""
+import contextlib
 import errno
 import os
 import threading
@@ -217,6 +218,41 @@ def test_log_whose_flush_failed_is_replaced_at_once_or_with_a_later_change_and_p
     again = Names(tmp_path)
     assert again.names == {"before": 1, "refused": 2, "later": 3}
     again.stop()
+
+
+def test_second_log_that_could_not_be_removed_keeps_no_later_one_from_being_written(
+    tmp_path, small, monkeypatch
+):
+    """Or promises would not be kept again before the next boot, though the disk is sound."""
+    files = SickFiles()
+    model = Names(tmp_path, files)
+    model.change("add", "before", 1)
+    model.wait()
+    files.is_sick = True
+    unlink = os.unlink
+
+    def refuse(path, *arguments, **options):
+        if files.is_sick:
+            raise OSError(errno.EIO, "Input/output error", path)
+        unlink(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    model.change("add", "refused", 2)
+    with pytest.raises(OSError, match="Input/output error"):
+        model.wait()
+    model.finish()
+    assert "definitions.next" in os.listdir(tmp_path)
+    files.is_sick = False
+
+    for number in (3, 4):  # the first removes what is left
+        model.change("add", "later", number)
+        model.finish()
+        with contextlib.suppress(OSError):
+            model.wait()
+
+    model.wait()
+    assert os.listdir(tmp_path) == ["definitions"]
+    model.stop()
 
 
 def test_compaction_whose_log_cannot_be_flushed_fails_no_promise(tmp_path, small, monkeypatch, caplog):

@@ -4,6 +4,7 @@ and no time or memory for strangers who dawdle.
 import gevent
 import pytest
 
+from gomq_py.hub import admission
 from gomq_py.mqtt.server import login
 from tests.support.waiting import wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
@@ -175,7 +176,8 @@ def test_address_has_as_many_connections_as_its_limit(make_mqtt, caplog):
     first.expect(b"\xd0\x00")
 
 
-def test_more_strangers_than_may_wait_find_no_room(make_mqtt):
+def test_more_strangers_than_may_wait_find_no_room(make_mqtt, monkeypatch):
+    monkeypatch.setattr(admission, "PATIENCE_S", 3600.0)
     mqtt = make_mqtt(mqtt_max_pending_logins=2)
     mqtt.client()
     strangers = [mqtt.stranger(), mqtt.stranger()]
