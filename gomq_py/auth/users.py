@@ -10,16 +10,16 @@ import hashlib
 import hmac
 import os
 import time
+from functools import partial
 from ipaddress import IPv6Address, ip_address
 
 from gomq_py.auth import passwords
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.content.fields import encode_table
 from gomq_py.observability.log import logger
-from gomq_py.storage.framed_log import FramedLog, LogError, keep_left_out
-from gomq_py.storage.log_records import (
-    RecordError, are_numbers, is_str, is_text, is_texts, optional, read_record,
-)
+from gomq_py.storage.definition_log import DefinitionLog
+from gomq_py.storage.framed_log import LogError, keep_left_out
+from gomq_py.storage.log_records import RecordError, are_numbers, is_str, is_text, is_texts, optional
 
 LOG = logger("auth")
 TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonator")
@@ -27,8 +27,8 @@ TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonato
 # Passwords lately verified, as keyed digests: what a fleet that reconnects all at once needs.
 REMEMBERED_LOGINS = 4096
 _RIGHTS = ("permission", "permission-delete", "topic-permission", "topic-permission-delete")
-# A log this much longer than what it says is rewritten at boot.
-_COMPACT_OVER = 1000
+# Changes beyond twice what a snapshot would hold before the log is compacted: some 100 KB.
+_SLACK = 1000
 
 
 class User:
@@ -119,7 +119,7 @@ class Users:
     made: what was is still to be seen.
     """
 
-    def __init__(self, files, path, committer, make_state, only_local=()):
+    def __init__(self, files, path, committer, scheduler, make_state, only_local=()):
         self._make_state = make_state
         self.on_change = None
         self._only_local = frozenset(only_local)
@@ -128,21 +128,19 @@ class Users:
         self._verified = {}
         self._costliest = None  # bcrypt cost among the users' hashes; None: not known since one changed
         self._files = files
-        self._path = path
-        self._committer = committer
-        self._log = None  # until it is opened
+        self._log = DefinitionLog(
+            files, path, committer, scheduler, "users", SHAPES, _SLACK, born_whole=True,
+            fails_all=False)  # a message that is kept does not depend on who may read it
 
     def open(self):
         """Read the log. For boot: blocks. Raises LogError, OSError. Returns itself."""
-        self._log = FramedLog(  # a message that is kept does not depend on who may read it
-            self._files, self._path, born_whole=True, committer=self._committer, fails_all=False)
-        self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
+        self._log.open()
         self._replay()
+        self._log.compact_when_long(self._snapshot)
         return self
 
     def close(self):
-        if self._log is not None:
-            self._log.close()
+        self._log.close()
 
     # looking up
 
@@ -163,8 +161,7 @@ class Users:
 
         On disk when this returns, all of them or none: there is no other first boot. Blocks. Raises OSError.
         """
-        self._log.rewrite([encode_table(_user_record(*user)) for user in users])
-        self._log.is_new = False
+        self._log.begin([_user_record(*user) for user in users])
         for user in users:
             self._put(*user)
 
@@ -255,8 +252,8 @@ class Users:
         elif password is not None:
             password_hash = passwords.hash_password(password, algorithm)
         password_hash = passwords.check_hash(password_hash or "", algorithm)
-        is_kept = self._log.file.failure is None  # else what is the same may not be on the disk
-        if user is not None and is_kept and not grants and user.has_login(password_hash, algorithm, tags):
+        is_same = user is not None and not grants and user.has_login(password_hash, algorithm, tags)
+        if is_same and not self._log.has_failed:  # else it may not be on the disk
             return user
         self._append(_user_record(name, password_hash, algorithm, tags, grants))
         return self._put(name, password_hash, algorithm, tags, grants)
@@ -264,16 +261,13 @@ class Users:
     def set_tags(self, name, tags):
         """Change a user's tags. Raises KeyError, OSError."""
         user = self._users[name]
-        self._append({
-            "op": "user", "name": name, "hash": user.password_hash, "algorithm": user.hashing_algorithm,
-            "tags": list(tags),
-        })
+        self._append(_user_record(name, user.password_hash, user.hashing_algorithm, tags))
         user.change_login(user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
         """Replace a user's limits, {name: whole number}. Raises KeyError for an unknown user, OSError."""
         user = self._users[name]
-        self._append({"op": "limits", "user": name, "limits": limits})
+        self._append(_limits_record(name, limits))
         user.limits = dict(limits)
 
     def delete_user(self, name):
@@ -297,10 +291,7 @@ class Users:
         """
         user = self._users[name]
         permission = Permission(name, vhost, configure, write, read)
-        self._append({
-            "op": "permission", "user": name, "vhost": vhost, "configure": configure, "write": write,
-            "read": read,
-        })
+        self._append(_permission_record(permission))
         user.permissions[vhost] = permission
         user.state.revision += 1
         return permission
@@ -409,29 +400,23 @@ class Users:
         return user
 
     def _append(self, record):
-        self._log.append(encode_table(record))
+        self._log.append(record)
         if self.on_change is not None:
             self.on_change(record)
 
     def _replay(self):
         try:
-            left_out = [payload for payload in self._log.replay() if not self._apply_payload(payload)]
+            left_out = [record for record in self._log.replay() if not self._can_apply(record)]
         except LogError as error:
             advice = "Restore it from a backup; or remove it, to begin again with the default user alone"
             raise LogError(error.path, f"{error.reason}. {advice}") from error
-        self._log.say_damage(LOG, "users", "Check users, passwords and permissions")
-        if left_out:
-            self._keep(left_out)
-        current = len(self._users) + sum(
-            len(user.permissions) + len(user.topic_permissions) for user in self._users.values()
-        )
-        if self._log.holds_damage or self._log.record_count > 2 * current + _COMPACT_OVER:
-            self._log.rewrite([encode_table(record) for record in self._snapshot()])
+        self._log.say_damage("Check users, passwords and permissions")
+        self._log.leave_out(left_out)
 
-    def _apply_payload(self, payload):
-        """Whether the record could be used. No record keeps the broker from booting."""
+    def _can_apply(self, record):
+        """Apply the record if it can be used. No record keeps the broker from booting."""
         try:
-            self._apply(read_record(payload, SHAPES))
+            self._apply(record)
             return True
         except (OSError, MemoryError):
             raise
@@ -440,17 +425,6 @@ class Users:
         except Exception as error:
             LOG.error("users: a record is left out: %s: %s", type(error).__name__, error)
         return False
-
-    def _keep(self, left_out):
-        try:
-            keep_left_out(self._files, self._log.path, left_out)
-            LOG.error("users: what was left out is kept in %s.left-out", self._log.path)
-        except OSError as error:
-            LOG.error(
-                "users: what was left out stands in %s only until that is compacted, "
-                "for it cannot be copied: %s",
-                self._log.path, error,
-            )
 
     def _apply(self, record):
         op = record["op"]
@@ -494,14 +468,39 @@ class Users:
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        for user in self._users.values():
-            yield {
-                "op": "user", "name": user.name, "hash": user.password_hash,
-                "algorithm": user.hashing_algorithm, "tags": list(user.tags),
-            }
-            if user.limits:
-                yield {"op": "limits", "user": user.name, "limits": user.limits}
-            yield from _rights_of(user)
+        """Users, limits and rights, see DefinitionLog.compact_when_long: by names, since what has a name now
+        may be another than it was.
+        """
+        for name in list(self._users):
+            yield partial(self._login_now, name)
+            user = self._users.get(name)
+            if user is not None:
+                yield partial(self._limits_now, name)
+                for vhost in list(user.permissions):
+                    yield partial(self._permission_now, name, vhost)
+                for key in list(user.topic_permissions):
+                    yield partial(self._topic_permission_now, name, key)
+
+    def _login_now(self, name):
+        user = self._users.get(name)
+        return (
+            None if user is None
+            else _user_record(name, user.password_hash, user.hashing_algorithm, user.tags)
+        )
+
+    def _limits_now(self, name):
+        user = self._users.get(name)
+        return _limits_record(name, user.limits) if user is not None and user.limits else None
+
+    def _permission_now(self, name, vhost):
+        user = self._users.get(name)
+        right = None if user is None else user.permissions.get(vhost)
+        return None if right is None else _permission_record(right)
+
+    def _topic_permission_now(self, name, key):
+        user = self._users.get(name)
+        limit = None if user is None else user.topic_permissions.get(key)
+        return None if limit is None else _topic_record(limit)
 
 
 # What a record about each thing must hold to be used: {op: {field: check}}.
@@ -520,19 +519,24 @@ SHAPES = {
 }
 
 
-def _user_record(name, password_hash, algorithm, tags, grants):
+def _user_record(name, password_hash, algorithm, tags, grants=()):
+    record = {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags)}
+    return {**record, "grants": list(grants)} if grants else record
+
+
+def _limits_record(name, limits):
+    return {"op": "limits", "user": name, "limits": limits}
+
+
+def _permission_record(right):
     return {
-        "op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags),
-        "grants": list(grants),
+        "op": "permission", "user": right.user, "vhost": right.vhost, "configure": right.configure,
+        "write": right.write, "read": right.read,
     }
 
 
 def _rights_of(user):
-    for vhost, right in user.permissions.items():
-        yield {
-            "op": "permission", "user": user.name, "vhost": vhost, "configure": right.configure,
-            "write": right.write, "read": right.read,
-        }
+    yield from map(_permission_record, user.permissions.values())
     yield from map(_topic_record, user.topic_permissions.values())
 
 

@@ -28,12 +28,12 @@ from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.topology.vhost_deletion import VHostDeletion
 from gomq_py.broker.topology_log import records
-from gomq_py.broker.topology_log.log import TopologyLog
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.log import logger
 from gomq_py.storage.data_dir import KILLED
+from gomq_py.storage.definition_log import DefinitionLog
 from gomq_py.storage.pool import SegmentPool
 
 LOG = logger("broker")
@@ -81,7 +81,8 @@ class Broker:
         self._factory.exchange_defaults["consistent_hash_algorithm"] = algorithm
         self._factory.exchange_defaults["max_topic_words"] = settings.max_topic_words
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
-        self.users = Users(files, data_dir.users_path, committer, ExchangeState, only_local)
+        self.users = Users(
+            files, data_dir.users_path, committer, self.scheduler, ExchangeState, only_local)
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
         self.alarms = Alarms()
@@ -89,8 +90,9 @@ class Broker:
         self.alarms.subscribe(hub.clients.alarmed)
         self.resource_watch = ResourceWatch(self.alarms, settings, data_dir.path)
         hub.at_close(self.resource_watch.stop)
-        self._log = TopologyLog(
-            files, data_dir.definitions_path, committer, self.scheduler, settings.max_deleted_definitions)
+        self._log = DefinitionLog(
+            files, data_dir.definitions_path, committer, self.scheduler, "definitions", records.SHAPES,
+            settings.max_deleted_definitions)
         self.parameters = Parameters(self._log, self.tables)
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
@@ -324,7 +326,7 @@ class Broker:
         descriptions, global_parameters = recovery.replay(
             found, lambda: self._log.is_damaged, left_out.append
         )
-        self._log.say_damage(LOG, "definitions", "Check queues, exchanges and bindings")
+        self._log.say_damage("Check queues, exchanges and bindings")
         for name, description in descriptions.items():
             record = description.record
             vhost = self.vhosts[name] = self._new_vhost(name, record["description"], record["tags"])

@@ -689,7 +689,10 @@ class GroupCommit:
             if file.failure is None or not file.is_in_use:
                 continue
             failures.setdefault(file, file.failure)
-            if file.fails_all and file not in self._failed_logs:
+            if not file.fails_all:
+                if file.failed is not None:
+                    file.failed()
+            elif file not in self._failed_logs:
                 self._failed_logs[file] = None
                 self._replace_at_s = 0.0
                 logger.error(

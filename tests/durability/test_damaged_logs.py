@@ -122,7 +122,8 @@ def boot(root, caplog):
     caplog.clear()
     with caplog.at_level(logging.WARNING, "gomq_py"):
         node = Node(root, Unflushed())
-        node.wait(lambda: not node.broker._log.is_compacting)
+        logs = node.broker._log, node.broker.users._log
+        node.wait(lambda: not any(log.is_compacting for log in logs))
         facts = facts_of(node)
         node.stop()
     return facts, caplog.text
@@ -150,7 +151,6 @@ def test_damage_of_a_later_day_gets_a_copy_of_its_own(original, caplog):
         copies.append(content[:60] + bytes((content[60] ^ 0x41,)) + content[61:])
         (original / "users").write_bytes(copies[-1])
         boot(original, caplog)
-        Node(original, Unflushed()).stop()
         node = Node(original, Unflushed())
         node.broker.users.set_user(f"new-{number}", password_hash="")
         node.broker.users.set_permission(f"new-{number}", "/", "a", "b", "c")

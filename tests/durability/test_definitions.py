@@ -8,7 +8,7 @@ import pytest
 
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import vhost_deletion
-from gomq_py.broker.topology_log import log as topology_log
+from gomq_py.storage import definition_log
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.hub.slice_clock import SliceClock
@@ -191,14 +191,14 @@ def test_cuts_lose_no_answered_definition_and_neither_do_cuts_of_the_recovery(tm
     """With a compaction every few dozen changes, and deletions of vhosts in slices of few steps,
     so that cuts fall into those too.
     """
-    monkeypatch.setattr(topology_log, "SLICE", 3)
+    monkeypatch.setattr(definition_log, "SLICE", 3)
     random = Random(seed)
 
     class FickleClock(SliceClock):
         def is_over(self):
             return random.random() < 0.5
 
-    for module in (topology_log, vhost_deletion):
+    for module in (definition_log, vhost_deletion):
         monkeypatch.setattr(module, "SliceClock", FickleClock)
     (tmp_path / "data").mkdir()
     account = Account()

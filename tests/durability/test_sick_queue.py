@@ -315,7 +315,12 @@ def fail_log(door, files, log, client, declaring):
 
 
 def wait_for_compaction(door):
-    wait_until(lambda: not door.broker._log.is_compacting and door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+    """Of the definitions or the users."""
+    logs = door.broker._log, door.broker.users._log
+    wait_until(
+        lambda: door.committer.is_idle and door.committer.is_done_aside
+        and not any(log.is_compacting for log in logs),
+        sleep=gevent.sleep)
 
 
 @pytest.fixture(autouse=True)

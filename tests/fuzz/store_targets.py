@@ -16,6 +16,7 @@ from gomq_py.auth.users import Users
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.topology import definitions
 from gomq_py.content.fields import encode_table
+from gomq_py.hub.scheduler import Scheduler
 from gomq_py.storage import stream_offsets
 from gomq_py.storage.data_dir import DataDir, DataDirError
 from gomq_py.storage.format import acks as acks_format
@@ -476,7 +477,7 @@ def run_users(data):
 def _read_users(root):
     files = Unflushed()
     committer = GroupCommit(files, enabled=False)
-    users = Users(files, root / "users", committer, ExchangeState).open()
+    users = Users(files, root / "users", committer, Scheduler(), ExchangeState).open()
     found = [
         (
             user.name, user.password_hash, user.hashing_algorithm, user.tags,

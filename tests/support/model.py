@@ -94,7 +94,7 @@ class FakeFactory:
 
 
 class ListLog:
-    """A topology log in memory; with ``error`` set every append fails with it."""
+    """A log of definitions in memory; with ``error`` set every append fails with it."""
 
     def __init__(self):
         self.records = []

@@ -53,7 +53,7 @@ class Node:
 
     def _write_logs(self):
         self.wait(lambda: not self.committer._is_syncing, what="no thread writes them")
-        for log in (self.broker._log._log, self.broker.users._log):
+        for log in (self.broker._log._log, self.broker.users._log._log):
             if log.file.accepted:
                 self.files.write_accepted(log.file)
                 self.files.tell_written(log.file)

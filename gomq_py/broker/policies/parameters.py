@@ -2,7 +2,7 @@
 and federation upstreams are such.
 
 Between doors (HTTP, definitions) and whoever a component belongs to, which registers a Component to check
-values and to hear of changes. Kept in the topology log. Never yields.
+values and to hear of changes. Kept in the log of definitions. Never yields.
 """
 import json
 

@@ -1,4 +1,4 @@
-"""Recovery: the topology log back into vhosts, exchanges, queues and bindings, at boot.
+"""Recovery: the log of definitions back into vhosts, exchanges, queues and bindings, at boot.
 
 Replaying changes plain descriptions only; queues are opened when the last word about each is known, so that a
 queue that was declared and deleted a thousand times costs nothing. What cannot be brought back (an exchange

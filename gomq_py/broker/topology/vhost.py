@@ -1,9 +1,9 @@
 """VHost: names to exchanges and queues, and every rule about declaring, binding and deleting them.
 
-Above exchanges, queues and the topology log, below the doors. A verb checks everything first, then writes the
-log, then changes the model, all without yielding; what it raises is what the peer is told, in RabbitMQ's
-words. Permissions are the business of broker.verbs; waiting for the committer before an answer about
-something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
+Above exchanges, queues and the log of definitions, below the doors. A verb checks everything first, then
+writes the log, then changes the model, all without yielding; what it raises is what the peer is told, in
+RabbitMQ's words. Permissions are the business of broker.verbs; waiting for the committer before an answer
+about something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
 """
 import time
 from collections import Counter
@@ -48,7 +48,7 @@ class VHost(Routing):
     """One virtual host. ``exchanges`` and ``queues`` by name are read by everybody and changed here only.
 
     ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` keeps what is durable
-    (broker.topology_log.log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose
+    (storage.definition_log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose
     is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables). ``kinds``: of
     exchanges and queues (broker.topology.kinds); ``extras``: what those who registered some keep of this
     vhost, each under its own name.

@@ -1,1 +1,1 @@
-"""The log of what is durable beside messages: every definition as a change of it, replayed at boot."""
+"""What is durable beside messages, as the records of a log (storage.definition_log)."""

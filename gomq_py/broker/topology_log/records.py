@@ -1,4 +1,4 @@
-"""Records: the durable definitions as what the topology log keeps, one function per change.
+"""Records: the durable definitions as what their log (storage.definition_log) keeps, one function per change.
 
 Read back by broker.topology.recovery.
 """

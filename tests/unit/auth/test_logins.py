@@ -13,6 +13,7 @@ from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.logins import Logins
 from gomq_py.auth.users import Users
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.hub.scheduler import Scheduler
 from gomq_py.storage.sync import GroupCommit
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -23,8 +24,9 @@ KINDS = ("cheap", "costly4", "costly6", "costly7", "without a password", "nobody
 @pytest.fixture
 def users(tmp_path):
     files = Unflushed()
-    users = Users(files, str(tmp_path / "users"), GroupCommit(files, enabled=False), ExchangeState).open()
-    yield users
+    committer = GroupCommit(files, enabled=False)
+    users = Users(files, str(tmp_path / "users"), committer, Scheduler(), ExchangeState)
+    yield users.open()
     users.close()
 
 

@@ -1,14 +1,21 @@
 """Users: changed, kept, and who may come from where."""
 import errno
+import os
+from random import Random
 
 import bcrypt
+import gevent
 import pytest
 
 from gomq_py.auth import passwords, users
 from gomq_py.auth.users import Users, is_loopback
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.storage import definition_log
 from gomq_py.storage.files import Files
 from gomq_py.storage.framed_log import LogError
+from gomq_py.storage.sync import GroupCommit
 from tests.support.passwords import has_password
+from tests.support.waiting import wait_until
 
 
 class State:
@@ -29,6 +36,9 @@ class NoCommitter:
     def mark_folder(self, path):
         pass
 
+    def aside(self, function, *arguments, done):
+        pass  # nothing is compacted
+
 
 def cheap_bcrypt(password):
     """The lowest cost there is: what is tested here is not bcrypt."""
@@ -41,8 +51,9 @@ def reopen(tmp_path):
     opened = []
 
     def reopen_users():
-        opened.append(Users(Files(), tmp_path / "users", NoCommitter(), State, only_local=("guest",)).open())
-        return opened[-1]
+        store = Users(Files(), tmp_path / "users", NoCommitter(), Scheduler(), State, only_local=("guest",))
+        opened.append(store.open())
+        return store
 
     yield reopen_users
     for store in opened:
@@ -76,7 +87,7 @@ def test_users_and_permissions_are_kept(reopen):
 
 def test_change_is_marked_for_the_next_sync(tmp_path):
     committer = NoCommitter()
-    store = Users(Files(), tmp_path / "users", committer, State).open()
+    store = Users(Files(), tmp_path / "users", committer, Scheduler(), State).open()
 
     store.set_user("ann", password="secret")
     store.close()
@@ -153,16 +164,157 @@ def test_forgotten_vhost_takes_its_permissions_along(reopen):
     assert all(user.permission("v") is None for user in reopen())
 
 
-def test_long_log_is_rewritten_at_boot(reopen):
-    store = reopen()
-    for number in range(1500):
-        store.set_user("ann", password_hash="", tags=(str(number),))
+class Compacting:
+    """Users whose log is long with 20 records too many, beside a committer;
+    ``jobs`` are what the log asked the scheduler to run.
+    """
 
-    reopen()
-    store = reopen()
+    def __init__(self, folder, files=None):
+        self.path = folder / "users"
+        self.committer = GroupCommit(files or Files())
+        self.jobs = []
+        self.users = Users(files or Files(), self.path, self.committer, self, State)
 
-    assert store.get("ann").tags == ("1499",)
-    assert store._log.record_count == 1
+    def open(self):
+        self.users.open()
+        return self
+
+    def start(self, job):
+        self.jobs.append(job)
+
+    def run_slice(self):
+        if self.jobs and not self.jobs[0].step():
+            self.jobs.pop(0)
+
+    def finish(self):
+        """Until no compaction is under way."""
+        def is_over():
+            self.run_slice()
+            self.committer.after_sync(lambda error: None)  # it need not wait for the next unhurried one
+            return (
+                not self.users._log.is_compacting and self.committer.is_idle and self.committer.is_done_aside
+            )
+
+        wait_until(is_over, sleep=gevent.sleep)
+
+    def stop(self):
+        self.committer.wait()
+        self.users.close()
+        self.committer.stop()
+
+    def content(self):
+        """Everything that is said of each user."""
+        return {
+            user.name: (
+                user.password_hash, user.hashing_algorithm, user.tags, user.limits,
+                {key: (right.configure, right.write, right.read) for key, right in user.permissions.items()},
+                {key: (limit.write, limit.read) for key, limit in user.topic_permissions.items()},
+            )
+            for user in self.users
+        }
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(users, "_SLACK", 20)
+    monkeypatch.setattr(definition_log, "SLICE", 2)
+    monkeypatch.setattr(definition_log, "COUNTED", 2)
+
+
+def test_long_log_is_compacted_while_it_is_in_use(tmp_path, small):
+    there = Compacting(tmp_path).open()
+    for number in range(100):
+        there.users.set_user("ann", tags=(str(number),))
+        there.finish()
+    there.stop()
+
+    again = Compacting(tmp_path).open()
+
+    assert again.users.get("ann").tags == ("99",)
+    assert again.users._log.record_count < 40
+    assert os.listdir(tmp_path) == ["users"]
+    again.stop()
+
+
+def change_at_random(store, random, number):
+    name, vhost = random.choice("abc"), random.choice("vw")
+    if name not in store or random.random() < 0.1:
+        store.set_user(name, tags=(str(number),), grants=random.choice([(), ("v",)]))
+    else:
+        random.choice([
+            lambda: store.set_tags(name, (str(number),)), lambda: store.delete_user(name),
+            lambda: store.set_limits(name, random.choice([{}, {"max-channels": number}])),
+            lambda: store.set_permission(name, vhost, "", str(number), ""),
+            lambda: store.delete_permission(name, vhost),
+            lambda: store.set_topic_permission(name, vhost, "x", str(number), ""),
+            lambda: store.delete_topic_permissions(name, vhost),
+        ])()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_during_a_compaction_are_kept(tmp_path, small, seed):
+    random = Random(seed)
+    there = Compacting(tmp_path).open()
+    compacted = 0
+    for number in range(200):
+        change_at_random(there.users, random, number)
+        if random.random() < 0.5:
+            compacted += there.users._log.is_compacting
+            there.run_slice()
+        if random.random() < 0.1:
+            there.committer.wait()
+    expected = there.content()
+    there.stop()
+
+    again = Compacting(tmp_path).open()
+
+    assert compacted
+    assert again.content() == expected
+    again.stop()
+
+
+class SickFiles(Files):
+    """Flushes fail while ``is_sick``."""
+
+    is_sick = False
+
+    def sync(self, file):
+        if self.is_sick:
+            raise OSError(errno.EIO, "Input/output error", file.path)
+        super().sync(file)
+
+
+@pytest.mark.parametrize("is_sick_again", [False, True])
+def test_log_whose_flush_failed_is_written_anew_and_takes_changes_again(tmp_path, is_sick_again):
+    """At once, or with a later change where the disk was as sick then: no boot is needed."""
+    files = SickFiles()
+    there = Compacting(tmp_path, files).open()
+    there.users.set_user("ann")
+    there.committer.wait()
+    failed = os.stat(there.path).st_ino
+    files.is_sick = True
+    there.users.set_user("bob")
+    with pytest.raises(OSError, match="Input/output error"):
+        there.committer.wait()
+
+    if is_sick_again:
+        there.finish()
+        there.users.set_user("eve")
+        with pytest.raises(OSError, match="Input/output error"):
+            there.committer.wait()
+    files.is_sick = False
+    there.finish()
+    if is_sick_again:
+        there.users.set_user("eve")
+        there.finish()
+
+    there.users.set_user("kim")
+    there.committer.wait()
+    assert os.stat(there.path).st_ino != failed and os.listdir(tmp_path) == ["users"]
+    there.committer.kill()
+    again = Compacting(tmp_path).open()
+    assert set(again.content()) == {"ann", "bob", "kim", *["eve"] * is_sick_again}
+    again.stop()
 
 
 @pytest.mark.parametrize("address, local", [
@@ -195,19 +347,6 @@ def test_topic_permissions_are_kept_and_go_with_user_and_vhost(reopen):
     assert (limit.write, limit.read) == ("^w", "^r")
     assert list(store.get("ann").topic_permissions) == [("/", "amq.topic")]
     assert store.get("bob").topic_permissions == {}
-
-
-def test_topic_permissions_survive_a_rewritten_log(reopen, monkeypatch):
-    monkeypatch.setattr(users, "_COMPACT_OVER", 0)
-    store = reopen()
-    store.set_user("ann", password="x")
-    for number in range(10):
-        store.set_topic_permission("ann", "/", "amq.topic", f"^{number}", ".*")
-    reopen()
-
-    store = reopen()
-
-    assert store.get("ann").topic_permission("/", "amq.topic").write == "^9"
 
 
 def test_lost_topic_expression_allows_nothing(reopen, monkeypatch):
@@ -297,7 +436,7 @@ def test_change_that_cannot_be_written_is_told_to_nobody_and_not_made(reopen, mo
     store.set_topic_permission("ann", "/", "amq.topic", "a", "b")
     told = []
     store.on_change = lambda record: told.append(record["op"])
-    before = list(map(repr, store._snapshot()))
+    before = [repr(definition()) for definition in store._snapshot()]
 
     def refuse(payload):
         raise OSError(28, "No space left on device")
@@ -306,7 +445,7 @@ def test_change_that_cannot_be_written_is_told_to_nobody_and_not_made(reopen, mo
         full.setattr(store._log, "append", refuse)
         with pytest.raises(OSError):
             change(store)
-    told_of_failed, after = list(told), list(map(repr, store._snapshot()))
+    told_of_failed, after = list(told), [repr(definition()) for definition in store._snapshot()]
     change(store)
 
     assert (told_of_failed, after) == ([], before)
@@ -344,7 +483,7 @@ def test_a_user_who_gets_what_may_not_be_on_the_disk_is_written_again(reopen):
     store = reopen()
     store.set_user("ann", password="secret", tags=["management"])
     count = store._log.record_count
-    store._log.file.failure = OSError(errno.EIO, "Input/output error")
+    store._log._log.file.failure = OSError(errno.EIO, "Input/output error")
 
     store.set_user("ann", password="secret", tags=["management"])
 

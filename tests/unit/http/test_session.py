@@ -8,6 +8,7 @@ import pytest
 from gomq_py.auth.users import User, Users
 from gomq_py.http import session as session_module
 from gomq_py.http.session import ENDS_AFTER_S, ENDS_IDLE_S, Sessions
+from gomq_py.hub.scheduler import Scheduler
 from gomq_py.storage.files import Files
 
 
@@ -34,7 +35,7 @@ def clock():
 
 @pytest.fixture
 def store(tmp_path):
-    store = Users(Files(), tmp_path / "users", NoCommitter(), State).open()
+    store = Users(Files(), tmp_path / "users", NoCommitter(), Scheduler(), State).open()
     for name in ("ann", "bob"):
         store.set_user(name, password=name, tags=("management", "policymaker"))
         store.set_permission(name, "/", "a", "b", "c")

@@ -1,4 +1,4 @@
-"""Topology log: compaction while the broker works, and when it cannot be finished."""
+"""Definition log: compaction while the broker works, and when it cannot be finished."""
 import contextlib
 import errno
 import os
@@ -9,8 +9,8 @@ from random import Random
 import gevent
 import pytest
 
-from gomq_py.broker.topology_log import log as topology_log
-from gomq_py.broker.topology_log.log import TopologyLog
+from gomq_py.storage import definition_log
+from gomq_py.storage.definition_log import DefinitionLog
 from gomq_py.storage.files import ROOM_AHEAD, Files
 from gomq_py.storage.sync import GroupCommit
 from tests.support.faulty_files import FaultyFiles
@@ -31,7 +31,8 @@ class Names:
         self.slices = []
         self.names = {}
         self.possible = []  # what a kill may leave: ``names`` as of the last sync and after each change since
-        self.log = TopologyLog(self.files, self.path, self.committer, self, slack=20).open()
+        self.log = DefinitionLog(
+            self.files, self.path, self.committer, self, "names", {}, slack=20).open()
         for record in self.log.replay():
             self.apply(record)
         self.possible.append(dict(self.names))
@@ -85,8 +86,8 @@ class Names:
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(topology_log, "SLICE", 2)
-    monkeypatch.setattr(topology_log, "COUNTED", 2)
+    monkeypatch.setattr(definition_log, "SLICE", 2)
+    monkeypatch.setattr(definition_log, "COUNTED", 2)
 
 
 def test_long_log_is_compacted(tmp_path, small):
@@ -398,7 +399,7 @@ def test_many_definitions_are_counted_and_rewritten_in_slices(tmp_path, monkeypa
                 } if name in model.names else None
             )
 
-    monkeypatch.setattr(topology_log, "SliceClock", OverAtOnce)
+    monkeypatch.setattr(definition_log, "SliceClock", OverAtOnce)
     monkeypatch.setattr(Names, "snapshot", snapshot)
     model = Names(tmp_path)
     for number in range(60):

@@ -1,8 +1,9 @@
-"""Topology log: every durable definition of the broker as a log of changes, replayed at boot.
+"""Definition log: what an operator or client has set up, as a log of changes that is replayed at boot.
 
-Below vhosts and parameters, above storage.framed_log. A record is a field table (content.fields) with a key
-``op``; broker.recovery has the table of them. An append is in the file, and on the disk, when the committer
-has synced: whoever answers a client waits for that. Never yields.
+Above storage.framed_log and storage.log_records, below those who keep definitions: broker.broker has one of
+vhosts and what is in them, auth.users one of users. A record is a field table (content.fields) with a key
+``op``. An append is in the file, and on the disk, when the committer has synced: whoever answers a client
+waits for that. Never yields.
 
 A log that has become long is compacted if most of it is waste, which a walk through the model counts first.
 Compaction writes a second log beside the first, while every change goes to both; once the second is on disk
@@ -11,12 +12,11 @@ right all the same: a record says what is, not what to do with what was before, 
 slice is in the log after it, and what is said twice is said as it is then. The second log is opened, renamed
 and removed in the committer's threads: a disk that is slow with names holds nobody up.
 
-A log of which a flush failed may have lost what it held, and nothing durable is confirmed while it is in use.
-It is compacted at once, and with each later change until that succeeds: the model has everything.
+A log of which a flush failed may have lost what it held: what stands on it is refused while it is in use. It
+is compacted at once, and with each later change until that succeeds: the model has everything.
 """
 import os
 
-from gomq_py.broker.topology_log.records import SHAPES
 from gomq_py.content.fields import encode_table
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
@@ -25,12 +25,9 @@ from gomq_py.storage.files import ROOM_AHEAD
 from gomq_py.storage.framed_log import FramedLog, keep_left_out, reserve
 from gomq_py.storage.log_records import RecordError, read_record
 
-LOG = logger("broker")
+LOG = logger("storage")
 NEXT = ".next"
 
-# Changes beyond twice what a snapshot would hold before the log is compacted:
-# 10 000 records are about 1.5 MB and replayed in 0.1 s.
-SLACK = 8192
 # Definitions that are written before others get their turn, about a millisecond's work.
 SLICE = 200
 # Definitions that are counted before others get their turn, about half a millisecond's work.
@@ -39,20 +36,26 @@ COUNTED = 2000
 LOOKS = 16
 
 
-class TopologyLog:
-    """The log of one broker. ``open`` it, and exhaust ``replay``, before the first ``append``.
+class DefinitionLog:
+    """One log. ``open`` it, and exhaust ``replay``, before the first ``append``.
 
-    ``snapshot()`` iterates through functions, each returning the record of one definition or None if it is
-    gone by now; None stands for what is not durable. It goes on while the model changes, and must neither
-    raise over that nor take long for one.
+    ``what`` it holds is for people; ``shapes`` are the forms of its records (storage.log_records). It is long
+    with ``slack`` records beyond twice what a snapshot would hold. ``born_whole``: see FramedLog;
+    ``fails_all``: see LogFile.
     """
 
-    def __init__(self, files, path, committer, scheduler, slack=SLACK):
+    def __init__(
+        self, files, path, committer, scheduler, what, shapes, slack, born_whole=False, fails_all=True
+    ):
         self._files = files
         self._path = os.fspath(path)
         self._committer = committer
         self._scheduler = scheduler
+        self._what = what
+        self._shapes = shapes
         self._slack = slack
+        self._born_whole = born_whole
+        self._fails_all = fails_all
         self._snapshot = None
         self._size_hint = 0  # definitions there were at the last count, or 0
         self._next = None
@@ -66,7 +69,9 @@ class TopologyLog:
         # a compaction that a crash has cut short; the first log has everything
         if os.path.exists(self._path + NEXT):
             self._files.unlink(self._path + NEXT)
-        self._log = FramedLog(self._files, self._path, committer=self._committer)
+        self._log = FramedLog(
+            self._files, self._path, born_whole=self._born_whole, committer=self._committer,
+            fails_all=self._fails_all)
         self._log.file.failed = self._replace_failed
         self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
         return self
@@ -81,9 +86,19 @@ class TopologyLog:
         return self._counting or self._opening or self._next is not None
 
     @property
+    def has_failed(self):
+        """Whether a flush failed: not all that was appended may be on the disk."""
+        return self._log.file.failure is not None
+
+    @property
     def path(self):
         """Where it lies."""
-        return self._log.path
+        return self._path
+
+    @property
+    def is_new(self):
+        """Whether nothing was ever in it."""
+        return self._log.is_new
 
     @property
     def damage(self):
@@ -103,23 +118,21 @@ class TopologyLog:
         """Whether replay left out anything of the log."""
         return bool(self._log.damage or self._unreadable)
 
-    def say_damage(self, logger, what, advice):
+    def say_damage(self, advice):
         """As FramedLog.say_damage."""
-        self._log.say_damage(logger, what, advice)
+        self._log.say_damage(LOG, self._what, advice)
 
     def replay(self):
-        """Every record in order, as dicts of the forms in broker.topology_log.records.
+        """Every record in order, as dicts. For boot: blocks. Raises LogError.
 
-        For boot: blocks. Raises LogError.
-
-        What this version cannot use is logged and left out.
+        What has not its shape is logged and left out.
         """
         for payload in self._log.replay():
             try:
-                yield read_record(payload, SHAPES)
+                yield read_record(payload, self._shapes)
             except RecordError as error:
                 self._unreadable.append(payload)
-                LOG.error("definitions: a record is left out: %s", error)
+                LOG.error("%s: a record is left out: %s", self._what, error)
 
     def leave_out(self, records):
         """Nobody could use these of the replayed records, either.
@@ -131,17 +144,30 @@ class TopologyLog:
             return
         try:
             keep_left_out(self._files, self._path, left_out)
-            LOG.error("definitions: what was left out is kept in %s.left-out", self._path)
+            LOG.error("%s: what was left out is kept in %s.left-out", self._what, self._path)
         except OSError as error:
             LOG.error(
-                "definitions: what was left out stands in %s only until that is compacted, for it cannot be "
-                "copied: %s", self._path, error,
+                "%s: what was left out stands in %s only until that is compacted, for it cannot be "
+                "copied: %s", self._what, self._path, error,
             )
+
+    def begin(self, records):
+        """Make these the first records of a new log: on disk when this returns, all of them or none.
+
+        For boot: blocks. Raises OSError.
+        """
+        self._log.rewrite([encode_table(record) for record in records])
+        self._log.is_new = False
+        self._log.file.failed = self._replace_failed
 
     def compact_when_long(self, snapshot):
         """From now on, compact when the log is much longer than a snapshot.
 
-        Begins at once if it is, or if there is damage in it that every boot would meet again.
+        ``snapshot()`` iterates through functions, each returning the record of one definition or None if it
+        is gone by now; None stands for what is not durable. It goes on while the model changes, and must
+        neither raise over that nor take long for one.
+
+        Begins at once if the log is long, or if there is damage in it that every boot would meet again.
         """
         self._snapshot = snapshot
         if self._log.holds_damage:
@@ -155,7 +181,7 @@ class TopologyLog:
         Raises OSError, ValueError for one that could not be read again; then nothing has changed.
         """
         payload = encode_table(record)
-        read_record(payload, SHAPES)
+        read_record(payload, self._shapes)
         self._compact_if_long()
         if self._renaming:
             self._append_to_both(payload)
@@ -235,7 +261,8 @@ class TopologyLog:
             return
         self._files.made(file)
         file.is_relied_on = False  # the first log has everything
-        following = FramedLog(self._files, self._path + NEXT, file=file, committer=self._committer)
+        following = FramedLog(
+            self._files, self._path + NEXT, file=file, committer=self._committer, fails_all=self._fails_all)
         self._next = following
         if self._closed:
             self._give_up("the broker stops; it begins anew at the next boot")
@@ -314,7 +341,8 @@ class TopologyLog:
         if error is not None:
             self._give_up(error)
             return
-        LOG.info("definitions: %d records rewritten as %d", self._log.record_count, following.record_count)
+        LOG.info(
+            "%s: %d records rewritten as %d", self._what, self._log.record_count, following.record_count)
         old, self._log, self._next = self._log, following, None
         old.abandon()
         following.file.failed = self._replace_failed
@@ -323,7 +351,7 @@ class TopologyLog:
 
     def _give_up(self, reason):
         """Go on with the first log alone; the next try is when it has grown by as much again."""
-        LOG.warning("definitions: compaction given up: %s", reason)
+        LOG.warning("%s: compaction given up: %s", self._what, reason)
         self._size_hint = self._log.record_count
         abandoned, self._next = self._next, None
         if abandoned is not None:
@@ -332,7 +360,7 @@ class TopologyLog:
 
     def _removed(self, error):
         if error is not None:
-            LOG.warning("definitions: %s stays until the next attempt: %s", self._path + NEXT, error)
+            LOG.warning("%s: %s stays until the next attempt: %s", self._what, self._path + NEXT, error)
             self._is_left = not isinstance(error, FileNotFoundError)
 
 
