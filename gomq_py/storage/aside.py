@@ -26,11 +26,12 @@ class Aside:
         self._first = deque()
         self._was_first = False
         self._greenlet = None
+        self._taken = None  # (function, arguments, done or None) that waits for a thread
         self._under_way = None  # (the work in a thread, its done or None)
         self._killed = False
 
     def __len__(self):
-        return len(self._first) + len(self._work)
+        return len(self._first) + len(self._work) + (self._taken is not None)
 
     @property
     def is_idle(self):
@@ -67,6 +68,9 @@ class Aside:
                 function(*arguments)
 
     def _next(self):
+        taken, self._taken = self._taken, None
+        if taken is not None:  # of a greenlet that was ended
+            return taken
         self._was_first = bool(self._first) and not (self._was_first and self._work)
         return (self._first if self._was_first else self._work).popleft()
 
@@ -84,12 +88,14 @@ class Aside:
         if self._under_way is not None:  # of a greenlet that was ended
             self._finish()
         while self:
-            function, arguments, done = self._next()
+            self._taken = function, arguments, done = self._next()
             try:
-                self._under_way = begin(function, *arguments, pool=self._threads_of()), done
+                work = begin(function, *arguments, pool=self._threads_of())
             except Exception as error:  # no thread to be had
+                self._taken = None
                 self._tell(done, None, error)
             else:
+                self._taken, self._under_way = None, (work, done)
                 self._finish()
             if self._killed:
                 return

@@ -11,7 +11,7 @@ from gevent.event import Event
 
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
-from gomq_py.storage import sync
+from gomq_py.storage import aside, sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Change, Files
 from gomq_py.storage.format.log import LogScan
@@ -631,6 +631,26 @@ def test_work_aside_goes_on_though_its_greenlet_is_ended(files):
     committer.stop()
 
     assert heard == [(number, True, None) for number in range(3)]
+
+
+def test_work_aside_goes_on_though_its_greenlet_is_ended_while_it_waits_for_a_thread(files, monkeypatch):
+    committer, heard, begin = GroupCommit(files), [], aside.begin
+
+    def wait_for_a_thread(*arguments, **options):
+        monkeypatch.setattr(aside, "begin", begin)
+        gevent.sleep(waiting.TIMEOUT_S)
+
+    monkeypatch.setattr(aside, "begin", wait_for_a_thread)
+    for number in range(2):
+        committer.aside(
+            lambda: True, done=lambda result, error, number=number: heard.append((number, result, error)))
+    (lane,) = [lane for lane in committer._lanes if not lane.is_idle]
+    wait_until(lambda: aside.begin is begin)
+
+    gevent.kill(lane._greenlet)
+    committer.stop()
+
+    assert heard == [(number, True, None) for number in range(2)]
 
 
 def test_work_aside_whose_thread_is_interrupted_is_told_so_and_the_rest_is_done(files):
