@@ -403,7 +403,8 @@ class Importer:
         password_hash = entry.get("password_hash") or ""
         algorithm = entry.get("hashing_algorithm") or _algorithm_of(password_hash)
         tags = [tag for tag in tags if tag]
-        if (password := entry.get("password")) is not None:
+        password = entry.get("password") or None  # an empty one: no login by password, as over HTTP
+        if password is not None:
             self._broker.logins.ask_ahead(entry["name"], password)
         self._broker.users.set_user(
             entry["name"], password=password, password_hash=password_hash,

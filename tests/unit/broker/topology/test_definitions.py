@@ -415,6 +415,15 @@ def test_definitions_that_are_kept_stay_as_they_are(make):
     assert definitions == {"queues": [{"name": "q", "vhost": "/", "durable": False}]}
 
 
+def test_an_empty_password_is_none(make):
+    """As over HTTP: nobody logs in with it."""
+    broker = make("a").broker
+
+    Importer(broker).run({"users": [{"name": "u", "password": "", "tags": ""}]})
+
+    assert broker.users.get("u").password_hash == "" and not has_password(broker.users, "u", "")
+
+
 @pytest.mark.parametrize("algorithm", [passwords.SHA256, passwords.BCRYPT])
 def test_a_password_that_the_user_has_keeps_its_hash(make, monkeypatch, algorithm):
     """A new salt would end the user's sessions with each import."""
