@@ -26,15 +26,16 @@ class Routing:
         self._tees = {}  # queue or exchange: name of the stream that gets what it gets
         self._teed = {}  # name of such a stream: {queue or exchange: None}
 
-    def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None):
+    def route(self, exchange, routing_key, headers=None, more_keys=(), apart=None, left_out=()):
         """Every queue and sink that a message to ``exchange`` reaches, each once: over exchange bindings,
         alternates and what an exchange hands on, which may form cycles. Tees come last.
 
         ``more_keys`` are those of CC and BCC; an alternate exchange is asked when none of the keys matches.
         ``apart`` is a queue whose messages somebody moves. It is left out, as if nothing led to it, and no
-        tee gets anything: a tee might be the only one to take a message that its queue refuses.
+        tee gets anything: a tee might be the only one to take a message that its queue refuses. Destinations
+        that are ``left_out`` are left out, too, and so are their tees.
         """
-        return tuple(self._reach(exchange, routing_key, headers, more_keys, apart)[0])
+        return tuple(self._reach(exchange, routing_key, headers, more_keys, apart, left_out)[0])
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
         """As route() without knowing the headers: None where an exchange on the way looks at them."""
@@ -46,7 +47,7 @@ class Routing:
                 return None
         return tuple(found)
 
-    def _reach(self, exchange, routing_key, headers, more_keys, apart=None):
+    def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
         """Destinations in the order they were found, and the exchanges passed on the way."""
         found = {}
         seen = {exchange}
@@ -69,6 +70,8 @@ class Routing:
                 elif destination not in seen:
                     seen.add(destination)
                     ahead.append(destination)
+        for destination in left_out:
+            found.pop(destination, None)
         if apart is not None:
             found.pop(apart, None)
         elif self._tees and found:

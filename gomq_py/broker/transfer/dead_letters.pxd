@@ -94,12 +94,12 @@ cdef class DeadLetterRoute:
     cdef readonly dict first_deaths, addresses
     cdef object _vhost
     cdef dict _by_keys
-    cdef by_keys(self, Death death)
-    cdef by_headers(self, Death death)
+    cdef tuple by_keys(self, Death death)
+    cdef tuple by_headers(self, Death death)
+    cdef tuple _without_cycles(self, tuple found, Death death, headers)
     cdef note(self, counts)
 
 cdef class Address:
     cdef readonly Death death
     cdef readonly bytes key
-    cdef readonly list destinations
-    cdef list reached_by(self, destinations)
+    cdef readonly tuple destinations

@@ -363,7 +363,7 @@ class DeadLetterExchanges(Target):
         if pending is not None:
             destinations = route.again(pending)
         elif destinations is None:
-            destinations = address.reached_by(route.by_headers(address.death))
+            destinations = route.by_headers(address.death)
         pending = None
         for destination in destinations:
             route.published += 1
@@ -415,12 +415,22 @@ class DeadLetterRoute:
         keys = tuple(death.keys)
         if keys not in self._by_keys:
             self._by_keys[keys] = self._vhost.route_by_key(self.exchange, keys[0], keys[1:])
-        return self._by_keys[keys]
+        found = self._by_keys[keys]
+        return None if found is None else self._without_cycles(found, death, None)
 
     def by_headers(self, death):
         """The destinations of one message, by its keys and headers."""
         headers = with_properties(death.headers, Properties.decode(death.properties))
-        return self._vhost.route(self.exchange, death.keys[0], headers, death.keys[1:])
+        found = self._vhost.route(self.exchange, death.keys[0], headers, death.keys[1:])
+        return self._without_cycles(found, death, headers)
+
+    def _without_cycles(self, found, death, headers):
+        """The destinations without those that the message would reach in a cycle, and without their tees."""
+        come_round = [destination for destination in found if death.has_come_round(destination.name)]
+        if not come_round:
+            return found
+        return self._vhost.route(
+            self.exchange, death.keys[0], headers, death.keys[1:], left_out=come_round)
 
     def again(self, destinations):
         """Look up destinations of an earlier slice again: queues may have been deleted or opened anew."""
@@ -445,13 +455,7 @@ class Address:
     def __init__(self, death, destinations):
         self.death = death
         self.key = _octets(death.keys[0])
-        self.destinations = None if destinations is None else self.reached_by(destinations)
-
-    def reached_by(self, destinations):
-        """The destinations without those that the message would reach in a cycle."""
-        return [
-            destination for destination in destinations if not self.death.has_come_round(destination.name)
-        ]
+        self.destinations = destinations
 
 
 def _octets(text):

@@ -257,6 +257,23 @@ def test_cycle_of_expiring_queues_ends(node):
     )
 
 
+@pytest.mark.parametrize("exchange", ["", "amq.headers"])
+def test_letter_that_a_cycle_ends_leaves_no_copy_in_a_tee(node, exchange):
+    """The tee of a queue gets what the queue gets: not a dead letter that would come round."""
+    declare(node, "copies", queue_type="stream")
+    first = declare(node, "a", message_ttl=10, dead_letter_exchange="", dead_letter_routing_key="b")
+    second = declare(node, "b", message_ttl=10, dead_letter_exchange=exchange, dead_letter_routing_key="a")
+    node.vhost.bind_queue("a", "amq.headers", "", {"x-match": "all"})
+    node.vhost.set_tee(first, "copies")
+
+    node.publish("", "a")
+
+    node.wait(lambda: not any(
+        queue.ready_count + queue.unacked_count + queue.dead_letter_count for queue in (first, second)))
+    assert second.limits.settings.dead_letter_exchange == exchange
+    assert node.vhost.queue("copies").ready_count == 1
+
+
 def test_long_chain_of_overflowing_queues_ends(node):
     """300 queues of length 0, each the next one's dead letter queue:
     a recursion would be 300 publishes deep.
