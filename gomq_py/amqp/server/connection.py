@@ -41,6 +41,7 @@ from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.errors import Refused
+from gomq_py.net.listener import format_address
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from gomq_py.observability.log import logger
@@ -72,11 +73,11 @@ class Connection:
         self.hub = server.hub
         self.admitted = admitted
         self.socket = socket
-        self.peer = peer_text(address)
+        self.peer = format_address(address)
         self.peer_host, self.peer_port = (
             (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
         )
-        self.name = f"{self.peer} -> {peer_text(socket.getsockname())}"
+        self.name = f"{self.peer} -> {format_address(socket.getsockname())}"
         self.durability = server.broker.durability
         self.scheduler = self.hub.scheduler
         self.events = server.broker.events
@@ -575,11 +576,3 @@ CONNECTION_HANDLERS = {
     ConnectionClose: Connection._close,
     ConnectionUpdateSecret: Connection._update_secret,
 }
-
-
-def peer_text(address):
-    """HOST:PORT of a socket address; IPv4 in IPv6 is shown as IPv4."""
-    if not isinstance(address, tuple):
-        return str(address or "unix")
-    host = address[0].removeprefix("::ffff:")
-    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"

@@ -88,12 +88,11 @@ def delete_users():
 
 
 def _delete(names):
-    """First the users, whom nobody lets in from then on, then their connections. May switch."""
+    """Each user, whom nobody lets in from then on, then its connections. May switch."""
     for name in paced(names):
         node().broker.users.delete_user(name)
-    for connection in paced(node().connections()):
-        if connection.user is not None and connection.user.name in names:
-            connection.force_close(f"user '{connection.user.name}' was deleted")
+        for connection in paced(node().clients.of_user(name)):
+            connection.force_close(f"user '{name}' was deleted")
 
 
 def tags_of(value):
