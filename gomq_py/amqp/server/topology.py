@@ -11,7 +11,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs import bindings, exchanges, queues
-from gomq_py.broker.verbs.rights import EXCHANGE, QUEUE
+from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 

@@ -6,13 +6,15 @@ from gomq_py.auth.permissions import CONFIGURE, DEFAULT_EXCHANGE, READ, WRITE
 from gomq_py.broker.names import described
 from gomq_py.errors import NoPermission
 
+QUEUE, EXCHANGE = "queue", "exchange"
 TOPIC = "topic"
 # RabbitMQ's words.
 REFUSED = "access to {} refused for user '{}'"
 
 
 class Access:
-    """``user`` in a vhost. ``kind`` is "queue" or "exchange".
+    """``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names are as the model keeps them, without carriage
+    returns and line feeds.
 
     The methods that ask for a right raise NoPermission, in RabbitMQ's words.
     """
@@ -22,13 +24,6 @@ class Access:
     def __init__(self, user, vhost_name):
         self.user = user
         self._vhost_name = vhost_name
-
-    def check(self, rights):
-        """Ask for each right in the list that a function of ``broker.verbs.rights`` returned. Raises
-        NoPermission.
-        """
-        for verb, kind, name in rights:
-            self._require(verb, kind, name)
 
     def configure(self, kind, name):
         """May create, change and delete it."""
@@ -41,6 +36,20 @@ class Access:
     def read(self, kind, name):
         """May take messages out of it."""
         self._require(READ, kind, name)
+
+    def hand_on(self, kind, name, existing, arguments, keys):
+        """May declare something that hands messages on to the exchanges that the arguments name under
+        ``keys``: read it, and write to them.
+
+        Asks nothing if the name is among the ``existing``: such a declare only compares, and whoever made the
+        entity had the rights.
+        """
+        if name in existing:
+            return
+        for key in keys:
+            if isinstance(arguments.get(key), str):
+                self.read(kind, name)
+                self.write(EXCHANGE, arguments[key])
 
     def write_topic(self, exchange, routing_keys):
         """May publish to that exchange with these routing keys, where it is a topic exchange."""
@@ -91,12 +100,12 @@ class Access:
     def _require_topic(self, verb, exchange, routing_keys):
         for routing_key in routing_keys:
             if not self._allows_topic(verb, exchange, routing_key):
-                topic = f"topic '{routing_key}' in {described('exchange', exchange.name, self._vhost_name)}"
+                topic = f"topic '{routing_key}' in {described(EXCHANGE, exchange.name, self._vhost_name)}"
                 raise NoPermission(refusal(topic, self.user))
 
     def _require(self, verb, kind, name):
         if not self._allows(verb, name):
-            shown = name or (DEFAULT_EXCHANGE if kind == "exchange" else "")
+            shown = name or (DEFAULT_EXCHANGE if kind == EXCHANGE else "")
             raise NoPermission(refusal(described(kind, shown, self._vhost_name), self.user), verb)
 
 

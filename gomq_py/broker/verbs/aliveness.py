@@ -1,11 +1,10 @@
 """Aliveness: RabbitMQ's test of a vhost: declare a queue, publish to it and take the message out again."""
 from functools import partial
 
-from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import queues
+from gomq_py.broker.verbs.access import QUEUE
 from gomq_py.broker.verbs.publishing import checked, store_and_wait
-from gomq_py.broker.verbs.rights import QUEUE
 from gomq_py.broker.verbs.taking import take
 
 NAME = "aliveness-test"
@@ -17,7 +16,9 @@ def is_alive(caller, scheduler):
 
     Raises Refused. May switch.
     """
-    caller.access.check([(verb, QUEUE, NAME) for verb in (CONFIGURE, WRITE, READ)])
+    caller.access.configure(QUEUE, NAME)
+    caller.access.write(QUEUE, NAME)
+    caller.access.read(QUEUE, NAME)
     queues.declare(caller, NAME)
     publication = checked(
         caller, caller.vhost.default_exchange, NAME, partial(envelope_of, NO_PROPERTIES), b"test_message",

@@ -1,10 +1,10 @@
 """Verbs of bindings: bind and unbind, of queues and of exchanges, each with the rights that it needs.
 
-Above the vhost, which knows the rules about bindings. ``kind`` says what the destination is: rights.QUEUE or
-rights.EXCHANGE. Both return whether the answer has to wait for the disk.
+Above the vhost, which knows the rules about bindings. ``kind`` says what the destination is: access.QUEUE or
+access.EXCHANGE. Both return whether the answer has to wait for the disk.
 """
 from gomq_py.broker.names import cleaned
-from gomq_py.broker.verbs import rights
+from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
 
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
@@ -15,7 +15,7 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
-    if kind == rights.QUEUE:
+    if kind == QUEUE:
         vhost.bind_queue(destination, source, routing_key, arguments, caller.owner)
     else:
         vhost.bind_exchange(destination, source, routing_key, arguments)
@@ -28,7 +28,7 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
     """
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
-    if kind == rights.QUEUE:
+    if kind == QUEUE:
         vhost.unbind_queue(destination, source, routing_key, arguments, caller.owner)
     else:
         vhost.unbind_exchange(destination, source, routing_key, arguments)
@@ -39,12 +39,11 @@ def _check(caller, kind, destination, source, routing_key):
     """In RabbitMQ's order: the destination, the default exchange at either end, the source."""
     vhost, access = caller.vhost, caller.access
     source, destination = cleaned(source), cleaned(destination)
-    write, read = rights.to_bind(source, kind, destination)
-    access.check([write])
-    if kind == rights.EXCHANGE:
+    access.write(kind, destination)
+    if kind == EXCHANGE:
         vhost.check_not_default(destination)
     vhost.check_not_default(source)
-    access.check([read])
+    access.read(EXCHANGE, source)
     access.read_topic(vhost.exchanges.get(source), routing_key)
 
 
@@ -53,7 +52,7 @@ def _is_durable(vhost, kind, destination, source):
     exchange = vhost.exchanges.get(cleaned(source))
     if exchange is None:
         return True  # one that went with its last binding, say, may not be gone on the disk yet
-    if kind == rights.EXCHANGE:
+    if kind == EXCHANGE:
         return exchange.durable
     queue = vhost.queues.get(cleaned(destination))
     return queue is None or queue.durable and exchange.durable

@@ -4,8 +4,9 @@ Above the vhost, which knows the rules about exchanges. What they raise is for t
 """
 from typing import Any, NamedTuple
 
+from gomq_py.broker.features import alternate_exchange
 from gomq_py.broker.names import check_not_reserved, cleaned
-from gomq_py.broker.verbs import rights
+from gomq_py.broker.verbs.access import EXCHANGE
 
 
 class Declared(NamedTuple):
@@ -25,12 +26,11 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
     vhost, name, arguments = caller.vhost, cleaned(name), arguments or {}
     vhost.kinds.declarable_exchange_type(type_)
     vhost.check_not_default(name)
-    configure, *to_send_on = rights.to_declare_exchange(vhost, name, arguments)
-    caller.access.check([configure])
+    caller.access.configure(EXCHANGE, name)
     created = name not in vhost.exchanges
     if created:
-        check_not_reserved("exchange", name, vhost.kinds.reserved_prefixes)
-    caller.access.check(to_send_on)
+        check_not_reserved(EXCHANGE, name, vhost.kinds.reserved_prefixes)
+    caller.access.hand_on(EXCHANGE, name, vhost.exchanges, arguments, alternate_exchange.ARGUMENTS)
     exchange = vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
     return Declared(exchange, created, exchange.durable)
 
@@ -48,6 +48,6 @@ def delete(caller, name, if_unused=False):
     """
     name = cleaned(name)
     caller.vhost.check_not_default(name)
-    caller.access.configure("exchange", name)
+    caller.access.configure(EXCHANGE, name)
     exchange = caller.vhost.delete_exchange(name, if_unused)
     return exchange is None or exchange.durable  # one that is missing may have gone a moment ago

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from gevent.event import Event
 
+from gomq_py.broker.features.dead_lettering import EXCHANGE_ARGUMENT
 from gomq_py.broker.names import check_not_reserved, cleaned, described, server_named
-from gomq_py.broker.verbs import rights
+from gomq_py.broker.verbs.access import QUEUE
 from gomq_py.errors import NotFound
 from gomq_py.hub.turns import give_way
 
@@ -45,7 +46,8 @@ def declare(caller, name, durable=False, exclusive=False, auto_delete=False, arg
         name = server_named()  # not by the vhost: permissions are asked for by name
     else:
         check_not_reserved("queue", name)
-    caller.access.check(rights.to_declare_queue(vhost, name, arguments))
+    caller.access.configure(QUEUE, name)
+    caller.access.hand_on(QUEUE, name, vhost.queues, arguments, (EXCHANGE_ARGUMENT,))
     queue, created = vhost.declare_queue(
         name, durable, exclusive, auto_delete, arguments, caller.owner, server_named=generated)
     return Declared(queue, created, queue.durable)

@@ -4,7 +4,8 @@ from urllib.parse import quote
 from flask import Blueprint
 
 from gomq_py.broker.topology.binding import Binding, escaped
-from gomq_py.broker.verbs import bindings, rights
+from gomq_py.broker.verbs import bindings
+from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
 from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, sliced
 from gomq_py.http.arguments import decoded_arguments
@@ -14,7 +15,7 @@ from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("bindings", __name__)
-KINDS = {"q": rights.QUEUE, "e": rights.EXCHANGE}
+KINDS = {"q": QUEUE, "e": EXCHANGE}
 
 
 def of_vhost(vhost):
