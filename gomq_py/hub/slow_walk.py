@@ -42,17 +42,19 @@ class Turns(Job):
 class SlowWalk:
     """The walk of one connection's ``stream``."""
 
-    __slots__ = ("_stream", "_turns", "_ends_at")
+    __slots__ = ("_stream", "_turns", "_ends_at", "has_begun")
 
     def __init__(self, stream, turns):
         self._stream = stream
         self._turns = turns
         self._ends_at = 0.0
+        self.has_begun = False  # whether its time counts
 
     def is_over(self):
         """Whether the walk has had its time, which counts from the first question on."""
         now = time.monotonic()
-        if not self._ends_at:
+        if not self.has_begun:
+            self.has_begun = True
             self._ends_at = now + WALK_S
             return False
         return now >= self._ends_at
@@ -66,4 +68,4 @@ class SlowWalk:
 
     def done(self):
         """The walk is over, one way or the other."""
-        self._ends_at = 0.0
+        self.has_begun = False

@@ -362,11 +362,13 @@ class Channel(HotChannel):
         moved(self, OF_CHANNEL, RELEASED)
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
-        publish.drop_content(self)
+        if self.content is not None:
+            publish.drop_content(self)
         if self.transaction is not None:
             self.transaction.clear()
             self.transaction = None
-        consume.stop_reply_consumer(self)
+        if self.reply_consumer is not None:
+            consume.stop_reply_consumer(self)
         self.confirming = False
         self.lend_nothing()
         self._leaving = list(self.consumers.values())

@@ -261,7 +261,8 @@ class Connection:
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked: confirm what was published in it."""
-        self.slow_walk.done()
+        if self.slow_walk.has_begun:
+            self.slow_walk.done()
         if self.lane.confirming_channels:
             for channel in self.lane.take_confirming():
                 channel.send_confirms()

@@ -638,7 +638,7 @@ def test_work_aside_goes_on_though_its_greenlet_is_ended_while_it_waits_for_a_th
 
     def wait_for_a_thread(*arguments, **options):
         monkeypatch.setattr(aside, "begin", begin)
-        gevent.sleep(waiting.TIMEOUT_S)
+        Event().wait(waiting.TIMEOUT_S)
 
     monkeypatch.setattr(aside, "begin", wait_for_a_thread)
     for number in range(2):
