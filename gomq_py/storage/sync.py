@@ -438,8 +438,11 @@ class GroupCommit:
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
-        self._mark_unwritten()
-        stores, logs, folders, changes = self._stores, self._logs, self._folders, self._take_changes()
+        # A client that waits for each confirm has a sync of its own: what there is not is not walked through.
+        if self._unwritten:
+            self._mark_unwritten()
+        stores, logs, folders = self._stores, self._logs, self._folders
+        changes = self._take_changes() if self._changes or self._soon else []
         self._stores, self._logs, self._folders = {}, {}, {}
         unawaited = set()
         if self._later and (self._stopping or time.monotonic() - self._later_since >= UNHURRIED_S):
@@ -464,8 +467,10 @@ class GroupCommit:
                 self._release_files(jobs)
                 self._release(logs)
                 return
-        jobs += [(self._files.sync_log, file, file) for file in logs]  # retained since they were marked
-        jobs += [(self._files.sync_folder, path, path) for path in folders]
+        if logs:  # retained since they were marked
+            jobs += [(self._files.sync_log, file, file) for file in logs]
+        if folders:
+            jobs += [(self._files.sync_folder, path, path) for path in folders]
         if jobs:
             began = time.perf_counter()
             self._flush(jobs, failures)
@@ -477,7 +482,8 @@ class GroupCommit:
         of_logs = self._error_of_logs() if self._failed_logs else None
         if of_logs is None and failures:
             of_logs = next((failures[file] for file in logs if file in failures and file.is_in_use), None)
-        for store in self._in_portions(stores):
+        # of fewer the clock is not looked at either
+        for store in stores if len(stores) < LOOKS else self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
             other = (
@@ -625,7 +631,7 @@ class GroupCommit:
             file.failed()
 
     def _release_files(self, jobs):
-        self._release(file for function, file, _ in jobs if function != self._files.sync_folder)
+        self._release([file for function, file, _ in jobs if function != self._files.sync_folder])
 
     def _release(self, files):
         for file in files:
