@@ -52,10 +52,10 @@ REPLACE_AGAIN_S = 5.0
 class GroupCommit:
     """Flushes stores, logs and folders.
 
-    ``enabled=False`` (--no-sync) flushes nothing, and calls everybody back as soon as no name is left to
-    change: what was confirmed outlives a killed process. A flush that takes longer than ``slow_s`` seconds is
-    logged while it does; 0: none is. ``slice_clock``: the broker's SliceClock, which cuts what one sync has
-    to tell.
+    ``enabled=False`` (--no-sync): flushes nothing, and calls back as soon as no name is left to change. Then
+    a confirmed message outlives a killed process, and not a power cut. ``slow_s``: a flush that takes more
+    seconds is logged while it runs; 0: none is. ``slice_clock``: the broker's SliceClock, which cuts the
+    callbacks of one sync into slices.
     """
 
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
@@ -124,7 +124,7 @@ class GroupCommit:
     def mark_file(self, file):
         """A log was appended to, or has accepted something, which the sync writes first.
 
-        It is held until it has been flushed: its owner may close it, and even remove its name, before.
+        It is held until it has been flushed: until then its owner may close it, and even remove its name.
         """
         if file not in self._logs:
             file.retain()
@@ -137,15 +137,17 @@ class GroupCommit:
         self._begin_soon()
 
     def change(self, changes, done=None, soon=False):
-        """Have names changed in a thread, in the order in which it was asked for, before the next sync
+        """Have names changed in a thread, in the order in which that was asked for, before the next sync
         flushes anything; ``after_sync`` covers it.
 
-        ``changes``: storage.files.Change, each made only if those before it in the list were.
+        ``changes``: storage.files.Change; each is made only if those before it in the list were made.
         ``done(error or None)`` is called in the hub, and must neither switch nor raise. A change that fails
-        fails the sync for whoever waits for it; one of a file that was not there any more does not, unless it
-        is needed. ``soon``: it is made after ``SOON_S`` at the latest, unless a sync is running then, before
-        what was asked for without it, and no sync for its sake; for files that somebody wants to use again.
-        Without syncing, all are made in the order in which they were asked for.
+        fails the sync for everybody who waits for it. It is no failure that a file was not there any more,
+        unless the change needs it.
+
+        ``soon``: it is made after ``SOON_S`` at the latest unless a sync is running then, before changes that
+        were asked for without ``soon``, and without a sync of its own; for files that somebody wants to use
+        again. Without syncing, all are made in the order in which they were asked for.
         """
         if soon and self.enabled:
             if not self._soon:
@@ -197,8 +199,8 @@ class GroupCommit:
             callback(None)
 
     def after_flush_of(self, log, callback):
-        """As ``after_sync``, with what became of this log alone, which is marked:
-        of one that is to take another one's place.
+        """Mark this log, and call back with the result of its own flush, whatever else fails: for a log that
+        is to take another one's place.
         """
         self.mark_file(log)
         self.after_sync(_OfLog(callback, log))
@@ -268,18 +270,20 @@ class GroupCommit:
     # what nobody waits for
 
     def aside(self, function, *arguments, done=None, first=False):
-        """Have ``function(*arguments)`` called in a thread soon: one at a time, in order, what somebody waits
-        for ``first``, beside the flushes. ``done(result, error)`` is called in the hub after it, and must
-        neither switch nor raise.
+        """Have ``function(*arguments)`` called in a thread soon, beside the flushes: one at a time, in order.
+        ``first``: before other work, because somebody waits for it. ``done(result, error)`` is called in the
+        hub after it, and must neither switch nor raise.
         """
         self._aside.add(function, arguments, done, first)
 
     def aside_at_leisure(self, function, *arguments, done=None):
-        """As ``aside``, for what may take long together: what is put aside waits for none of it."""
+        """As ``aside``, in a lane of its own, for work that may take long together: nothing that is put
+        ``aside`` waits for it.
+        """
         self._at_leisure.add(function, arguments, done)
 
     def aside_for_readers(self, function, *arguments, done=None):
-        """As ``aside``, for what consumers wait for."""
+        """As ``aside``, in a lane of its own, for work that consumers wait for."""
         self._for_readers.add(function, arguments, done)
 
     @property
@@ -331,8 +335,8 @@ class GroupCommit:
         self._greenlet = None
 
     def _ended(self, greenlet):
-        """One that was ended from outside (killed, maybe before its first turn,
-        or by Ctrl-C) has told nobody.
+        """The greenlet was ended from outside (killed, maybe before its first turn, or by Ctrl-C) and has
+        told nobody: tell everybody who waits.
         """
         if self._greenlet is greenlet and not self._killed:
             self._greenlet = None
@@ -376,9 +380,9 @@ class GroupCommit:
                 self._cycle()
 
     def _wait_for_more(self):
-        """Until somebody waits for a sync, or for UNHURRIED_S.
+        """Return when somebody waits for a sync, or after UNHURRIED_S.
 
-        What is to change soon is made meanwhile. May switch.
+        Meanwhile changes that are wanted soon are made. May switch.
         """
         due = time.monotonic() + UNHURRIED_S
         while not self._hurried and not self._stopping:
@@ -396,9 +400,9 @@ class GroupCommit:
                 return
 
     def _make_soon(self):
-        """Make what is to change soon, beside no flush.
+        """Make the changes that are wanted soon, without a flush.
 
-        Whoever asks for a sync from its beginning on hears of it with the next one. May switch.
+        Who asks for a sync after this has begun hears of a failure with the next sync. May switch.
         """
         changes, self._soon = self._soon, []
         self._makes_soon = True
@@ -409,9 +413,11 @@ class GroupCommit:
             self._soon_failures.update(failures)
 
     def _give_up(self, error):
-        """A fault of ours in the middle of a cycle, or its end from outside: whoever waits, or asks from now
-        on, gets the error. What is marked from now on is flushed, for the next run. What the cycle was
-        flushing stays open: its threads may still do so.
+        """A cycle has met a fault of ours, or was ended from outside: whoever waits, or asks from now on,
+        gets the error.
+
+        What is marked from now on is flushed, for the next run. The files that the cycle was flushing stay
+        open: its threads may still do so.
         """
         logger.error(
             "group commit failed; nothing that is to be durable will be confirmed any more", exc_info=error
@@ -438,11 +444,8 @@ class GroupCommit:
 
     def _cycle(self):
         """One sync, from taking the marks to the callbacks."""
-        # A client that waits for each confirm has a sync of its own: what there is not is not walked through.
-        if self._unwritten:
-            self._mark_unwritten()
-        stores, logs, folders = self._stores, self._logs, self._folders
-        changes = self._take_changes() if self._changes or self._soon else []
+        self._mark_unwritten()
+        stores, logs, folders, changes = self._stores, self._logs, self._folders, self._take_changes()
         self._stores, self._logs, self._folders = {}, {}, {}
         unawaited = set()
         if self._later and (self._stopping or time.monotonic() - self._later_since >= UNHURRIED_S):
@@ -467,10 +470,8 @@ class GroupCommit:
                 self._release_files(jobs)
                 self._release(logs)
                 return
-        if logs:  # retained since they were marked
-            jobs += [(self._files.sync_log, file, file) for file in logs]
-        if folders:
-            jobs += [(self._files.sync_folder, path, path) for path in folders]
+        if logs or folders:
+            jobs += self._jobs_of(logs, folders)
         if jobs:
             began = time.perf_counter()
             self._flush(jobs, failures)
@@ -482,7 +483,6 @@ class GroupCommit:
         of_logs = self._error_of_logs() if self._failed_logs else None
         if of_logs is None and failures:
             of_logs = next((failures[file] for file in logs if file in failures and file.is_in_use), None)
-        # of fewer the clock is not looked at either
         for store in stores if len(stores) < LOOKS else self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
@@ -495,7 +495,7 @@ class GroupCommit:
             self._is_syncing = False
 
     def _in_portions(self, items):
-        """The items, others having their turn whenever a slice of time is over.
+        """The items; others have their turn whenever a slice of time is over.
 
         Ends when the broker is killed meanwhile. A generator; may switch.
         """
@@ -538,10 +538,10 @@ class GroupCommit:
         return self._at_work[0].get()
 
     def _collect(self, stores, unawaited, failures):
-        """What to flush of stores as (function, file, whose it is), files retained.
+        """What to flush of stores, as (function, file, its store). The files are retained.
 
-        One that failed before fails this sync too, but not one of which only acks are due (``unawaited``):
-        nobody waits for those, and others' confirms have nothing to do with them.
+        A store that failed before fails this sync too, unless only its acks are due (``unawaited``): nobody
+        waits for acks, and the confirms of others do not depend on them.
         """
         jobs = []
         for store, acks_too in list(stores.items()):
@@ -559,6 +559,11 @@ class GroupCommit:
                 file.retain()
                 jobs.append((self._files.sync, file, store))
         return jobs
+
+    def _jobs_of(self, logs, folders):
+        """What to flush of logs and folders. Logs are retained since they were marked."""
+        jobs = [(self._files.sync_log, file, file) for file in logs]
+        return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
     def _flush(self, jobs, failures):
         """Run the jobs in the pool, divided among its threads. May switch."""
@@ -600,9 +605,11 @@ class GroupCommit:
         self._release_files(jobs)
 
     def _mark_unwritten(self):
-        """The next sync tries again to write them: nobody is to be answered as if
-        nothing were left to flush.
+        """Mark the logs that could not be written, so that the next sync tries again: until then nobody may
+        be told that nothing is left to flush.
         """
+        if not self._unwritten:
+            return
         unwritten, self._unwritten = self._unwritten, {}
         for file in unwritten:
             if file.named:
@@ -624,7 +631,9 @@ class GroupCommit:
         return None
 
     def _have_replaced(self, file):
-        """Its owner is to write another one: at once, and every REPLACE_AGAIN_S while somebody asks."""
+        """Have the owner of a failed log write another one: at once, and then every REPLACE_AGAIN_S while
+        somebody asks.
+        """
         now = time.monotonic()
         if file.failed is not None and now >= self._replace_at_s:
             self._replace_at_s = now + REPLACE_AGAIN_S
@@ -641,7 +650,8 @@ class GroupCommit:
                 logger.exception("closing %s failed", file.path)
 
     def _tell(self, store, failures):
-        """The store hears what became of its files. One that cannot take it is fenced, and fails the sync."""
+        """Tell the store what became of its files. A store that fails at that is fenced, and fails the sync.
+        """
         if store not in failures:
             try:
                 store.synced()
@@ -655,9 +665,9 @@ class GroupCommit:
             logger.exception("%s cannot be fenced", store.folder)
 
     def _answer(self, of_logs, other):
-        """Call back everybody who waits for this sync, and who asks meanwhile without having changed
-        anything: behind those before. ``of_logs``: the error of a log that promises stand on; ``other``: of
-        anything else. May switch.
+        """Call back everybody who waits for this sync, and then those who ask meanwhile and have changed
+        nothing. ``of_logs``: the error of a log that promises depend on; ``other``: of anything else. May
+        switch.
         """
         error = other if of_logs is None else of_logs
         for callback in self._in_portions(self._asked()):
@@ -725,7 +735,7 @@ class _Particular:
 
 
 class _Concerned(_Particular):
-    """With what tells whether the failure of some stores is about it."""
+    """A callback with a function that says whether the failure of some stores is about it."""
 
     __slots__ = ("_concerns",)
 
@@ -740,7 +750,7 @@ class _Concerned(_Particular):
 
 
 class _NotOfLogs(_Particular):
-    """Housekeeping."""
+    """A callback of housekeeping: failures of logs do not concern it."""
 
     __slots__ = ()
 
@@ -749,7 +759,7 @@ class _NotOfLogs(_Particular):
 
 
 class _OfLog(_Particular):
-    """About the flush of one log."""
+    """A callback that hears of the flush of one log alone."""
 
     __slots__ = ("_log",)
 
