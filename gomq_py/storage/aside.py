@@ -1,8 +1,7 @@
-"""Aside: work on files that may take long and that no flush waits for, in order, in one thread at a time.
+"""Aside: work on files that may take long and that no flush waits for.
 
-Three lanes of storage.sync's.
-
-Its greenlet runs only while there is work.
+One lane does its work in order, one piece at a time, each in a thread. ``storage.sync`` has three lanes. The
+greenlet of a lane runs only while there is work.
 """
 import logging
 from collections import deque
@@ -15,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Aside:
-    """One lane. ``threads_of()`` gives the pool."""
+    """One lane. ``threads_of()`` returns the pool of threads."""
 
     def __init__(self, name, threads_of):
         self._name = name
@@ -56,7 +55,8 @@ class Aside:
     def kill(self):
         """End as a crash does.
 
-        What nobody hears of, closing descriptors, is done: those go with a process that dies.
+        Work without a ``done``, such as closing descriptors, is still carried out here: in a real crash the
+        system does it.
         """
         self._killed = True
         if self._greenlet is not None:
@@ -80,7 +80,7 @@ class Aside:
         self._greenlet.rawlink(self._ended)
 
     def _ended(self, greenlet):
-        """One that was ended from outside (killed, or by Ctrl-C) leaves the rest to another one."""
+        """The greenlet was ended from outside (killed, or by Ctrl-C): another one does the rest."""
         if self._greenlet is greenlet and not self._killed:
             self._begin()
 
@@ -102,7 +102,7 @@ class Aside:
         self._greenlet = None
 
     def _finish(self):
-        """Wait for the work that has begun, and tell of it. May switch."""
+        """Wait for the work that has begun, and call its ``done``. May switch."""
         work, done = self._under_way
         try:
             result, error = work.get(), None

@@ -58,7 +58,7 @@ def discard(files, file):
 
 
 def sweep(files, folder):
-    """Remove temporary files a crash has left in the folder; their content was never promised to anybody.
+    """Remove the temporary files that a crash has left in the folder; nobody was promised their content.
 
     For boot.
     """
@@ -69,6 +69,6 @@ def sweep(files, folder):
 
 
 def is_temporary(name):
-    """Whether a file name is one of ours on its way."""
+    """Whether a file name is that of a temporary file of ours."""
     stem, dot, number = name.rpartition(".")
     return bool(dot) and number.isdecimal() and stem.endswith(TEMPORARY)

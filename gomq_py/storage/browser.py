@@ -95,7 +95,7 @@ class Browser:
     # segments
 
     def _come_to_segment(self):
-        """Make the segment that the walk is in, or the next one there is, readable.
+        """Make the segment that the walk has reached readable, or the next one that is left.
 
         False: that was the last.
         """
@@ -136,7 +136,7 @@ class Browser:
             own.close()
 
     def _point(self, segment):
-        """Find the segment's octets: in the store's mapping, or in one of our own.
+        """Find the segment's octets, in the store's mapping or in one of our own.
 
         False: they cannot be read.
         """
@@ -270,11 +270,10 @@ def browse(store):
 
 
 def _mapped(file, path, end):
-    """A read-only mapping, fetched up to ``end``: of the open file when it has no name any more, else of the
-    file at the path.
+    """A read-only mapping, read from the disk up to ``end``: of the open file if it has lost its name, else
+    of the file at the path.
 
-    Raises OSError, ValueError: a bad sector must be an error here, not the end of the process when the
-    mapping is read.
+    Raises OSError, ValueError. A bad sector must raise here: in the mapping it would end the process.
     """
     if file is not None and file.fd >= 0:
         read_range(file.fd, 0, end)

@@ -79,9 +79,9 @@ class DataDirLocked(DataDirError):
 class DataDir:
     """A data folder, by path.
 
-    ``open`` takes it, ``close`` gives it back. Known once it is open: ``last_end``, how the last run ended,
-    and ``listed``, {folder: segment_list.Listed} of what it left in the folders of queues; empty where nobody
-    has said so.
+    ``open`` takes it, ``close`` gives it back. Once it is open, ``last_end`` says how the last run ended, and
+    ``listed`` is {folder: segment_list.Listed} of the segments that it left in the folders of queues; empty
+    if that run did not say.
     """
 
     def __init__(self, path, files=None, lock=True):
@@ -128,10 +128,10 @@ class DataDir:
         return self
 
     def follow(self):
-        """Hold the folder for somebody who writes into it what another node's files are told of, ``open`` it
-        later to lead.
+        """Hold the folder as a follower: somebody else writes into it what another node's files are told of.
+        ``open`` it later to lead.
 
-        What is data in it is not touched. Blocks; raises as ``open`` does. Returns itself.
+        Does not touch data. Blocks; raises as ``open`` does. Returns itself.
         """
         self._make_root()
         if self._wants_lock:
@@ -148,8 +148,8 @@ class DataDir:
     def close(self, in_order=False):
         """Give the folder back; may be called twice.
 
-        ``in_order``: all that was to be done with the files has been done. The lock file stays: removing it
-        would let two processes lock two files.
+        ``in_order``: everything that had to be done with the files has been done. The lock file stays: if it
+        were removed, two processes could lock two files.
         """
         self._follows = False
         if in_order:
@@ -163,7 +163,7 @@ class DataDir:
             self.forget()
 
     def forget(self):
-        """Close our copy of the lock without giving the folder back: what a forked child does."""
+        """Close our copy of the lock and leave the folder locked: what a forked child does."""
         if self._lock_fd >= 0:
             _held.discard(self)
             posix.close(self._lock_fd)
@@ -175,8 +175,8 @@ class DataDir:
         return self._lock_fd >= 0
 
     def list_segments(self, content):
-        """What the folders of queues hold, {folder: segment_list.Listed}: for the next boot, if this run ends
-        in order.
+        """Note what the folders of queues hold, {folder: segment_list.Listed}, for the next boot. It counts
+        only if this run ends in order.
         """
         self._content = content
 
@@ -207,7 +207,7 @@ class DataDir:
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
     def file_path(self, name):
-        """Where a room that keeps one small file of its own (``policies``, ``parameters``) puts it."""
+        """The path of the small file (``policies``, ``parameters``) that a room keeps for itself."""
         return self._at(name)
 
     def set_aside(self, path):
@@ -283,8 +283,8 @@ class DataDir:
         _held.add(self)
 
     def _mark_lock(self):
-        """Say in the lock's file, which every version writes anew, that the note of how this run ended is of
-        the last run.
+        """Write into the lock's file that the note of how this run ended is of the last run: every version
+        writes that file anew.
 
         Raises OSError.
         """
@@ -293,9 +293,9 @@ class DataDir:
             os.fsync(self._lock_fd)
 
     def _note_run(self):
-        """Learn how the last run ended, and note that one runs.
+        """Learn how the last run ended, and note that a run has begun.
 
-        As little through the seam as the lock is: it is about this machine.
+        Does not go through the file seam, as the lock does not: both are about this machine.
         """
         boot = _boot_id()
         for name in (LAST_RUN, SEGMENTS):
@@ -307,7 +307,9 @@ class DataDir:
             os.unlink(self._at(SEGMENTS))
 
     def _write_note(self, text):
-        """A disk without room keeps an empty one: nobody knows how the run ended, and the boot goes on."""
+        """Write the note of this run. On a full disk it stays empty: then nobody knows how the run ended, and
+        the boot goes on.
+        """
         try:
             self._write_whole(LAST_RUN, text)
         except OSError as error:
@@ -315,8 +317,8 @@ class DataDir:
                 raise
 
     def _write_list(self):
-        """Returns what the note of the run says about it, which makes it count; nothing where there is no
-        list, or no room for one.
+        """Write the list of segments. Returns what makes it count, for the note of the run; empty if there is
+        no list, or no room for one.
         """
         prefix = os.path.join(self.queues_folder, "")
         content = segment_list.encode(
@@ -348,9 +350,9 @@ class DataDir:
         atomic_file.sweep(self._files, self.path)
 
     def _check_version(self):
-        """Whether the folder says which schema it has; one that does not is empty.
+        """Whether the folder has a file that names its schema; a folder without one must be empty.
 
-        Raises DataDirError for one that is not ours.
+        Raises DataDirError for a folder that is not ours.
         """
         names = set(os.listdir(self.path))
         if SCHEMA not in names:
@@ -373,7 +375,8 @@ class DataDir:
 def make_place(files, folder):
     """Make a folder of ours, if need be.
 
-    What stands in its place and is none gets another name: it must not keep the broker from booting.
+    If something that is no folder has its name, that gets another name: it must not keep the broker from
+    booting.
     """
     if os.path.isdir(folder):
         return
@@ -386,7 +389,7 @@ def make_place(files, folder):
 
 
 def make_way(files, path):
-    """What stands in the place of a file of ours and is none (a folder, a link to nowhere, a pipe) gets
+    """If something that is no file (a folder, a broken link, a pipe) has the name of a file of ours, give it
     another name.
     """
     if os.path.lexists(path) and not os.path.isfile(path):
@@ -396,8 +399,8 @@ def make_way(files, path):
 
 
 def move_aside(files, root, path, name):
-    """Move a file or folder to the place in the data folder ``root`` for what nobody can account for, under a
-    name like this one.
+    """Move a file or folder that nobody can account for to its place in the data folder ``root``, under a
+    similar name.
 
     Returns where it is now. Blocks; for boot.
     """
@@ -416,8 +419,8 @@ def _free_name(path):
 
 
 def known_name(number, start, end):
-    """The name of the empty file beside a stream's segment that says that damage in these octets of it has
-    been told.
+    """The name of an empty file beside a stream's segment. It says that damage in these octets of the segment
+    has been reported.
     """
     return f"known.{number:010d}.{start}.{end}"
 
@@ -439,17 +442,17 @@ def last_end_of(path):
 
 
 def listed_in(path):
-    """{folder: segment_list.Listed} of what the last run over this data folder left, if it ended in order and
-    has said so.
+    """{folder: segment_list.Listed} of the segments that the last run left, if it ended in order and has
+    written the list.
     """
     return _listed(path, last_end_of(path))
 
 
 def _last_end(note, lock_text, boot):
-    """``lock_text`` is what the lock's file said then, None where there is none.
+    """``lock_text`` is what the lock's file said then; None if there is none.
 
-    An earlier version that ran since has written no note, but its own text there: what the note says is not
-    of that run.
+    An earlier version that ran since has written no note, but its own text into the lock's file. Then the
+    note is of another run.
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
@@ -472,13 +475,12 @@ def _listed(path, last_end):
 
 
 def _note_in(path):
-    """What the last run has noted; nothing where there is no note."""
+    """The note of the last run; empty if there is none."""
     return _octets_of(os.path.join(path, LAST_RUN), 100)
 
 
 def _octets_of(path, most=-1):
-    """What a file holds; nothing where it cannot be read: neither the note nor the list is needed for a boot.
-    """
+    """The content of a file; empty if it cannot be read: a boot needs neither the note nor the list."""
     if not os.path.isfile(path):
         return b""
     try:
@@ -494,7 +496,7 @@ def _digest_line(content):
 
 
 def _boot_id():
-    """What tells this boot of the machine from any other; empty where nobody knows."""
+    """What tells this boot of the machine from any other; empty if that is not known."""
     try:
         with open(_BOOT_ID, "rb") as file:
             return file.read(100)

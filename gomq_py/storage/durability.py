@@ -34,7 +34,7 @@ class NotAcknowledged(Exception):
 
 
 class Durability:
-    """What is safe on one node. ``disk`` is its GroupCommit."""
+    """Says when something is safe on one node. ``disk`` is its GroupCommit."""
 
     def __init__(self, disk):
         self.disk = disk
@@ -46,12 +46,12 @@ class Durability:
 
     def when_safe(self, callback, concerns=None, hurry=True):
         """Call ``callback(error or None)`` once all that was done until now is on the local disk and every
-        acknowledger has it: perhaps at once, before this returns. In the order asked; it must neither switch
-        nor raise.
+        acknowledger has it. That may be at once, before this returns. Callbacks come in the order asked, and
+        must neither switch nor raise.
 
-        ``concerns()`` says, when files of some queues could not be flushed, whether it is about one of them,
-        which is closed by then; it must not raise. Without it each failure is. ``hurry=False``: nobody waits
-        for it, it may take a while.
+        If files of some queues could not be flushed, those queues are closed, and ``concerns()`` is asked
+        whether it is about one of them; it must not raise. Without ``concerns`` each failure counts.
+        ``hurry=False``: nobody waits for it, so it may take a while.
         """
         if not self._acknowledgers and not self._promises:
             self.disk.after_sync(callback, hurry, concerns)
@@ -85,12 +85,12 @@ class Durability:
     # who has to say so
 
     def add(self, acknowledger):
-        """From now on a promise waits for it, too."""
+        """From now on a promise waits for this acknowledger, too."""
         self._acknowledgers[acknowledger] = None
         self.disk.tells_before_it_answers = True
 
     def remove(self, acknowledger):
-        """No promise waits for it any more, nor do those that did."""
+        """No promise waits for this acknowledger any more, the earlier ones included."""
         self._acknowledgers.pop(acknowledger, None)
         for promise in self._promises:
             promise.missing.discard(acknowledger)
@@ -118,7 +118,7 @@ class Durability:
     # helpers
 
     def _on_disk(self, promise, error):
-        """The local disk has answered."""
+        """The local disk has answered: ask the acknowledgers."""
         promise.is_on_disk = True
         if error is not None:
             promise.refuse(error)
@@ -141,7 +141,7 @@ class Durability:
             self._keep()
 
     def _keep(self):
-        """Call back those whose turn it is. A callback may ask for more."""
+        """Call back the promises that are kept or refused, in order. A callback may ask for more."""
         if self._is_keeping:
             return
         self._is_keeping = True

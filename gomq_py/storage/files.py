@@ -89,7 +89,7 @@ class File:
         self.fd = fd
 
     def __del__(self, close=posix.close):
-        """A file that nobody closed, as when a boot fails halfway, goes with the last who knew it."""
+        """Close a file that nobody closed, as when a boot fails halfway, when nobody knows it any more."""
         if self.fd >= 0:
             self._uncount()
             close(self.fd)
@@ -99,7 +99,7 @@ class File:
 
     @property
     def held(self):
-        """Whether somebody still needs the file and its bytes as they are."""
+        """Whether somebody still needs the file and its octets as they are."""
         return self._holders > 0
 
     def retain(self):
@@ -142,7 +142,7 @@ class File:
         return map_file(fd, self.size, self.path)
 
     def count_in(self, descriptors):
-        """The set ``descriptors`` holds this file's as long as it has one."""
+        """Note the file in the set ``descriptors`` for as long as it has a descriptor."""
         descriptors.add(self.fd)
         self._counted_in = descriptors
 
@@ -152,7 +152,7 @@ class File:
             self._counted_in = None
 
     def give_up_descriptor(self):
-        """The mapping has to do from here on."""
+        """Close the descriptor; from here on the mapping is enough."""
         status = os.fstat(self.fd)
         self.identity = status.st_dev, status.st_ino
         fd, self.fd = self.fd, -1
@@ -186,16 +186,19 @@ class File:
 class LogFile(File):
     """An open log.
 
-    ``size`` is how long the file is; ``accepted`` holds what is to follow, up to ``end``, in order.
+    ``size`` is how long the file is; ``accepted`` holds what will be written behind it, in order, up to
+    ``end``.
 
-    ``room``: up to where the disk has reserved room for it; None where it cannot, and everything is written
-    at once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the
-    rest is the hub's.
-    ``is_relied_on``: promises stand on it; False of a second log while the first one has everything, too.
-    ``failure``: the error of a flush that failed, for good: what it held by then may be lost. ``failed()``,
-    if set, is called in the hub when there is one, and again while promises are asked for. ``fails_all``:
-    they fail then, whatever they are about; False of a log on which no queue stands, which fails the flushes
-    that it is part of.
+    ``room``: up to where the disk has reserved room; None if it cannot, and then each append is written at
+    once. The thread that flushes the log writes, so it changes ``size`` and takes from ``accepted``; the hub
+    changes everything else.
+
+    ``is_relied_on``: promises depend on it; False of a second log while the first one still has everything.
+
+    ``failure``: the error of a flush that failed. It stays: what the log held by then may be lost.
+    ``failed()``, if set, is called in the hub when that happens, and again while promises are asked for.
+    ``fails_all``: from then on all promises fail, whatever they are about. False of a log on which no queue
+    depends: it fails only the flushes that it is part of.
     """
 
     __slots__ = ("accepted", "end", "room", "told", "is_relied_on", "fails_all", "failure", "failed")
@@ -209,32 +212,34 @@ class LogFile(File):
         self.begin_at(size)
 
     def begin_at(self, size):
-        """The file is so long now, and nothing is to follow."""
+        """The file has this length, and nothing waits to be written."""
         self.size = self.end = self.told = size  # told: how much of it the listeners have heard of
 
     @property
     def is_awaited(self):
-        """Whether somebody counts on what is still to be written."""
+        """Whether promises depend on what is still to be written."""
         return self.is_in_use and bool(self.accepted)
 
     @property
     def is_in_use(self):
-        """Whether promises stand on it: no other log has taken its place."""
+        """Whether promises depend on it: no other log has taken its place."""
         return self.named and self.is_relied_on
 
     def forget_accepted(self):
-        """Another log has taken this one's place: nobody reads what it holds any more, nor hears of it.
+        """Another log has taken this one's place: drop what was not written, for nobody will read it.
 
-        A thread that cannot write it in this moment may put it back.
+        A thread that fails to write it at this moment may put it back.
         """
         self.named = False
         self.accepted.clear()
 
 
 class Change:
-    """A change of a name in two halves: ``act`` asks the system and may block, so that a thread does it;
-    ``told``, in the hub, tells the listeners. ``needed``: that what it is about is not there is a fault as
-    well, not only that the system refuses.
+    """A change of a name in two halves: ``act`` asks the system and may block, so a thread calls it; ``told``
+    tells the listeners, in the hub.
+
+    ``needed``: it is a fault if the file or folder is not there; otherwise only what the system refuses is
+    one.
     """
 
     __slots__ = ("path", "needed", "_act", "_told", "_result")
@@ -306,12 +311,12 @@ class Files:
         return fetch_ahead(self._create_unnamed(os.fspath(folder), size))
 
     def made(self, file):
-        """Tell the listeners of a file that ``make`` or ``make_log`` gave."""
+        """Tell the listeners of a file that ``make`` or ``make_log`` has made."""
         for listener in self._listeners:
             listener.created(file.path, file.size)
 
     def unmake(self, file):
-        """Remove what ``make`` gave, of which nobody was told. Blocks."""
+        """Remove what ``make`` has made and nobody was told of. Blocks."""
         os.unlink(file.path)
         file.close()
 
@@ -337,7 +342,7 @@ class Files:
         return self._described_or_not(file)
 
     def _described_or_not(self, file):
-        """A mapped file keeps its descriptor, unless so many others have theirs. Returns it."""
+        """Let a mapped file keep its descriptor, unless too many others have theirs. Returns the file."""
         if file.map is not None and CAN_FLUSH_MAPPINGS:
             if len(self._described) < self.mapped_descriptors:
                 file.count_in(self._described)
@@ -347,9 +352,9 @@ class Files:
 
     @contextlib.contextmanager
     def _descriptor(self, file):
-        """A descriptor of the file, for a while where it has none.
+        """A descriptor of the file; one that has none gets it for a while.
 
-        Raises OSError, also where its name is another file's by now.
+        Raises OSError, also if another file has its name by now.
         """
         if file.fd >= 0:
             yield file.fd
@@ -465,10 +470,10 @@ class Files:
         return True
 
     def make_room(self, file, count):
-        """See that ``accept`` of so many octets is not refused.
+        """Reserve room, so that ``accept`` of so many octets is not refused.
 
-        Asks the system for nothing unless more came than was reserved ahead; then it blocks. Raises OSError:
-        the disk is full, or the log takes no more.
+        Asks the system only if more came than was reserved ahead; then it blocks. Raises OSError: the disk is
+        full, or the log takes no more.
         """
         check_sound(file)
         if file.end + count > file.room:
@@ -589,8 +594,8 @@ class Files:
     def have_folder(self, path):
         """Create one folder unless it is there.
 
-        One that a thread is at is made here, or told of here, once: who follows hears of a folder before what
-        is in it. Raises OSError. Blocks.
+        If a thread is making it now, it is made, or the listeners are told of it, here, and only once: they
+        must hear of a folder before they hear of what is in it. Raises OSError. Blocks.
         """
         path = os.fspath(path)
         if path in self._coming_folders:
@@ -737,10 +742,10 @@ class Files:
         os.rmdir(path)
 
     def _unlink_keeping(self, path):
-        """Unlink, and give nothing back yet.
+        """Unlink, and give no room back yet.
 
-        Returns what holds the file that had the name, for ``_let_go``; None where so many wait already, or
-        nothing is to be had: then its room was given back here.
+        Returns what keeps the file on the disk, for ``_let_go``; None if too many wait already, or nothing
+        can keep it: then its room was given back here.
         """
         kept = None
         if len(self._leaving) < LEAVING:
@@ -756,7 +761,7 @@ class Files:
         return kept
 
     def _let_go(self, kept):
-        """Give back what such a file took. Blocks."""
+        """Give back the room of a file that ``_unlink_keeping`` has kept. Blocks."""
         self._leaving.discard(kept)
         close_parts(*kept)
 
@@ -843,9 +848,11 @@ class Files:
 
 
 def hold(fd):
-    """A mapping, or else the descriptor itself, that keeps the file of a descriptor, which is the function's
-    from here on, on the disk: (mapping or None, descriptor or -1), for ``close_parts``. A purge may take
-    thousands of names at once. An empty file, which Python 3.13 does not map, has no room to keep.
+    """Keep the file of a descriptor on the disk, by a mapping or by the descriptor itself, which belongs to
+    this function from here on. Returns (mapping or None, descriptor or -1), for ``close_parts``.
+
+    A purge may take away thousands of names at once. Python 3.13 does not map an empty file, which has no
+    room to keep.
     """
     if not CAN_FLUSH_MAPPINGS:
         return None, fd
@@ -860,7 +867,7 @@ def hold(fd):
 
 
 def close_parts(mapping, fd):
-    """What a File is to the system: a mapping, or a descriptor (else -1), or both."""
+    """Close what a File is to the system: a mapping, or a descriptor (-1: none), or both."""
     try:
         if mapping is not None:
             mapping.close()

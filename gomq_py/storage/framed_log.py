@@ -101,14 +101,15 @@ class FramedLog:
         self._replayed = True
 
     def append(self, payload):
-        """Add a record; it is on disk when the committer says so.
+        """Add a record; it is on disk when the committer has synced.
 
         Raises OSError, and the log is as before.
         """
         self.append_all((payload,))
 
     def make_room(self, payload):
-        """See that an ``append`` of this cannot be refused; where appends write at once nobody knows.
+        """Reserve room, so that an ``append`` of this payload cannot be refused. Does nothing for a log whose
+        appends write at once.
 
         Raises OSError.
         """
@@ -139,13 +140,13 @@ class FramedLog:
             self._committer.mark_file(self.file)
 
     def mark(self):
-        """Where the log ends, for ``take_back``: of a log whose appends write at once."""
+        """Where the log ends, for ``take_back``; for a log whose appends write at once."""
         return self.file.size, self._log_id, self._ordinal, self.record_count
 
     def take_back(self, mark):
         """Cut off what was appended since ``mark``. If that fails the log takes no more.
 
-        What was accepted stays: nobody needs to take it back who has made room first.
+        Does nothing for a log that accepts appends: who has made room first has nothing to take back.
         """
         if self.file.room is not None:
             return
@@ -179,14 +180,14 @@ class FramedLog:
         self._files.close(self.file)
 
     def abandon(self):
-        """Close a log that is removed, or whose name another one has:
-        nobody will read what it was to hold.
+        """Close a log that is removed, or whose name another one has taken. What is not written yet is
+        dropped: nobody will read it.
         """
         self.file.forget_accepted()
         self._files.close(self.file)
 
     def _reserve(self):
-        """From here on appends are accepted, if that can be."""
+        """Accept appends from here on, if the file system can reserve room."""
         if self._committer is not None and self._committer.enabled:
             reserve(self._files, self.file)
 

@@ -1,10 +1,10 @@
-"""Opening: files of closed segments, opened and read by a thread while a reader waits for them, or before it
+"""Opening: a thread opens and reads the files of a closed segment, while a reader waits for them or before it
 comes to them.
 
 Between segment_log, which says what a segment's files are and what becomes of them, and storage.sync's
 threads. Parts of open segments that a power cut may have damaged are read here, too, before anybody touches
-their mapping. What was opened ahead of a reader that then does not come is closed again: a backlog that
-nobody reads holds no mapping for it. Never blocks, never switches.
+their mapping. If no reader comes to what was opened ahead, it is closed again: a backlog that nobody reads
+holds no mapping. Never blocks, never switches.
 """
 
 # What was opened ahead and not come to is closed after this time, or after up to twice as long.
@@ -17,7 +17,7 @@ PAUSE_MS = 25
 class Opening:
     """The files of one segment of a store.
 
-    ``files``: (msgs, acks or None) once they are open. ``awaited``: a reader stands before them.
+    ``files``: (msgs, acks or None) once they are open. ``awaited``: a reader waits for them.
     """
 
     __slots__ = ("store", "segment", "files", "awaited")
@@ -72,8 +72,8 @@ class Openings:
         return len(self._ready)
 
     def begin(self, opening, *what):
-        """Have ``store.open_files(*what)`` called in a thread; ``store.opened(opening, files, error)`` is
-        told.
+        """Have ``store.open_files(*what)`` called in a thread; then ``store.opened(opening, files, error)``
+        is called in the hub.
         """
         self._aside(
             opening.store.open_files, *what,
@@ -81,12 +81,14 @@ class Openings:
         )
 
     def prove(self, proof, start):
-        """Have the octets of a Proof read from ``start`` on; ``store.proven(proof, error)`` is told."""
+        """Have the octets of a Proof read from ``start`` on in a thread; then ``store.proven(proof, error)``
+        is called in the hub.
+        """
         proof.file.retain()
         self._aside(proof.store.files.read_through, proof.file, start, proof.end, done=proof.ended)
 
     def keep(self, opening):
-        """Its files are open, and wait for a reader."""
+        """The files of this Opening are open, and wait for a reader."""
         self._ready[opening] = False
         if self._timer is None and self._start is not None:
             self._timer = self._start(UNWANTED_MS, self._look)
@@ -96,7 +98,7 @@ class Openings:
         self._ready.pop(opening, None)
 
     def stop(self):
-        """Nothing is closed by time any more."""
+        """From now on nothing is closed because its time is over."""
         self._start = None
         if self._timer is not None:
             self._timer.stop()

@@ -150,8 +150,8 @@ class SegmentPool:
     # ahead of need
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether nobody has to wait for such files and for these folders:
-        they are there, or no thread makes any.
+        """Whether nobody has to wait for such files and these folders: they are there, or no thread makes
+        any.
         """
         if self._aside is None or self._closed:
             return True
@@ -168,13 +168,13 @@ class SegmentPool:
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """A writer will soon take files of this size: have them ready."""
+        """A writer will soon take files of this size: have them made."""
         key = (msgs_bytes, shelf)
         self._expected[key] = self._expected.get(key, 0) + 1
         self._make_ahead(key)
 
     def unexpect(self, msgs_bytes, shelf=None):
-        """The writer has taken them, or is gone."""
+        """The writer that was expected has taken its files, or is gone."""
         key = (msgs_bytes, shelf)
         self._expected[key] -= 1
         if self._expected[key]:
@@ -216,11 +216,11 @@ class SegmentPool:
             self.files.close(msgs, self._aside)
 
     def let_go(self, file):
-        """Close a segment's file, whose name stays or is the caller's business."""
+        """Close a segment's file. Its name stays, or the caller sees to it."""
         self.files.close(file, self._aside)
 
     def forget(self, folder):
-        """The folder goes away with all that is in it."""
+        """The folder is removed with everything in it: forget its pairs."""
         for pair in self._retiring.pop(folder, ()):
             for path in (pair.pool_path, pair.acks_path):
                 if path is not None and os.path.dirname(path) == self.folder:
@@ -328,7 +328,7 @@ class SegmentPool:
         self._drop_surplus(msgs_bytes, shelf)
 
     def _make_again(self, key):
-        """There is room that a spare had."""
+        """There is room again that a spare pair had: make files anew."""
         self._in_making.discard(key)
         self._make_ahead(key)
 
@@ -364,11 +364,12 @@ class SegmentPool:
             self._drop_aside(_each_file(surplus))
 
     def _give_up_spares(self):
-        """The disk is full: what waits to be used goes, at once. False: there was nothing. Blocks."""
+        """The disk is full: give up, at once, the pairs that wait to be used. False: there were none. Blocks.
+        """
         return self._drop_spares(None)
 
     def _drop_spares(self, aside):
-        """Whether there were any."""
+        """Give up the pairs that wait to be used. Returns whether there were any."""
         spares = self._take_spares()
         for file in spares:
             if file.named:

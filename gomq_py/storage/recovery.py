@@ -30,9 +30,9 @@ _NAME = re.compile(r"(msgs|acks)\.(\d{10})")
 
 
 class RecoveryReport(NamedTuple):
-    """What opening a store found: ready messages, segments that had to be scanned, records lost below what
-    had been flushed, files that were nobody's, files that are gone though the last run left them, and how
-    many messages with them.
+    """What opening a store found: ready messages, segments that had to be scanned, records that were flushed
+    once and are lost, files that belonged to nobody, files that are gone though the last run left them, and
+    how many messages went with them.
     """
 
     ready_count: int = 0
@@ -60,7 +60,7 @@ def open_store(
 
 
 class Recovery:
-    """One store being opened; of a queue here, of a stream in stream_recovery."""
+    """Opens one store: of a queue here, of a stream in stream_recovery."""
 
     def __init__(self, store):
         self.store = store
@@ -91,14 +91,14 @@ class Recovery:
         return self._report()
 
     def _names(self):
-        """What is in the folder, if there is one."""
+        """The names in the folder; none if it is not there."""
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Note what is listed and not ``present``.
+        """Note segments that are listed and not ``present``.
 
-        New segments get higher numbers than those and than all ``numbers`` that are used: what is gone may be
-        brought back.
+        New segments get higher numbers than those and than all ``numbers`` that are used, because a file that
+        is gone may be brought back.
         """
         listed = self._counts_listed()
         self.gone.update((number, count) for number, count in listed.items() if number not in present)
@@ -278,7 +278,8 @@ class Recovery:
         self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
 
     def _report_missing(self, segment, seal):
-        """The file was whole once, and flushed: somebody, or the file system, has cut it short."""
+        """Report that somebody, or the file system, has cut the file short: it was whole once, and flushed.
+        """
         lost = max(0, seal.records - segment.count)
         self.lost += lost
         LOG.error(

@@ -16,8 +16,8 @@ REMOVING_S = 0.02
 
 
 class FolderRemovals:
-    """Removes folders, one after the other: three thousand that are deleted together hold others up no longer
-    than one.
+    """Removes folders, one after the other. Three thousand that are deleted together hold others up no longer
+    than one does.
     """
 
     def __init__(self, files, committer):
@@ -29,10 +29,10 @@ class FolderRemovals:
         self._closed = False
 
     def add(self, store, folder, whose, error, done=None):
-        """Remove a folder and everything in it, if there was no ``error`` in saying on disk that it is
-        deleted, then call ``done()`` if it is given.
+        """Remove a folder and everything in it, and then call ``done()`` if it is given. If there was an
+        ``error`` in writing to the disk that its queue is deleted, the folder stays.
 
-        ``store``: what has files of it open, or None; ``whose``: for the log.
+        ``store``: the store that has files of it open, or None; ``whose``: for the log.
         """
         if error is not None:
             LOG.error("the files of %s stay until the next boot: %s", whose, error)

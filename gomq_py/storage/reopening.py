@@ -1,7 +1,7 @@
-"""Reopening: a store is recovered in a thread while the broker serves, as a restart of its queue asks for.
+"""Reopening: recover a store in a thread while the broker serves, for the restart of a queue.
 
 Above recovery, below the queue factory. Recovery scans, reads and flushes, which takes seconds for a long
-queue. What it would tell the pool and the committer, which are the hub's, is noted, and told once it is over.
+queue. The pool and the committer belong to the hub: calls to them are noted, and made when recovery is over.
 """
 from gomq_py.hub.threads import in_thread
 
@@ -25,7 +25,7 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
 
 
 class Later:
-    """In place of an object of the hub's, for a thread: notes each call, to make it later.
+    """Stands in a thread for an object of the hub's: notes each call, to make it later.
 
     ``known`` can be read already.
     """
@@ -43,6 +43,6 @@ class Later:
         return call
 
     def catch_up(self):
-        """Make the calls, in the hub."""
+        """Make the calls that were noted, in the hub."""
         for verb, arguments, options in self._calls:
             getattr(self._target, verb)(*arguments, **options)

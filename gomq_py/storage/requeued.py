@@ -124,8 +124,8 @@ class LocationHeap:
 
 
 class DeliveryCounts:
-    """Location -> how many deliveries have failed, and the index of the acks entry that says so (0: none
-    yet). 16 octets a slot, open addressing.
+    """{location: how many deliveries have failed, and the index of the acks entry that says so (0: none
+    yet)}. 16 octets a slot, open addressing.
     """
 
     __slots__ = ("count", "_keys", "_values", "_mask")
@@ -145,7 +145,7 @@ class DeliveryCounts:
         return self._values[at] & 0xFFFFFFFF if self._keys[at] else 0
 
     def put(self, location, failed, entry):
-        """Set both."""
+        """Set the count and the index of the entry."""
         at = self._slot(location)
         if self._keys[at] == 0:
             if (self.count + 1) * 3 > (self._mask + 1) * 2:
@@ -157,7 +157,7 @@ class DeliveryCounts:
         return 0
 
     def discard(self, location):
-        """Forget a location; it need not be there."""
+        """Forget a location, if it is there."""
         at = self._slot(location)
         if self._keys[at] == 0:
             return 0

@@ -1,9 +1,9 @@
 """Resting: stores that have been empty for a while give back the segment that they would write to.
 
 An empty queue costs no disk and no mapping: ten thousand queues that each had a message once would otherwise
-keep 600 MB and twenty thousand maps. Between the stores, which say when they become empty, and the clock: one
-timer per broker, running only while there is an empty store with a segment. A store that something has come
-to since the last look has moved on, and is looked at again: one that is empty now and then pays nothing.
+keep 600 MB and twenty thousand maps. Stores say when they become empty. One timer per broker runs only while
+there is an empty store with a segment. A store that got a message since the last look is looked at again
+later: a queue that is empty now and then pays nothing.
 """
 from collections import deque
 
@@ -18,7 +18,9 @@ PAUSE_MS = 25
 
 
 class Resting:
-    """``start(after_ms, callback)`` starts a timer of the hub with ``stop()``; None: nobody ever rests."""
+    """``start(after_ms, callback)`` starts a timer of the hub with ``stop()``; None: no store gives anything
+    back.
+    """
 
     def __init__(self, start):
         self._start = start
@@ -34,7 +36,7 @@ class Resting:
     def note(self, store):
         """A store with a segment has become empty.
 
-        It notes itself once, until it is told that it was ``forgotten``.
+        It calls this once, until it hears that it was ``forgotten``.
         """
         if self._start is None:
             return

@@ -1,10 +1,10 @@
-"""Segment list: which segments held messages when the last run stopped in order, so that a file that is gone
-is missed.
+"""Segment list: which segments held messages when the last run stopped in order, so that a boot notices files
+that are gone.
 
-Written by data_dir when a run has ended in order and nothing of it had failed; read at the next boot, which
-makes it void before anything changes. So nothing but somebody's hand or the file system can have taken a file
-away. After a kill, or a loss of power, there is no list: a file that is not there may have been emptied, or
-never flushed. Text, a line for each folder that had segments:
+Written by data_dir when a run has ended in order and nothing of it had failed. The next boot reads it, and
+makes it void before anything changes. So if a file is gone, somebody or the file system has taken it away.
+After a kill, or a loss of power, there is no list: a file that is not there may have been emptied, or never
+flushed. Text, a line for each folder that had segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 
 class Listed(NamedTuple):
-    """What a folder held, ``{segment number: messages left}`` without those that held none, and where a
-    stream went on.
+    """What a folder held: ``{segment number: messages left}`` without the segments that held none, and the
+    next offset of a stream.
     """
 
     counts: dict
@@ -33,7 +33,7 @@ def encode(listed):
 
 
 def decode(content):
-    """The octets of ``encode``, which were checked to be whole, as {folder: Listed}."""
+    """{folder: Listed} of the octets that ``encode`` made; the caller has checked that they are whole."""
     listed = {}
     for line in content.decode("ascii").splitlines():
         folder, next_offset, *pairs = line.split(" ")

@@ -16,7 +16,7 @@ STAGE_OCTETS = 32768
 
 
 class Stage:
-    """``user``: who has it, or None. ``p``: its octets, for records."""
+    """``user``: the store that has it, or None. ``p``: its octets, for records."""
 
     __slots__ = ("user", "p", "_octets")
 
@@ -24,7 +24,7 @@ class Stage:
         self.user = self._octets = None
 
     def take(self, user):
-        """Whether the user has it from here on."""
+        """Give it to this store. Returns whether it has it from here on."""
         if self.user is not None:
             return self.user is user
         if self._octets is None:
@@ -38,6 +38,6 @@ class Stage:
         return memoryview(self._octets)[:count]
 
     def release(self):
-        """Nobody has it any more."""
+        """No store has it any more."""
         self.user = None
         return 0

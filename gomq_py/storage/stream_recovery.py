@@ -30,7 +30,7 @@ def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes
 
 
 class StreamRecovery(Recovery):
-    """One stream's store being opened."""
+    """Opens one stream's store."""
 
     def run(self):
         names = self._names()

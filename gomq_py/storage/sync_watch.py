@@ -1,8 +1,8 @@
-"""Sync watch: says in the log that a flush hangs, while it hangs and when it has ended.
+"""Sync watch: writes to the log that a flush hangs, while it hangs and when it has ended.
 
-Beside storage.sync, whose pool threads report to it. The looking is done by a thread of the operating system,
-because a disk that hangs may hold the hub's thread too. It sleeps while something is being flushed and is
-parked otherwise: an idle broker has no timer here. Nothing switches.
+Beside storage.sync, whose pool threads report to it. A thread of the operating system looks, because a disk
+that hangs may hold the hub's thread too. It looks only while something is being flushed, and waits without a
+timer otherwise. Nothing switches.
 """
 import time
 
