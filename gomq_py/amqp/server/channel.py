@@ -1,9 +1,9 @@
-"""Channel: one channel of a connection: its state, the frames that come for it, and the table of who handles
-which method.
+"""Channel: one channel of a connection: its state, the frames that come for it, and the table of which
+function handles which method.
 
-Between connection (which cuts off errors and owns the socket) and the handlers of topology, publish, consume,
-settle, confirms and tx. What is touched per message lives in its base, hot_channel. Never writes past
-``replies``, never yields.
+Between connection, which owns the socket and turns errors into frames, and the handlers of topology, publish,
+consume, settle, confirms and tx. Its base, hot_channel, holds what is touched per message. Answers leave
+through ``replies`` only. Never yields.
 """
 from functools import partial
 
@@ -39,10 +39,8 @@ AT_ONCE, FEW = 8, 32
 class Channel(HotChannel):
     """An open channel.
 
-    ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: last
-    declared on it.
-
-    ``prefetch_is_given``: by the client, and not only by the settings.
+    ``content``: the message being received; ``transaction``: what tx mode holds back; ``last_queue``: the
+    queue declared last. ``prefetch_is_given``: the client has set its prefetch, not only the settings.
     """
 
     __slots__ = (
@@ -110,8 +108,8 @@ class Channel(HotChannel):
         self.replies.send(method_frame(self.id, method))
 
     def notify(self, method):
-        """Tell the client something it did not ask for: behind the answer to the method in hand, if that
-        brought it about.
+        """Tell the client something it did not ask for. If the method being handled is the reason, this
+        leaves behind the answer to it.
         """
         if self.held_notices is None:
             self.reply(method)
@@ -123,7 +121,7 @@ class Channel(HotChannel):
         self.replies.send_when_safe(method_frame(self.id, method), action)
 
     def reply_durably(self, method, durable):
-        """Answer: at once, or once it is safe when it is about something ``durable``."""
+        """Answer at once or, if it is about something ``durable``, once that is safe."""
         if durable:
             self.reply_when_safe(method)
         else:
@@ -174,14 +172,14 @@ class Channel(HotChannel):
     # consumer timeouts
 
     def watch_unacked(self):
-        """Have it seen to that nothing stays unacked for too long."""
+        """Watch the channel, so that no message stays unacked for too long."""
         if self.state == OPEN:
             timeouts = self.connection.server.timeouts
             timeouts.watch(self)
             self.watched = timeouts.is_watching(self)
 
     def consumer_timed_out(self, holder, error):
-        """A message of ``holder`` was not acked in time: the channel closes, and so the message goes back."""
+        """A message of ``holder`` was not acked in time: close the channel, so that the message goes back."""
         if self.state == OPEN:
             consumer = "basic.get" if holder.consumer is None else f"consumer '{holder.consumer.tag}'"
             LOG.warning(
@@ -214,9 +212,8 @@ class Channel(HotChannel):
     def work_off(self, step, then, waits_for):
         """Call ``step()`` until it returns False, and then ``then()``.
 
-        Where that takes longer, the client is not read meanwhile.
-
-        It is carried out though the channel ends. What a step raises closes the channel, or the connection.
+        If that takes more than one slice, the client is not read meanwhile. All steps are called even if the
+        channel ends. If a step raises, the channel or the connection is closed.
         """
         hold: Hold = None
         method_id = self.method_id
@@ -274,8 +271,8 @@ class Channel(HotChannel):
     # the end
 
     def fail(self, error):
-        """Close with an error: the peer hears it behind the answers it still has to get, and everything else
-        it sends is dropped until it agrees.
+        """Close with an error. The client hears it behind the answers that it still has to get; everything
+        else that it sends is dropped until it agrees.
         """
         self.send_confirms()
 
@@ -290,8 +287,8 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def agree_to_close(self):
-        """The client closes: it is answered behind everything it still has to hear, confirms that wait for
-        the disk included.
+        """The client closes the channel: answer it behind everything that it still has to hear, confirms that
+        wait for the disk included.
         """
         self.send_confirms()
 
@@ -306,8 +303,8 @@ class Channel(HotChannel):
         self._release_then(released)
 
     def ends(self):
-        """Functions that end it, called one after the other; consumers, if they are very many, a few by each
-        of them.
+        """A list of functions that end the channel when they are called one after the other. If there are
+        very many consumers, each function ends a few of them.
         """
         return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), self.end]
 
@@ -339,7 +336,7 @@ class Channel(HotChannel):
     def _release_then(self, then):
         """Release, and then call ``then()``.
 
-        Where consumers are very many that takes slices, and the client is not read meanwhile.
+        Very many consumers take several slices, and the client is not read meanwhile.
         """
         if len(self.consumers) <= FEW:
             self.release()
@@ -358,7 +355,7 @@ class Channel(HotChannel):
         self.connection.hub.endings.give_back([*self.ends()[:-1], self.release], released)
 
     def _begin_release(self):
-        """No consumer takes anything from now on."""
+        """From now on the channel's consumers take nothing."""
         moved(self, OF_CHANNEL, RELEASED)
         self.connection.server.timeouts.forget(self)
         self.choose_lane()
@@ -380,7 +377,7 @@ class Channel(HotChannel):
                 queue.hold()
 
     def _detach_some(self):
-        """A few consumers leave their queues; nothing once all have."""
+        """Detach a few consumers from their queues; does nothing when all are detached."""
         if self._leaving is None:
             self._begin_release()
         for _ in range(min(AT_ONCE, len(self._leaving))):
@@ -397,12 +394,12 @@ class Channel(HotChannel):
 
 
 def channel_open(_channel, _method):
-    """channel.open on a channel that is open."""
+    """channel.open on a channel that is open already: an error."""
     raise ChannelError("second 'channel.open' seen")
 
 
 def channel_close(channel, _method):
-    """channel.close: when it is answered the number is free."""
+    """channel.close: the number is free when the answer has been sent."""
     channel.agree_to_close()
 
 

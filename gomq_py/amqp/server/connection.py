@@ -165,7 +165,7 @@ class Connection:
         self._has_taken_leave = self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
 
     def _introduction(self):
-        """The name the client gave its connection, for the log."""
+        """The name that the client gave its connection, for the log."""
         name = self.client_properties.get("connection_name")
         return f" as {name[:GIVEN_NAME_MAX]!r}" if isinstance(name, str) and name else ""
 
@@ -194,7 +194,7 @@ class Connection:
         self._release(self._ended, self.hub.endings.give_back)
 
     def _ended(self):
-        """Nothing is left of it."""
+        """Everything has been given back: forget the connection."""
         self.lane = None  # it holds the connection
         self.hub.clients.forget(self)
         self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
@@ -204,8 +204,8 @@ class Connection:
         )
 
     def _release(self, then, give_back):
-        """The channels go, and with them consumers, unacked messages and exclusive queues; then ``then()`` is
-        called.
+        """End the channels, and with them consumers, unacked messages and exclusive queues; then call
+        ``then()``.
         """
         channels = list(self.channels.values())
         self.channels.clear()
@@ -216,9 +216,9 @@ class Connection:
         give_back(self._ends_of(channels), then)
 
     def _ends_of(self, channels):
-        """A generator of functions.
+        """The functions that end these channels, one after the other: a generator.
 
-        The list, of the first channel last, is used up: a channel is freed when it has ended.
+        The list, with the first channel last, is emptied: a channel is freed when it has ended.
         """
         while channels:
             yield from channels.pop().ends()
@@ -324,7 +324,7 @@ class Connection:
         return True
 
     def _check_user_channels(self):
-        """The user may have room for no more channels, over all its connections. Raises NotAllowed."""
+        """Raises NotAllowed if the user has as many channels, over all connections, as it may have."""
         limit = self.server.broker.user_limits.limit(self.user, CHANNELS)
         if (
             limit is not None
@@ -336,10 +336,10 @@ class Connection:
             )
 
     def _frame_for_closing_channel(self, channel, kind, payload):
-        """Between our channel.close and the client's agreement everything it had sent before it knew is
-        dropped.
+        """A frame between our channel.close and the client's agreement: everything that it sent before it
+        knew is dropped.
 
-        Who opens would wait for ever.
+        A channel.open is an exception: the client that sent it would wait for ever.
         """
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD else 0
         if method_id == ChannelCloseOk.ID:
@@ -357,7 +357,7 @@ class Connection:
         return True
 
     def _frame_while_closing(self, kind, channel_id, payload):
-        """Between our connection.close and the client's agreement."""
+        """A frame between our connection.close and the client's agreement."""
         method_id = int.from_bytes(payload[:4], "big") if kind == FRAME_METHOD and channel_id == 0 else 0
         if method_id == ConnectionClose.ID:
             self.write(method_frame(0, ConnectionCloseOk()))
@@ -368,7 +368,7 @@ class Connection:
     # what channels need
 
     def acting(self, do, *arguments):
-        """Do something on behalf of the user, as events tell it."""
+        """Call ``do`` on behalf of the user; events emitted meanwhile name the user."""
         return self.events.on_behalf_of(self.user.name, do, *arguments)
 
     def write(self, octets):
@@ -377,13 +377,15 @@ class Connection:
             self.output.write(octets)
 
     def forget_channel(self, channel):
-        """Its number is free again."""
+        """The channel has ended: its number is free again."""
         channel.end()
         if self.channels.get(channel.id) is channel:
             del self.channels[channel.id]
 
     def publish_later(self, message, destinations, taken, done):
-        """For the fast lane, which asks nothing but whether all destinations took it."""
+        """Publish when a thread has made the files: for the fast lane, which wants to know only whether all
+        destinations took the message.
+        """
         wait_for_files(self, message, destinations, taken, lambda taken, _somebody_took: done(taken))
 
     def note_published(self, channel):
@@ -391,11 +393,11 @@ class Connection:
         self.lane.confirm(channel)
 
     def hold_publishing(self):
-        """A publish while an alarm is on: say so to a client that understands, and read no further until it
-        is over.
+        """A publish came while an alarm is on: tell a client that understands it, and do not read on until
+        the alarm is over.
 
-        As in RabbitMQ it is the first publish that brings this about: clients that only consume are neither
-        held nor told.
+        As in RabbitMQ, the first publish brings this about: a client that only consumes is neither held nor
+        told.
         """
         if self._alarm_hold is None:
             self._alarm_hold = self.stream.hold(f"an alarm to end ({self.blocked_reason})")
@@ -423,13 +425,13 @@ class Connection:
         self.fail(ConnectionForced(reason))
 
     def fail_channel(self, channel, error):
-        """Close one channel with an error, an AMQPError or a Refused, that no frame of the client brought
-        about.
-        """
+        """Close one channel with an AMQPError or a Refused that no frame of the client has caused."""
         self._refuse(channel.id, as_amqp(error))
 
     def failed_later(self, channel, method_id, error):
-        """Work that a method of this channel began, and that went on in slices, raised."""
+        """Work that a method of this channel has begun raised in a later slice: close the channel or the
+        connection.
+        """
         if not isinstance(error, (AMQPError, Refused)):
             LOG.error(
                 "connection %s: fault in what a client asked for on channel %d", self.name, channel.id,
@@ -447,8 +449,8 @@ class Connection:
         self._stop()
 
     def _cut_off(self):
-        """The hub is closed: nothing is read or written any more, nobody is told,
-        and queues keep what it held.
+        """The hub is closed: from now on nothing is read or written, nobody is told, and queues keep what the
+        connection held.
         """
         # before the output lets go of whoever waits for it, which would have it read again
         self.stream.stop()
@@ -481,7 +483,7 @@ class Connection:
         return False
 
     def _take_leave(self):
-        """Both sides agree that it is over."""
+        """Both sides agree to close: end the connection."""
         self._has_taken_leave = True
         self._stop()
         return False
@@ -511,7 +513,9 @@ class Connection:
         self.fail(blamed(refusal.hard(), ConnectionUpdateSecret.ID))
 
     def _unread(self):
-        """The client reads its answers slower than it asks: do not read it meanwhile, and not for ever."""
+        """The client reads its answers more slowly than it asks: do not read from it meanwhile, and close it
+        if that lasts too long.
+        """
         hold = self.stream.hold("the client to read its answers")
         patience_s = self.server.settings.unread_timeout
         timer = self.hub.call_later(
@@ -529,7 +533,9 @@ class Connection:
     # signals
 
     def check_heartbeat(self):
-        """Twice per heartbeat interval: has the client sent anything, have we?"""
+        """Called twice per heartbeat interval: checks whether the client has sent anything, and sends a
+        heartbeat if we have not.
+        """
         if self.stream.received_octets != self._octets_seen:
             self._octets_seen = self.stream.received_octets
             self._silent_checks = 0
@@ -545,7 +551,7 @@ class Connection:
         self._octets_sent = self.output.sent_octets
 
     def block(self, reason):
-        """An alarm: the next publish goes to the slow lane, which holds it."""
+        """An alarm is on: the slow lane gets the next publish, and holds it."""
         self.blocked_reason = reason
         self._choose_lanes()
 
@@ -561,8 +567,8 @@ class Connection:
 
     @property
     def flow(self):
-        """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its
-        next publish would be, or ``running``.
+        """What an alarm does to the connection, in RabbitMQ's words: ``blocked`` if it is held, ``blocking``
+        if its next publish would be, else ``running``.
         """
         if self._alarm_hold is not None:
             return "blocked"

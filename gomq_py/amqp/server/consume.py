@@ -1,7 +1,7 @@
 """Consume: basic.consume, cancel, qos, get and recover of a channel.
 
-Above the queues and their consumers (amqp.server.delivery). The first delivery leaves behind consume-ok,
-whatever else the channel's answers wait for.
+Above the queues and their consumers (amqp.server.delivery). The first delivery leaves behind consume-ok, even
+if consume-ok has to wait for other answers of the channel.
 """
 import os
 from base64 import urlsafe_b64encode
@@ -29,10 +29,11 @@ from gomq_py.storage.message import Message
 
 
 def basic_qos(channel, method):
-    """basic.qos: the limit of new consumers, or (global) of all consumers of the channel together. 0 is no
-    limit.
+    """basic.qos: the limit of new consumers or, if ``global`` is set, of all consumers of the channel
+    together. 0 is no limit.
 
-    As in RabbitMQ the first lifts the second: who wants both sets the one of the channel last.
+    As in RabbitMQ, setting the limit of new consumers lifts that of the channel: who wants both sets that of
+    the channel last.
     """
     if method.prefetch_size:
         raise NotImplemented_(f"prefetch_size!=0 ({method.prefetch_size})")
@@ -62,7 +63,7 @@ def basic_consume(channel, method):
 
 
 def basic_cancel(channel, method):
-    """basic.cancel: of an unknown tag too. What the consumer holds unacked stays with the channel."""
+    """basic.cancel, also for an unknown tag. What the consumer holds unacked stays with the channel."""
     tag = method.consumer_tag
     if _is_reply_tag(channel, tag):
         stop_reply_consumer(channel)
@@ -134,7 +135,7 @@ def basic_recover_async(channel, method):
 
 
 def stop_reply_consumer(channel):
-    """The consumer of answers, if there is one, takes no more."""
+    """Stop the channel's consumer of direct replies, if there is one."""
     consumer, channel.reply_consumer = channel.reply_consumer, None
     if consumer is not None:
         consumer.stop()
@@ -186,8 +187,8 @@ def _queue_consumer(channel, method, tag):
 
 
 def _start(channel, consumer):
-    """The client has its consume-ok: deliveries may begin, unless consumer or queue went while consume-ok had
-    to wait.
+    """The client has its consume-ok: deliveries begin, unless the consumer or its queue has gone while
+    consume-ok had to wait.
     """
     if channel.consumers.get(consumer.tag) is not consumer and channel.reply_consumer is not consumer:
         return
@@ -198,7 +199,7 @@ def _start(channel, consumer):
 
 
 def _cancelled(consumer, _reason):
-    """The queue is gone. Only clients that said they understand hear of it."""
+    """The queue is gone: tell the client, if it said that it understands basic.cancel."""
     channel = consumer.channel
     if channel.consumers.get(consumer.tag) is consumer:
         del channel.consumers[consumer.tag]

@@ -1,7 +1,7 @@
-"""Consume from a stream: what basic.consume and basic.get mean where the queue is a stream, and what is
-refused there, in RabbitMQ's words.
+"""Consume from a stream: basic.consume and basic.get on a stream, and what is refused there, in RabbitMQ's
+words.
 
-Beside consume, which leaves streams to it.
+Beside consume, which hands streams to it.
 """
 from gomq_py.amqp.server.stream_consumer import StreamConsumer
 from gomq_py.amqp.wire.errors import NotImplemented_, PreconditionFailed
@@ -28,9 +28,9 @@ def check_stream_has_no_get(queue):
 
 
 def stream_consumer(channel, method, queue, tag, on_cancel):
-    """The consumer that basic.consume asks for.
+    """Make the consumer that basic.consume asks for.
 
-    Readers exclude nobody: ``exclusive`` has no effect, as in RabbitMQ.
+    ``exclusive`` has no effect, as in RabbitMQ: any number of consumers may read a stream.
 
     Raises NotImplemented_, PreconditionFailed.
     """

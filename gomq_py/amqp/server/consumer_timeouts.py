@@ -1,10 +1,10 @@
-"""Consumer timeouts: channels that hold a delivery unacked for longer than its queue allows are closed, and
+"""Consumer timeouts: a channel that holds a delivery unacked for longer than its queue allows is closed, and
 the message goes back.
 
-Beside connection; the queues say how long (``consumer_timeout_ms``), the unacked rings remember since when. A
-channel is watched from its first such delivery until it is looked at and holds none, so that neither an idle
-channel nor a message of its own costs anything. Channels wait in buckets of a second, one timer waits for the
-first of them. A delivery is late by up to two seconds when it is noticed, never early.
+Beside connection. The queues say how long (``consumer_timeout_ms``), the unacked rings know since when. A
+channel is watched from its first such delivery until a look finds none; an idle channel costs nothing, and no
+message costs anything of its own. Channels wait in buckets of one second, and one timer waits for the first
+bucket. A delivery that is too late is noticed up to two seconds afterwards, never before.
 """
 import heapq
 import time
@@ -37,7 +37,7 @@ class ConsumerTimeouts:
         self._is_closed = False
 
     def watch(self, channel):
-        """Something in the channel's ring is subject to a timeout: look when the first of it is due."""
+        """The channel holds something with a timeout: look at it when the first of that is due."""
         if self._is_closed:
             return
         due_ms = channel.unacked.due_ms()
@@ -73,7 +73,7 @@ class ConsumerTimeouts:
             self._timer = None
 
     def is_watching(self, channel):
-        """Whether it will look at this channel."""
+        """Whether the channel is watched."""
         return channel in self._due
 
     def run_due(self):
@@ -127,8 +127,8 @@ def timed_out(channel_id, timeout_ms):
 
 
 class LookAgain(Job):
-    """Channels of ``connections`` that hold unacked messages are watched by the timeouts as they are now:
-    once for all that change together.
+    """Have all channels of ``connections`` that hold unacked messages watched by the timeouts as they are
+    now: once for all timeouts that change together.
     """
 
     name = "looking at channels"
@@ -158,5 +158,5 @@ class LookAgain(Job):
         return bool(self._channels)
 
     def failed(self, error):
-        """One cannot be watched; the others are."""
+        """One channel could not be watched; go on with the others."""
         return True

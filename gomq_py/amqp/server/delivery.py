@@ -55,7 +55,7 @@ class AMQPConsumer(consumers.Consumer):
         self.source.remove_consumer(self)
 
     def cancel(self, reason):
-        """The queue let go of this consumer."""
+        """The queue has dropped this consumer."""
         self.started = False
         self.channel.unacked.let_go(self.holder)
         if self.on_cancel is not None:
@@ -93,8 +93,8 @@ class AMQPConsumer(consumers.Consumer):
         return self._deliver(limit)
 
     def _deliver_traced(self, limit):
-        """The same one by one, telling the channel of each, as many as there is time for: copying large
-        headers may take 1 ms.
+        """As ``_deliver``, one message at a time: the channel is told of each. Ends with its time, because
+        copying large headers may take 1 ms.
         """
         at = 0
         clock = SliceClock()
@@ -111,7 +111,7 @@ class AMQPConsumer(consumers.Consumer):
         return self.source.peek(self.message)
 
     def _headers_added(self):
-        """Headers that ``message`` gets on its way out."""
+        """Headers that are added to ``message`` on its way out."""
         return {}
 
     def _deliver(self, limit):
@@ -199,8 +199,8 @@ class AMQPConsumer(consumers.Consumer):
         return size
 
     def admits_large(self, size):
-        """Whether there is memory for a copy of so many octets; if not, nothing is delivered until
-        resume_held().
+        """Whether there is memory for a copy of so many octets. If not, nothing is delivered until
+        resume_held() is called.
         """
         if self.large is None or self.large.admit(self, size):
             return True
@@ -208,18 +208,18 @@ class AMQPConsumer(consumers.Consumer):
         return False
 
     def wrote_large(self, size):
-        """Such a copy went to the output."""
+        """A copy of so many octets went to the output."""
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
 
     def resume_held(self):
-        """There may be memory again."""
+        """There may be memory again: deliver."""
         self.held = False
         if self.queue is not None:
             self.queue.offer(self)
 
     def give_up(self, why):
-        """The client reads nothing of a large message while others wait."""
+        """The client reads nothing of a large message while others wait for memory: close it."""
         self.channel.connection.abort(why)
 
     def _drained(self):

@@ -49,7 +49,7 @@ class FastLane:
     def __init__(
         self, handler, buffers, channels, frame_max, scheduler, max_message=134217728, safe_octets=131072
     ):
-        """``safe_octets``: properties of more are looked at for long tables, by the slow lane."""
+        """``safe_octets``: the slow lane looks at properties of more octets, for long tables."""
         self.handler = handler
         self.buffers = buffers
         self.at = self.buffers.input_at
@@ -134,7 +134,9 @@ class FastLane:
         return position
 
     def finish(self):
-        """The read is done with: consumers with new credit queue up, and everything touched gets its turn."""
+        """The walk is over: consumers with new credit queue up, and every queue that was touched gets its
+        turn.
+        """
         if self.settled_channels:
             for channel in self.settled_channels:
                 channel.in_settled = False
@@ -151,7 +153,7 @@ class FastLane:
         return channels
 
     def confirm(self, channel):
-        """A publish of the slow lane: note that this channel has something to confirm."""
+        """The slow lane took a publish: note that this channel has something to confirm."""
         if not channel.in_confirming:
             channel.in_confirming = True
             self.confirming_channels.append(channel)
@@ -192,7 +194,7 @@ class FastLane:
         return after
 
     def _content(self, number, position, header, end):
-        """The header frame at ``header`` and the body frame behind it, noted in the message.
+        """Check the header frame at ``header`` and the body frame behind it, and note them in the message.
 
         Returns the position behind them, WAIT or SLOW.
         """
@@ -287,8 +289,8 @@ class FastLane:
             self.stored(channel, route, message.persistent, answer == deposit.ALL)
 
     def _wait(self, channel, route, number, taken):
-        """The message is stored by the handler, when the queue of this number can take it; the walk ends
-        behind it.
+        """Have the handler store the message when the queue of this number can take it; the walk ends behind
+        it.
         """
         message = self.message
         message.own()
@@ -314,6 +316,6 @@ class FastLane:
 
 
 def _route_of(handler, key):
-    """The handler's answer for exchange and routing key, which stand next to each other as on the wire."""
+    """The handler's route for ``key``: exchange and routing key, one behind the other as on the wire."""
     split = 1 + key[0]
     return handler.route(key[1:split], key[split + 1:])

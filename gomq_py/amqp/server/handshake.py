@@ -77,7 +77,7 @@ class Open(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The client took leave in good order."""
+    """The client closed the connection in good order."""
 
 
 class Handshake:
@@ -161,9 +161,10 @@ class Handshake:
         return method_frame(0, ConnectionOpenOk())
 
     def reply_to(self, error):
-        """What to send because of an error. RabbitMQ closes without a word before the login.
+        """The octets to send because of an error.
 
-        Behind it an explained close helps and gives nothing away.
+        Before the login RabbitMQ closes without a word. After it a connection.close with the reason helps the
+        client, and tells a stranger nothing.
         """
         return close_frame(error) if self.state in (TUNING, OPENING, OPEN) else b""
 
@@ -224,8 +225,8 @@ class Handshake:
         return Login(method.mechanism, username, password)
 
     def _external(self):
-        """The certificate is the credentials, whatever the response says; without a usable one the refusal is
-        that of a wrong password.
+        """Log in by certificate, whatever the response says. Without a usable certificate the refusal is that
+        of a wrong password.
         """
         if self.certified_name is None:
             raise HandshakeError("EXTERNAL login without a verified client certificate", self.refused())

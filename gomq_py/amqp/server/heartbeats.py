@@ -1,5 +1,5 @@
-"""Heartbeats under the name they had before ``hub`` was a room of its own: programs that try the broker
-import them from here.
+"""Heartbeats, under their former name: programs that try the broker import them from here. They live in
+``hub``.
 """
 from gomq_py.hub.heartbeats import Heartbeats
 

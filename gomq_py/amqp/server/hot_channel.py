@@ -73,13 +73,13 @@ class HotChannel:
         return self.settlements(scheduler).order(tag, how, done)
 
     def settlements(self, scheduler):
-        """What is carried out in slices, in the order in which it was asked for."""
+        """The Settling that carries out, in slices and in order, what was asked for."""
         if self.settling is None:
             self.settling = Settling(self, scheduler)
         return self.settling
 
     def lend_nothing(self):
-        """The channel is about to go: from now on its consumers take nothing, whoever is asked."""
+        """The channel is about to go: from now on none of its consumers takes anything."""
         self.slow = True
         self.global_prefetch = NO_CREDIT
 
@@ -111,8 +111,8 @@ class HotChannel:
                 consumer.queue.offer(consumer)
 
     def _resume_in_turns(self):
-        """The same where all consumers share one credit: each time another one comes first, as the first may
-        use it up.
+        """As ``resume_consumers``, where all consumers share one credit: each time another consumer comes
+        first, because the first may use the credit up.
         """
         consumers = list(self.consumers.values())
         first = self.resume_at % len(consumers)

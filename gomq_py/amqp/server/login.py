@@ -1,11 +1,9 @@
 """Login: carries out a handshake: reads and writes for it, has the credentials checked and the virtual host
-found (broker.verbs.entering).
+found (broker.verbs.entering), all within ``login_timeout``.
 
-In good time, or not at all.
-
-Between the connection's greenlet and the handshake's state table. Until the login is done it writes to the
-socket itself, waiting, since nobody else does yet; it never lets a stranger hold more than one small frame,
-nor keep the broker waiting for longer than ``login_timeout``.
+Between the connection's greenlet and the handshake's state table. Nobody else writes to the socket until the
+login is done, so it writes itself, and waits. A client that has not logged in can make it hold one small
+frame at most.
 """
 from gevent import Timeout
 
@@ -31,7 +29,9 @@ READ_OCTETS = 16 * 1024
 
 
 class Session:
-    """What a login came to: ``user``, ``vhost``, ``limits``, and in ``rest`` the octets read behind it."""
+    """The result of a login: ``user``, ``vhost``, ``limits``, and in ``rest`` the octets that were read
+    behind it.
+    """
 
     __slots__ = ("user", "vhost", "limits", "rest")
 
@@ -43,7 +43,7 @@ class Session:
 
 
 class LoginAttempt:
-    """One client on its way in.
+    """The login of one client.
 
     ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said.
     """
@@ -84,7 +84,9 @@ class LoginAttempt:
         return self._handshake.mechanism
 
     def run(self):
-        """A Session, or None when there will be no connection; why is in the log then. May switch."""
+        """Returns a Session, or None if there is to be no connection; the reason is in the log then. May
+        switch.
+        """
         handshake = self._handshake
         try:
             with self._patience:
@@ -172,7 +174,7 @@ class LoginAttempt:
         self._check_not_stopping()
 
     def _check_not_stopping(self):
-        """After whatever may have switched: nobody comes in once the server takes leave.
+        """Nobody comes in once the server stops. Called after everything that may have switched.
 
         Raises HandshakeError.
         """
@@ -190,8 +192,8 @@ class LoginAttempt:
             raise HandshakeError(str(error), close_frame(error)) from refused
 
     def _try_to_send(self, octets):
-        """A last word to somebody who may be gone already, which what is unread must not reset before it is
-        heard.
+        """Send a last answer to a client that may be gone already. The socket then lingers (hub.linger):
+        closing it with unread octets would reset the connection before the client has read the answer.
 
         May switch.
         """

@@ -1,4 +1,4 @@
-"""Publish: the slow lane: what the fast lane leaves, such as split frames, returns, checks of properties, CC
+"""Publish: the slow lane. It takes what the fast lane leaves: split frames, returns, checks of properties, CC
 and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
@@ -6,7 +6,7 @@ and BCC, direct reply-to.
                                    as in RabbitMQ
     store                          Publication -> queues; returns and confirm counting
 
-Between channel and broker.verbs.publishing, which says what a publish means; complete and simple, never fast.
+Between channel and broker.verbs.publishing, which says what a publish means. Complete and simple, never fast.
 It must answer what the fast lane answers; a property test holds it to that.
 """
 from functools import partial
@@ -23,9 +23,10 @@ from gomq_py.broker.verbs import held_publish, publishing
 
 
 class Content:
-    """A message being received: method seen, then header, then bodies until ``size`` octets are there.
+    """A message being received: first its method, then its header, then bodies until ``size`` octets are
+    there.
 
-    The body budget's client.
+    A client of the body budget.
     """
 
     __slots__ = ("channel", "method", "size", "properties", "chunks", "received", "hold")
@@ -48,12 +49,12 @@ class Content:
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
     def resume_held(self):
-        """There is room for the rest, or nobody waits for it any more."""
+        """There is room for the rest, or the content was dropped: read on."""
         if self.hold is not None:
             self.hold.release()
 
     def give_up(self, why):
-        """It held up others for too long."""
+        """The content has held up others for too long: close its connection."""
         self.channel.connection.fail(ResourceError(why))
 
 
@@ -130,7 +131,7 @@ def _complete(channel, content):
 # what it means
 
 def prepare(channel, method, properties, body):
-    """A Publication. RabbitMQ has no ``immediate``. Raises AMQPError, Refused."""
+    """Make a Publication. ``immediate`` is refused, as in RabbitMQ. Raises AMQPError, Refused."""
     if method.immediate:
         raise NotImplemented_("immediate=true")
     return publishing.prepare(
@@ -140,7 +141,8 @@ def prepare(channel, method, properties, body):
 
 
 def _own_reply_to(channel, reply_to):
-    """What stands for the client's own direct reply-to in its requests. Raises PreconditionFailed."""
+    """The name that stands for the client's own direct reply-to in its requests. Raises PreconditionFailed.
+    """
     if reply_to != REPLY_TO:
         return None
     if channel.reply_consumer is None:
@@ -151,7 +153,8 @@ def _own_reply_to(channel, reply_to):
 def store(channel, publication, may_wait=False):
     """Hand the message to its destinations or return it to the client, and count it for confirms.
 
-    Returns whether all of them took it; one that ``may_wait`` may do so, and None is returned.
+    Returns whether all of them took it; None if it waits for files, which only a message that ``may_wait``
+    does.
     """
     wait = partial(_wait, channel) if may_wait else None
     taken = publishing.store(channel.caller, publication, channel.connection.scheduler.now_ms, wait)
@@ -193,7 +196,7 @@ def _stored(channel, publication):
 
 
 def return_frames(channel, message):
-    """basic.return with the message: it was mandatory, and went nowhere."""
+    """The frames of basic.return, with the message: it was mandatory, and no queue got it."""
     answer = BasicReturn(
         reply_code=NoRoute.reply_code, reply_text=NoRoute.name, exchange=_text(message.get_exchange()),
         routing_key=_text(message.get_routing_key()),

@@ -1,8 +1,8 @@
-"""Refusals: what the core refuses (gomq_py.errors), as AMQP says it: a reply code, and whether the channel or
-the connection is closed.
+"""Refusals: says in AMQP's words what the core refuses (gomq_py.errors): a reply code, and whether the
+channel or the connection is closed.
 
-Between the connection, which catches them, and the wire's errors. RabbitMQ closes the connection over a type
-that does not exist and over malformed content, and only the channel over the rest.
+Between the connection, which catches the errors, and the wire's errors. RabbitMQ closes the connection
+because of an unknown type or malformed content, and only the channel because of everything else.
 """
 from gomq_py import errors
 from gomq_py.amqp.wire import errors as wire
@@ -19,7 +19,7 @@ _ERRORS = {
 
 
 def as_amqp(error):
-    """The AMQPError that says an AMQPError or a Refused to the client."""
+    """The AMQPError that tells the client of an AMQPError or a Refused."""
     if isinstance(error, wire.AMQPError):
         return error
     if isinstance(error, errors.OutOfResources):

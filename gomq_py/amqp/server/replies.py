@@ -1,8 +1,8 @@
-"""Replies: what a channel answers, in order. Between the channel's handlers and the connection's output.
+"""Replies: the answers of a channel, in order. Between the channel's handlers and the connection's output.
 
-Most replies leave at once. One that promises something durable waits for the disk, and holds back the later
-ones of its own channel only. Actions (start a consumer behind its consume-ok) take their place in the same
-line. Never writes out of order, never blocks.
+Most replies leave at once. A reply that promises something durable waits for the disk, and holds back the
+later replies of its own channel only. Actions (start a consumer behind its consume-ok) have their place among
+the replies. Never writes out of order, never blocks.
 """
 from collections import deque
 
@@ -10,8 +10,7 @@ from collections import deque
 class Replies:
     """The answers of one channel.
 
-    ``write(octets)`` sends; ``on_failure(error)`` is told, once, when the disk refused what a reply stood
-    for.
+    ``write(octets)`` sends. ``on_failure(error)`` is called once if the disk refused what a reply promises.
     """
 
     __slots__ = ("_write", "_when_safe", "_on_failure", "_line", "_closed")
@@ -54,8 +53,8 @@ class Replies:
         self._when_safe(lambda error: self.fill(place, error))
 
     def keep_place(self, octets, action=None):
-        """A place in the line for octets, and an action, that are not due yet: what comes later waits until
-        ``fill`` is called with it.
+        """Keep a place for octets that are not due yet, and an action. Later replies wait until ``fill`` is
+        called with what this returns.
         """
         place = _Waiting(octets, action, False)
         if not self._closed:
@@ -65,7 +64,9 @@ class Replies:
         return place
 
     def fill(self, place, error):
-        """What the octets promise is on disk, or (``error``) is not: then the failure is told instead."""
+        """What the octets promise is on disk: send them. Or (``error``) it is not: then ``on_failure`` is
+        called instead.
+        """
         if self._closed:
             return
         if error is not None:
@@ -80,7 +81,7 @@ class Replies:
                 first.action()
 
     def close(self):
-        """Forget what waits: nobody is there to hear it."""
+        """Forget what waits: nobody will read it."""
         self._closed = True
         self._line = None
         self._write = self._when_safe = self._on_failure = None  # they hold the channel, which holds this

@@ -14,7 +14,7 @@ from gomq_py.broker.routing.destination import Destination
 
 
 class ReplyConsumer(Destination):
-    """The one reply consumer of ``channel``.
+    """The one consumer of direct replies of ``channel``.
 
     ``name`` is what reply_to becomes in its requests: 128 random bits, so that nobody guesses it.
     """
@@ -31,11 +31,11 @@ class ReplyConsumer(Destination):
         self.channel.vhost.sinks[self.name] = self
 
     def stop(self):
-        """Be gone: answers that come later are unroutable."""
+        """Be no longer reachable: answers that come later are unroutable."""
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send an answer to the requester. 0: it is gone or does not read."""
+        """Send an answer to the client that asked. 0: it is gone or does not read."""
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked:
             # An answer nobody reads must not pile up; RabbitMQ's pseudo-queue keeps nothing either.

@@ -1,8 +1,9 @@
-"""AMQP server: the door itself: serves each accepted socket, and has what its connections share.
+"""AMQP server: serves each accepted socket, and has what the connections of AMQP share: timeouts of
+consumers.
 
-Handed to a listener by the node; below it one connection per accepted socket. What connections of every
-protocol share is the hub's (hub.context), who is connected too (hub.clients); here is what is AMQP's:
-timeouts of consumers. Never accepts and never parses.
+The node hands it to a listener; below it is one connection per accepted socket. What connections of every
+protocol share is the hub's (hub.context), and so is who is connected (hub.clients). Never accepts and never
+parses.
 """
 import socket as socket_module
 

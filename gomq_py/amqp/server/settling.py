@@ -1,9 +1,9 @@
-"""Settling: settlements of more messages than others should wait for, in slices, one for each poll of the
-loop.
+"""Settling: settles very many messages in slices, one for each poll of the loop, so that others need not
+wait.
 
-Between a channel and its unacked ring. Each channel has at most one, which carries out its orders in turn, to
-the end, whatever becomes of the channel meanwhile. That later methods of the client find them carried out is
-the channel's business. Never switches.
+Between a channel and its unacked ring. Each channel has at most one, which carries out its orders one after
+the other, to the end, even if the channel ends meanwhile. The channel sees to it that later methods of the
+client find them carried out. Never switches.
 """
 from collections import deque
 

@@ -40,7 +40,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         consumer_delivery.AMQPConsumer.stop(self)
 
     def cancel(self, reason):
-        """The stream let go of this consumer."""
+        """The stream has dropped this consumer."""
         self._close()
         consumer_delivery.AMQPConsumer.cancel(self, reason)
 

@@ -19,7 +19,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 # exchanges
 
 def exchange_declare(channel, method):
-    """exchange.declare; passive: asks only whether it exists."""
+    """exchange.declare. ``passive``: only asks whether it exists."""
     if method.passive:
         exchanges.find(channel.caller, method.exchange)
         return _answer(channel, method, ExchangeDeclareOk(), False)
@@ -30,7 +30,7 @@ def exchange_declare(channel, method):
 
 
 def exchange_delete(channel, method):
-    """exchange.delete: of a missing one too."""
+    """exchange.delete, also of an exchange that is not there."""
     durable = exchanges.delete(channel.caller, method.exchange, method.if_unused)
     _answer(channel, method, ExchangeDeleteOk(), durable)
 
@@ -43,7 +43,7 @@ def exchange_bind(channel, method):
 
 
 def exchange_unbind(channel, method):
-    """exchange.unbind: of what is not there too."""
+    """exchange.unbind, also of a binding that is not there."""
     durable = bindings.unbind(
         channel.caller, EXCHANGE, method.destination, method.source, method.routing_key, method.arguments)
     _answer(channel, method, ExchangeUnbindOk(), durable)
@@ -52,8 +52,8 @@ def exchange_unbind(channel, method):
 # queues
 
 def queue_declare(channel, method):
-    """queue.declare: makes, or compares with what is there; either way the queue is the channel's last
-    declared one.
+    """queue.declare: makes the queue, or compares it with the one that is there; either way it becomes the
+    channel's last declared one.
     """
     name = cleaned(method.queue)
     if name == REPLY_TO or name.startswith(REPLY_TO + "."):
@@ -78,7 +78,7 @@ def queue_bind(channel, method):
 
 
 def queue_unbind(channel, method):
-    """queue.unbind: of what is not there too."""
+    """queue.unbind, also of a binding that is not there."""
     queue, routing_key = _queue_and_key(channel, method)
     durable = bindings.unbind(channel.caller, QUEUE, queue, method.exchange, routing_key, method.arguments)
     channel.reply_durably(QueueUnbindOk(), durable)
@@ -95,7 +95,7 @@ def queue_purge(channel, method):
 
 
 def queue_delete(channel, method):
-    """queue.delete: of a missing one too. Its consumers are cancelled."""
+    """queue.delete, also of a queue that is not there. Its consumers are cancelled."""
     name = named_queue(channel, method.queue)
     # The client's own consumers hear of it behind delete-ok: py-amqp raises ConsumerCancelled from a
     # queue_delete that is still waiting.
@@ -110,9 +110,9 @@ def queue_delete(channel, method):
 
 
 def named_queue(channel, name):
-    """The name a method means: an empty one is the channel's last declared queue.
+    """The queue name that a method means: an empty one stands for the channel's last declared queue.
 
-    Raises NotFound when there was none.
+    Raises NotFound if none was declared.
     """
     name = cleaned(name)
     if name:
@@ -123,8 +123,8 @@ def named_queue(channel, name):
 
 
 def _declare_reply_to(channel, method, name):
-    """Direct reply-to: clients may ask for their own pseudo-queue, and whether somebody still waits for an
-    answer.
+    """queue.declare of direct reply-to: a client may ask for its own pseudo-queue, and whether somebody still
+    waits for an answer.
     """
     if name != REPLY_TO and name not in channel.vhost.sinks:
         raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")

@@ -1,10 +1,10 @@
 """Tx: what a transactional channel holds back until tx.commit: publishes, checked and routed already, and
 settlements.
 
-Between the channel's handlers and what they would have done at once. To clients a commit is all or nothing;
-over a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles only once they are on
-disk: whoever consumes, publishes the outcome and commits both is left with the one or the other, or with
-both, after a power cut, and never with neither. The answer leaves when all of it is on disk.
+Between the channel's handlers and the verbs that they would have called at once. To clients a commit is all
+or nothing; over a crash it is not, as in RabbitMQ. A commit stores its messages first, and settles only once
+they are on disk. So a client that consumes, publishes the outcome and commits both has one of them or both
+after a power cut, and never neither. The answer leaves when all of it is on disk.
 """
 from array import array
 from collections import deque
@@ -42,7 +42,8 @@ class Transaction:
         self._forget()
 
     def clear(self):
-        """Forget everything; of very much in slices, as freeing a quarter of a million messages takes 0.2 s.
+        """Forget everything. Very much of it is freed in slices, because freeing a quarter of a million
+        messages takes 0.2 s.
         """
         for kept in (self._publications, self._settlements):
             drop(kept, self._channel.connection.scheduler)
@@ -304,7 +305,7 @@ class Settlement(Job):
 
 
 class Freeing(Job):
-    """Frees what a list or set holds, which nobody else has any more."""
+    """Frees, in slices, what a list or set holds that nobody else uses any more."""
 
     name = "freeing what a transaction held"
 
@@ -323,7 +324,7 @@ class Freeing(Job):
 
 
 def drop(kept, scheduler):
-    """Free what a list or set holds, very much of it in slices; the caller lets go of it."""
+    """Free what a list or set holds, in slices if it is very much; the caller must let go of it."""
     if len(kept) > DROPPED_AT_ONCE:
         scheduler.start(Freeing(kept))
 
@@ -353,7 +354,7 @@ def tx_commit(channel, _method):
 
 
 def tx_rollback(channel, _method):
-    """tx.rollback: what was settled is unsettled again, what was published never was."""
+    """tx.rollback: settlements of the transaction are undone, and its publishes are forgotten."""
     transaction_of(channel).clear()
     channel.reply(TxRollbackOk())
 

@@ -29,8 +29,8 @@ SETTLE, REQUEUE, RETURNED, FAILED, DROP, TAKE = 0, 1, 2, 4, 8, 16
 
 
 class Holder:
-    """Who holds unacked messages of one queue: a consumer, or (``consumer`` None) the channel itself through
-    basic.get.
+    """Whoever holds unacked messages of one queue: a consumer or, if ``consumer`` is None, the channel itself
+    by basic.get.
     """
 
     __slots__ = ("queue", "consumer", "unacked_count", "slot", "gone")
@@ -255,7 +255,7 @@ class Unacked:
         return self.holders[self.found_slot]
 
     def _find_due(self):
-        """Set ``found_ms`` and ``found_slot``."""
+        """Find the message that is due first, and set ``found_ms`` and ``found_slot``."""
         self.found_ms = self.found_slot = 0
         shortest_ms = 0
         for holder in self.holders:
@@ -314,7 +314,7 @@ class Unacked:
         return index * ENTRY
 
     def _advance(self):
-        """The entry at the head may be settled: move the head to the oldest that is not."""
+        """The entry at the head may be settled: move the head to the oldest entry that is not."""
         while self.first_tag < self.next_tag and octets.le64(self.at, self.first * ENTRY) == 0:
             self.first_tag += 1
             self.first += 1
@@ -332,7 +332,7 @@ class Unacked:
             self._release(self.at, offset, location, how)
 
     def _release(self, at, offset, location, how):
-        """Take the entry off the books and tell its queue."""
+        """Count the entry as settled and tell its queue."""
         holder = self.holders[octets.le32(at, offset + 8)]
         queue = holder.queue
         self.count -= 1
