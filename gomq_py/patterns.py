@@ -3,11 +3,11 @@ matched within a limit of time and memory.
 
 A leaf. The standard library's matcher may take hours for a few characters, ``(a+)+$`` is the classic, and
 nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. What it would blow up
-in memory, nested counts, is refused before it is compiled.
+in memory, nested counts, is refused before it is compiled. The library is imported for the first pattern that
+is not MATCH_ALL: it takes 1.5 MB, and most brokers have none.
 """
+import re
 import time
-
-import regex
 
 # Characters of a pattern: RabbitMQ has no limit, honest ones have some dozen.
 LENGTH_MAX = 1024
@@ -25,7 +25,7 @@ TRIES = 4
 # What most permissions are.
 MATCH_ALL = (".*", "^.*$")
 
-_COUNT = regex.compile(r"\{\s*(\d+)")
+_COUNT = re.compile(r"\{\s*(\d+)")
 
 
 class Pattern:
@@ -38,14 +38,14 @@ class Pattern:
         self.text = text
         self._budget_s = BUDGET_S
         self._clock = clock
-        self._search = _compiled(text, regex.IGNORECASE if ignore_case else 0).search
+        self._search = None if text in MATCH_ALL else _compiled(text, ignore_case).search
 
     def __repr__(self):
         return f"<Pattern {self.text!r}>"
 
     def found_in(self, name):
         """Whether it matches somewhere in the name. Raises TimeoutError when that takes too long to say."""
-        if self.text in MATCH_ALL:
+        if self._search is None:
             return True
         try:
             return self._search(name, timeout=self._budget_s) is not None
@@ -113,7 +113,7 @@ def _is_all_of(name, parts):
     return True
 
 
-def _compiled(text, flags):
+def _compiled(text, ignore_case):
     if not isinstance(text, str):
         raise ValueError(f"a regular expression is a text, not {text!r}")
     if len(text) > LENGTH_MAX:
@@ -125,12 +125,14 @@ def _compiled(text, flags):
         raise ValueError(
             f"the counts in regular expression {text!r} multiply to {copies}, over the limit of {COPIES_MAX}"
         )
+    import regex
+
     try:
-        return regex.compile(text, flags)
+        return regex.compile(text, regex.IGNORECASE if ignore_case else 0)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise ValueError(f"invalid regular expression {text!r}: {error}") from None
 
 
 def escaped(text):
     """A pattern that matches this text alone."""
-    return regex.escape(text)
+    return re.escape(text)

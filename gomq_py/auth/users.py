@@ -116,12 +116,14 @@ class Users:
     ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
 
     ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is
-    made: what was is still to be seen.
+    made: what was is still to be seen. ``rights_watchers`` are called with the User after its permissions
+    have changed; they must not raise.
     """
 
     def __init__(self, files, path, committer, scheduler, make_state, only_local=()):
         self._make_state = make_state
         self.on_change = None
+        self.rights_watchers = []
         self._only_local = frozenset(only_local)
         self._users = {}
         self._cache_key = os.urandom(32)
@@ -281,7 +283,7 @@ class Users:
         user.login_revision += 1
         user.permissions.clear()
         user.topic_permissions.clear()
-        user.state.revision += 1
+        self._rights_changed(user)
         return user
 
     def set_permission(self, name, vhost, configure, write, read):
@@ -293,7 +295,7 @@ class Users:
         permission = Permission(name, vhost, configure, write, read)
         self._append(_permission_record(permission))
         user.permissions[vhost] = permission
-        user.state.revision += 1
+        self._rights_changed(user)
         return permission
 
     def delete_permission(self, name, vhost):
@@ -303,7 +305,7 @@ class Users:
             return False
         self._append({"op": "permission-delete", "user": name, "vhost": vhost})
         del user.permissions[vhost]
-        user.state.revision += 1
+        self._rights_changed(user)
         return True
 
     def set_topic_permission(self, name, vhost, exchange, write, read):
@@ -315,7 +317,7 @@ class Users:
         permission = TopicPermission(name, vhost, exchange, write, read)
         self._append(_topic_record(permission))
         user.topic_permissions[vhost, exchange] = permission
-        user.state.revision += 1
+        self._rights_changed(user)
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
@@ -331,7 +333,7 @@ class Users:
         for key in limited:
             self._append({"op": "topic-permission-delete", "user": name, "vhost": vhost, "exchange": key[1]})
             del user.topic_permissions[key]
-            user.state.revision += 1
+            self._rights_changed(user)
         return bool(limited)
 
     def forget_vhost(self, vhost, name):
@@ -369,6 +371,11 @@ class Users:
 
     # helpers
 
+    def _rights_changed(self, user):
+        user.state.revision += 1
+        for watcher in self.rights_watchers:
+            watcher(user)
+
     def _keeps_hash(self, user, password, algorithm):
         """Whether this password has the user's hash, and that is as good as one of the algorithm."""
         if (
@@ -396,7 +403,7 @@ class Users:
             user.change_login(password_hash, algorithm, tags)
         for vhost in grants:
             user.permissions[vhost] = Permission(name, vhost, ".*", ".*", ".*")
-            user.state.revision += 1
+            self._rights_changed(user)
         return user
 
     def _append(self, record):

@@ -4,6 +4,8 @@ from gomq_py cimport octets
 cdef unsigned char BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, INT64_ALIAS, FLOAT, DOUBLE
 cdef unsigned char DECIMAL, TIMESTAMP
 cdef unsigned char LONGSTR, OCTETS, ARRAY, TABLE, VOID
+cdef const unsigned char* RETAIN
+cdef Py_ssize_t RETAIN_BYTES
 cdef int MAX_DEPTH
 
 cdef Py_ssize_t width_of(unsigned char kind) noexcept

@@ -28,6 +28,9 @@ BOOLEAN, INT8, UINT8, INT16, UINT16, INT32, UINT32 = b"tbBsuIi"
 INT64, INT64_ALIAS, FLOAT, DOUBLE, DECIMAL, TIMESTAMP = b"lLfdDT"
 LONGSTR, OCTETS, ARRAY, TABLE, VOID = b"SxAFV"
 
+# A key that asks for more than a fast lane does, as CC and BCC do: the message is to be retained for MQTT.
+RETAIN, RETAIN_BYTES = b"mqtt.retain", 11
+
 # No client nests deeper than a handful (x-death is 3); the limit keeps a hostile 100 KiB table from
 # exhausting the C stack.
 MAX_DEPTH = 32
@@ -166,7 +169,7 @@ def check_array(p, at, end, depth):
 
 def check_table(p, at, end, depth):
     """Whether ``at`` to ``end`` is exactly a run of well-formed entries: -1 no, 0 yes, 1 yes and a key of
-    this level is CC or BCC.
+    this level is CC, BCC or mqtt.retain.
     """
     special = 0
     if depth > MAX_DEPTH:
@@ -178,6 +181,8 @@ def check_table(p, at, end, depth):
         if size == 2 and p[at + 1] == 67 and p[at + 2] == 67:  # CC
             special = 1
         elif size == 3 and p[at + 1] == 66 and p[at + 2] == 67 and p[at + 3] == 67:  # BCC
+            special = 1
+        elif size == RETAIN_BYTES and octets.same(p, at + 1, RETAIN, 0, RETAIN_BYTES):
             special = 1
         at = check_value(p, at + 1 + size, end, depth)
         if at < 0:

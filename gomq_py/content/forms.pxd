@@ -14,7 +14,7 @@ cdef class Form:
     @cython.locals(data=bytearray, end=Py_ssize_t)
     cdef bytes basic(
         self, const unsigned char* p, Py_ssize_t routing_at, Py_ssize_t properties_at,
-        Py_ssize_t properties_length, unsigned char flags)
+        Py_ssize_t properties_length, unsigned char flags, Py_ssize_t most)
 
 @cython.locals(form=Form)
 cpdef Form of(int kind)

@@ -40,13 +40,13 @@ class Form:
         """
         raise NotImplementedError
 
-    def basic(self, p, routing_at, properties_at, properties_length, flags):
-        """The basic properties as bytes. Raises Malformed."""
+    def basic(self, p, routing_at, properties_at, properties_length, flags, most):
+        """The basic properties as bytes, ``most`` of them. Raises Malformed."""
         data = bytearray(self.basic_bound(properties_length))
         end = self.write_basic(
-            octets.pointer(data), 0, BASIC_MAX, p, routing_at, properties_at, properties_length, flags)
+            octets.pointer(data), 0, most, p, routing_at, properties_at, properties_length, flags)
         if end < 0:
-            raise Malformed(f"malformed content of kind {self.kind}")
+            raise malformed(self.kind)
         return bytes(data[:end])
 
 
@@ -66,6 +66,11 @@ def register(form):
 def forget(kind):
     """Nobody reads this kind any more."""
     _FORMS[kind] = None
+
+
+def malformed(kind):
+    """The error of content that its Form cannot read."""
+    return Malformed(f"malformed content of kind {kind}")
 
 
 def of(kind):

@@ -1,7 +1,14 @@
 from gomq_py cimport octets
 
+cdef Py_ssize_t SCRATCH_OCTETS, SMALL_SPARE_OCTETS, SPARE_OCTETS, SPARES
+
 cdef class HubBuffers:
     cdef readonly object input, output, input_view, output_view
     cdef readonly Py_ssize_t reserve, input_octets, output_octets
     cdef unsigned char* input_at
     cdef unsigned char* output_at
+    cdef bytearray _scratch
+    cdef list _small_spares, _spares
+    cpdef bytearray scratch(self)
+    cpdef bytearray take_spare(self, bint is_small)
+    cpdef give_spare(self, bytearray spare)

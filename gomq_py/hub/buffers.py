@@ -11,18 +11,24 @@ INPUT_OCTETS = 64 * 1024
 OUTPUT_OCTETS = 128 * 1024
 # Method and header frames that may stand before a body frame of the largest size, kept together with it.
 MARGIN_OCTETS = 4 * 1024
+# What one message's properties are rewritten in: MQTT has 64 KiB of them at the most.
+SCRATCH_OCTETS = 64 * 1024
+# Spare buffers that connections gather output in between two polls of the loop. A small one does for a few
+# messages, which is all that most get at once; so many of each are kept for the next poll.
+SMALL_SPARE_OCTETS, SPARE_OCTETS = 2 * 1024, 64 * 1024
+SPARES = 64
 
 
 class HubBuffers:
     """``input``: ``reserve`` octets of room for a connection's incomplete tail, then ``input_octets`` to read
-    into. ``output``: where deliveries are built.
+    into. ``output``: where deliveries are built; ``scratch()``: where parts of one of them are.
 
     ``frame_max`` is the largest frame any connection of this hub may negotiate; it sets the reserve.
     """
 
     __slots__ = (
         "input", "output", "input_view", "output_view", "reserve", "input_octets", "output_octets",
-        "input_at", "output_at",
+        "input_at", "output_at", "_scratch", "_small_spares", "_spares",
     )
 
     def __init__(self, frame_max=131072, input_octets=INPUT_OCTETS, output_octets=OUTPUT_OCTETS):
@@ -35,3 +41,25 @@ class HubBuffers:
         self.output_view = memoryview(self.output)
         self.input_at = octets.pointer(self.input)
         self.output_at = octets.pointer(self.output)
+        self._scratch = None
+        self._small_spares = []
+        self._spares = []
+
+    def scratch(self):
+        """A bytearray of SCRATCH_OCTETS, for whoever fills and reads it in one go."""
+        if self._scratch is None:
+            self._scratch = bytearray(SCRATCH_OCTETS)
+        return self._scratch
+
+    def take_spare(self, is_small):
+        """A bytearray of SMALL_SPARE_OCTETS or SPARE_OCTETS, the caller's until it is given back."""
+        spares = self._small_spares if is_small else self._spares
+        if spares:
+            return spares.pop()
+        return bytearray(SMALL_SPARE_OCTETS if is_small else SPARE_OCTETS)
+
+    def give_spare(self, spare):
+        """The end of take_spare()."""
+        spares = self._small_spares if len(spare) == SMALL_SPARE_OCTETS else self._spares
+        if len(spares) < SPARES:
+            spares.append(spare)

@@ -297,7 +297,7 @@ class DataDir:
 
         Does not go through the file seam, as the lock does not: both are about this machine.
         """
-        boot = _boot_id()
+        boot = boot_id()
         for name in (LAST_RUN, SEGMENTS):
             make_way(self._files, self._at(name))
         self.last_end = _last_end(_note_in(self.path), self._lock_text, boot)
@@ -438,7 +438,7 @@ def is_known(ranges, number, start, end):
 def last_end_of(path):
     """How the last run over this data folder ended."""
     lock = os.path.join(path, LOCK)
-    return _last_end(_note_in(path), _octets_of(lock, 300) or None, _boot_id())
+    return _last_end(_note_in(path), _octets_of(lock, 300) or None, boot_id())
 
 
 def listed_in(path):
@@ -495,7 +495,7 @@ def _digest_line(content):
     return hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
-def _boot_id():
+def boot_id():
     """What tells this boot of the machine from any other; empty if that is not known."""
     try:
         with open(_BOOT_ID, "rb") as file:

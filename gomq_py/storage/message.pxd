@@ -21,7 +21,7 @@ cdef class Message:
         bint persistent=*)
     cpdef set_kind(self, unsigned char kind, unsigned char flags=*)
     cpdef bytes get_routing(self)
-    cpdef bytes get_properties(self)
+    cpdef bytes get_properties(self, Py_ssize_t most=*)
     cpdef bytes get_raw(self)
     cpdef own(self, properties=*)
     cpdef Py_ssize_t get_body_length(self)

@@ -133,15 +133,17 @@ class Message:
         """Exchange name and routing key as they lie in the buffer, two short strings (a copy)."""
         return bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length])
 
-    def get_properties(self):
+    def get_properties(self, most=forms.BASIC_MAX):
         """The basic properties in wire form: flag words and fields, without the header frame's class, weight
         and body size (a copy).
 
-        Raises Malformed for content of another kind that cannot be read as such.
+        Of content of another kind, ``most`` octets (at least forms.LEAST_ROOM). Raises Malformed where that
+        cannot be read as such.
         """
         if self.kind != KIND_AMQP:
             return forms.of(self.kind).basic(
-                self.buffer, self.routing_at, self.properties_at, self.properties_length, self.flags)
+                self.buffer, self.routing_at, self.properties_at, self.properties_length, self.flags,
+                min(most, forms.BASIC_MAX))
         return self.get_raw()
 
     def get_raw(self):

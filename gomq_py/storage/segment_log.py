@@ -155,6 +155,17 @@ class SegmentLog(_store.Store):
             if self.listener is not None:
                 self.listener.store_fenced(self, error)
 
+    def layout(self):
+        """[(number, octets of room, octets of what is wanted still, about)] of each segment, oldest first."""
+        found = []
+        for number in sorted(self._segments):
+            segment = self._segments[number]
+            overhead = segment.end - HEAD_BYTES - segment.body_bytes
+            left = segment.count - segment.acked
+            wanted = segment.body_bytes - segment.acked_bytes + overhead * left // max(1, segment.count)
+            found.append((number, segment.capacity, wanted))
+        return found
+
     # what must be flushed
 
     def mark(self):

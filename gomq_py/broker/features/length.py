@@ -6,6 +6,7 @@ from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, QUORUM_ONLY, Feature, Flag
 from gomq_py.broker.features.merging import first_text, smallest
 
+MAX_BYTES_ARGUMENT, OVERFLOW_ARGUMENT = "x-max-length-bytes", "x-overflow"
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 _OVERFLOWS = DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX
 
@@ -18,14 +19,14 @@ ROWS = (
         effect="The queue holds at most so many messages.",
     ),
     Feature(
-        argument="x-max-length-bytes", place=7, check=checks.not_negative,
+        argument=MAX_BYTES_ARGUMENT, place=7, check=checks.not_negative,
         policy="max-length-bytes", operator=True, check_policy=policy_checks.count,
         word="maximum length in bytes", setting="max_bytes", merge=smallest,
         flag=Flag(name="--max-length-bytes", kind=int, help="Octets of bodies it holds at most."),
         effect="The queue holds at most so many octets of bodies, a stream of records.",
     ),
     Feature(
-        argument="x-overflow", place=11, kinds=NO_STREAM,
+        argument=OVERFLOW_ARGUMENT, place=11, kinds=NO_STREAM,
         check=checks.one_of("invalid_overflow", *_OVERFLOWS),
         policy="overflow", operator=True, check_policy=policy_checks.one_of(*_OVERFLOWS),
         setting="overflow", merge=first_text(DROP_HEAD),

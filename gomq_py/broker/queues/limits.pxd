@@ -28,7 +28,7 @@ cdef class QueueLimits(guard.QueueGuard):
     @cython.locals(message=Message)
     cpdef bint returned(self, uint64_t location, int how) except -1
     @cython.locals(due_ms=int64_t, by_queue_ms=int64_t)
-    cdef int64_t _due_ms(self, Message message) noexcept
+    cdef int64_t _due_ms(self, Message message) except -1
     cdef _show_count(self, Message message)
     @cython.locals(location=uint64_t)
     cdef _drop(self, Message message, str reason)

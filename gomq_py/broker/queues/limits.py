@@ -14,6 +14,7 @@ from gomq_py.hub.job import Job
 from gomq_py.broker.queues import guard, queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.broker.queues.retry import Retries
 from gomq_py.content.fields import set_key
+from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
 
@@ -255,7 +256,11 @@ class QueueLimits(guard.QueueGuard):
 
         One that died here and comes back is no duplicate.
         """
-        properties = message.get_properties()
+        self.seen_id = None
+        try:
+            properties = message.get_properties()
+        except Malformed:
+            return False
         self.seen_id, self.seen_ttl_ms = self.seen.read(properties)
         if self.seen_id is None or has_died_in(self.queue.name, properties):
             return False
@@ -267,7 +272,10 @@ class QueueLimits(guard.QueueGuard):
         """Say in the header x-delivery-count how often the message came back, as RabbitMQ does where that is
         limited.
         """
-        edit = PropertyEdit(message.get_properties())
+        try:
+            edit = PropertyEdit(message.get_properties())
+        except Malformed:  # whoever takes it will see
+            return
         edit.headers = set_key(edit.headers, "x-delivery-count", int(message.delivery_count))
         message.own(edit.octets())
 
@@ -278,7 +286,7 @@ class QueueLimits(guard.QueueGuard):
             by_queue_ms = message.timestamp_ms + self.ttl_ms
             if due_ms == 0 or by_queue_ms < due_ms:
                 due_ms = by_queue_ms
-        return due_ms
+        return 0 if due_ms and not self.queue.may_expire(message) else due_ms
 
     def _drop(self, message, reason):
         """Take the message that was just peeked out of the queue."""

@@ -31,8 +31,10 @@ cdef class Queue(destination.Destination):
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
     cpdef shift_head(self)
+    cpdef bint may_expire(self, Message message) except -1
     cpdef bint read(self, uint64_t location, Message message) except -1
     cpdef bint get(self, Message message, bint no_ack) except -1
+    cdef bint _show_readable(self, Message message) except -1
     cpdef take(self, Message message, bint no_ack)
     cpdef bint is_opening(self) except -1
     cpdef settle(self, uint64_t location)

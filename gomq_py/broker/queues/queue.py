@@ -11,7 +11,8 @@ from gomq_py.broker.queues.cancelling import cancel_all
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.set_aside import SetAside, described
 from gomq_py.broker.routing import destination
-from gomq_py.errors import AccessRefused
+from gomq_py.content import forms
+from gomq_py.errors import AccessRefused, Malformed
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
@@ -23,6 +24,8 @@ LOG = logger("queue")
 TURN_OCTETS = 256 * 1024
 # Between two lines in the log about messages that a full disk refuses.
 COMPLAIN_MS = 10_000
+# Messages that whoever asks for one sets aside before he is told that there is none: some 2 ms.
+UNREADABLE_MAX = 200
 
 
 class Queue(destination.Destination):
@@ -123,6 +126,10 @@ class Queue(destination.Destination):
         """Take what the last head() or peek() showed, without delivering it."""
         self.store.shift()
 
+    def may_expire(self, message):
+        """Whether this ready message may become too old. Kinds that have promised one to a client say no."""
+        return True
+
     def read(self, location, message):
         """Fill ``message`` with an unacked one. False: it is not there."""
         return not self.closed and self.store.read(location, message)
@@ -148,7 +155,7 @@ class Queue(destination.Destination):
         try:
             if self.limits is not None and self.waiting():
                 self.limits.asked()
-            if not self.waiting() or not self.peek(message):
+            if not self._show_readable(message):
                 self.got_none += not self.is_opening()
                 return False
             if no_ack:
@@ -164,6 +171,23 @@ class Queue(destination.Destination):
         if not self.touched:
             self.scheduler.touch(self)
         return True
+
+    def _show_readable(self, message):
+        """As peek(), for one who takes one message and can wait for no other: what nobody can read as basic
+        properties is set aside.
+        """
+        for _ in range(UNREADABLE_MAX):
+            if not self.waiting() or not self.peek(message):
+                return False
+            if message.kind == forms.BASIC:
+                return True
+            try:
+                message.get_properties()
+                return True
+            except Malformed as error:
+                self.shift_head()
+                self.set_aside(message.location, error, "getting it")
+        return False
 
     def count_ready(self):
         """How many messages are ready once those at the head that are too old are gone.

@@ -5,6 +5,7 @@ Beside queues and delayed exchanges, each of which has at most one of these. A m
 where it is, unacknowledged; it is ready again, and tried again, when its queue is next opened, as a rule at a
 restart. Operators see how many there are and why.
 """
+from gomq_py.errors import Refused
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage import locations
@@ -47,6 +48,6 @@ class SetAside:
 
 def described(error):
     """What to tell of an error that somebody's message has brought about."""
-    if isinstance(error, (ValueError, OSError)) and str(error):
+    if isinstance(error, (Refused, ValueError, OSError)) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -6,12 +6,14 @@ What the arguments mean: broker.features.stream_filter. Never yields.
 """
 from gomq_py import octets
 from gomq_py.broker.features.stream_filter import ALL, ANY, filter_of
-from gomq_py.content import header_scan
+from gomq_py.content import forms, header_scan
 from gomq_py.content.fields import decode_table
+from gomq_py.errors import Malformed
 
 VALUE_KEY = b"\x15x-stream-filter-value"
 VALUE_KEY_BYTES = 22
 HEADERS = 0x2000
+BASIC = forms.BASIC
 
 
 class StreamFilter:
@@ -27,19 +29,28 @@ class StreamFilter:
         self.any_part = match_type == ANY
 
     def matches(self, message):
-        """Whether the message is wanted."""
+        """Whether the message is wanted. One that nobody can read is for its consumer to pass over."""
+        if message.kind == BASIC:
+            return self._matches(message, message.buffer, message.properties_at)
+        try:
+            properties = message.get_properties()
+        except Malformed:
+            return True
+        return self._matches(message, octets.pointer(properties), 0)
+
+    def _matches(self, message, p, at):
+        """The same of one whose basic properties lie at ``p[at]``."""
         if self.any_part:
-            return self._matches_value(message) if not self.conditions else (
-                bool(self.values) and self._matches_value(message) or self._matches_conditions(message))
-        if self.values and not self._matches_value(message):
+            return self._matches_value(p, at) if not self.conditions else (
+                bool(self.values) and self._matches_value(p, at) or self._matches_conditions(message))
+        if self.values and not self._matches_value(p, at):
             return False
         return not self.conditions or self._matches_conditions(message)
 
-    def _matches_value(self, message):
-        p = message.buffer
+    def _matches_value(self, p, at):
         found = -1
-        if octets.be16(p, message.properties_at) & HEADERS:
-            table = header_scan.headers_at(p, message.properties_at)
+        if octets.be16(p, at) & HEADERS:
+            table = header_scan.headers_at(p, at)
             found = header_scan.find_key(
                 p, table + 4, table + 4 + octets.be32(p, table), VALUE_KEY, VALUE_KEY_BYTES
             )

@@ -18,6 +18,7 @@ cdef class StreamReader:
     cdef readonly StreamFlight flight
     cdef readonly StreamFilter wanted
     cpdef bint next(self, Message message) except -1
+    cpdef pass_over(self)
     @cython.locals(offset=uint64_t)
     cpdef uint64_t take(self, Py_ssize_t body_length) except 0
     cpdef bint settle(self, uint64_t location, bint is_done) except -1

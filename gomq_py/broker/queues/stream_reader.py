@@ -57,6 +57,11 @@ class StreamReader:
             self.passed += 1
         return False
 
+    def pass_over(self):
+        """Nobody can read the message shown: those behind it go on."""
+        self.cursor.step()
+        self.passed += 1
+
     def take(self, body_length):
         """The message shown is delivered. Returns its location."""
         offset = self.cursor.offset

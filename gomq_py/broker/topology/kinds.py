@@ -68,6 +68,7 @@ class Kinds:
         self._not_declarable = set()
         self._queue_kinds = {}
         self._on_vhost = []
+        self._stores = {}
         self.predeclared = list(PREDECLARED)
         self.reserved_prefixes: tuple[str, ...] = ()
         for kind in (
@@ -105,12 +106,25 @@ class Kinds:
         """
         self._on_vhost.append(made)
 
+    def add_store(self, name, opened):
+        """Each vhost may keep a store of its own under this name (VHost.make_store), beside those of queues.
+
+        ``opened(vhost, store)`` is called at boot with that of an earlier run, when all else of the vhost is
+        there; None where it cannot be opened. It must not switch.
+        """
+        assert name not in self._stores, name
+        self._stores[name] = opened
+
     # for vhosts, the queue factory, recovery and exports
 
     def vhost_made(self, vhost):
         """Tell whoever asked to hear of it."""
         for made in self._on_vhost:
             made(vhost)
+
+    def store_opened(self, name):
+        """Who wants a vhost's own store of this name at boot. Raises LookupError."""
+        return self._stores[name]
 
     def exchange_type(self, name):
         """The class for a type's name. Raises UnknownType (which closes the connection, as in RabbitMQ)."""

@@ -60,7 +60,7 @@ class QueueFactory:
         self._committer = durability.disk
         self._segment_bytes = segment_bytes
         self._dead_letters = dead_letters
-        self._timers = timers
+        self.timers = timers
         self._on_idle = on_idle
         self._incarnations = {}
         self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
@@ -100,7 +100,7 @@ class QueueFactory:
 
     def _make_queue(self, kind, name, vhost, store, durable, owner, auto_delete, arguments):
         queue = kind.make(Parts(
-            name, vhost, store, self.scheduler, self._timers, durable, owner, auto_delete, arguments))
+            name, vhost, store, self.scheduler, self.timers, durable, owner, auto_delete, arguments))
         queue.is_state = kind.is_state
         if store is not None:
             store.open_aside()  # from here on: the maker may have looked at what is in it
@@ -186,11 +186,11 @@ class QueueFactory:
             exchange.durable)
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
         delayed_store = DelayQueue(
-            name, exchange.durable, store, self.scheduler, self._durability, self._timers
+            name, exchange.durable, store, self.scheduler, self._durability, self.timers
         )
         delayed_store.due_ms_of = delayed.due_ms_of
         delayed_store.release = lambda message, pending: route(
-            exchange, *delayed.gone_on(message, self._timers.now_ms()), pending)
+            exchange, *delayed.gone_on(message, self.timers.now_ms()), pending)
         exchange.delayed_store = delayed_store
         if exchange.durable:
             self._incarnations[delayed_store] = incarnation
@@ -207,6 +207,24 @@ class QueueFactory:
         delayed_store.retire()
         what = f"deleted exchange {exchange.name!r} in vhost {exchange.vhost!r}"
         self._remove_files(delayed_store.store, folder, what)
+
+    def open_own(self, vhost, name, incarnation=None):
+        """A store of a vhost's own, new or (with the incarnation it had) as the last run left it: (store,
+        incarnation). Raises StoreError.
+        """
+        recovered = incarnation is not None
+        incarnation = incarnation or os.urandom(INCARNATION_SIZE)
+        folder = self._folder(vhost, name, incarnation)
+        if recovered:
+            self._known_folders.add(folder)
+        store, report = open_store(
+            folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes)
+        _say_gone(_own(vhost, name), report)
+        return store, incarnation
+
+    def remove_own(self, vhost, name, store, incarnation):
+        """A store of a vhost's own goes once the log, which says so, is on disk."""
+        self._remove_files(store, self._folder(vhost, name, incarnation), _own(vhost, name))
 
     def incarnation_of(self, queue):
         """The incarnation of a durable queue, or of a delayed exchange's delayed store: 16 octets."""
@@ -229,7 +247,7 @@ class QueueFactory:
 
     def _limits_of(self, queue):
         if queue.limits is None:
-            queue.limits = QueueLimits(queue, self._dead_letters, self._timers, self._on_idle)
+            queue.limits = QueueLimits(queue, self._dead_letters, self.timers, self._on_idle)
         return queue.limits
 
     def remove(self, queue, reason):
@@ -361,6 +379,10 @@ def _sums_by_folder(root, listed):
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
         sums[path] = sums.get(path, 0) + sum(entry.counts.values())
     return sums
+
+
+def _own(vhost, name):
+    return f"store {name!r} of vhost {vhost!r}"
 
 
 def _whose(queue):

@@ -31,6 +31,7 @@ class VHostDescription:
         self.queues = {}
         self.bindings = {}
         self.parameters = {}
+        self.stores = {}
         self._ends = {}  # (kind, name): keys of the bindings it is one end of
 
     def declare_exchange(self, record):
@@ -55,6 +56,9 @@ class VHostDescription:
     def delete_queue(self, record):
         self.queues.pop(text(record["name"]), None)
         self._unbind_all("queue", text(record["name"]))
+
+    def make_store(self, record):
+        self.stores[text(record["name"])] = record
 
     def set_parameter(self, record):
         self.parameters[text(record["component"]), text(record["name"])] = record
@@ -83,6 +87,7 @@ HANDLERS = {
     "queue-delete": VHostDescription.delete_queue,
     "bind": VHostDescription.bind,
     "unbind": VHostDescription.unbind,
+    "store": VHostDescription.make_store,
     "parameter": VHostDescription.set_parameter,
     "parameter-clear": VHostDescription.clear_parameter,
 }
@@ -149,7 +154,7 @@ def _take_over(record, vhosts, parameters):
 
 def restore(vhost, description, parameters):
     """Bring a description into a new, empty vhost: parameters (policies count from the start), exchanges,
-    queues, bindings.
+    queues, bindings, stores of its own.
 
     For boot: blocks.
 
@@ -160,6 +165,7 @@ def restore(vhost, description, parameters):
         *_restore_all(description.exchanges, _restore_exchange, vhost),
         *_restore_all(description.queues, _restore_queue, vhost),
         *_restore_all(description.bindings, _restore_binding, vhost),
+        *_restore_all(description.stores, _restore_store, vhost),
     ]
 
 
@@ -232,6 +238,10 @@ def _restore_binding(_key, record, vhost):
         vhost.add_binding(binding)
 
 
+def _restore_store(name, record, vhost):
+    vhost.recover_store(name, record["incarnation"])
+
+
 def snapshot(vhosts, parameters):
     """What is durable in these vhosts, as functions that each give the record of one definition as it is when
     called, or None if it is gone.
@@ -245,6 +255,8 @@ def snapshot(vhosts, parameters):
         yield partial(_vhost_record, vhosts, vhost)
         for key in list(vhost.parameters):
             yield partial(_parameter_record, vhosts, vhost, key)
+        for name in vhost.store_names():
+            yield partial(_store_record, vhosts, vhost, name)
         for exchange in list(vhost.exchanges.values()):
             is_kept = exchange.durable and not exchange.predeclared
             yield partial(_exchange_record, vhosts, vhost, exchange) if is_kept else None
@@ -275,6 +287,10 @@ def _parameter_record(vhosts, vhost, key):
             vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting
         ) if there else None
     )
+
+
+def _store_record(vhosts, vhost, name):
+    return vhost.store_record(name) if vhosts.get(vhost.name) is vhost else None
 
 
 def _exchange_record(vhosts, vhost, exchange):

@@ -74,6 +74,7 @@ class VHost(Routing):
         self._tracing_watchers = {}
         self._exclusive = {}  # owner: {queue: None}
         self._restarting = set()
+        self._stores = {}  # name: (store of the vhost's own, or None where it is not open, its incarnation)
         self.parameters = {}  # (component, name): value, see broker.parameters
         self.waiting = set()  # those of them that nobody acted on when they were set
         self.limits = {}
@@ -384,12 +385,12 @@ class VHost(Routing):
     def redefine_queue(self, queue, arguments):
         """Give a queue other arguments of the same kind; the settings that they make are in force at once.
 
-        Nothing is written where they are equal. Raises OutOfResources, PreconditionFailed; then nothing has
-        changed.
+        Returns whether they are others, which is recorded where the queue is durable. Raises OutOfResources,
+        PreconditionFailed; then nothing has changed.
         """
         before = queue.arguments
         if frozen(arguments) == frozen(before):
-            return
+            return False
         assert queue_type_of(arguments) == queue_type_of(before), arguments
         queue.redefine(arguments)
         if queue.durable:
@@ -399,6 +400,7 @@ class VHost(Routing):
                 queue.redefine(before)
                 raise
         self.policies.configure_queue(queue)
+        return True
 
     def restart_queue(self, queue):
         """Open a queue again that a fault of its store has closed; what its files hold is ready.
@@ -697,6 +699,63 @@ class VHost(Routing):
         queue.paused = paused
         self._add_queue(queue)
 
+    # stores of its own, for who registered them with the kinds
+
+    def make_store(self, name):
+        """The MessageStore that this vhost keeps under a name, made and recorded if it was not there.
+
+        Raises OutOfResources.
+        """
+        if name not in self._stores:
+            if self._is_gone:
+                raise OutOfResources(f"vhost '{self.name}' is deleted")
+            try:
+                store, incarnation = self._factory.open_own(self.name, name)
+            except StoreError as error:
+                raise OutOfResources(f"cannot make store '{name}' of vhost '{self.name}': {error}") from error
+            self._record(records.store_made(self.name, name, incarnation))
+            self._stores[name] = store, incarnation
+        store = self._stores[name][0]
+        if store is None:
+            raise OutOfResources(f"store '{name}' of vhost '{self.name}' is closed after a fault")
+        return store
+
+    def recover_store(self, name, incarnation):
+        """Open a store of its own of an earlier run; for recovery at boot. Blocks. Raises LookupError where
+        nobody has registered it.
+        """
+        opened = self.kinds.store_opened(name)
+        store = None
+        try:
+            store, _ = self._factory.open_own(self.name, name, incarnation)
+        except StoreError as error:  # it is there, closed, and everything else goes on
+            LOG.error("store %r of vhost %r is closed: %s", name, self.name, error)
+        self._stores[name] = store, incarnation
+        opened(self, store)
+
+    def store_names(self):
+        """The names of its stores."""
+        return list(self._stores)
+
+    def store_record(self, name):
+        """What the log keeps of one."""
+        return records.store_made(self.name, name, self._stores[name][1])
+
+    @property
+    def scheduler(self):
+        """The hub's, for those who keep something of this vhost."""
+        return self._factory.scheduler
+
+    @property
+    def timers(self):
+        """Likewise."""
+        return self._factory.timers
+
+    @property
+    def when_safe(self):
+        """As storage.durability's, likewise."""
+        return self._factory.when_safe
+
     def incarnation_of(self, queue):
         """The random number that tells a durable queue from earlier ones of its name."""
         return self._factory.incarnation_of(queue)
@@ -719,14 +778,19 @@ class VHost(Routing):
         for exchange in list(self.exchanges.values()):
             if isinstance(exchange, DelayedExchange):
                 shutdown.do(exchange.delayed_store.close)
+        for store, _ in self._stores.values():
+            if store is not None:
+                shutdown.do(store.close)
         shutdown.raise_failure()
 
     def durable_stores(self):
-        """The stores of durable queues and delayed exchanges, where there is one. A generator."""
+        """The stores of durable queues and delayed exchanges, where there is one, and its own. A generator.
+        """
         delayed = [exchange for exchange in self.exchanges.values() if isinstance(exchange, DelayedExchange)]
         for queue in [*self.queues.values(), *(exchange.delayed_store for exchange in delayed)]:
             if queue.durable and queue.store is not None:
                 yield queue.store
+        yield from (store for store, _ in self._stores.values() if store is not None)
 
     @property
     def is_gone(self):
@@ -746,6 +810,8 @@ class VHost(Routing):
             yield self._let_go_of_a_queue
         while self.exchanges:
             yield self._let_go_of_an_exchange
+        while self._stores:
+            yield self._let_go_of_a_store
         self._bindings_to.clear()
 
     def _let_go_of_a_queue(self):
@@ -760,9 +826,16 @@ class VHost(Routing):
 
     def _let_go_of_an_exchange(self):
         _, exchange = self.exchanges.popitem()
+        self.forget_onward(exchange)
         exchange.state.revision += 1
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._remove_delayed_store(exchange)
+
+    def _let_go_of_a_store(self):
+        name, (store, incarnation) = self._stores.popitem()
+        if store is not None:
+            store.flush()
+        self._factory.remove_own(self.name, name, store, incarnation)
 
     def _unbind_all_from(self, destination):
         """Remove every binding to something that is gone, and the auto-delete exchanges that had no other.

@@ -26,6 +26,7 @@ SHAPES = {
     "exchange-delete": _NAMED,
     "queue": {**_NAMED, "auto_delete": is_flag, "arguments": is_table, "incarnation": is_incarnation},
     "queue-delete": _NAMED,
+    "store": {**_NAMED, "incarnation": is_incarnation},
     "bind": _BINDING,
     "unbind": _BINDING,
     "vhost": {"name": is_text, "description": is_str, "tags": is_texts},
@@ -63,6 +64,11 @@ def queue_declared(queue, incarnation):
 
 def queue_deleted(queue):
     return {"op": "queue-delete", "vhost": queue.vhost, "name": queue.name}
+
+
+def store_made(vhost, name, incarnation):
+    """A store that a vhost has under this name, beside those of its queues."""
+    return {"op": "store", "vhost": vhost, "name": name, "incarnation": incarnation}
 
 
 def bound(binding):

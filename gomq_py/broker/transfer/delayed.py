@@ -67,10 +67,11 @@ class DelayQueue(Destination):
         except Exception as error:
             QUIET.error(self.name, "%s refuses a message: %s", self.name, described(error))
             return 0
-        copy = self._message
+        copy, fields = self._message, message.describe()
         copy.readdress(
-            message, message.get_exchange(), message.get_routing_key(), message.get_properties(),
-            message.describe()["timestamp_ms"], due_ms)
+            message, message.get_exchange(), message.get_routing_key(), message.get_raw(),
+            fields["timestamp_ms"], due_ms)
+        copy.set_kind(fields["kind"], fields["flags"])
         copy.may_wait = message.may_wait
         try:
             self.store.append(copy)

@@ -16,6 +16,7 @@ from gomq_py.broker.transfer.engine import LEFT_TO_SOURCE, NOTHING_TO_DROP, Sour
 from gomq_py.broker.transfer.origin import origin_of
 from gomq_py.content.fields import get_key
 from gomq_py.content.properties import Properties, PropertyScan
+from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
 from gomq_py.storage import browser
 from gomq_py.storage.message import Message
@@ -53,7 +54,10 @@ class Filter:
             return False
         if not self.headers:
             return True
-        raw = raw_headers(message.get_properties())
+        try:
+            raw = raw_headers(message.get_properties())
+        except Malformed:  # of which nobody knows the headers
+            return False
         return raw is not None and all(get_key(raw, key) == value for key, value in self.headers.items())
 
 
@@ -242,7 +246,7 @@ def to_queue(target):
     def route(message):
         return (
             target.name, (target,),
-            _copy(message, message.get_exchange(), message.get_routing_key(), message.get_properties())
+            _copy(message, message.get_exchange(), message.get_routing_key())
         )
 
     return route
@@ -295,14 +299,17 @@ def raw_headers(properties):
     return properties[scan.headers_at:scan.headers_at + scan.headers_length]
 
 
-def _copy(message, exchange, routing_key, properties):
-    """A message of its own, as old as the one it is made of."""
+def _copy(message, exchange, routing_key, properties=None):
+    """A message of its own, as old as the one it is made of, whose content it has if it has no properties."""
     fields = message.describe()
     copy = Message()
     copy.assign(
-        exchange, routing_key, properties, message.get_body(), fields["timestamp_ms"],
+        exchange, routing_key, message.get_raw() if properties is None else properties, message.get_body(),
+        fields["timestamp_ms"],
         fields["expires_at_ms"], fields["priority"],
         fields["persistent"])
+    if properties is None:
+        copy.set_kind(fields["kind"], fields["flags"])
     return copy
 
 

@@ -14,16 +14,18 @@ REFUSED = "access to {} refused for user '{}'"
 
 class Access:
     """``user`` in a vhost. ``kind`` is QUEUE or EXCHANGE; names are as the model keeps them, without carriage
-    returns and line feeds.
+    returns and line feeds. ``client_id``: what ``{client_id}`` in topic permissions stands for, where clients
+    have one.
 
     The methods that ask for a right raise NoPermission, in RabbitMQ's words.
     """
 
-    __slots__ = ("user", "_vhost_name")
+    __slots__ = ("user", "_vhost_name", "_client_id")
 
-    def __init__(self, user, vhost_name):
+    def __init__(self, user, vhost_name, client_id=None):
         self.user = user
         self._vhost_name = vhost_name
+        self._client_id = client_id
 
     def configure(self, kind, name):
         """May create, change and delete it."""
@@ -95,7 +97,7 @@ class Access:
         if exchange.type != TOPIC:
             return True
         limit = self.user.topic_permission(self._vhost_name, exchange.name)
-        return limit is None or limit.allows(verb, routing_key)
+        return limit is None or limit.allows(verb, routing_key, self._client_id)
 
     def _require_topic(self, verb, exchange, routing_keys):
         for routing_key in routing_keys:
@@ -107,6 +109,18 @@ class Access:
         if not self._allows(verb, name):
             shown = name or (DEFAULT_EXCHANGE if kind == EXCHANGE else "")
             raise NoPermission(refusal(described(kind, shown, self._vhost_name), self.user), verb)
+
+
+class AllAccess(Access):
+    """For a door that asks for no rights: whoever came in may do everything."""
+
+    __slots__ = ()
+
+    def _allows(self, verb, name):
+        return True
+
+    def _allows_topic(self, verb, exchange, routing_key):
+        return True
 
 
 def may_enter(user, vhost_name):

@@ -35,6 +35,14 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
     return _is_durable(vhost, kind, destination, source)
 
 
+def check_own(caller, queue, source, routing_key):
+    """The caller may have what comes by such a binding to a queue of its own: may make the queue, and bind
+    it. Raises NoPermission, NotFound.
+    """
+    caller.access.configure(QUEUE, queue)
+    _check(caller, QUEUE, queue, source, routing_key)
+
+
 def _check(caller, kind, destination, source, routing_key):
     """In RabbitMQ's order: the destination, the default exchange at either end, the source."""
     vhost, access = caller.vhost, caller.access

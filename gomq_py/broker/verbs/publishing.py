@@ -22,6 +22,12 @@ from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 
 
+# The default exchange takes a key that begins so to amq.topic with the rest of it, unless a queue has that
+# name: so reply_to can be the address of a topic.
+TOPIC = "amq.topic"
+TOPIC_ADDRESS = "amq.topic."
+
+
 class Publication:
     """A checked message and where it goes.
 
@@ -60,6 +66,8 @@ class Publication:
 def remembered_route(access, vhost, exchange, routing_key):
     """A Route: where all such messages go while it is current; None where each has to be looked at."""
     found = vhost.exchanges.get(exchange)
+    if not exchange and routing_key.startswith(TOPIC_ADDRESS):
+        return None
     if found is None or found.internal or not access.may_publish(found, routing_key):
         return None
     destinations = vhost.route_by_key(found, routing_key)
@@ -74,6 +82,8 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     and what ``read`` raises.
     """
     vhost, name = caller.vhost, cleaned(exchange)
+    if not name and routing_key.startswith(TOPIC_ADDRESS) and routing_key not in vhost.queues:
+        name, routing_key = TOPIC, routing_key.removeprefix(TOPIC_ADDRESS)
     caller.access.write("exchange", name)
     found = vhost.exchange(name)
     if found.internal:

@@ -6,9 +6,11 @@ from gomq_py.storage.format cimport record, sizes
 
 ctypedef const unsigned char* const_octets
 
+cdef unsigned char AMQP
+
 cdef class Block:
     cdef public Py_ssize_t at
-    cdef readonly Py_ssize_t capacity, limit_bytes, count, body_bytes, skipped
+    cdef readonly Py_ssize_t capacity, limit_bytes, count, body_bytes, skipped, others
     cdef public uint64_t next_ordinal
     cdef readonly bytearray offsets, timestamps, starts, lengths, property_starts, property_lengths
     cdef readonly unsigned int property_flags
@@ -27,6 +29,10 @@ cdef class Block:
     cdef inline int _place(
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t routing_length, Py_ssize_t properties_length,
         Py_ssize_t body_length, unsigned char* starts, unsigned char* lengths) noexcept
+    @cython.locals(exchange_at=Py_ssize_t, place=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
+    cpdef tuple other_kind(self, Py_ssize_t row, object buffer)
+    @cython.locals(place=Py_ssize_t)
+    cpdef set_properties(self, Py_ssize_t row, Py_ssize_t at, Py_ssize_t length)
     cdef Py_ssize_t _seek(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end,
             uint32_t seed) except -2
     @cython.locals(row=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t, flags=uint32_t, found=uint32_t,

@@ -28,6 +28,8 @@ PRIORITY_PROPERTY = 4
 TIMESTAMP_PROPERTY = 9
 
 LARGEST_START = 0x7FFFFFFF
+# The kind of records whose properties are basic ones.
+AMQP = 1
 
 
 class Block:
@@ -35,12 +37,13 @@ class Block:
     the next record begins.
 
     ``offsets`` and ``timestamps`` (Unix microseconds) are little-endian 64-bit integers. ``property_flags``
-    is every flag that any row has.
+    is every flag that any row has. ``others``: rows whose properties are of another kind than AMQP's.
     """
 
     __slots__ = (
         "capacity", "limit_bytes", "offsets", "timestamps", "starts", "lengths", "property_starts",
         "property_lengths", "count", "body_bytes", "at", "next_ordinal", "skipped", "property_flags",
+        "others",
     )
 
     def __init__(self, capacity, limit_bytes):
@@ -53,6 +56,7 @@ class Block:
         self.property_starts = bytearray(4 * capacity * PROPERTY_COUNT)
         self.property_lengths = bytearray(4 * capacity * PROPERTY_COUNT)
         self.count = self.body_bytes = self.at = self.next_ordinal = self.skipped = self.property_flags = 0
+        self.others = 0
 
     def walk(self, buffer, at, end, seed, first_offset, first, until):
         """Take the records from ``at`` to ``end`` whose ordinals are ``first`` to ``until``, this one
@@ -62,7 +66,7 @@ class Block:
         segment's first record, then as it was left. Records before ``first`` are passed over with their
         headers checked only.
         """
-        self.count = self.body_bytes = self.skipped = 0
+        self.count = self.body_bytes = self.skipped = self.others = 0
         if end > len(buffer) or end > LARGEST_START:
             raise ValueError(f"walk to {end} in a buffer of {len(buffer)} octets")
         return self._walk(
@@ -102,6 +106,7 @@ class Block:
                 octets.put_le64(offsets, 8 * self.count, first_offset + ordinal)
                 octets.put_le64(timestamps, 8 * self.count, octets.le64(p, at + 20) * 1000)
                 self._place(p, at, routing_length, properties_length, body_length, starts, lengths)
+                self.others += p[at + 2] != AMQP
                 self.body_bytes += body_length
                 self.count += 1
             self.next_ordinal = ordinal + 1
@@ -145,6 +150,26 @@ class Block:
 
     def _seek(self, p, at, end, seed):
         return record.find(p, at, end, seed, self.next_ordinal)
+
+    def other_kind(self, row, buffer):
+        """(kind, flags, routing, properties), as they lie in the record, of a row whose properties are no
+        basic ones; else None.
+        """
+        exchange_at = octets.le32(octets.pointer(self.starts), 4 * row)
+        if buffer[exchange_at - 39] == AMQP:
+            return None
+        place = 4 * (PROPERTIES * self.capacity + row)
+        at = octets.le32(octets.pointer(self.starts), place)
+        end = at + octets.le32(octets.pointer(self.lengths), place)
+        return (
+            buffer[exchange_at - 39], buffer[exchange_at - 38], bytes(buffer[exchange_at - 1:at]),
+            bytes(buffer[at:end]))
+
+    def set_properties(self, row, at, length):
+        """The row has basic properties that lie elsewhere."""
+        place = 4 * (PROPERTIES * self.capacity + row)
+        octets.put_le32(octets.pointer(self.starts), place, at)
+        octets.put_le32(octets.pointer(self.lengths), place, length)
 
     def scan_properties(self, buffer):
         """Find the basic properties of all rows, for gather_property(). Returns every flag that any row has.

@@ -192,9 +192,10 @@ def test_a_timestamp_beyond_64_signed_bits_stays_a_timestamp():
 
 @pytest.mark.parametrize(("table", "expected"), [
     ({"CC": ["x"]}, 1), ({"BCC": []}, 1), ({"a": 1, "BCC": "x"}, 1), ({}, 0),
+    ({"a": 1, "mqtt.retain": True}, 1), ({"mqtt.retaim": True, "mqtt.retain.": 1}, 0),
     ({"cc": 1, "Bcc": 1, "CCC": 1, "BC": 1, "C": 1}, 0), ({"a": {"CC": []}}, 0),
 ])
-def test_the_check_reports_cc_and_bcc_of_the_top_level(table, expected):
+def test_the_check_reports_keys_of_the_top_level_that_ask_for_more(table, expected):
     from gomq_py.content.properties import Properties, PropertyScan
 
     scan = PropertyScan()

@@ -91,7 +91,7 @@ def test_limits_survive_a_rewritten_log(make, monkeypatch):
     broker.user_limits.set("guest", "max-channels", 5)
     for _ in range(5):
         broker.users.set_tags("guest", ("administrator",))
-    monkeypatch.setattr("gomq_py.auth.users._COMPACT_OVER", 0)
+    monkeypatch.setattr("gomq_py.auth.users._SLACK", 0)
 
     assert make().user_limits.get("guest") == {"max-channels": 5}
     assert make().user_limits.get("guest") == {"max-channels": 5}

@@ -194,3 +194,25 @@ def test_a_walk_past_the_buffer_is_refused(written):
         columns.Block(10, 10).walk(
             written.octets, 128, len(written.octets) + 1, written.seed, 0, 0, EVERYTHING
         )
+
+
+def test_rows_whose_properties_are_no_basic_ones_are_told_and_get_others(tmp_path):
+    bench = StoreBench(tmp_path)
+    for kind in (1, 2, 77):
+        bench.message.assign(b"amq.topic", b"k", b"\x80\0\1t" if kind == 1 else b"\1\1", b"body", 1)
+        bench.message.set_kind(kind, 2)
+        bench.store.append(bench.message)
+    bench.store.flush()
+    content = (tmp_path / "queue" / "msgs.0000000001").read_bytes()
+    block = columns.Block(10, 1 << 30)
+    block.walk(content, 128, len(content), head_format.decode(content).seed, 0, 0, EVERYTHING)
+
+    others = [block.other_kind(row, content) for row in range(3)]
+    block.set_properties(1, len(content), 4)
+    block.set_properties(2, len(content), 0)
+    block.scan_properties(content + b"\x80\0\1u")
+
+    assert block.others == 2
+    assert others == [None, (2, 2, b"\x09amq.topic\1k", b"\1\1"), (77, 2, b"\x09amq.topic\1k", b"\1\1")]
+    present, ends, texts = block.gather_property(0, content + b"\x80\0\1u")
+    assert (present, values(ends, texts)) == (b"\3", [b"t", b"u", b""])
