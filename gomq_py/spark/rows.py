@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Malformed
+from gomq_py.mqtt.wire import crossing
 from gomq_py.spark.errors import OptionError
 from gomq_py.storage.format import columns
 
@@ -97,10 +98,32 @@ class Rows:
     def batch(self, block, buffer, stream):
         """A RecordBatch of the block's rows, whose fields lie in ``buffer``; both may be used again."""
         if "properties" in self._names or "headers" in self._names:
+            if block.others:
+                buffer = _translated(block, buffer)
             block.scan_properties(buffer)
         return pa.RecordBatch.from_arrays(
             [self._makers[name](block, buffer, stream) for name in self._names], schema=self._schema
         )
+
+
+def _translated(block, buffer):
+    """The buffer of a block with the properties of rows that came over MQTT behind it, as basic ones. Of what
+    nobody can read there are none.
+    """
+    parts, end = [buffer], len(buffer)
+    for row in range(block.count):
+        other = block.other_kind(row, buffer)
+        if other is None:
+            continue
+        kind, flags, routing, raw = other
+        try:
+            basic = crossing.basic_of(routing, raw, flags) if kind == crossing.KIND else b""
+        except ValueError:
+            basic = b""
+        block.set_properties(row, end, len(basic))
+        parts.append(basic)
+        end += len(basic)
+    return b"".join(parts)
 
 
 def _repeated(text, count):

@@ -13,6 +13,7 @@ from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
+from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
 from gomq_py.amqp.wire.errors import NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import (
@@ -95,6 +96,7 @@ def basic_get(channel, method):
             channel.reply(BasicGetEmpty())
         return
     described = message.describe()
+    properties = message.get_properties(channel.connection.frame_max - HEADER_OVERHEAD)
     body = message.get_body()
     if channel.tracing:
         # The store shows something else when the copy is published; what basic.get took has to be owned for
@@ -110,9 +112,7 @@ def basic_get(channel, method):
         )
         if queue.consumer_timeout_ms and not channel.watched:
             channel.watch_unacked()
-    properties, exchange, routing_key = (
-        message.get_properties(), _text(message.get_exchange()), _text(message.get_routing_key())
-    )
+    exchange, routing_key = _text(message.get_exchange()), _text(message.get_routing_key())
     answer = BasicGetOk(
         delivery_tag=tag, redelivered=described["redelivered"], exchange=exchange, routing_key=routing_key,
         message_count=queue.count_ready(),

@@ -6,10 +6,14 @@ from gomq_py.amqp.wire cimport delivery
 from gomq_py.broker.queues cimport consumers
 from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.content cimport forms
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.net.output cimport Output
 from gomq_py.storage.message cimport Message
 cimport cython
+
+cdef unsigned char BASIC
+cdef Py_ssize_t UNREADABLE_OCTETS
 
 cdef class AMQPConsumer(consumers.Consumer):
     cdef readonly Output output
@@ -24,6 +28,8 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Message message
     cdef bint waiting, held
     cdef public object large
+    cdef forms.Form form
+    cdef Py_ssize_t apart
     cpdef bint admits_large(self, Py_ssize_t size) except -1
     cpdef wrote_large(self, Py_ssize_t size)
     @cython.locals(room=Py_ssize_t, shared=Py_ssize_t)
@@ -39,6 +45,15 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
     cdef bint _show_next(self) except -1
     cdef dict _headers_added(self)
-    @cython.locals(data=bytearray, out=cython.p_uchar, prefix=cython.p_const_uchar, at=Py_ssize_t,
-        tag=uint64_t, message=Message)
+    cdef bint _is_readable(self) except -1
+    @cython.locals(apart=Py_ssize_t)
+    cdef Py_ssize_t _forget_apart(self) noexcept
+    cdef _pass_over(self, error)
+    @cython.locals(message=Message, channel=cython.uint)
+    cdef Py_ssize_t _write_translated(self, unsigned char* out, Py_ssize_t at, Py_ssize_t end) except -2
+    @cython.locals(size=Py_ssize_t)
+    cdef Py_ssize_t _add_translated(self, unsigned char* out, Py_ssize_t at, Py_ssize_t room) except -2
+    @cython.locals(message=Message)
+    cdef Py_ssize_t _translated_size(self) except -2
+    @cython.locals(data=bytearray, out=cython.p_uchar, at=Py_ssize_t, message=Message)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1

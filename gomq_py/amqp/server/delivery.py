@@ -7,8 +7,14 @@ drained. Never yields.
 from gomq_py import octets
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
+from gomq_py.content import forms
+from gomq_py.errors import Malformed
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.storage.message import Message
+
+BASIC = forms.BASIC  # so that its .pxd can type it
+# What a message costs, in octets of a turn, that nobody can read: 5 us.
+UNREADABLE_OCTETS = 1024
 
 
 class AMQPConsumer(consumers.Consumer):
@@ -22,7 +28,7 @@ class AMQPConsumer(consumers.Consumer):
 
     __slots__ = (
         "output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix",
-        "message", "waiting", "held", "large",
+        "message", "waiting", "held", "large", "form", "apart",
     )
 
     def __init__(
@@ -38,7 +44,8 @@ class AMQPConsumer(consumers.Consumer):
         self.frame_max = frame_max
         self.on_cancel = on_cancel
         self.started = self.waiting = self.held = False
-        self.large = None
+        self.large = self.form = None
+        self.apart = 0  # octets of a turn that went elsewhere than into the output buffer
         name = tag.encode("utf-8", "surrogateescape")
         self.prefix = b"\x00\x3c\x00\x3c" + bytes((len(name),)) + name
         self.message = Message()
@@ -99,7 +106,8 @@ class AMQPConsumer(consumers.Consumer):
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._show_next():
-            self.channel.trace_delivery(self.message, self.source.name, self._headers_added())
+            if self.message.kind == BASIC or self._is_readable():
+                self.channel.trace_delivery(self.message, self.source.name, self._headers_added())
             at += self._deliver(1)
             limit -= 1
             if at and clock.is_over():
@@ -114,15 +122,21 @@ class AMQPConsumer(consumers.Consumer):
         """Headers that are added to ``message`` on its way out."""
         return {}
 
+    def _is_readable(self):
+        """Whether ``message`` can be read as basic properties."""
+        try:
+            self.message.get_properties()
+        except Malformed:
+            return False
+        return True
+
     def _deliver(self, limit):
         queue = self.source
         unacked = self.channel.unacked
         message = self.message
         buffers = self.output.buffers
         out = buffers.output_at
-        room = self.capacity()
-        if limit > room:
-            limit = room
+        limit = min(limit, self.capacity())
         room = buffers.output_octets
         prefix = octets.pointer(self.prefix)
         prefix_length = len(self.prefix)
@@ -132,21 +146,24 @@ class AMQPConsumer(consumers.Consumer):
         at = taken = 0
         try:
             while limit > 0 and queue.peek(message):
-                size = delivery.delivery_size(
-                    prefix_length, message.routing_length, message.properties_length, message.body_length,
-                    self.frame_max)
-                if at + size > room:
-                    if at == 0:
-                        return self._deliver_large(size)
-                    break
-                at = delivery.write_delivery(
-                    out, at, channel, prefix, prefix_length, unacked.next_tag, message.redelivered,
-                    message.buffer,
-                    message.routing_at, message.routing_length)
-                at = delivery.write_content(
-                    out, at, channel, message.buffer, message.properties_at, message.properties_length,
-                    message.body_at,
-                    message.body_length, self.frame_max)
+                if message.kind != BASIC:
+                    at = self._add_translated(out, at, room)
+                    if at < 0:
+                        break
+                else:
+                    size = delivery.delivery_size(
+                        prefix_length, message.routing_length, message.properties_length, message.body_length,
+                        self.frame_max)
+                    if at + size > room:
+                        if at == 0:
+                            return self._deliver_large(size)
+                        break
+                    at = delivery.write_delivery(
+                        out, at, channel, prefix, prefix_length, unacked.next_tag, message.redelivered,
+                        message.buffer, message.routing_at, message.routing_length)
+                    at = delivery.write_content(
+                        out, at, channel, message.buffer, message.properties_at, message.properties_length,
+                        message.body_at, message.body_length, self.frame_max)
                 queue.take(message, no_ack)
                 if no_ack:
                     unacked.skip()
@@ -157,7 +174,61 @@ class AMQPConsumer(consumers.Consumer):
         finally:  # a store that fails over the next message does not take back what was taken before it
             if taken:
                 self._send_taken(taken)
-        return taken
+        return taken + self._forget_apart()
+
+    def _forget_apart(self):
+        apart = self.apart
+        self.apart = 0
+        return apart
+
+    # what came by another protocol, and is written as ``form`` reads it
+
+    def _add_translated(self, out, at, room):
+        """Write the frames of ``message`` behind those up to ``at``. Returns the offset behind them; -1:
+        these have to be sent first, or it is dealt with: it was too large for the buffer, or nobody can read
+        it.
+        """
+        try:
+            self.form = forms.of(self.message.kind)
+        except Malformed as error:
+            self._pass_over(error)
+            return -1
+        size = self._translated_size()
+        if at + size <= room:
+            return self._write_translated(out, at, at + size)
+        if at == 0:
+            self.apart += self._deliver_large(size)
+        return -1
+
+    def _translated_size(self):
+        """Octets between which _write_translated() writes."""
+        message = self.message
+        return delivery.delivery_size(
+            len(self.prefix), message.routing_length,
+            delivery.translated_bound(self.form, message.properties_length, self.frame_max),
+            message.body_length, self.frame_max)
+
+    def _write_translated(self, out, at, end):
+        """Write the frames of ``message`` between ``at`` and ``end``. Returns the offset behind them; -1: it
+        is malformed, and out of the way.
+        """
+        message = self.message
+        channel = self.channel.id
+        at = delivery.write_delivery(
+            out, at, channel, octets.pointer(self.prefix), len(self.prefix), self.channel.unacked.next_tag,
+            message.redelivered, message.buffer, message.routing_at, message.routing_length)
+        at = delivery.write_translated(
+            out, at, channel, self.form, message.buffer, message.routing_at, message.properties_at,
+            message.properties_length, message.flags, message.body_at, message.body_length, self.frame_max)
+        if at < 0:
+            self._pass_over(forms.malformed(message.kind))
+        return at
+
+    def _pass_over(self, error):
+        """Nobody can read ``message``: it is out of the way, and those behind it go on."""
+        self.source.shift_head()
+        self.source.set_aside(self.message.location, error, "delivering it")
+        self.apart += UNREADABLE_OCTETS
 
     def _send_taken(self, at):
         """Send the deliveries that fill the output buffer so far."""
@@ -175,15 +246,19 @@ class AMQPConsumer(consumers.Consumer):
         message = self.message
         data = bytearray(size)
         out = octets.pointer(data)
-        prefix = octets.pointer(self.prefix)
-        at = delivery.write_delivery(
-            out, 0, self.channel.id, prefix, len(self.prefix), self.channel.unacked.next_tag,
-            message.redelivered, message.buffer, message.routing_at,
-            message.routing_length)
-        delivery.write_content(
-            out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length,
-            message.body_at, message.body_length,
-            self.frame_max)
+        if message.kind == BASIC:
+            at = delivery.write_delivery(
+                out, 0, self.channel.id, octets.pointer(self.prefix), len(self.prefix),
+                self.channel.unacked.next_tag, message.redelivered, message.buffer, message.routing_at,
+                message.routing_length)
+            delivery.write_content(
+                out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length,
+                message.body_at, message.body_length, self.frame_max)
+        else:
+            size = self._write_translated(out, 0, size)
+            if size < 0:
+                return 0
+            del data[size:]
         self.source.take(message, self.no_ack)
         if self.no_ack:
             self.channel.unacked.skip()

@@ -8,9 +8,11 @@ import os
 from base64 import urlsafe_b64encode
 
 from gomq_py.amqp.server.topology import REPLY_TO
+from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicDeliver
 from gomq_py.broker.routing.destination import Destination
+from gomq_py.errors import Malformed
 
 
 class ReplyConsumer(Destination):
@@ -40,12 +42,16 @@ class ReplyConsumer(Destination):
         if connection.output.broken or connection.output.blocked:
             # An answer nobody reads must not pile up; RabbitMQ's pseudo-queue keeps nothing either.
             return 0
+        try:
+            properties = message.get_properties(connection.frame_max - HEADER_OVERHEAD)
+        except Malformed:
+            return 0
         answer = BasicDeliver(
             consumer_tag=self.tag, delivery_tag=self.channel.unacked.skip(), redelivered=False,
             exchange=_text(message.get_exchange()), routing_key=_text(message.get_routing_key()),
         )
         connection.write(method_frame(self.channel.id, answer) + content_frames(
-            self.channel.id, message.get_properties(), message.get_body(), connection.frame_max,
+            self.channel.id, properties, message.get_body(), connection.frame_max,
         ))
         return 1
 

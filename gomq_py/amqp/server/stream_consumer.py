@@ -11,6 +11,12 @@ from gomq_py.broker.features.stream_offset import OFFSET
 # their .pxd type what is read
 from gomq_py.broker.queues import stream_queue as _stream_queue  # noqa: F401
 from gomq_py.broker.queues import stream_reader as _stream_reader  # noqa: F401
+from gomq_py.content import forms
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+BASIC = forms.BASIC  # so that its .pxd can type it
+QUIET = QuietLog(logger("queue"))
 
 
 class StreamConsumer(consumer_delivery.AMQPConsumer):
@@ -72,6 +78,12 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
     def _headers_added(self):
         return {OFFSET: self.message.describe()["location"]}
 
+    def _pass_over(self, error):
+        QUIET.error(
+            (self.stream.vhost, self.stream.name), "stream '%s' in vhost '%s': consumers do not get the "
+            "message at offset %d: %s", self.stream.name, self.stream.vhost, self.message.location, error)
+        self.reader.pass_over()
+
     def _deliver(self, limit):
         """As on a queue; what a filter costs is among the octets returned."""
         reader = self.reader
@@ -91,15 +103,20 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         at = taken = 0
         try:
             while limit > 0 and reader.next(message):
-                size = delivery.delivery_size(
-                    prefix_length, message.routing_length,
-                    message.properties_length + stream_content.GROWTH_BYTES,
-                    message.body_length, self.frame_max)
-                if at + size > room:
-                    if at == 0:
-                        return self._deliver_large(size)
-                    break
-                at = self._write(out, at, prefix, prefix_length, channel)
+                if message.kind != BASIC:
+                    at = self._add_translated(out, at, room)
+                    if at < 0:
+                        break
+                else:
+                    size = delivery.delivery_size(
+                        prefix_length, message.routing_length,
+                        message.properties_length + stream_content.GROWTH_BYTES,
+                        message.body_length, self.frame_max)
+                    if at + size > room:
+                        if at == 0:
+                            return self._deliver_large(size)
+                        break
+                    at = self._write(out, at, prefix, prefix_length, channel)
                 unacked.add(self.holder, reader.take(message.body_length), message.body_length, now_s)
                 taken = at
                 self.stream.note_delivered()
@@ -109,7 +126,35 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         finally:  # a store that fails over the next message does not take back what was taken before it
             if taken:
                 self.output.send_filled(taken)
-        return taken + reader.forget_passed()
+        return taken + self._forget_apart() + reader.forget_passed()
+
+    def _translated_size(self):
+        """As a consumer of a queue, and as much again as its properties have: they are written behind it all,
+        and copied from there.
+        """
+        return (
+            consumer_delivery.AMQPConsumer._translated_size(self) + stream_content.GROWTH_BYTES
+            + delivery.translated_bound(self.form, self.message.properties_length, self.frame_max))
+
+    def _write_translated(self, out, at, end):
+        message = self.message
+        properties_at = end - delivery.translated_bound(self.form, message.properties_length, self.frame_max)
+        properties_end = delivery.write_properties(
+            out, properties_at, self.form, message.buffer, message.routing_at, message.properties_at,
+            message.properties_length, message.flags, self.frame_max - stream_content.GROWTH_BYTES)
+        if properties_end < 0:
+            self._pass_over(forms.malformed(message.kind))
+            return -1
+        channel = self.channel.id
+        at = delivery.write_delivery(
+            out, at, channel, octets.pointer(self.prefix), len(self.prefix), self.channel.unacked.next_tag,
+            False, message.buffer, message.routing_at, message.routing_length)
+        end = stream_content.write_stream_content(
+            out, at, channel, out, properties_at, properties_end - properties_at, 0, 0, self.frame_max,
+            message.location)
+        octets.put_be64(out, at + 11, message.body_length)
+        return delivery.write_body(
+            out, end, channel, message.buffer, message.body_at, message.body_length, self.frame_max)
 
     def _write(self, out, at, prefix, prefix_length, channel):
         message = self.message
@@ -127,9 +172,13 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         if not self.admits_large(size):
             return 0
         data = bytearray(size)
-        size = self._write(
-            octets.pointer(data), 0, octets.pointer(self.prefix), len(self.prefix), self.channel.id
-        )
+        out = octets.pointer(data)
+        if self.message.kind == BASIC:
+            size = self._write(out, 0, octets.pointer(self.prefix), len(self.prefix), self.channel.id)
+        else:
+            size = self._write_translated(out, 0, size)
+            if size < 0:
+                return 0
         del data[size:]
         body_length = self.message.body_length
         self.channel.unacked.add(

@@ -14,6 +14,7 @@ FRAME_END = 0xCE
 
 FRAME_HEAD_SIZE = 7  # type octet, channel short, payload size long
 FRAME_OVERHEAD = 8  # the head and the end octet
+HEADER_OVERHEAD = 20  # the same of a header frame, with class, weight and body size
 FRAME_MIN_SIZE = 4096  # §4.2.3: what every peer must accept before frame_max is negotiated
 # RabbitMQ's and LavinMQ's default; larger frames starve the other channels of a connection
 FRAME_MAX_DEFAULT = 131072

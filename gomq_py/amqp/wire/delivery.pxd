@@ -1,8 +1,9 @@
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
+from gomq_py.content cimport forms
 cimport cython
 
-cdef Py_ssize_t FRAME_OVERHEAD
+cdef Py_ssize_t FRAME_OVERHEAD, HEADER_OVERHEAD
 
 @cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t delivery_size(
@@ -16,6 +17,19 @@ cdef Py_ssize_t write_content(
     unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source,
     Py_ssize_t properties_at, Py_ssize_t properties_length,
     Py_ssize_t body_at, Py_ssize_t body_length, Py_ssize_t frame_max) noexcept
+@cython.locals(end=Py_ssize_t)
+cdef Py_ssize_t write_translated(
+    unsigned char* out, Py_ssize_t at, unsigned int channel, forms.Form form, const unsigned char* source,
+    Py_ssize_t routing_at, Py_ssize_t properties_at, Py_ssize_t properties_length, unsigned char flags,
+    Py_ssize_t body_at, Py_ssize_t body_length, Py_ssize_t frame_max) except -2
+@cython.locals(most=Py_ssize_t)
+cdef Py_ssize_t write_properties(
+    unsigned char* out, Py_ssize_t at, forms.Form form, const unsigned char* source, Py_ssize_t routing_at,
+    Py_ssize_t properties_at, Py_ssize_t properties_length, unsigned char flags,
+    Py_ssize_t frame_max) except -2
+@cython.locals(bound=Py_ssize_t)
+cdef Py_ssize_t translated_bound(
+    forms.Form form, Py_ssize_t properties_length, Py_ssize_t frame_max) except -1
 @cython.locals(part=Py_ssize_t)
 cdef Py_ssize_t write_body(
     unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source, Py_ssize_t body_at,

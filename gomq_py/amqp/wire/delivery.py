@@ -8,13 +8,17 @@ A leaf, no I/O.
     basic.get-ok    the same with 00 3C 00 47 and no consumer tag, and a message count u32 at the end (written
                     by the slow lane)
     header          type 2, channel, size | 00 3C 00 00, body size u64, properties | CE
+                    (of content that came by another protocol, what its Form makes of it)
     body            type 3, channel, size | up to frame_max - 8 octets of the body | CE
                     (no such frame for an empty body)
 """
 from gomq_py import octets
+from gomq_py.content import forms
 
 # Type, channel and size in front of a frame, the end octet behind it.
 FRAME_OVERHEAD = 8
+# The same with class, weight and body size: what a header frame has around the properties.
+HEADER_OVERHEAD = 20
 
 
 def delivery_size(prefix_length, routing_length, properties_length, body_length, frame_max):
@@ -61,6 +65,42 @@ def write_content(
     at += 19 + properties_length
     out[at] = 0xCE
     return write_body(out, at + 1, channel, source, body_at, body_length, frame_max)
+
+
+def write_translated(
+    out, at, channel, form, source, routing_at, properties_at, properties_length, flags, body_at, body_length,
+    frame_max
+):
+    """As write_content(), of content that ``form`` (content.forms) reads. There is room for its
+    translated_bound(). Returns -1 where it is malformed.
+    """
+    end = write_properties(
+        out, at + 19, form, source, routing_at, properties_at, properties_length, flags, frame_max)
+    if end < 0:
+        return -1
+    out[at] = 2
+    octets.put_be16(out, at + 1, channel)
+    octets.put_be32(out, at + 3, end - at - 7)
+    octets.put_be32(out, at + 7, 0x003C0000)
+    octets.put_be64(out, at + 11, body_length)
+    out[end] = 0xCE
+    return write_body(out, end + 1, channel, source, body_at, body_length, frame_max)
+
+
+def write_properties(
+    out, at, form, source, routing_at, properties_at, properties_length, flags, frame_max
+):
+    """Write the properties of such a header frame at ``at``; returns the offset behind them, or -1."""
+    most = frame_max - HEADER_OVERHEAD
+    if most > forms.BASIC_MAX:
+        most = forms.BASIC_MAX
+    return form.write_basic(out, at, most, source, routing_at, properties_at, properties_length, flags)
+
+
+def translated_bound(form, properties_length, frame_max):
+    """Octets of the basic properties that ``form`` makes of ``properties_length``, at most."""
+    bound = form.basic_bound(properties_length)
+    return bound if bound < frame_max - HEADER_OVERHEAD else frame_max - HEADER_OVERHEAD
 
 
 def write_body(out, at, channel, source, body_at, body_length, frame_max):

@@ -6,10 +6,14 @@ import pytest
 
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.broker.policies.queue_settings import QueueSettings
+from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.hub.buffers import HubBuffers
 from gomq_py.net.output import Output
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.message import Message
+from tests.support import crossing
 from tests.support.lanes import content_header, frame, short
 from tests.support.no_switch import no_switch
 from tests.support.queues import Bench, message
@@ -335,3 +339,141 @@ def test_deliveries_before_a_message_that_cannot_be_read_are_sent_with_their_tag
     assert queue.closed and not consumer.started and client.channel.unacked.count == 2
     assert "queue 'ill' in vhost '/' closed: " in caplog.text
     assert "input/output error" in caplog.text or "ZeroDivisionError: a fault of ours" in caplog.text
+
+
+# content that came over MQTT
+
+# A PUBLISH to a/b.c with QoS 1 and the content type t, as basic properties.
+TRANSLATED = (
+    b"\xb0\x00\x01t\x00\x00\x00\x2a\x0amqtt.topicS\x00\x00\x00\x05a/b.c\x12x-mqtt-publish-qosB\x01\x02")
+# What nobody can read: properties of a PUBLISH that do not end, and a kind that no door has.
+UNREADABLE = {
+    "malformed": lambda: crossing.stored("a", block=b"\x03\x00\x09t"),
+    "unknown": lambda: of_kind(message(b"unreadable"), 250),
+}
+
+
+def of_kind(made, kind):
+    made.set_kind(kind)
+    return made
+
+
+def put(bench, queue, *messages):
+    bench.scheduler.begin(bench.now_ms)
+    assert [queue.publish(each) for each in messages] == [1] * len(messages)
+    bench.scheduler.finish()
+    bench.settle()
+
+
+def over_mqtt(body=b"body", **values):
+    return crossing.stored("a/b.c", {"content_type": "t", **values}, qos=1, body=body)
+
+
+def from_mqtt(body=b"body", properties=TRANSLATED, **options):
+    return delivery(body, exchange=b"amq.topic", routing_key=b"a.b/c", properties=properties, **options)
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_what_came_over_mqtt_is_delivered_with_basic_properties(bench, queue, client, no_ack):
+    client.consume(queue, no_ack=no_ack)
+
+    put(bench, queue, message(b"a"), over_mqtt(), message(b"b"))
+
+    client.receive(delivery(b"a") + from_mqtt(tag=2) + delivery(b"b", tag=3))
+    assert client.channel.ack(2, False) is not no_ack
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 131064, b"y" * 131065, b"z" * 400_000], ids=len)
+def test_large_messages_that_came_over_mqtt_arrive(bench, queue, client, body):
+    client.consume(queue, no_ack=True)
+
+    for tag in (1, 2):
+        put(bench, queue, over_mqtt(body))
+        client.receive(from_mqtt(body, tag=tag))
+
+
+def test_properties_that_came_over_mqtt_fit_into_the_smallest_frame(bench, queue, client):
+    """User properties that do not fit are left out, and the header frame has no more than 4096 octets."""
+    client.consume(queue, no_ack=True, frame_max=4096)
+
+    put(bench, queue, over_mqtt(user_property=[("k", "v" * 1000)] * 8))
+
+    entry = b"\x01kS\x00\x00\x03\xe8" + b"v" * 1000
+    properties = TRANSLATED.replace(b"\x00\x00\x00\x2a", b"\x00\x00\x0b\xf7")[:-1] + entry * 3 + b"\x02"
+    client.receive(from_mqtt(properties=properties))
+    assert len(content_header(4, properties)) <= 4096
+
+
+def test_many_messages_that_came_over_mqtt_fill_several_buffers(bench, queue):
+    client = Client(bench, buffers=HubBuffers(output_octets=4096))
+    client.consume(queue, no_ack=True)
+
+    put(bench, queue, *[over_mqtt(b"%d" % number) for number in range(100)])
+
+    client.receive(b"".join(from_mqtt(b"%d" % number, tag=number + 1) for number in range(100)))
+    client.close()
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("no_ack", [True, False])
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_what_nobody_can_read_is_set_aside_and_others_go_on(bench, queue, client, what, no_ack, limited):
+    if limited:
+        queue.limits = QueueLimits(queue, None, bench.timers, None)
+        queue.limits.configure(QueueSettings({"x-delivery-limit": 3, "x-max-length": 100}))
+    client.consume(queue, no_ack=no_ack)
+    unreadable = UNREADABLE[what]
+
+    put(bench, queue, unreadable(), message(b"a"), unreadable(), over_mqtt(), unreadable())
+
+    client.receive(delivery(b"a") + from_mqtt(tag=2))
+    assert not queue.closed and queue.aside.count == 3
+    assert [reason.split(":")[0] for reason in queue.aside.reasons] == ["delivering it"]
+    assert (queue.ready_count, queue.unacked_count) == (0, 3 if no_ack else 5)
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_large_message_that_nobody_can_read_is_set_aside(bench, queue, client, what):
+    client.consume(queue)
+    large = UNREADABLE[what]()
+    large.assign(b"", b"q", large.get_raw(), b"x" * 300_000, 1)
+    large.set_kind({"malformed": 2, "unknown": 250}[what])
+
+    put(bench, queue, large, message(b"a"))
+
+    client.receive(delivery(b"a"))
+    assert queue.aside.count == 1
+
+
+def test_very_many_messages_that_nobody_can_read_give_others_their_turn(bench, queue, client):
+    put(bench, queue, *[UNREADABLE["unknown"]() for _ in range(1000)], message(b"a"))
+    bench.loop.poll = counted = Counted(bench.loop.poll)
+
+    client.consume(queue)
+
+    client.receive(delivery(b"a"))
+    assert counted.calls > 3 and queue.aside.count == 1000
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_get_passes_over_what_nobody_can_read(bench, queue, what, no_ack):
+    put(bench, queue, UNREADABLE[what](), over_mqtt(), UNREADABLE[what]())
+    got = Message()
+
+    assert queue.get(got, no_ack) and got.get_properties() == TRANSLATED
+    assert not queue.get(Message(), no_ack)
+
+    assert queue.aside.count == 2
+    assert [reason.split(":")[0] for reason in queue.aside.reasons] == ["getting it"]
+
+
+class Counted:
+    """A function, and how often it was called."""
+
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def __call__(self):
+        self.calls += 1
+        return self.function()

@@ -26,7 +26,7 @@ def test_refusal_is_said_with_its_code_and_closes_what_rabbitmq_closes(error, co
 
 
 def test_every_refusal_of_the_core_can_be_said():
-    for error in errors.Refused.__subclasses__():
+    for error in (one for one in errors.Refused.__subclasses__() if one.__module__ == errors.__name__):
         assert as_amqp(error("text")).text == "text"
 
 
