@@ -16,6 +16,7 @@ from gomq_py.http.index import Index
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementServer
+from gomq_py.http.upgrades import Upgrades
 from gomq_py.net.listener import format_address, path_id, remove_path
 
 HTTP, HTTPS, CONTROL, METRICS = "http", "https", "control", "metrics"
@@ -25,8 +26,13 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 class Management:
     """What the doors of one broker have in common."""
 
-    def __init__(self, broker, hub, settings, listeners):
-        """``listeners()`` answers what is open in this process; ``hub`` knows who is connected."""
+    def __init__(self, broker, hub, settings, listeners, serving):
+        """``listeners()`` answers what is open in this process; ``hub`` knows who is connected.
+
+        ``serving(protocol)``: what serves "amqp" or "mqtt" over a WebSocket, and the gate that lets
+        strangers in.
+        """
+        self._upgrades = Upgrades(settings, serving, hub)
         self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=hub.spawn)
         self._feed = Feed(broker.events)
         self._index = Index(settings.stats_interval / 1000)
@@ -45,7 +51,10 @@ class Management:
         kind = HTTP if protocol == HTTPS else protocol
         if kind not in self._apps:
             self._apps[kind] = _APPS[kind](self._node)
-        return Door(HTTPS if tls is not None else protocol, listening, self._apps[kind], self._settings, tls)
+        # The control socket's owner needs no login here, and would there.
+        upgrades = self._upgrades if kind == HTTP else None
+        shown = HTTPS if tls is not None else protocol
+        return Door(shown, listening, self._apps[kind], self._settings, tls, upgrades)
 
     def close(self):
         """After the last door was closed: end what they shared. May switch."""
@@ -57,14 +66,14 @@ class Management:
 class Door:
     """One listening socket. ``protocol``, ``address`` and ``port`` are as a Listener's."""
 
-    def __init__(self, protocol, listening, app, settings, tls=None):
+    def __init__(self, protocol, listening, app, settings, tls=None, upgrades=None):
         name = listening.getsockname()
         self.protocol = protocol
         self.address = format_address(name)
         self.port = name[1] if isinstance(name, tuple) else 0
         self._path = name if isinstance(name, str) else None
         self._path_id = path_id(name) if self._path else None
-        self._server = ManagementServer(listening, app, settings, tls)
+        self._server = ManagementServer(listening, app, settings, tls, upgrades)
 
     def start(self):
         """Begin to accept."""

@@ -6,6 +6,7 @@ per connection. Knows no route.
 """
 import contextlib
 import io
+from functools import partial
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -17,6 +18,7 @@ from gomq_py.http.clients import Clients
 from gomq_py.http import heads
 from gomq_py.http.errors import BodyLost
 from gomq_py.http.turns import Turns
+from gomq_py.http.upgrades import UpgradeRefused
 from gomq_py.net.listener import abandon_socket, format_address, host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -56,11 +58,17 @@ class _Incoming(io.RawIOBase):
         self._settings = settings
         self._octets = 0
         self._step = self._idle
+        self._handed_over = False
         self.ended = False
         """Whether the client has said that it sends no more."""
 
     def readable(self):
         return True
+
+    @property
+    def connection(self):
+        """The client's socket itself."""
+        return self._client.connection
 
     def expect_head(self, first):
         """A request may come; the ``first`` one has to."""
@@ -75,6 +83,8 @@ class _Incoming(io.RawIOBase):
 
     def readinto(self, buffer):
         """Raises _HeadRefused, BodyLost, OSError. May switch."""
+        if self._handed_over:
+            return 0
         if self._step is None:
             self._step = self._body
             self._clients.allow(self._client, self._settings.http_request_timeout)
@@ -83,6 +93,10 @@ class _Incoming(io.RawIOBase):
         self.ended = self.ended or not count
         self._step(count)
         return count
+
+    def hand_over(self):
+        """Somebody else reads from here on: what the buffer holds is all there is."""
+        self._handed_over = True
 
     def _idle(self, count):
         """Between two requests: whoever says nothing may."""
@@ -191,8 +205,12 @@ class _Body:
 class ManagementHandler(WSGIHandler):
     """One client. Keeps encoded slashes in names apart from the slashes of the path."""
 
-    def __init__(self, client, clients, settings, address, server):
+    def __init__(self, client, clients, settings, address, server, upgrades=None):
+        """``upgrades``: what makes WebSockets of connections, or None where there are none."""
         self._settings = settings
+        self._upgrades = upgrades
+        self.upgraded = None
+        """Once the connection is no longer HTTP's: a function that serves it."""
         self._incoming = _Incoming(client, clients, settings)
         self._requests = 0
         super().__init__(
@@ -214,8 +232,32 @@ class ManagementHandler(WSGIHandler):
         return fields
 
     def _connection_upgrade_requested(self):
-        """Never: there is nothing to change to, and pywsgi would hand out the socket in place of the body."""
+        """Never: pywsgi would hand out the socket in place of the body; see ``handle_one_response``."""
         return False
+
+    def handle_one_response(self):
+        """As pywsgi's, but that a request for a WebSocket does not go to the application. May switch."""
+        if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
+            try:
+                accepted = self._upgrades.answer(self.path, self.headers, self.request_version)
+            except UpgradeRefused as refused:
+                self.close_connection = True  # what follows may be frames already
+                self.application = refused.application
+            else:
+                self._upgrade(accepted)
+                return
+        super().handle_one_response()
+
+    def _upgrade(self, accepted):
+        """Say so, and leave the socket to the protocol that was asked for. May switch."""
+        self._incoming.hand_over()
+        rest = self.rfile.read()
+        self.socket.sendall(accepted.octets)
+        self.socket: Any = None  # pywsgi would close it
+        self.close_connection = True
+        self.upgraded = partial(
+            self._upgrades.begin, accepted, self._incoming.connection, self.client_address, rest
+        )
 
     def read_request(self, raw_requestline):
         if not self._incoming.ended:
@@ -273,12 +315,13 @@ class _Server(WSGIServer):
     # that is not there.
     max_accept = 1
 
-    def __init__(self, listening, app, tls, settings):
+    def __init__(self, listening, app, tls, settings, upgrades):
         options = {"ssl_context": tls} if tls is not None else {}
         super().__init__(listening, app, log=_LogSink, error_log=_LogSink, spawn=Pool(), **options)
         self.full = self._is_full
         self._settings = settings
         self._tls = tls
+        self._upgrades = upgrades
         self._strangers = QuietLog(LOG)
         self.clients = Clients(settings, self._start_accepting_if_started)
         self.turns = Turns()
@@ -294,17 +337,23 @@ class _Server(WSGIServer):
             self.pool.spawn(self._serve, client, address)
 
     def _serve(self, client, address):
+        upgraded = None
         try:
             if self._tls is not None:
                 client.connection = self._tls.wrap_socket(client.connection, server_side=True)
-            ManagementHandler(client, self.clients, self._settings, address, self).handle()
+            handler = ManagementHandler(client, self.clients, self._settings, address, self, self._upgrades)
+            handler.handle()
+            upgraded = handler.upgraded
         except OSError as error:
             self._strangers.info(
                 ("lost", client.host), "connection from %s lost: %s", format_address(address),
                 error.strerror or error)
         finally:
-            client.connection.close()
+            if upgraded is None:
+                client.connection.close()
             self.clients.leave(client)
+        if upgraded is not None:
+            upgraded()
 
     def stop(self, timeout=None):
         super().stop(timeout)
@@ -314,11 +363,11 @@ class _Server(WSGIServer):
 class ManagementServer:
     """Serves one WSGI app on one listening socket."""
 
-    def __init__(self, listening, app, settings, tls=None):
+    def __init__(self, listening, app, settings, tls=None, upgrades=None):
         """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, anything with its
-        ``wrap_socket``, or None.
+        ``wrap_socket``, or None. ``upgrades``: what makes WebSockets of connections, or None.
         """
-        self._server = _Server(listening, app, tls, settings)
+        self._server = _Server(listening, app, tls, settings, upgrades)
         self.address = listening.getsockname()
 
     @property

@@ -8,7 +8,8 @@ import os
 import posix
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gevent
@@ -253,39 +254,44 @@ class Listener:
         return self._gate.enter(connection, host_of(address))
 
     def _unix_peer(self, connection: Any) -> str:
-        """A name for a peer that has no address: "unix:PROCESS:NUMBER", the process by its id and the
-        connection by its number here.
-        """
+        """A name for a peer, the connection by its number here."""
         self._accepted += 1
-        return f"unix:{_peer_process(connection)}:{self._accepted}"
+        return unix_peer(connection, self._accepted)
 
     def _serve(self, connection: Any, address: Any, admitted: AdmittedSocket | None) -> None:
         try:
-            self._options.apply(connection)
-            if self._proxies is not None:
-                address = self._proxies.client_of(connection, address)
-            if self._handshake is not None:
-                connection = self._handshake(connection)
-            self._handle(connection, address)
-        except GreenletExit:
-            raise
-        except ProxyProtocolError as error:
-            self._strangers.warning(
-                ("proxy", host_of(address)), "%s connection from %s refused: %s", self.protocol,
-                format_address(address), error,
-            )
-        except OSError as error:
-            self._strangers.info(
-                ("lost", host_of(address)), "%s connection from %s lost: %s", self.protocol,
-                format_address(address), error.strerror or error)
-        except Exception:
-            LOG.exception(
-                "%s connection from %s ended by a fault of the broker", self.protocol, format_address(address)
-            )
+            with telling_why(self.protocol, address, self._strangers):
+                self._options.apply(connection)
+                if self._proxies is not None:
+                    address = self._proxies.client_of(connection, address)
+                if self._handshake is not None:
+                    connection = self._handshake(connection)
+                self._handle(connection, address)
         finally:
             if self._gate is not None and admitted is not None:
                 self._gate.leave(admitted)
             connection.close()
+
+
+@contextmanager
+def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[None]:
+    """Around the serving of one connection: what ends it is in the log, and nowhere else."""
+    try:
+        yield
+    except GreenletExit:
+        raise
+    except ProxyProtocolError as error:
+        strangers.warning(
+            ("proxy", host_of(address)), "%s connection from %s refused: %s", protocol,
+            format_address(address), error)
+    except OSError as error:
+        strangers.info(
+            ("lost", host_of(address)), "%s connection from %s lost: %s", protocol, format_address(address),
+            error.strerror or error)
+    except Exception:
+        LOG.exception(
+            "%s connection from %s ended by a fault of the broker", protocol, format_address(address)
+        )
 
 
 def path_id(path: str) -> tuple[int, int] | None:
@@ -305,6 +311,11 @@ def remove_path(path: str, identity: Any) -> None:
     """
     if path_id(path) == identity:
         os.unlink(path)
+
+
+def unix_peer(connection: Any, number: int) -> str:
+    """A name for a peer that has no address: "unix:PROCESS:NUMBER", by its process and a number of ours."""
+    return f"unix:{_peer_process(connection)}:{number}"
 
 
 def _peer_process(connection: Any) -> int:

@@ -9,11 +9,14 @@ cdef class Output:
     cdef readonly object error
     cdef public object on_drained, on_overflow, on_broken
     cdef public Py_ssize_t limit
+    cdef Py_ssize_t allowance
     cdef bint corked, overflowed
     cdef object send, watcher, fileno
     cdef bytearray pending
     cdef list waiters
     cpdef write(self, data)
+    cpdef write_large(self, data)
+    cpdef Py_ssize_t pending_octets(self) except -1
     cpdef cork(self)
     cpdef uncork(self)
     cpdef send_filled(self, Py_ssize_t count)

@@ -34,7 +34,7 @@ class Output:
 
     __slots__ = (
         "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken",
-        "limit", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
+        "limit", "allowance", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
     )
 
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
@@ -42,7 +42,7 @@ class Output:
         self.send = send_function(socket)
         self.fileno = socket.fileno()
         self.limit = limit
-        self.sent_octets = 0
+        self.sent_octets = self.allowance = 0
         self.blocked = self.broken = self.corked = self.overflowed = False
         self.error = self.on_drained = self.on_overflow = self.on_broken = self.watcher = None
         self.pending = bytearray()
@@ -64,8 +64,15 @@ class Output:
                     self.pending = data
                 else:
                     self.pending = bytearray(memoryview(data)[sent:])
-        if len(self.pending) > self.limit and not self.overflowed:
+        if len(self.pending) > self.limit + self.allowance and not self.overflowed:
             self._over_limit()
+
+    def write_large(self, data):
+        """As write, for a message that may be larger than ``limit``: it does not count until it is sent."""
+        self.allowance += len(data)
+        self.write(data)
+        if not self.pending:
+            self.allowance = 0
 
     def send_filled(self, count):
         """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied
@@ -91,6 +98,8 @@ class Output:
         self.corked = False
         if self.pending and not self.blocked:
             self._flush()
+        if not self.pending:
+            self.allowance = 0
 
     def call_when_drained(self, callback):
         """Call ``callback()`` once when everything kept has been sent, or never will be because the socket
@@ -152,7 +161,7 @@ class Output:
         """
         if not self.blocked:
             self._flush()
-        if self.blocked and len(self.pending) > self.limit:
+        if self.blocked and len(self.pending) > self.limit + self.allowance:
             self.overflowed = True
             if self.on_overflow is not None:
                 self.on_overflow()
@@ -171,6 +180,7 @@ class Output:
             return
         self.watcher.stop()
         self.pending = bytearray()
+        self.allowance = 0
         self.overflowed = False
         if self.on_drained is not None:
             self.on_drained()
@@ -197,7 +207,11 @@ class Output:
 
 
 def send_function(socket):
-    """The non-blocking send of a gevent socket: its own would wait for the loop."""
+    """The non-blocking send of a gevent socket: its own would wait for the loop. What is like a socket
+    (net.websocket) has one that does not.
+    """
+    if hasattr(socket, "receive_functions"):
+        return socket.send
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is not None:
         return ssl_object.write

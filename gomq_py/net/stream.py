@@ -99,6 +99,8 @@ class Stream:
                 self.tail = rest
                 self.rewalk = True
                 self.after_poll.start(self._readable_again)
+            elif self.pending is not None and self.pending() and not self.holds and not self.ended.ready():
+                self.after_poll.start(self._readable_again)
             self.ended.get()
         finally:
             self._stop_watching()
@@ -217,6 +219,8 @@ class Stream:
         try:
             count = self.receive_into(self.room)
         except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
+            if self.pending is not None and self.pending() and not self.holds:
+                self.after_poll.start(self._readable_again)
             return 0
         except OSError as error:
             self.stop(error)
@@ -233,8 +237,8 @@ class Stream:
         return count
 
     def _readable_again(self):
-        """After a poll: walk the tail of a paused stream, or read what TLS has decrypted already (the socket
-        will not call for it).
+        """After a poll: walk the tail of a paused stream, or read what TLS or WebSocket has already (for
+        which the socket will not call).
         """
         self.after_poll.stop()
         if self.rewalk:
@@ -276,8 +280,11 @@ class Stream:
 
 def receive_functions(socket):
     """The non-blocking recv_into of a gevent socket, and for TLS the count of octets decrypted but not yet
-    read.
+    read. What is like a socket (net.websocket) brings both.
     """
+    own = getattr(socket, "receive_functions", None)
+    if own is not None:
+        return own()
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv_into, None

@@ -1,0 +1,163 @@
+"""Upgrades: requests that turn a connection of the management port into a WebSocket, over which AMQP or MQTT
+is spoken.
+
+    server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own door
+
+Beside the server, which hands a connection over here and forgets it: from then on it counts against the
+limits of its protocol and not of HTTP's, and lives as one that a listener of that protocol accepted. Which
+protocol is meant the subprotocol says, and without one that is known the path. Says no before it says 101,
+to pages of other sites among others. Never parses what is sent afterwards.
+"""
+from typing import Any
+from urllib.parse import urlsplit
+
+import gevent
+import orjson
+from h11 import ProtocolError
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, RejectConnection
+from wsproto.utilities import RemoteProtocolError
+
+from gomq_py.net.listener import format_address, telling_why, unix_peer
+from gomq_py.net.websocket import WebSocket
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+LOG = logger("http")
+AMQP, MQTT = "amqp", "mqtt"
+# Without a subprotocol these mean MQTT, and every other path AMQP, as in LavinMQ.
+MQTT_PATHS = frozenset(("/mqtt", "/ws/mqtt"))
+ANY_ORIGIN = "*"
+
+
+class UpgradeRefused(Exception):
+    """There will be no WebSocket. ``status`` is a line of HTTP, ``headers`` are pairs; the text says why."""
+
+    def __init__(self, status, reason, headers=()):
+        super().__init__(reason)
+        self.status = status
+        self.headers = list(headers)
+
+    def application(self, _environ, start_response):
+        """A WSGI application that says so."""
+        word = self.status.partition(" ")[2].lower().replace(" ", "_")
+        body = orjson.dumps({"error": word, "reason": str(self)})
+        start_response(
+            self.status,
+            [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *self.headers])
+        return [body]
+
+
+class Accepted:
+    """An upgrade that was agreed on: ``octets`` are the answer, ``subprotocol`` may be None."""
+
+    def __init__(self, protocol, subprotocol, connection, octets):
+        self.protocol = protocol
+        self.subprotocol = subprotocol
+        self.connection = connection
+        self.octets = octets
+
+
+class Upgrades:
+    """Makes WebSockets of connections to the management ports of one broker."""
+
+    def __init__(self, settings, serving, hub):
+        """``serving(protocol)``: (handle, gate) of AMQP or MQTT, as a listener has them."""
+        self._settings = settings
+        self._serving = serving
+        self._hub = hub
+        self._clients = hub.clients
+        self._strangers = QuietLog(LOG)
+        self._unix_peers = 0
+
+    @staticmethod
+    def is_asked_for(method, headers):
+        """Whether a request asks to go on as a WebSocket; any other upgrade is passed over (RFC 9110 §7.8).
+        """
+        return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
+
+    def answer(self, path, headers, version):
+        """An Accepted. ``path`` is the request's target, ``headers`` its fields. Raises UpgradeRefused."""
+        if version != "HTTP/1.1":
+            raise UpgradeRefused("400 Bad Request", "a WebSocket begins with HTTP/1.1")
+        if headers.get("Content-Length", "0").strip("0") or headers.get("Transfer-Encoding"):
+            raise UpgradeRefused("400 Bad Request", "a request for a WebSocket has no body")
+        self._check_origin(headers)
+        connection = WSConnection(ConnectionType.SERVER)
+        try:
+            connection.initiate_upgrade_connection(
+                [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+                path.encode("latin-1"))
+            asked: Any = next(connection.events())
+        except RemoteProtocolError as error:
+            hint = error.event_hint if isinstance(error.event_hint, RejectConnection) else RejectConnection()
+            status = "426 Upgrade Required" if hint.status_code == 426 else "400 Bad Request"
+            shown = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in hint.headers]
+            raise UpgradeRefused(status, str(error), shown) from error
+        except (ProtocolError, ValueError) as error:
+            raise UpgradeRefused("400 Bad Request", "the request for a WebSocket is malformed") from error
+        protocol, subprotocol = chosen(asked.subprotocols, path.partition("?")[0])
+        if not getattr(self._settings, f"{protocol}_websocket"):
+            raise UpgradeRefused("403 Forbidden", f"[{protocol}] websocket is off")
+        if self._clients.is_closing or not self._serving(protocol)[1].has_room():
+            raise UpgradeRefused("503 Service Unavailable", "there is no room for another login")
+        octets = connection.send(AcceptConnection(subprotocol=subprotocol))
+        return Accepted(protocol, subprotocol, connection, octets)
+
+    def begin(self, accepted, socket, address, rest):
+        """Serve the protocol in a greenlet of its own; the socket is owned from here on.
+
+        ``rest``: what was read behind the request.
+        """
+        websocket = WebSocket(socket, accepted.connection, lambda: self._clients.is_closing)
+        if not isinstance(address, tuple):
+            self._unix_peers += 1
+            address = unix_peer(socket, self._unix_peers)
+        greenlet = gevent.spawn(self._serve, accepted.protocol, websocket, address, rest)
+        greenlet.name = f"{accepted.protocol} websocket {format_address(address)}"
+
+    def _serve(self, protocol, websocket, address, rest):
+        try:
+            with telling_why(protocol, address, self._strangers):
+                if rest:
+                    websocket.feed(rest)
+                self._serving(protocol)[0](websocket, address)
+                if websocket.may_hear_more:  # its Close is on its way, and would reset ours
+                    self._hub.lingering.end(websocket)
+        finally:
+            websocket.close()
+
+    def _check_origin(self, headers):
+        """A page may connect to where it came from, and from where the settings say; programs say nothing.
+
+        Raises UpgradeRefused.
+        """
+        origins = headers.get_all("Origin", ())
+        if not origins:
+            return
+        allowed = [origin.lower().rstrip("/") for origin in self._settings.websocket_origins]
+        if ANY_ORIGIN in allowed:
+            return
+        (origin, *others) = [origin.lower() for origin in origins]
+        if others or origin not in allowed and not _is_of(origin, headers.get("Host", "")):
+            raise UpgradeRefused(
+                "403 Forbidden",
+                f"a page of {origins[0][:200]} may not connect ([mgmt] websocket_origins)")
+
+
+def chosen(subprotocols, path):
+    """(protocol, the subprotocol that says so or None): the client's first one that is known, else the path.
+    """
+    for subprotocol in subprotocols:
+        for protocol in (MQTT, AMQP):
+            if subprotocol.lower().startswith(protocol):
+                return protocol, subprotocol
+    return (MQTT if path.rstrip("/") in MQTT_PATHS else AMQP), None
+
+
+def _is_of(origin, host):
+    """Whether a page of ``origin`` came from ``host``. Not the scheme: a proxy may have ended TLS."""
+    try:
+        return urlsplit(origin).netloc == host.lower() != ""
+    except ValueError:
+        return False

@@ -1,0 +1,307 @@
+"""WebSocket: an upgraded connection as a socket that ``net.stream`` and ``net.output`` can use (RFC 6455).
+
+    socket > wsproto > WebSocket.receive_functions() > Stream          octets of binary messages, as they come
+    Output > WebSocket.send > header in front > socket                 a binary message for each write
+
+Between the socket and a door, which sees a stream of octets and no messages: what a peer sends may be cut
+into frames and messages anyhow, and is handed on before its frame is whole, so that no length that a frame
+says costs memory. The library parses; frames that are sent need a header of 2 to 10 octets, which is written
+here, because the library would copy each payload four times. Text, whatever the RFC forbids and the peer's
+Close end the stream, with a Close of our own. No extensions, so no compression.
+"""
+import struct
+from socket import SHUT_WR
+from ssl import SSLWantReadError, SSLWantWriteError
+from typing import Any
+
+import gevent
+from wsproto.connection import ConnectionState
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import LocalProtocolError
+
+from gomq_py.hub.linger import end_our_side
+from gomq_py.net.output import send_function
+from gomq_py.observability.log import logger
+
+LOG = logger("net")
+# A frame costs the library some 25 us: a read stops at so many, and goes on after the others had a turn.
+FRAMES_A_READ = 64
+READ_OCTETS = 64 * 1024
+# Of one frame that is sent; as much as Output hands over at once.
+PAYLOAD_MAX = 256 * 1024
+BINARY_FRAME = 0x82  # FIN, and the opcode of a binary message
+SHORT_MAX, MIDDLE_MAX = 125, 0xFFFF
+WRITABLE = 2
+_WOULD_BLOCK = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
+# What lists of connections and logins ask the socket below, where it is one of TLS and where it is not.
+_ASKED_BELOW = frozenset(("getsockname", "getpeername", "getpeercert", "cipher", "version", "family"))
+
+
+class WebSocket:
+    """The server's end of one WebSocket. ``connection`` is the library's, after its handshake."""
+
+    def __init__(self, socket: Any, connection: Any, is_leaving: Any = lambda: False):
+        """``socket``, a gevent socket, plain or TLS, is owned from here on; ``is_leaving()``: whether the
+        server goes away, as peers are told then.
+        """
+        self._socket = socket
+        self._connection = connection
+        self._is_leaving = is_leaving
+        self._events: Any = None
+        self._payload = memoryview(b"")
+        self._send_below = send_function(socket)
+        self._receive_below, self._pending_below = _receive_functions(socket)
+        self._ended = self._told_end = self._said_close = self._is_shut = self._spent = False
+        self._peer_ended = False
+        # What goes out next: the rest of control frames and of a header, then _left octets of its payload.
+        self._head = bytearray()
+        self._left = 0
+        self._pong = b""
+        self._close_frame = b""
+        self._watcher: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ASKED_BELOW:
+            return getattr(self._socket, name)
+        raise AttributeError(name)
+
+    @property
+    def may_hear_more(self) -> bool:
+        """Whether the peer has not said that it ends, and nobody has waited for that (hub.linger)."""
+        return not self._peer_ended and not self._is_shut
+
+    def fileno(self) -> int:
+        """The socket's."""
+        return self._socket.fileno()
+
+    # receiving
+
+    def receive_functions(self) -> tuple[Any, Any]:
+        """As ``net.stream.receive_functions`` has them."""
+        return self.receive_into, self.pending
+
+    def pending(self) -> bool:
+        """Whether there is something to receive for which the socket will not call."""
+        if self._ended:
+            return not self._told_end
+        return self._has_more() or self._pending_below is not None and self._pending_below() > 0
+
+    def _has_more(self) -> bool:
+        """Whether something that was fed may not have been taken yet."""
+        return bool(self._payload) or self._events is not None
+
+    def receive_into(self, view: Any) -> int:
+        """Octets of messages, as a non-blocking socket gives them; 0 at the end. Raises OSError."""
+        if not self._has_more() and not self._ended:
+            self._feed_or_end(self._receive_below(READ_OCTETS))
+        return self._take(view)
+
+    def recv(self, count: int) -> bytes:
+        """As a blocking socket's, for logins; after ``shutdown``, what the peer still sends, as it comes.
+
+        Raises OSError. May switch.
+        """
+        if self._is_shut:
+            return self._socket.recv(count)
+        octets = bytearray(count)
+        while True:
+            if self._spent:
+                gevent.sleep(0)
+            if not self._has_more() and not self._ended:
+                self._feed_or_end(self._socket.recv(READ_OCTETS))
+            try:
+                return bytes(octets[:self._take(memoryview(octets))])
+            except BlockingIOError:
+                continue
+
+    def _feed_or_end(self, octets: bytes) -> None:
+        if octets:
+            self.feed(octets)
+        else:
+            self._ended = self._peer_ended = True
+
+    def feed(self, octets: bytes) -> None:
+        """Take octets that were read from the socket."""
+        self._connection.receive_data(octets)
+        self._events = self._connection.events()
+
+    def _take(self, view: Any) -> int:
+        """As ``receive_into``, of what was fed."""
+        taken = frames = 0
+        self._spent = False
+        while taken < len(view):
+            if self._payload:
+                part = self._payload[:len(view) - taken]
+                view[taken:taken + len(part)] = part
+                taken += len(part)
+                self._payload = self._payload[len(part):]
+            elif self._events is None:
+                break
+            elif frames == FRAMES_A_READ:
+                self._spent = True
+                break
+            else:
+                frames += 1
+                event = next(self._events, None)
+                if event is None:
+                    self._events = None
+                else:
+                    self._handle(event)
+        if not taken:
+            if not self._ended:
+                raise BlockingIOError
+            self._told_end = True
+        return taken
+
+    def _handle(self, event: Any) -> None:
+        if isinstance(event, BytesMessage):
+            self._payload = memoryview(event.data)
+        elif isinstance(event, Ping) and not self._said_close:
+            # Only the last of several need be answered (§5.5.3), so that a flood of them costs no memory.
+            self._pong = self._connection.send(event.response())
+            self._flush_control()
+        elif isinstance(event, CloseConnection):
+            # The peer's, to be answered, or what the library has to say of a frame that is none.
+            self._peer_ended = self._connection.state is not ConnectionState.OPEN
+            self._end(event.code, event.reason)
+        elif isinstance(event, TextMessage):
+            self._end(CloseReason.UNSUPPORTED_DATA, "binary messages only")
+
+    def _end(self, code: int, reason: Any) -> None:
+        """Nothing more is received; tell the peer."""
+        self._ended = True
+        self._events = None
+        LOG.debug("a WebSocket ends with %d %s", code, reason)
+        self._say_close(code, reason)
+
+    # sending
+
+    def send(self, view: Any) -> int:
+        """As a non-blocking socket's send.
+
+        The octets that it does not take must come again with the next call, and more may follow them, as
+        Output does: they may belong to a frame whose header has gone. Raises OSError.
+        """
+        if self._said_close and not self._left:
+            return len(view)  # nothing follows a Close (§5.5.1)
+        taken = 0
+        with memoryview(view) as octets:
+            while taken < len(octets):
+                try:
+                    taken += self._send_part(octets[taken:])
+                except _WOULD_BLOCK:
+                    if taken:
+                        break
+                    raise
+                if self._head or self._left:
+                    break
+        return taken
+
+    def _send_part(self, octets: Any) -> int:
+        """Send of one frame, beginning it where none is begun; octets of its payload that were taken."""
+        if not self._left:
+            self._head += self._control()
+            self._left = min(len(octets), PAYLOAD_MAX)
+            self._head += _header(self._left)
+        payload = octets[:self._left]
+        if self._head:
+            sent, before = self._send_below(bytes(self._head) + payload), len(self._head)
+            del self._head[:sent]
+            if self._head:
+                return 0
+            sent -= before
+        else:
+            sent = self._send_below(payload)
+        self._left -= sent
+        if not self._left:
+            self._flush_control()
+        return sent
+
+    def sendall(self, octets: Any) -> None:
+        """As a blocking socket's, for logins, before anything else is sent. Raises OSError. May switch."""
+        if octets and not self._said_close:
+            head = bytes(self._head + self._control())
+            self._head.clear()
+            self._socket.sendall(b"%b%b%b" % (head, _header(len(octets)), octets))
+
+    def _control(self) -> bytes:
+        """The control frames that wait, which the caller sends."""
+        frames = self._pong + self._close_frame
+        self._pong = self._close_frame = b""
+        return frames
+
+    def _flush_control(self) -> None:
+        """Send control frames, unless a frame is begun, between whose octets they may not stand."""
+        if self._watcher is not None:
+            self._watcher.stop()
+        if self._left or self._socket.fileno() < 0:
+            return
+        if not self._head:
+            self._head += self._control()
+        if not self._head:
+            return
+        try:
+            sent = self._send_below(bytes(self._head))
+        except _WOULD_BLOCK:
+            sent = 0
+        except OSError:
+            return  # whoever reads or writes next finds out
+        del self._head[:sent]
+        if self._head or self._pong or self._close_frame:
+            if self._watcher is None:
+                self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), WRITABLE)
+            self._watcher.start(self._flush_control)
+
+    # ends
+
+    def _say_close(self, code: int, reason: str = "") -> None:
+        if self._said_close:
+            return
+        self._said_close = True
+        try:
+            self._close_frame = self._connection.send(CloseConnection(code, reason or None))
+        except LocalProtocolError:
+            return
+        self._flush_control()
+
+    def shutdown(self, how: int) -> None:
+        """End our side, with a Close in front. Raises OSError."""
+        self._say_close(CloseReason.GOING_AWAY if self._is_leaving() else CloseReason.NORMAL_CLOSURE)
+        self._is_shut = True
+        if how == SHUT_WR:
+            end_our_side(self._socket)
+        else:
+            self._socket.shutdown(how)
+
+    def close(self) -> None:
+        """Say Close where that is possible at once, and close the socket. A second call does nothing."""
+        if self._socket.fileno() >= 0:
+            self._say_close(CloseReason.GOING_AWAY if self._is_leaving() else CloseReason.NORMAL_CLOSURE)
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher.close()
+            self._watcher = None
+        self._socket.close()
+
+    def detach(self) -> int:
+        """As a socket's, for a forked child."""
+        return getattr(self._socket, "_sock", self._socket).detach()
+
+
+def _header(count: int) -> bytes:
+    """What stands in front of the payload of a binary message that is one frame (§5.2)."""
+    if count <= SHORT_MAX:
+        return struct.pack(">BB", BINARY_FRAME, count)
+    if count <= MIDDLE_MAX:
+        return struct.pack(">BBH", BINARY_FRAME, 126, count)
+    return struct.pack(">BBQ", BINARY_FRAME, 127, count)
+
+
+def _receive_functions(socket: Any) -> tuple[Any, Any]:
+    """The non-blocking recv of a gevent socket, and for TLS the count of octets decrypted but not read yet.
+    """
+    ssl_object = getattr(socket, "_sslobj", None)
+    if ssl_object is None:
+        return socket._sock.recv, None
+    return ssl_object.read, ssl_object.pending

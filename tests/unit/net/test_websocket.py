@@ -1,0 +1,331 @@
+"""A WebSocket as a socket: RFC 6455's own examples, pieces, control frames, what it forbids, and a peer that
+does not read.
+"""
+import struct
+
+import gevent
+import pytest
+from gevent import socket
+from wsproto import ConnectionType
+from wsproto.connection import Connection
+
+from gomq_py.net.websocket import FRAMES_A_READ, WebSocket
+from tests.support.waiting import in_time
+from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
+
+MASKED_HELLO = bytes.fromhex("82 85 37fa213d 7f9f4d5158")  # §5.7 has it as text
+
+
+class Ends:
+    """Both ends of one WebSocket, and the functions that a Stream has of ours."""
+
+    def __init__(self, leaving=False):
+        ours, self.peer = socket.socketpair()
+        self.socket = WebSocket(ours, Connection(ConnectionType.SERVER), lambda: leaving)
+        self.receive_into, self.pending = self.socket.receive_functions()
+        self.peer.settimeout(in_time(10))
+
+    def taken(self, room=65536):
+        """What is to be received now, over as many reads as are called for; None where the end is there."""
+        octets, buffer = b"", bytearray(room)
+        while True:
+            try:
+                count = self.receive_into(memoryview(buffer))
+            except BlockingIOError:
+                count = -1
+            if count == 0:
+                assert not self.pending()
+                return None if not octets else octets
+            octets += buffer[:max(count, 0)]
+            if not self.pending():
+                return octets
+
+    def told(self):
+        """What the peer can read now."""
+        gevent.sleep(0)
+        self.peer.setblocking(False)
+        octets = b""
+        try:
+            while more := self.peer.recv(65536):
+                octets += more
+        except BlockingIOError:
+            pass
+        return octets
+
+
+@pytest.fixture
+def ends():
+    made = Ends()
+    yield made
+    made.socket.close()
+    made.peer.close()
+
+
+def test_masked_message_of_the_rfc_is_received(ends):
+    ends.peer.sendall(MASKED_HELLO)
+
+    assert ends.taken() == b"Hello"
+
+
+@pytest.mark.parametrize("count", [1, 125, 126, 65535, 65536, 300_000])
+def test_messages_of_all_forms_of_length_go_both_ways(ends, count):
+    payload = bytes(number % 251 for number in range(count))
+    sender = gevent.spawn(ends.peer.sendall, frame(payload))
+    received = b""
+    while len(received) < count:
+        gevent.sleep(0)
+        received += ends.taken()
+    sender.join()
+
+    sent, back = 0, b""
+    while sent < count:
+        try:
+            sent += ends.socket.send(memoryview(payload)[sent:])
+        except BlockingIOError:
+            pass
+        back += ends.told()
+    back += ends.told()
+
+    assert received == payload
+    octets = b""
+    while back:
+        length, start = back[1], 2
+        if length >= 126:
+            start = 4 if length == 126 else 10
+            length = int.from_bytes(back[2:start], "big")
+        assert back[0] == 0x82
+        octets, back = octets + back[start:start + length], back[start + length:]
+    assert octets == payload
+
+
+def test_octets_are_handed_on_before_their_frame_is_whole(ends):
+    whole = frame(b"abcdef")
+    seen = []
+    for octet in whole:
+        ends.peer.sendall(bytes([octet]))
+        seen.append(ends.taken())
+
+    assert seen == [b""] * 6 + [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_fragments_and_what_comes_between_them_are_one_stream(ends):
+    ends.peer.sendall(
+        frame(b"ab", fin=False) + frame(b"!", PING) + frame(b"cd", CONTINUATION, fin=False)
+        + frame(b"", CONTINUATION, fin=False) + frame(b"e", CONTINUATION) + frame(b"f")
+    )
+
+    assert ends.taken() == b"abcdef"
+    assert ends.told() == b"\x8a\x01!"
+
+
+def test_what_does_not_fit_into_the_room_comes_with_the_next_read(ends):
+    ends.peer.sendall(frame(b"abcdefg"))
+
+    assert ends.taken(room=3) == b"abcdefg"
+
+
+def test_frame_that_says_an_impossible_length_costs_nothing(ends):
+    ends.peer.sendall(struct.pack(">BBQ", 0x82, 0xFF, (1 << 63) - 1) + b"\0\0\0\0" + b"x" * 1000)
+
+    assert ends.taken() == b"x" * 1000
+    assert ends.told() == b""
+
+
+@pytest.mark.parametrize("octets, code", [
+    (frame(b"x", mask=b""), 1002), (frame(b"x", TEXT), 1003), (frame(b"", TEXT, fin=False), 1003),
+    (frame(b"\xff", TEXT), 1007), (frame(b"x", bits=4), 1002), (frame(b"x", bits=1), 1002),
+    (frame(b"x", 3), 1002), (frame(b"x", 11), 1002), (frame(b"x", CONTINUATION), 1002),
+    (frame(b"a", fin=False) + frame(b"b"), 1002), (frame(b"x", PING, fin=False), 1002),
+    (frame(b"x" * 126, PING), 1002), (struct.pack(">BBQ", 0x82, 0xFF, 1 << 63) + b"\0\0\0\0", 1002),
+    (struct.pack(">BBH", 0x82, 0xFE, 125) + b"\0\0\0\0", 1002), (frame(b"x", CLOSE), 1002),
+    (frame(struct.pack(">H", 999), CLOSE), 1002), (frame(struct.pack(">H", 1005), CLOSE), 1002),
+    (frame(struct.pack(">H", 1000) + b"\xff", CLOSE), 1007),
+])
+def test_what_the_rfc_forbids_ends_with_its_code(ends, octets, code):
+    ends.peer.sendall(frame(b"before") + octets + frame(b"behind"))
+
+    assert ends.taken() in (b"before", b"beforea")
+    assert ends.taken() is None
+    told = ends.told()
+    assert (told[0], told[2:4]) == (0x88, struct.pack(">H", code))
+    assert len(told) == 2 + told[1], "one frame, and nothing behind it"
+
+
+@pytest.mark.parametrize("payload, answer", [
+    (struct.pack(">H", 1000) + b"bye", struct.pack(">H", 1000) + b"bye"), (b"", b""),
+    (struct.pack(">H", 3999), struct.pack(">H", 3999)),
+])
+def test_close_of_the_peer_is_answered_and_is_the_end(ends, payload, answer):
+    ends.peer.sendall(frame(b"last") + frame(payload, CLOSE))
+
+    buffer = memoryview(bytearray(100))
+    assert ends.receive_into(buffer) == 4
+    assert ends.pending(), "the socket will not call for the end"
+    assert (ends.receive_into(buffer), ends.pending()) == (0, False)
+    assert ends.told() == bytes([0x88, len(answer)]) + answer
+    assert ends.socket.send(b"too late") == 8
+    assert ends.told() == b""
+
+
+@pytest.mark.parametrize("leaving, code", [(False, 1000), (True, 1001)])
+def test_end_of_ours_is_said_once(leaving, code):
+    ends = Ends(leaving)
+    ends.socket.shutdown(socket.SHUT_WR)
+    ends.socket.close()
+    ends.socket.close()
+
+    assert ends.peer.recv(100) == b"\x88\x02" + struct.pack(">H", code)
+    assert ends.peer.recv(100) == b""
+
+
+def test_after_our_end_what_comes_is_read_as_it_comes_and_nothing_is_answered(ends):
+    ends.socket.shutdown(socket.SHUT_WR)
+    ends.peer.sendall(frame(b"x", PING))
+
+    assert ends.socket.recv(100) == frame(b"x", PING)
+    assert ends.told()[:2] == b"\x88\x02"
+
+
+def test_flood_of_tiny_frames_is_cut_into_reads(ends):
+    ends.peer.sendall(frame(b"x") * (3 * FRAMES_A_READ))
+    buffer = memoryview(bytearray(65536))
+
+    assert [ends.receive_into(buffer) for _ in range(3)] == [FRAMES_A_READ] * 3
+    with pytest.raises(BlockingIOError):
+        ends.receive_into(buffer)
+    assert not ends.pending()
+
+
+def test_flood_of_empty_frames_is_cut_too_and_does_not_pass_for_the_end(ends):
+    ends.peer.sendall(frame(b"") * (FRAMES_A_READ + 1) + frame(b"x"))
+    buffer = memoryview(bytearray(65536))
+
+    with pytest.raises(BlockingIOError):
+        ends.receive_into(buffer)
+    assert ends.pending()
+    assert ends.receive_into(buffer) == 1
+
+
+def test_pongs_for_a_peer_that_does_not_read_take_no_memory(ends):
+    payload = b"p" * 125
+    fill(ends)
+    for number in range(200):
+        ends.peer.sendall(frame(payload[:-1] + bytes([number]), PING))
+        assert ends.taken() == b""
+
+    assert len(ends.socket._head) + len(ends.socket._pong) <= 300_000
+    assert ends.socket._pong[-1] == 199
+
+
+def fill(ends):
+    """Send until the socket takes no more, in the middle of a frame; the octets that were taken."""
+    payload = memoryview(bytes(range(256)) * 1000)
+    taken = 0
+    try:
+        while True:
+            count = ends.socket.send(payload)
+            taken += count
+            if count < len(payload):
+                return taken, payload[count:]
+    except BlockingIOError:
+        return taken, payload
+
+
+def test_control_frames_stand_between_frames_and_never_in_one(ends):
+    taken, left = fill(ends)
+    ends.peer.sendall(frame(b"now", PING))
+    assert ends.taken() == b""
+    read = b""
+    while left:
+        read += ends.told()
+        try:
+            count = ends.socket.send(left)
+        except BlockingIOError:
+            continue
+        taken, left = taken + count, left[count:]
+    read += ends.told()
+
+    client = Connection(ConnectionType.CLIENT)
+    client.receive_data(read)
+    payload, pongs = b"", []
+    for event in client.events():
+        if type(event).__name__ == "Pong":
+            pongs.append(bytes(event.payload))
+        else:
+            payload += event.data
+    assert pongs == [b"now"]
+    assert len(payload) == taken and payload == (bytes(range(256)) * (taken // 256 + 1))[:taken]
+
+
+def test_pong_that_the_socket_did_not_take_leaves_when_it_does():
+    """With nothing else to send, nobody but the WebSocket itself waits for that."""
+    ends = Ends()
+    ends.socket._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    filler = b"\x89\x7d" + b"z" * 125
+    raw = ends.socket._socket._sock
+    count = 0
+    try:
+        while True:
+            count += raw.send(filler * 10)
+    except BlockingIOError:
+        pass
+    ends.peer.sendall(frame(b"now", PING))
+    assert ends.taken() == b""
+
+    read = b""
+    with gevent.Timeout(in_time(10)):
+        while len(read) < count + 5:
+            read += ends.peer.recv(65536)
+
+    assert read[count:] == b"\x8a\x03now"
+    ends.socket.close()
+    ends.peer.close()
+
+
+def test_login_reads_and_writes_as_on_a_socket(ends):
+    ends.socket.feed(frame(b"fed before"))
+    ends.peer.sendall(frame(b"!", PING) + frame(b"then"))
+
+    assert ends.socket.recv(4) == b"fed "
+    assert ends.socket.recv(100) == b"before"
+    assert ends.socket.recv(100) == b"then"
+    ends.socket.sendall(b"answer")
+    assert ends.told() == b"\x8a\x01!\x82\x06answer"
+    ends.peer.close()
+    assert ends.socket.recv(100) == b""
+
+
+def test_login_of_tiny_frames_gives_others_a_turn(ends):
+    turns = []
+
+    def count_turns():
+        while True:
+            turns.append(1)
+            gevent.sleep(0)
+
+    ends.socket.feed(frame(b"") * (5 * FRAMES_A_READ) + frame(b"x"))
+    other = gevent.spawn(count_turns)
+
+    assert ends.socket.recv(1) == b"x"
+    assert len(turns) >= 4
+    other.kill()
+
+
+def test_peer_that_is_gone_without_a_word_is_the_end_and_an_error_to_write_to(ends):
+    ends.peer.close()
+
+    assert ends.taken() is None
+    with pytest.raises(OSError):
+        ends.socket.send(b"x")
+
+
+def test_only_what_is_known_of_a_socket_is_asked_below(ends):
+    assert ends.socket.getsockname() == ""
+    assert not hasattr(ends.socket, "_sslobj") and not hasattr(ends.socket, "getpeercert")
+    assert ends.socket.fileno() >= 0
+
+
+def test_opcode_of_what_is_sent_is_that_of_binary_messages(ends):
+    ends.socket.send(b"x")
+
+    assert ends.told() == bytes([0x80 | BINARY, 1]) + b"x"
