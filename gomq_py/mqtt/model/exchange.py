@@ -8,7 +8,10 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import described
 from gomq_py.errors import PreconditionFailed
 from gomq_py.mqtt.model.filter_tree import FilterTree
-from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, swapped, topic_filter_fault, topic_name_fault
+from gomq_py.mqtt.model.shares import Shares
+from gomq_py.mqtt.wire.topics import (
+    SEPARATOR, is_shared, split_shared, swapped, topic_filter_fault, topic_name_fault,
+)
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -37,6 +40,7 @@ class MQTTExchange(Exchange):
         self.retained = None
         self.untranslatable = 0
         self._tree = FilterTree()
+        self._shares = Shares(self.departed)
 
     def check_binding(self, routing_key, arguments):
         """Refuse what is no topic filter, and what only sessions may ask for."""
@@ -80,16 +84,35 @@ class MQTTExchange(Exchange):
             targets.add(self.retained)
 
     def _added(self, binding):
-        self._tree.add(binding.routing_key, binding.destination)
-        session = _session_of(binding.destination)
+        topic_filter, destination = binding.routing_key, binding.destination
+        session = _session_of(destination)
+        if session is None or not is_shared(topic_filter):
+            self._tree.add(topic_filter, destination)
+        else:
+            share, is_new = self._shares.add(topic_filter, session, destination)
+            if is_new:
+                self._tree.add(split_shared(topic_filter)[1], share)
         if session is not None:
             session.subscribed(binding)
 
     def _removed(self, binding):
-        self._tree.remove(binding.routing_key, binding.destination)
-        session = _session_of(binding.destination)
+        topic_filter, destination = binding.routing_key, binding.destination
+        session = _session_of(destination)
+        if session is None or not is_shared(topic_filter):
+            self._tree.remove(topic_filter, destination)
+        else:
+            share, is_last = self._shares.remove(topic_filter, destination)
+            if is_last:
+                self._tree.remove(split_shared(topic_filter)[1], share)
         if session is not None:
             session.unsubscribed(binding)
+
+    def session_changed(self, session):
+        """A session may have other messages now, or its queue has failed: the shares that it is in ask
+        again.
+        """
+        for share in self._shares.of(session.subscriptions):
+            share.refresh()
 
 
 def _session_of(destination):

@@ -69,13 +69,17 @@ class FilterTree:
         self.size += 1
 
     def remove(self, topic_filter, destination):
-        """Take back one ``add``; nodes that lead nowhere go."""
+        """Take back one ``add``; nodes that lead nowhere go. Nothing where there is none to take back."""
         levels = topic_filter.split("/")
         is_below = _is_below(topic_filter)
         if is_below:
             levels.pop()
         node = self._node(levels)
+        if node is None:
+            return
         destinations = node.below if is_below else node.destinations
+        if destinations is None or destination not in destinations:
+            return
         count = destinations[destination] - 1
         self.size -= 1
         if count:
@@ -152,9 +156,15 @@ class FilterTree:
             self._arrangements[key] = count
 
     def _node(self, levels):
+        """Where these levels lead, or None."""
         node = self.root
         for level in levels:
-            node = node.plus if level == "+" else node.levels[level]
+            if level == "+":
+                node = node.plus
+            else:
+                node = None if node.levels is None else node.levels.get(level)
+            if node is None:
+                break
         return node
 
     def _child(self, node, level):

@@ -3,11 +3,24 @@
 For whoever builds a broker or reads its folder, whether or not MQTT's ports are open: what an earlier run has
 kept is there all the same.
 """
+from gomq_py.broker.topology.kinds import Kinds
+from gomq_py.mqtt.model import inflight, retained, wills
 from gomq_py.mqtt.model.exchange import MQTTExchange
-from gomq_py.mqtt.model.session_queue import EXTRA, KIND, PREFIX
+from gomq_py.mqtt.model.session import PREFIX
+from gomq_py.mqtt.model.session_queue import EXTRA, KIND
 from gomq_py.mqtt.model.sessions import Sessions
+from gomq_py.storage.data_dir import boot_id
 
 EXCHANGE = "mqtt.default"
+# What clients publish goes there, and what comes there goes to clients.
+SOURCE = "amq.topic"
+
+
+def all_kinds():
+    """The Kinds of a broker, with these among them."""
+    kinds = Kinds()
+    register(kinds)
+    return kinds
 
 
 def register(kinds):
@@ -16,10 +29,22 @@ def register(kinds):
     kinds.add_exchange_type(MQTTExchange)
     kinds.reserve(PREFIX)
     kinds.predeclare(EXCHANGE, MQTTExchange.type, internal=True)
+    kinds.add_store(retained.STORE, lambda vhost, store: vhost.extras[EXTRA].retained.recovered(store))
+    kinds.add_store(wills.STORE, lambda vhost, store: vhost.extras[EXTRA].wills.recovered(store))
+    kinds.add_store(inflight.STORE, _inflight_opened)
     kinds.on_vhost(_vhost_made)
 
 
 def _vhost_made(vhost):
-    exchange = vhost.exchange(EXCHANGE)
-    vhost.extras[EXTRA] = Sessions(vhost, exchange)
-    vhost.set_onward(vhost.exchange("amq.topic"), exchange)
+    exchange, source = vhost.exchange(EXCHANGE), vhost.exchange(SOURCE)
+    sessions = vhost.extras[EXTRA] = Sessions(vhost, exchange, source)
+    sessions.retained = exchange.retained = retained.Retained(vhost)
+    sessions.wills = wills.Wills(vhost)
+    sessions.inflight = inflight.Inflight(vhost, boot_id())
+    vhost.set_onward(source, exchange)
+
+
+def _inflight_opened(vhost, store):
+    sessions = vhost.extras[EXTRA]
+    durable = [session for session in sessions.by_client.values() if session.is_durable and session.queue]
+    sessions.inflight.recovered(store, durable)

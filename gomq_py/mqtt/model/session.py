@@ -4,7 +4,12 @@ Made and ended by sessions.Sessions. Subscriptions are bindings of the MQTT exch
 earlier run has those that the log has: they come by ``subscribed``, whoever made the binding.
 """
 from gomq_py.broker.topology.binding import identity_of
+from gomq_py.mqtt.model.inflight import Received
+from gomq_py.mqtt.model.interests import Interests
+from gomq_py.mqtt.model.sent import Sent
 
+# Of names: those of sessions' queues, and of our exchange.
+PREFIX = "mqtt."
 _QOS, _NO_LOCAL, _AS_PUBLISHED, _HANDLING, _IDENTIFIER = (
     "x-mqtt-qos", "x-mqtt-nl", "x-mqtt-rap", "x-mqtt-rh", "x-mqtt-id"
 )
@@ -68,27 +73,41 @@ def _number(options, key, most):
 
 
 class Session:
-    """``user`` has connected last, with this ``version`` of the protocol's level, to be kept ``expiry_s``.
-    ``connection``: whoever speaks for the client now, or None. ``queue``: its SessionQueue, or None while
-    nothing is kept for it; ``sink``: the Destination of what is not kept, while it is connected, or None.
-    ``is_durable``: it outlives its connection. ``subscriptions``: {topic filter: Subscription}, changed by
-    its bindings alone.
+    """``user`` has connected last, with this ``version`` of the protocol's level, to be kept ``expiry_s``;
+    ``kept``: arguments that bound what is kept. ``connection``: whoever speaks for the client now, or None.
+    ``may_get(topic filter)``: the connection's answer whether the client may have what comes by it, or None.
+    ``queue``: its SessionQueue, or None while nothing is kept for it; ``sink``: the Destination of what is
+    not kept, while it is connected, or None. ``is_durable``: it outlives its connection. ``subscriptions``:
+    {topic filter: Subscription}, changed by its bindings alone; ``revision`` is another number after each
+    change of them, ``interests``: what follows from them for each topic. ``sent`` and ``received``: what is
+    under way with packet identifiers, from one connection to the next; None: nothing has been.
     """
 
     def __init__(self, sessions, client_id):
         self.client_id = client_id
         self.user, self.version, self.expiry_s = "", 4, 0
-        self.connection = None
+        self.kept = {}
+        self.connection = self.may_get = None
         self.queue = None
         self.sink = None
         self.is_durable = False
         self.subscriptions = {}
+        self.interests = Interests(self)
+        self.sent = self.received = None
+        self.revision = 0
         self._sessions = sessions
-        self._bindings = {}  # topic filter: the binding in force
+        # topic filter: [binding], the last in force; of those before it a broker was killed between the
+        # change of a subscription and the end of the old one
+        self._bindings = {}
 
     def __repr__(self):
         state = "connected" if self.connection is not None else "absent"
         return f"<Session {self.client_id!r}, {state}, {len(self.subscriptions)} subscriptions>"
+
+    @property
+    def queue_name(self):
+        """The name that its queue has, or would have."""
+        return PREFIX + self.client_id
 
     def subscribe(self, subscription):
         """Subscribe, or change the subscription to this filter, which has no fault and is not shared. Returns
@@ -99,21 +118,28 @@ class Session:
         """
         vhost, source = self._sessions.vhost, self._sessions.exchange
         destination = self._destination(subscription.qos)
-        before = self._bindings.get(subscription.topic_filter)
+        before = list(self._bindings.get(subscription.topic_filter, ()))
         options = subscription.arguments()
+        now = identity_of(destination, subscription.topic_filter, options)
+        old = [binding for binding in before if binding.identity != now]
+        # Before the old one goes, so that a kill in between leaves a subscription. One that is there already
+        # goes first where a later one is in force.
+        if len(old) < len(before) and before[-1].identity != now:
+            vhost.detach(source, destination, subscription.topic_filter, options)
         vhost.attach(source, destination, subscription.topic_filter, options)
-        if before is None:
-            return True
-        if before.identity != identity_of(destination, subscription.topic_filter, options):
-            vhost.detach(source, before.destination, before.routing_key, before.arguments)
-        return False
+        for binding in old:
+            self._detach(binding)
+        return not before
 
     def unsubscribe(self, topic_filter):
         """Returns whether there was a subscription. Raises OutOfResources."""
-        binding = self._bindings.get(topic_filter)
-        if binding is None:
-            return False
-        return self._sessions.vhost.detach(
+        bindings = list(self._bindings.get(topic_filter, ()))
+        for binding in bindings:
+            self._detach(binding)
+        return bool(bindings)
+
+    def _detach(self, binding):
+        self._sessions.vhost.detach(
             self._sessions.exchange, binding.destination, binding.routing_key, binding.arguments)
 
     def _destination(self, qos):
@@ -121,20 +147,73 @@ class Session:
             self._sessions.make_queue(self)
         return self.queue if self.is_durable or qos or self.sink is None else self.sink
 
+    def keeps(self, topic_filter):
+        """Whether what comes by the subscription to this filter goes to its queue."""
+        bindings = self._bindings.get(topic_filter)
+        return bindings is None or bindings[-1].destination is not self.sink
+
+    def allowed(self, filters):
+        """Those of some of its filters whose messages its client may have now."""
+        may_get = self.may_get
+        return filters if may_get is None else [one for one in filters if may_get(one)]
+
+    # what is under way
+
+    def sent_from(self, queue):
+        """What was sent from its queue and is not settled: a Sent."""
+        if self.sent is None or self.sent.queue is not queue:
+            self.sent = Sent(queue, *self._kept(queue))
+        return self.sent
+
+    def received_ids(self):
+        """The identifiers of what came at QoS 2 and was not released: a Received."""
+        if self.received is None:
+            self.received = Received(*self._kept(self.queue))
+        return self.received
+
+    def ended(self):
+        """It is over, and nothing of it is under way any more."""
+        for one in (self.sent, self.received):
+            if one is not None:
+                one.close()
+        self.sent = self.received = None
+
+    def _kept(self, queue):
+        """(Inflight, key) under which that is kept, if it is."""
+        inflight = self._sessions.inflight
+        if inflight is None or queue is None or not self.is_durable:
+            return None, 0
+        return inflight, inflight.key_of(queue)
+
     def queue_deleted(self, queue, reason):
         """Its queue was deleted, unless that was opened again and is another object."""
         if self.queue is queue:
             self._sessions.queue_deleted(self, reason)
 
+    def queue_failed(self, queue):
+        """What its queue took last may be lost."""
+        if self.queue is queue:
+            self._sessions.exchange.session_changed(self)
+
     # for the exchange
 
     def subscribed(self, binding):
         """A binding leads here: the latest one to a filter is its subscription."""
-        self._bindings[binding.routing_key] = binding
-        self.subscriptions[binding.routing_key] = subscription_of(binding)
+        self._bindings.setdefault(binding.routing_key, []).append(binding)
+        self._changed(binding.routing_key)
 
     def unsubscribed(self, binding):
         """A binding leads here no more."""
-        if self._bindings.get(binding.routing_key) is binding:
-            del self._bindings[binding.routing_key]
-            del self.subscriptions[binding.routing_key]
+        bindings = self._bindings.get(binding.routing_key)
+        if bindings is not None and binding in bindings:
+            bindings.remove(binding)
+            self._changed(binding.routing_key)
+
+    def _changed(self, topic_filter):
+        self.revision += 1
+        bindings = self._bindings[topic_filter]
+        if bindings:
+            self.subscriptions[topic_filter] = subscription_of(bindings[-1])
+        else:
+            del self._bindings[topic_filter], self.subscriptions[topic_filter]
+        self.interests.changed(topic_filter)

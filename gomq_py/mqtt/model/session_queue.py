@@ -1,39 +1,62 @@
 """Session queue: the queue of what a client is to get, over connections and restarts.
 
 A kind of queue for broker.topology.kinds. Management shows it among queues, limits and policies apply, expiry
-and deletion end its session; messages are taken by the session's own connection alone.
+and deletion end its session; messages are taken by the session's own connection alone. Compiled, because it
+looks at each message that is published to it.
 """
 from gomq_py.broker.features import (
     consumer_timeout, deduplication, delivery_limit, queue_type, retry, stream_retention,
 )
+from gomq_py.broker.features.length import DROP_HEAD, MAX_BYTES_ARGUMENT, OVERFLOW_ARGUMENT
 from gomq_py.broker.names import described
-from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.queues import queue as broker_queue
 from gomq_py.broker.topology.kinds import QueueKind
 from gomq_py.errors import AccessRefused
+from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
 
 TYPE = "mqtt"
-# Of names: those of sessions' queues, and of our exchange.
-PREFIX = "mqtt."
 # Under which a vhost keeps its Sessions.
 EXTRA = "mqtt"
 
 
-class SessionQueue(Queue):
+class SessionQueue(broker_queue.Queue):
     """``session`` is that of its client id, from when it is in place."""
 
     __slots__ = ("session",)
 
     def __init__(self, parts):
-        Queue.__init__(
+        broker_queue.Queue.__init__(
             self, parts.name, parts.vhost, parts.store, parts.scheduler, parts.durable, parts.owner,
             parts.auto_delete, parts.arguments)
         self.session = None
+
+    def publish(self, message):
+        """As Queue.publish, but for what its own client has published and does not want back."""
+        if message.publisher is not None and message.publisher is self.session and self._is_unwanted(message):
+            return 1
+        return broker_queue.Queue.publish(self, message)
+
+    def _is_unwanted(self, message):
+        interests = self.session.interests
+        at = message.routing_at + 1 + message.buffer[message.routing_at]
+        own = interests.find(message.buffer, at + 1, message.buffer[at]).own
+        return own is None or not own.is_kept and not own.is_shared
+
+    def may_expire(self, message):
+        """Not what was sent at QoS 2: its exchange is completed [MQTT-4.3.3-7]."""
+        session = self.session
+        return session is None or session.sent is None or not session.sent.is_owed(message)
 
     def check_taking(self):
         raise AccessRefused(f"{described('queue', self.name, self.vhost)} belongs to an MQTT session")
 
     def on_added(self, vhost):
         vhost.extras[EXTRA].queue_added(self)
+
+    def fail(self, error):
+        broker_queue.Queue.fail(self, error)
+        if self.session is not None:
+            self.session.queue_failed(self)
 
     def on_deleted(self, reason):
         if self.session is not None:
@@ -48,3 +71,11 @@ _LEFT_OUT = frozenset(
     for row in module.ROWS if row.policy is not None
 )
 KIND = QueueKind(name=TYPE, make=SessionQueue, is_state=True, left_out=_LEFT_OUT)
+
+
+def kept_arguments(octets, overflow):
+    """Arguments of a session's queue that bound what is kept for it; 0 octets: nothing does."""
+    if not octets:
+        return {}
+    # A policy may say another overflow than the usual one, and an argument would come before it.
+    return {MAX_BYTES_ARGUMENT: octets, **({} if overflow == DROP_HEAD else {OVERFLOW_ARGUMENT: overflow})}

@@ -4,13 +4,16 @@ Beside the MQTT exchange of the vhost, below the door. Nothing here switches: be
 having it lies no other's turn. What is durable is in the log when a function returns, and on the disk when
 the door's ``durability.when_safe`` calls back.
 """
+from typing import Any, NamedTuple
+
 from gomq_py.broker.features.arguments import QUEUE_TYPE
 from gomq_py.broker.features.expiry import EXPIRES
-from gomq_py.broker.names import described
+from gomq_py.broker.names import NAME_OCTETS_MAX, described
 from gomq_py.broker.values import MAX_TIMER_MS
 from gomq_py.errors import ResourceLocked
-from gomq_py.mqtt.model.session import Session
-from gomq_py.mqtt.model.session_queue import PREFIX, TYPE
+from gomq_py.mqtt.model.session import PREFIX, Session
+from gomq_py.mqtt.model.session_queue import TYPE
+from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, shared_fault, split_shared
 
 # Seconds after which a session that is absent never ends (MQTT 5 §3.1.2.11.2).
 NEVER = 0xFFFFFFFF
@@ -18,23 +21,39 @@ NEVER = 0xFFFFFFFF
 _USER, _VERSION = "x-mqtt-user", "x-mqtt-version"
 
 
+class Connected(NamedTuple):
+    """What a connect returns. ``was_there``: the session is an earlier one; ``is_recorded``: something about
+    it, or about one that has ended by this, was written, and the answer leaves when that is on the disk.
+    """
+
+    session: Any
+    was_there: bool
+    is_recorded: bool
+
+
 class Sessions:
-    """``by_client``: {client id: Session}, read by everybody. ``exchange`` is that of their subscriptions.
+    """``by_client``: {client id: Session}, read by everybody. ``exchange`` is that of their subscriptions,
+    ``source`` the one that hands on to it what is published. ``inflight``: the
+    Inflight that keeps what is under way at QoS 2, or None.
 
     A connection is any object with two functions that do not switch: ``taken_over()``, somebody else has
     connected with its client id, and ``session_ended(reason)``, somebody deleted its session. Both end it
     without touching the session; before they return it has detached its consumer, and given back what that
-    held.
+    held. ``wants_will``: its will is to be published unless it is over by a DISCONNECT that forbids that.
     """
 
-    def __init__(self, vhost, exchange):
+    def __init__(self, vhost, exchange, source):
         self.vhost = vhost
         self.exchange = exchange
+        self.source = source
         self.by_client = {}
+        self.inflight: Any = None
+        self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
+        self.wills: Any = None
 
-    def connect(self, connection, client_id, user, clean_start, expiry_s, version):
-        """(Session, whether it was there before). ``expiry_s``: how long it is kept without a connection; 0:
-        not at all, NEVER: for ever.
+    def connect(self, connection, client_id, user, clean_start, expiry_s, version, kept=None):
+        """Returns Connected. ``expiry_s``: how long it is kept without a connection; 0: not at all, NEVER:
+        for ever. ``kept``: more arguments for its queue (session_queue.kept_arguments).
 
         The caller attaches its consumer to the session's queue, if that has one, before it switches. Raises
         NotFound where the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked
@@ -42,21 +61,24 @@ class Sessions:
         """
         self._take_over(client_id)
         session = self.by_client.get(client_id)
+        is_recorded = False
         if session is not None and clean_start:
+            is_recorded = session.is_durable
             self.end(session)
             session = None
         was_there = session is not None
-        arguments = _arguments(user, expiry_s, version)
+        arguments = _arguments(user, expiry_s, version, kept or {})
         if session is not None:
             self.vhost.queue(session.queue.name, session.queue.exclusive_owner)  # raises where it is closed
-            self.vhost.redefine_queue(session.queue, arguments)
+            is_recorded = self.vhost.redefine_queue(session.queue, arguments)
             if session.queue.limits is not None:
                 session.queue.limits.used()
         else:
             session = self._begin(client_id, arguments, expiry_s)
-        session.user, session.expiry_s, session.version = user, expiry_s, version
+            is_recorded = is_recorded or session.is_durable
+        session.user, session.expiry_s, session.version, session.kept = user, expiry_s, version, kept or {}
         session.connection = connection
-        return session, was_there
+        return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
         """Its connection ends: what is not kept goes. ``expiry_s``: another time from here on.
@@ -66,12 +88,15 @@ class Sessions:
         """
         if session.connection is not connection:
             return
-        session.connection = None
+        session.connection = session.may_get = None
         self._drop_sink(session)
+        if self.wills is not None:
+            self.wills.connection_ended(session.client_id, connection.wants_will)
         if expiry_s == 0 or expiry_s is None and session.expiry_s == 0 or session.queue is None:
             self.end(session)
         elif expiry_s is not None:
-            self.vhost.redefine_queue(session.queue, _arguments(session.user, expiry_s, session.version))
+            self.vhost.redefine_queue(session.queue, _arguments(
+                session.user, expiry_s, session.version, session.kept))
             session.expiry_s = expiry_s
 
     def end(self, session):
@@ -81,11 +106,25 @@ class Sessions:
         else:
             self.vhost.delete_queue(session.queue.name, owner=session.queue.exclusive_owner)
 
+    def filter_fault(self, topic_filter, levels_max):
+        """What keeps a well-formed filter, also of a shared subscription, from being subscribed to, or ""."""
+        if is_shared(topic_filter):
+            fault = shared_fault(topic_filter)  # a client of 3.x may send one
+            if fault:
+                return fault
+        topic_filter = split_shared(topic_filter)[1]
+        if topic_filter.count(SEPARATOR) >= levels_max:
+            return f"a topic filter has more than {levels_max} levels"
+        if len(topic_filter) > NAME_OCTETS_MAX // 4 and len(topic_filter.encode()) > NAME_OCTETS_MAX:
+            return f"a topic filter has more than {NAME_OCTETS_MAX} octets, as no topic here has"
+        return self.exchange.filter_fault(topic_filter)
+
     # for sessions and their queues
 
     def make_queue(self, session):
         """Keep messages for a session that ends with its connection."""
-        self._create(session.client_id, _arguments(session.user, 0, session.version), session.connection)
+        arguments = _arguments(session.user, NEVER, session.version, session.kept)  # it ends with its owner
+        self._create(session.client_id, arguments, session.connection)
 
     def queue_added(self, queue):
         """The queue of a session is in place: of a new one, of an earlier run's, or opened again."""
@@ -100,6 +139,10 @@ class Sessions:
     def queue_deleted(self, session, reason):
         """The queue of a session is gone, whoever deleted it, and so is the session."""
         self._ended(session, reason)
+
+    def with_identifiers(self):
+        """The sessions that have anything under way, as a new list."""
+        return [session for session in self.by_client.values() if session.sent or session.received]
 
     def _take_over(self, client_id):
         session = self.by_client.get(client_id)
@@ -140,15 +183,20 @@ class Sessions:
     def _ended(self, session, reason):
         if self.by_client.get(session.client_id) is session:
             del self.by_client[session.client_id]
+        session.ended()
         session.queue = None
         self._drop_sink(session)
         connection, session.connection = session.connection, None
+        if self.wills is not None:
+            if connection is not None:
+                self.wills.connection_ended(session.client_id, connection.wants_will)
+            self.wills.session_ended(session.client_id)
         if connection is not None:
             connection.session_ended(reason)
 
 
-def _arguments(user, expiry_s, version):
-    arguments = {QUEUE_TYPE: TYPE, _USER: user, _VERSION: version}
+def _arguments(user, expiry_s, version, kept):
+    arguments = {QUEUE_TYPE: TYPE, _USER: user, _VERSION: version, **kept}
     if expiry_s != NEVER:
         # One that ends with its connection goes at once after a crash; nobody waits longer than a timer does.
         arguments[EXPIRES] = min(max(1, expiry_s * 1000), MAX_TIMER_MS)

@@ -1,30 +1,43 @@
 """Connection: one MQTT client from its first octet to its last.
 
-    socket > net.Stream > PacketLane > Connection.packet()
-    output < answers
+    socket > net.Stream > FastLane > Connection.packet() > HANDLERS
+    output < answers, deliveries
 
 Between net and what packets ask for, and the only place of this door that turns errors into packets. Its
-greenlet does the login and then sleeps in Stream.run() until the client is gone; everything else happens in
-the hub and must not switch. Never waits for the peer without a limit of time.
-
-So far it takes PINGREQ and DISCONNECT; what it does not take ends the connection.
+greenlet does the login, takes up the session, and then sleeps in Stream.run() until the client is gone;
+everything else happens in the hub and must not switch. Never waits for the peer without a limit of time.
 """
 import time
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gevent.event import AsyncResult
+
+from gomq_py.broker.signals import connection_events
+from gomq_py.broker.verbs.access import Access, AllAccess
+from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
+from gomq_py.errors import Refused, ResourceLocked
 from gomq_py.hub.slow_walk import SlowWalk
+from gomq_py.mqtt.model.session_queue import EXTRA, kept_arguments
+from gomq_py.mqtt.server import subscribe, will
+from gomq_py.mqtt.server.fast_lane import FastLane
+from gomq_py.mqtt.server.greeting import RECEIVE_MAXIMUM, Greeting
+from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.mqtt.server.login import DOOR, LoginAttempt
-from gomq_py.mqtt.server.refusals import end_code
+from gomq_py.mqtt.server.outbound import Outbound
+from gomq_py.mqtt.server.publish import publish
+from gomq_py.mqtt.server.refusals import end_code, session_code
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import last_packet
-from gomq_py.mqtt.wire.constants import CLIENT, DISCONNECT, MQTT_5, PINGREQ, VERSION_NAMES
+from gomq_py.mqtt.wire.constants import (
+    AUTH, DISCONNECT, MQTT_5, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE,
+    VERSION_NAMES,
+)
 from gomq_py.mqtt.wire.constants import Limits as PacketLimits
-from gomq_py.mqtt.wire.errors import MQTTError
-from gomq_py.mqtt.wire.frames import PacketWalk
-from gomq_py.mqtt.wire.packets import DisconnectPacket, PingrespPacket
+from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError
+from gomq_py.mqtt.wire.packets import ConnackPacket, DisconnectPacket, PingrespPacket
 from gomq_py.net.listener import format_address, host_of
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
@@ -38,6 +51,8 @@ LAST_WORD_TIMEOUT_S = 5
 # (§3.1.2.10), and a quarter more at the most.
 SILENT_CHECKS = 6
 OPEN, CLOSING, GONE = "open", "closing", "ended"
+# Characters of an operator's words to a client.
+REASON_MAX = 256
 PINGRESP = PingrespPacket().encode(MQTT_5)
 
 
@@ -51,14 +66,14 @@ class Limits(NamedTuple):
     frame_max: int = 0
 
 
-class Unsupported(MQTTError):
-    """A packet that this door does not take yet."""
-
-    reason_code = reason_codes.IMPLEMENTATION_SPECIFIC_ERROR
-
-
 class Connection:
-    """A client. ``why`` is the reason it ended, for the log."""
+    """A client. ``why`` is the reason it ended, for the log.
+
+    From CONNACK on: ``session`` (mqtt.model), the ``caller`` of verbs with its ``access``, and what the
+    client said of itself: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``,
+    ``tells_reasons``, whether it wants reason strings where nothing ends, and its ``will``.
+    ``is_leaving``: it said DISCONNECT, with this ``leave_code``; without one its end is abnormal.
+    """
 
     door = DOOR
     channels = MappingProxyType({})
@@ -74,15 +89,27 @@ class Connection:
         self.peer_host = host_of(address)
         self.peer_port = address[1] if isinstance(address, tuple) else 0
         self.name = f"{self.peer} -> {format_address(socket.getsockname())}"
+        self.durability = server.broker.durability
+        self.scheduler = self.hub.scheduler
         self.state = OPEN
-        self.user = self.vhost = self.limits = None
+        self.user = self.vhost = self.limits = self.access = self.caller = None
         self.output = self.stream = self.slow_walk = None
+        self.session = self.sessions = self.inbound = self.outbound = self.answers = self.lane = None
+        self._alarm_hold = None
         self.version = 0
+        self.receive_maximum = RECEIVE_MAXIMUM
+        self.maximum_packet_size = self.topic_alias_maximum = 0
+        self.tells_reasons = True
         self.client_id = ""
         self.client_properties = {}
         self.connected_at = time.time()
         self.blocked_reason = None
         self.why = ""
+        self.is_leaving = False
+        self.leave_code = 0
+        self.will = None
+        self._expiry_s = None
+        self._is_connected = False
         self._has_said_last_word = False
         self._token_life = None
         self._silent_checks = self._octets_seen = 0
@@ -91,19 +118,27 @@ class Connection:
 
     def run(self):
         """Serve the client until it is gone. May switch."""
-        session = LoginAttempt(self.server, self.socket, self.name, self.peer_host).run()
-        if session is None or self.hub.is_closed:
+        login = LoginAttempt(self.server, self.socket, self.name, self.peer_host, self.peer_port).run()
+        if login is None or self.hub.is_closed:
             return
         self.server.gate.logged_in(self.admitted)
-        connect = session.connect
-        self.user, self.vhost, self.client_id = session.user, session.vhost, session.client_id
-        self.version = connect.version
-        self.limits = Limits(connect.keep_alive_s)
+        greeting = Greeting(login.connect, self.server.settings)
+        self.user, self.vhost, self.client_id = login.user, login.vhost, greeting.client_id
+        self.version = greeting.version
+        self.receive_maximum = greeting.receive_maximum
+        self.maximum_packet_size = greeting.maximum_packet_size
+        self.topic_alias_maximum = greeting.topic_alias_maximum
+        self.tells_reasons = greeting.tells_reasons
+        self.will = greeting.will
+        self.limits = Limits(greeting.keep_alive_s)
         self.client_properties = {"client_id": self.client_id}
-        rest = session.rest
-        del session, connect  # which hold the password
+        checked = self.server.settings.mqtt_permission_check_enabled
+        self.access = (Access if checked else AllAccess)(self.user, self.vhost.name, self.client_id)
+        self.caller = Caller(self.access, self.vhost, self, self.name, 0)
+        rest = login.rest
+        del login  # which holds the password
         try:
-            self._serve(rest)
+            self._serve(greeting, rest)
         finally:
             self._end()
         if self._has_said_last_word:
@@ -114,15 +149,62 @@ class Connection:
         """What it speaks, for lists of connections."""
         return VERSION_NAMES[self.version]
 
-    def _serve(self, rest):
-        """Read until the end. May switch."""
+    def _serve(self, greeting, rest):
+        """Take up the session, answer, and read until the end. May switch."""
         hub = self.hub
         self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
         self.output.on_overflow = partial(self.abort, "the client does not read its answers")
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
         self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
+        self.answers = subscribe.Answers(self)
         hub.at_close(self._cut_off)
         hub.clients.register(self)
+        try:
+            if self._connect(greeting):
+                self.stream.run(self.lane, self, rest)
+                self.why = self.why or self._how_it_broke()
+        except OSError as error:
+            self.why = self.why or f"the socket failed: {error.strerror or error}"
+        finally:
+            self._leave_session()
+        drained = self.output.wait_drained(LAST_WORD_TIMEOUT_S)
+        self._has_said_last_word = self._has_said_last_word and drained
+
+    def _connect(self, greeting):
+        """Take up or begin the session, and say CONNACK when that is on the disk. Returns whether the client
+        is served. May switch.
+        """
+        self.sessions = self.vhost.extras[EXTRA]
+        settings = self.server.settings
+        if not will.check(self, greeting.will):
+            return False
+        try:
+            if settings.mqtt_client_id_validation == "owner":
+                self._check_owner()
+            session, was_there, is_recorded = self.sessions.connect(
+                self, self.client_id, self.user.name, greeting.clean_start, greeting.expiry_s, self.version,
+                kept_arguments(settings.mqtt_max_session_octets, settings.mqtt_session_overflow))
+        except Refused as error:
+            self.refuse(session_code(error, self.version), error.text)
+            return False
+        self.session = session
+        session.may_get = self.may_get
+        self.sessions.exchange.session_changed(session)
+        self.outbound = Outbound(self)
+        self.outbound.start()
+        if not will.begin(self, greeting.will):
+            return False
+        is_recorded = is_recorded or greeting.will is not None
+        if is_recorded:
+            try:
+                self._wait_until_safe()
+            except Exception as error:
+                self.refuse(session_code(error, self.version), f"the session is not kept: {error}")
+        if self.state != OPEN:
+            return False
+        self._is_connected = True
+        hub = self.hub
+        self._open_lane(greeting)
         # Checked twice in each interval that is given here, and so every quarter of the keep alive.
         hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
         if self.user.expires_at_s is not None:
@@ -132,13 +214,77 @@ class Connection:
             "connection %s: user '%s' opened vhost '%s' as %r (%s)", self.name, self.user.name,
             self.vhost.name, self.client_id[:256], self.protocol,
         )
+        self._tell("connection.created", connection_events.connection_created, self, self.protocol)
+        self.output.write(greeting.connack(was_there))
+        self.outbound.begin()
+        self.server.broker_topics.subscribed(session)
+        return True
+
+    def _open_lane(self, greeting):
+        self.inbound = Inbound(self, self.durability.when_safe, greeting.inbound_maximum)
+        limits = PacketLimits(packet_octets=self.server.settings.max_packet_size)
+        self.lane = FastLane(self, self.hub.buffers, self.scheduler, limits)
+        self.vhost.watch_tracing(self, self._choose_lane)
+        self._choose_lane()
+
+    def _check_owner(self):
+        """The session that there is must be the user's own. Raises ResourceLocked."""
+        session = self.sessions.by_client.get(self.client_id)
+        if session is not None and session.user != self.user.name:
+            raise ResourceLocked(
+                f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
+
+    def _wait_until_safe(self):
+        """Return when what was done until now is on the disk, or the connection is to end. Raises the disk's
+        error. May switch.
+        """
+        result = AsyncResult()
+        self.durability.when_safe(
+            lambda error: result.set(None) if error is None else result.set_exception(error))
+        result.get()
+
+    def _leave_session(self):
+        """Let go of the session: what is not kept goes. Safe to call twice."""
+        if self.session is None:
+            return
+        self._stop_delivering()
         try:
-            self.stream.run(PacketLane(self, hub.buffers), self, rest)
-            self.why = self.why or self._how_it_broke()
-        except OSError as error:
-            self.why = self.why or f"the socket failed: {error.strerror or error}"
-        drained = self.output.wait_drained(LAST_WORD_TIMEOUT_S)
-        self._has_said_last_word = self._has_said_last_word and drained
+            self.sessions.disconnect(self.session, self, self._expiry_s)
+        except Refused as error:
+            LOG.error("connection %s: its session keeps its earlier time to live: %s", self.name, error.text)
+
+    def _stop_delivering(self):
+        if self.outbound is not None:
+            self.outbound.stop()
+
+    @property
+    def wants_will(self):
+        """Whether its will is to be published, now that it ends: unless it has said DISCONNECT with the
+        reason code 0, the only one of 3.x.
+        """
+        return self._is_connected and not (self.is_leaving and self.leave_code == 0)
+
+    # what happens to the session
+
+    def taken_over(self):
+        """Another connection comes with the client id."""
+        self._stop_delivering()
+        self._tell_end("another connection has taken over its client id", reason_codes.SESSION_TAKEN_OVER)
+
+    def session_ended(self, reason):
+        """Somebody deleted the session, or it expired."""
+        self._stop_delivering()
+        self._tell_end(f"its session has ended: {reason}", reason_codes.ADMINISTRATIVE_ACTION)
+
+    def may_get(self, topic_filter):
+        """Whether its user may still have what comes by a filter that it has subscribed to."""
+        return subscribe.may(self, topic_filter)
+
+    def rights_changed(self):
+        """Its user may do other things now: deliveries ask again."""
+        if self.session is not None:
+            self.session.interests.forget()
+            self.sessions.exchange.session_changed(self.session)
 
     def _how_it_broke(self):
         if self.output.error is not None:
@@ -155,15 +301,28 @@ class Connection:
         if self._token_life is not None:
             self._token_life.stop()
             self._token_life = None
+        if self.lane is not None:
+            self.vhost.watch_tracing(self, None)
+            self.lane.close()
+            self.lane = None  # it holds the connection
+            self.inbound.close()
         if self.stream is not None:
+            self.answers.close()
             self.vhost.totals.received_octets += self.stream.received_octets
             self.vhost.totals.sent_octets += self.output.sent_octets
             self.output.close()
         self.hub.clients.forget(self)
+        if self._is_connected:
+            self._tell("connection.closed", connection_events.connection_closed, self)
         LOG.info(
             "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
             self.why or "by a fault of the broker",
         )
+
+    def _tell(self, key, headers_of, *subjects):
+        """An event, brought about by the client."""
+        events = self.server.broker.events
+        events.on_behalf_of(self.user.name, events.emit, key, headers_of, *subjects)
 
     # what the lane hands over
 
@@ -179,15 +338,36 @@ class Connection:
         return False
 
     def _packet(self, kind, walk):
-        packet = walk.decode()
-        if kind == PINGREQ:
-            self.output.write(PINGRESP)
-            return True
-        if kind == DISCONNECT:
-            self.why = f"by the client: {reason_codes.name_of(DISCONNECT, packet.reason_code)}"
-            self._stop()
+        if self.state != OPEN:
             return False
-        raise Unsupported(f"{packet.NAME} is not served yet")
+        if kind == PUBLISH:
+            return publish(self, walk)
+        packet = walk.decode()
+        HANDLERS[kind](self, packet)
+        return self.state == OPEN and not self.stream.paused
+
+    def _pubrel(self, packet):
+        self.inbound.released(packet.packet_identifier)
+
+    def _acknowledged(self, packet):
+        self.outbound.acknowledged_with(packet.TYPE, packet.packet_identifier, packet.reason_code)
+
+    def _pingreq(self, _packet):
+        self.output.write(PINGRESP)
+
+    def _disconnect(self, packet):
+        expiry_s = packet.properties.get("session_expiry_interval")
+        if expiry_s and not self.session.expiry_s:
+            # §3.14.2.2.2
+            raise ProtocolError("DISCONNECT gives a session expiry to a session that has none")
+        if expiry_s is not None:
+            self._expiry_s = min(expiry_s, self.server.settings.mqtt_max_session_expiry)
+        self.is_leaving, self.leave_code = True, packet.reason_code
+        self.why = f"by the client: {reason_codes.name_of(DISCONNECT, packet.reason_code)}"
+        self._stop()
+
+    def _auth(self, _packet):
+        raise ProtocolError("AUTH without an authentication method in CONNECT")  # [MQTT-4.12.0-7]
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked."""
@@ -201,14 +381,34 @@ class Connection:
 
     def fail(self, error):
         """End because of an MQTTError, and say so where the version has a word for it."""
-        self._close(str(error), last_packet(error, self.version, connected=True))
+        last_word = last_packet(error, self.version, connected=True) if self._is_connected else b""
+        self._close(str(error), last_word)
 
     def force_close(self, reason):
         """An operator, or the broker, ends the connection."""
-        octets = b""
-        if self.version >= MQTT_5:
-            octets = DisconnectPacket(reason_code=end_code(reason)).encode(MQTT_5)
-        self._close(reason, octets)
+        queue = None if self.session is None else self.session.queue
+        if queue is not None and queue.failed:
+            self._tell_end(f"its session is closed: {reason}", reason_codes.IMPLEMENTATION_SPECIFIC_ERROR)
+        else:
+            self._tell_end(reason, end_code(reason))
+
+    def _tell_end(self, why, code):
+        octets, why = b"", _utf8(why)
+        if self.version >= MQTT_5 and self._is_connected:
+            octets = DisconnectPacket(reason_code=code).encode(MQTT_5)
+            if code == reason_codes.ADMINISTRATIVE_ACTION:  # which says nothing by itself
+                told = {"reason_string": why[:REASON_MAX]}
+                octets = self._fitting(DisconnectPacket(reason_code=code, properties=told), octets)
+        self._close(why, octets)
+
+    def _fitting(self, packet, otherwise):
+        """Octets of a packet, if the client takes so many [MQTT-3.14.2-3]."""
+        octets = packet.encode(self.version)
+        return octets if not 0 < self.maximum_packet_size < len(octets) else otherwise
+
+    def refuse(self, code, why):
+        """The last word is a CONNACK that refuses."""
+        self._close(why, ConnackPacket(reason_code=code).encode(self.version))
 
     def abort(self, why):
         """Drop the client without a word: it does not listen."""
@@ -222,6 +422,8 @@ class Connection:
             return
         self.why = self.why or why
         LOG.warning("connection %s: closing: %s", self.name, why)
+        if self.inbound is not None:
+            self.inbound.leave()  # nothing follows the last word
         if last_word:  # 3.x has none
             self.output.write(last_word)
         self._has_said_last_word = True  # what the client still sends must not reset it before it is heard
@@ -254,14 +456,32 @@ class Connection:
     def block(self, reason):
         """An alarm: what is published is to be held."""
         self.blocked_reason = reason
+        self._choose_lane()
 
     def unblock(self):
         """The alarm is over."""
         self.blocked_reason = None
+        self._choose_lane()
+        if self._alarm_hold is not None:
+            hold, self._alarm_hold = self._alarm_hold, None
+            hold.release()
+
+    def hold_publishing(self):
+        """A PUBLISH while an alarm is on: read no further until it is over."""
+        if self._alarm_hold is None:
+            self._alarm_hold = self.stream.hold(f"an alarm to end ({self.blocked_reason})")
+
+    def _choose_lane(self):
+        if self.lane is not None:
+            self.lane.set_modes(self.vhost.tracing, self.blocked_reason is not None)
 
     @property
     def flow(self):
-        """What an alarm does to it, in RabbitMQ's words."""
+        """What an alarm does to it, in RabbitMQ's words: ``blocked`` when it is held, ``blocking`` when its
+        next publish would be, or ``running``.
+        """
+        if self._alarm_hold is not None:
+            return "blocked"
         return "running" if self.blocked_reason is None else "blocking"
 
 
@@ -271,26 +491,19 @@ class KeepAliveTimeout(MQTTError):
     reason_code = reason_codes.KEEP_ALIVE_TIMEOUT
 
 
-class PacketLane:
-    """Walks what was read, packet by packet."""
+def _utf8(text):
+    """A text that a string of MQTT can hold."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
-    def __init__(self, connection, buffers):
-        self._connection = connection
-        self._buffers = buffers
-        # A packet that is not there as a whole waits in front of the next read.
-        self._walk = PacketWalk(connection.version, CLIENT, PacketLimits(packet_octets=buffers.reserve))
 
-    def process(self, start, end, _now_ms):
-        """Hand over every whole packet. Returns the first octet that was not walked. Never raises."""
-        walk, connection = self._walk, self._connection
-        walk.begin(self._buffers.input, start, end)
-        try:
-            kind = walk.next_packet()
-            while kind and connection.packet(kind, walk):
-                kind = walk.next_packet()
-        except MQTTError as error:
-            connection.fail(error)
-        return walk.finish()
-
-    def finish(self):
-        """Nothing is left over."""
+HANDLERS = {
+    AUTH: Connection._auth,
+    DISCONNECT: Connection._disconnect,
+    PINGREQ: Connection._pingreq,
+    PUBACK: Connection._acknowledged,
+    PUBCOMP: Connection._acknowledged,
+    PUBREC: Connection._acknowledged,
+    PUBREL: Connection._pubrel,
+    SUBSCRIBE: subscribe.subscribe,
+    UNSUBSCRIBE: subscribe.unsubscribe,
+}

@@ -1,22 +1,26 @@
-"""Login: from the first octet to CONNACK, in good time or not at all.
+"""Login: from the first octet to a client that may come in, in good time or not at all.
 
-Between the connection's greenlet and the wire. Until the login is done it writes to the socket itself,
-waiting, since nobody else does yet; it never lets a stranger hold more than one small packet, nor keep the
-broker waiting for longer than ``mqtt_login_timeout``. Who comes in is decided in broker.verbs.entering.
+Between the connection's greenlet and the wire. Until the login is done it writes refusals to the socket
+itself, waiting, since nobody else does yet; it never lets a stranger hold more than one small packet, nor
+keep the broker waiting for longer than ``mqtt_login_timeout``. Who comes in is decided in
+broker.verbs.entering; the connection goes on with the session and CONNACK.
 """
-import secrets
+from typing import Any, NamedTuple
 
 from gevent import Timeout
 
 from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.patience import Patience
+from gomq_py.broker.names import NAME_OCTETS_MAX
+from gomq_py.broker.signals import connection_events
 from gomq_py.broker.verbs.entering import check_credentials, enter
 from gomq_py.errors import AccessRefused, Refused
-from gomq_py.mqtt.server.refusals import connack_code
+from gomq_py.mqtt.model.session import PREFIX
+from gomq_py.mqtt.server.refusals import client_id_code, connack_code
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, last_packet
-from gomq_py.mqtt.wire.constants import CLIENT, NO_VERSION, Limits
+from gomq_py.mqtt.wire.constants import CLIENT, NO_VERSION, VERSION_NAMES, Limits
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import ConnackPacket
 from gomq_py.observability.log import logger
@@ -25,9 +29,10 @@ LOG = logger("mqtt")
 # As admission, limits and lists of connections know this door.
 DOOR = "mqtt"
 READ_OCTETS = 16 * 1024
-# Of an id that is given to a client that has none: 128 bits, which are 22 characters.
-ASSIGNED_PREFIX, ASSIGNED_OCTETS = "gomq-", 16
-
+# Of a client id: with what stands before it, it is a name of a queue.
+CLIENT_ID_OCTETS_MAX = NAME_OCTETS_MAX - len(PREFIX)
+# Global parameters that name vhosts, by port and by what a certificate is the user name of.
+PORTS_TO_VHOSTS, CERTIFICATES_TO_VHOSTS = "mqtt_port_to_vhost_mapping", "mqtt_default_vhosts"
 # Characters of a refusal in the log: a user name may have 65,535.
 LOGGED_MAX = 512
 
@@ -40,25 +45,19 @@ class LoginEnd(Exception):
         self.reply = reply
 
 
-class Session:
-    """What a login came to: ``user``, ``vhost``, ``connect`` (the packet), ``client_id``, and in ``rest`` the
-    octets read behind it.
-    """
+class Login(NamedTuple):
+    """What a login came to: ``connect`` is the packet, ``rest`` the octets read behind it."""
 
-    __slots__ = ("user", "vhost", "connect", "client_id", "rest")
-
-    def __init__(self, user, vhost, connect, client_id, rest):
-        self.user = user
-        self.vhost = vhost
-        self.connect = connect
-        self.client_id = client_id
-        self.rest = rest
+    user: Any
+    vhost: Any
+    connect: Any
+    rest: bytes
 
 
 class LoginAttempt:
     """One client on its way in. ``name`` is the connection's."""
 
-    def __init__(self, server, socket, name, peer_host):
+    def __init__(self, server, socket, name, peer_host, peer_port):
         settings = server.settings
         self._server = server
         self._broker = server.broker
@@ -66,6 +65,7 @@ class LoginAttempt:
         self._socket = socket
         self._name = name
         self._peer_host = peer_host
+        self._peer_port = peer_port
         self._timeout_s = settings.mqtt_login_timeout
         self._most_octets = settings.mqtt_max_octets_before_login
         self._patience = Patience(self._timeout_s, LoginEnd(f"no login within {self._timeout_s} s"))
@@ -73,7 +73,7 @@ class LoginAttempt:
         self._octets = bytearray()
 
     def run(self):
-        """A Session, or None when there will be no connection; why is in the log then. May switch."""
+        """A Login, or None when there will be no connection; why is in the log then. May switch."""
         try:
             with self._patience:
                 connect = self._read_connect()
@@ -107,35 +107,39 @@ class LoginAttempt:
             raise LoginEnd(str(error), last_packet(error, NO_VERSION, connected=False)) from error
 
     def _log_in(self, connect):
-        """Check who it is, find the vhost and answer. Raises LoginEnd, OSError. May switch."""
+        """Check who it is and find the vhost. Raises LoginEnd, OSError. May switch."""
         if "authentication_method" in connect.properties:
             refusal = _connack(connect, reason_codes.BAD_AUTHENTICATION_METHOD)
             raise LoginEnd("CONNECT with an authentication method", refusal)
         try:
             vhost_name, user_name = self._named(connect)
-            user = check_credentials(
-                self._broker.logins, self._clients, user_name, self._password(connect), self._peer_host,
-                self._patience,
-            )
-            self._enter(user, vhost_name)
+            user = self._checked(connect, user_name)
+            vhost = self._enter(user, vhost_name)
         except LoginRefused as error:
             raise LoginEnd(str(error), _connack(connect, connack_code(error, connect.version))) from error
         except Refused as error:
             raise LoginEnd(error.text, _connack(connect, connack_code(error, connect.version))) from error
+        fault = client_id_fault(connect.client_identifier, user.name, self._server.settings)
+        if fault:
+            raise LoginEnd(fault, _connack(connect, client_id_code(connect.version)))
         self._check_not_stopping()
-        client_id = connect.client_identifier
-        properties = {}
-        if not client_id:
-            client_id = ASSIGNED_PREFIX + secrets.token_urlsafe(ASSIGNED_OCTETS)
-            properties["assigned_client_identifier"] = client_id
-        self._socket.sendall(ConnackPacket(properties=properties).encode(connect.version))
-        # Again: while the client took that, user or vhost may have been deleted, and others may have come in.
-        self._check_not_stopping()
+        return Login(user, vhost, connect, bytes(self._octets))
+
+    def _checked(self, connect, user_name):
+        """The User, whom the event exchange is told of. Raises LoginRefused. May switch."""
+        emit, peer = self._broker.events.emit, (self._peer_host, self._peer_port)
+        told = self._name, user_name, self._socket, peer, VERSION_NAMES[connect.version]
         try:
-            vhost = self._enter(user, vhost_name)
-        except Refused as error:
-            raise LoginEnd(error.text) from error
-        return Session(user, vhost, connect, client_id, bytes(self._octets))
+            user = check_credentials(
+                self._broker.logins, self._clients, user_name, self._password(connect), self._peer_host,
+                self._patience,
+            )
+        except LoginRefused as error:
+            if not self._clients.is_closing:  # which is no fault of the client's
+                emit("user.authentication.failure", connection_events.logged_in, *told, str(error))
+            raise
+        emit("user.authentication.success", connection_events.logged_in, *told)
+        return user
 
     def _named(self, connect):
         """(vhost, user) that the client names, VHOST:USER or USER; else the certificate's.
@@ -143,18 +147,42 @@ class LoginAttempt:
         Raises AccessRefused.
         """
         name = connect.user_name
-        default_vhost = self._server.settings.mqtt_default_vhost
         if name is None:
-            if not self._certified_name:
-                raise AccessRefused("CONNECT without a user name")
-            return default_vhost, self._certified_name
+            return self._usual_vhost(), self._certified_name or self._anonymous()
         vhost_name, colon, rest = name.rpartition(":")
         if colon and vhost_name in self._broker.vhosts and self._broker.users.get(name) is None:
             return vhost_name, rest
-        return default_vhost, name
+        return self._usual_vhost(), name
+
+    def _usual_vhost(self):
+        """The vhost of whoever names none: by its certificate, by the port it came to, or the default one.
+
+        The maps are RabbitMQ's, in global parameters, which may hold anything.
+        """
+        vhost_name = self._server.settings.mqtt_default_vhost
+        keys = {PORTS_TO_VHOSTS: self._port(), CERTIFICATES_TO_VHOSTS: self._certified_name}
+        for parameter, key in keys.items():
+            found = self._broker.parameters.global_.get(parameter)
+            if isinstance(found, dict) and isinstance(found.get(key), str):
+                vhost_name = found[key]
+        return vhost_name
+
+    def _port(self):
+        """Ours, to which the client has come, as text; empty for a unix socket."""
+        address = self._socket.getsockname()
+        return str(address[1]) if isinstance(address, tuple) else ""
+
+    def _anonymous(self):
+        """The user whose rights somebody without a name gets. Raises AccessRefused."""
+        name = self._server.settings.mqtt_anonymous_user
+        if not name:
+            raise AccessRefused("CONNECT without a user name")
+        if self._broker.users.get(name) is None:
+            raise AccessRefused(f"CONNECT without a user name, and anonymous_user '{name}' does not exist")
+        return name
 
     def _password(self, connect):
-        """Octets; None where the certificate stands for it."""
+        """Octets; None where a certificate, or nothing, stands for it."""
         if connect.user_name is None:
             return None
         return connect.password or b""
@@ -185,6 +213,15 @@ class LoginAttempt:
                 self._server.hub.lingering.end(self._socket)
         except OSError as error:
             LOG.debug("connection %s: the refusal could not be sent: %s", self._name, error)
+
+
+def client_id_fault(client_id, user_name, settings):
+    """What keeps a user from having this client id, or ""; an empty one is given later."""
+    if len(client_id.encode()) > CLIENT_ID_OCTETS_MAX:
+        return f"the client id has more than {CLIENT_ID_OCTETS_MAX} octets"
+    if settings.mqtt_client_id_validation == "username" and client_id != user_name:
+        return f"the client id of user '{user_name}' must be its name (mqtt client_id_validation)"
+    return ""
 
 
 def _connack(connect, code):

@@ -3,10 +3,16 @@
 Handed to a listener by the node; below it one connection per accepted socket. What connections of every
 protocol share is the hub's (hub.context). Never accepts and never parses.
 """
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.server.broker_topics import BrokerTopics
 from gomq_py.mqtt.server.connection import Connection
+from gomq_py.mqtt.server.login import DOOR
+from gomq_py.mqtt.server.will import WillPublisher
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
+
+LOG = logger("mqtt")
 
 
 class MQTTServer:
@@ -17,8 +23,33 @@ class MQTTServer:
         self.hub = hub
         self.settings = settings
         self.gate = hub.admission.gate("mqtt_")
+        self.will_publisher = WillPublisher(self)
+        self.broker_topics = BrokerTopics(self)
+        for vhost in broker.vhosts.values():
+            self.look_after(vhost)
         # a log with a limit of rate, for events that peers who have not logged in can trigger at will
-        self.strangers = QuietLog(logger("mqtt"))
+        self.strangers = QuietLog(LOG)
+        broker.users.rights_watchers.append(self._rights_changed)
+        if settings.mqtt_anonymous_user:
+            LOG.warning(
+                "MQTT clients without a user name have the rights of user %r (mqtt anonymous_user)",
+                settings.mqtt_anonymous_user)
+        if not settings.mqtt_permission_check_enabled:
+            LOG.warning(
+                "MQTT clients may publish and subscribe to everything: permission_check_enabled is false")
+
+    def _rights_changed(self, user):
+        """Deliveries ask for rights, which they remember."""
+        for connection in self.hub.clients.of_user(user.name):
+            if connection.door == DOOR:
+                connection.rights_changed()
+
+    def look_after(self, vhost):
+        """What this vhost keeps for MQTT has a door now, and its limits. Called again with each client."""
+        settings, sessions = self.settings, vhost.extras[EXTRA]
+        sessions.retained.max_messages = settings.mqtt_max_retained_messages
+        sessions.retained.max_octets = settings.mqtt_max_retained_octets
+        sessions.wills.start(self.will_publisher.of(vhost), settings.mqtt_will_grace * 1000)
 
     def handle(self, socket, address):
         """Serve one client; the caller closes the socket. May switch."""

@@ -2,7 +2,7 @@ cimport cython
 from gomq_py cimport octets
 from gomq_py.content cimport fields, forms, header_scan, properties
 from gomq_py.content.properties cimport PropertyScan
-from gomq_py.mqtt.wire cimport frames
+from gomq_py.mqtt.wire cimport texts
 from libc.stdint cimport uint64_t
 
 cdef unsigned int QOS_SHIFT, QOS_MASK, RETAIN
@@ -17,6 +17,8 @@ cdef const unsigned char* CORRELATION_KEY
 cdef const unsigned char* RESPONSE_KEY
 cdef const unsigned char* PREFIX
 cdef const unsigned char* DEFAULT_EXCHANGE
+cdef const unsigned char* TOPIC_EXCHANGE
+cdef Py_ssize_t TOPIC_EXCHANGE_BYTES
 cdef Py_ssize_t TOPIC_KEY_BYTES, QOS_KEY_BYTES, RETAIN_KEY_BYTES, TYPE_KEY_BYTES, FORMAT_KEY_BYTES
 cdef Py_ssize_t CORRELATION_KEY_BYTES, RESPONSE_KEY_BYTES, PREFIX_BYTES, DEFAULT_EXCHANGE_BYTES
 cdef unsigned char LONGSTR, OCTETS, BOOLEAN, UINT8, SLASH, DOT, TRANSIENT, PERSISTENT
@@ -40,8 +42,7 @@ cdef class MQTTForm(forms.Form):
     cdef Py_ssize_t basic_bound(self, Py_ssize_t properties_length) except -1
     @cython.locals(
         end=Py_ssize_t, start=Py_ssize_t, limit=Py_ssize_t, given=cython.uint, content_type=Py_ssize_t,
-        correlation=Py_ssize_t, response=Py_ssize_t, expiry=Py_ssize_t, table=Py_ssize_t, behind=Py_ssize_t,
-        length=Py_ssize_t)
+        correlation=Py_ssize_t, response=Py_ssize_t, expiry=Py_ssize_t, table=Py_ssize_t, before=Py_ssize_t)
     cdef Py_ssize_t write_basic(
         self, unsigned char* out, Py_ssize_t at, Py_ssize_t most, const unsigned char* p,
         Py_ssize_t routing_at, Py_ssize_t properties_at, Py_ssize_t properties_length,
@@ -58,6 +59,9 @@ cdef class MQTTForm(forms.Form):
 @cython.locals(length=Py_ssize_t)
 cdef bint is_short_text(const unsigned char* p, Py_ssize_t at) noexcept
 cdef bint is_of_default_exchange(const unsigned char* p, Py_ssize_t at) noexcept
+@cython.locals(length=Py_ssize_t)
+cdef Py_ssize_t write_reply_to(
+    unsigned char* out, Py_ssize_t at, const unsigned char* p, Py_ssize_t response) noexcept
 cdef bint is_reserved(const unsigned char* p, Py_ssize_t at, Py_ssize_t length) noexcept
 cdef Py_ssize_t write_short(
     unsigned char* out, Py_ssize_t at, const unsigned char* p, Py_ssize_t start, Py_ssize_t length) noexcept
@@ -88,7 +92,11 @@ cdef Py_ssize_t write_told(
     Py_ssize_t table, Py_ssize_t table_end, const unsigned char* key, Py_ssize_t key_length) noexcept
 cdef Py_ssize_t write_string(
     unsigned char* out, Py_ssize_t at, Py_ssize_t limit, unsigned int identifier, const unsigned char* p,
-    Py_ssize_t start, Py_ssize_t length, bint of_default_exchange) noexcept
+    Py_ssize_t start, Py_ssize_t length) noexcept
+@cython.locals(prefix=Py_ssize_t)
+cdef Py_ssize_t write_response_topic(
+    unsigned char* out, Py_ssize_t at, Py_ssize_t limit, const unsigned char* p, Py_ssize_t start,
+    Py_ssize_t length) noexcept
 cdef Py_ssize_t write_amqp(
     unsigned char* out, Py_ssize_t at, Py_ssize_t limit, bytes name, const unsigned char* p,
     Py_ssize_t start) except -1
@@ -104,6 +112,9 @@ cdef Py_ssize_t write_user_properties(
     Py_ssize_t table_end) except -1
 @cython.locals(kind=cython.uint)
 cdef bytes text_of(const unsigned char* p, Py_ssize_t at)
+cdef MQTTForm FORM
+@cython.locals(data=bytearray, end=Py_ssize_t)
+cpdef bytes basic_of(bytes routing, bytes raw, unsigned char flags)
 @cython.locals(data=bytearray, end=Py_ssize_t)
 cpdef bytes block_of(bytes raw, long long expiry_s=*)
 cpdef int flags_of_basic(bytes raw, bint persistent) except -1

@@ -13,13 +13,14 @@ without their length) as they came, and as flags QoS and RETAIN. MQTTForm reads 
     payload format 1         the header mqtt.payload-format, 1
     message expiry, s        expiration, ms
     correlation data         correlation_id; no text, or over 255 octets: the header mqtt.correlation-data
-    response topic           the header mqtt.response-topic, and reply_to: its routing key, up to 255 octets
+    response topic           the header mqtt.response-topic, and reply_to: amq.topic. and its routing key,
+                             which the default exchange takes to amq.topic; up to 255 octets
                              $default/ and a topic: only reply_to, the key of what is behind
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 
 write_block() writes basic properties as those of a PUBLISH: all of these back, and
 
-    reply_to alone           the response topic $default/ and its topic
+    reply_to alone           the response topic $default/ and its topic; amq.topic. and a key: its topic
     message_id, type, app_id, user_id, content_encoding, timestamp
                              the user properties amqp.message-id, amqp.type and so on
     headers                  user properties, where they are texts, numbers or booleans
@@ -29,7 +30,7 @@ What does not fit, or is no UTF-8 where that is wanted, is left out: first come,
 from gomq_py import octets
 from gomq_py.content import fields, forms, header_scan, properties
 from gomq_py.content.properties import PropertyScan
-from gomq_py.mqtt.wire import frames
+from gomq_py.mqtt.wire import texts
 
 KIND = 2
 
@@ -50,6 +51,9 @@ CORRELATION_KEY, CORRELATION_KEY_BYTES = b"\x15mqtt.correlation-data", 22
 RESPONSE_KEY, RESPONSE_KEY_BYTES = b"\x13mqtt.response-topic", 20
 PREFIX, PREFIX_BYTES = b"mqtt.", 5
 DEFAULT_EXCHANGE, DEFAULT_EXCHANGE_BYTES = b"$default/", 9
+
+# In front of a routing key of amq.topic where it is an address by itself (broker.verbs.publishing).
+TOPIC_EXCHANGE, TOPIC_EXCHANGE_BYTES = b"amq.topic.", 10
 
 LONGSTR, OCTETS, BOOLEAN, UINT8 = b"SxtB"
 SLASH, DOT = b"/."
@@ -100,7 +104,7 @@ def write_swapped(out, at, p, start, length):
 
 def is_topic(p, at, length):
     """Whether these octets are a topic name, or the routing key of one: what is not crosses to nobody."""
-    return length > 0 and frames.scan_text(p, at, at + length) == 0
+    return length > 0 and texts.scan_text(p, at, at + length) == 0
 
 
 # properties of a PUBLISH
@@ -204,12 +208,10 @@ class MQTTForm(forms.Form):
             given |= properties.CORRELATION_ID
             at = write_short(out, at, p, correlation + 2, octets.be16(p, correlation))
         if response >= 0:
-            behind = DEFAULT_EXCHANGE_BYTES if is_of_default_exchange(p, response) else 0
-            length = octets.be16(p, response) - behind
-            if length > 0 and length <= SHORT_MAX:
+            before = at
+            at = write_reply_to(out, at, p, response)
+            if at > before:
                 given |= properties.REPLY_TO
-                out[at] = length
-                at = write_swapped(out, at + 1, p, response + 2 + behind, length)
         if expiry >= 0:
             given |= properties.EXPIRATION
             at = write_milliseconds(out, at, octets.be32(p, expiry))
@@ -268,7 +270,7 @@ class MQTTForm(forms.Form):
 def is_short_text(p, at):
     """Whether the binary data at ``at`` can be a short string."""
     length = octets.be16(p, at)
-    return length <= SHORT_MAX and frames.scan_text(p, at + 2, at + 2 + length) >= 0
+    return length <= SHORT_MAX and texts.scan_text(p, at + 2, at + 2 + length) >= 0
 
 
 def is_of_default_exchange(p, at):
@@ -278,6 +280,20 @@ def is_of_default_exchange(p, at):
         and octets.be16(p, at) <= SHORT_MAX + DEFAULT_EXCHANGE_BYTES
         and octets.same(p, at + 2, DEFAULT_EXCHANGE, 0, DEFAULT_EXCHANGE_BYTES)
     )
+
+
+def write_reply_to(out, at, p, response):
+    """Write the address of the response topic at ``response``, if it is short enough."""
+    length = octets.be16(p, response)
+    if is_of_default_exchange(p, response):
+        length -= DEFAULT_EXCHANGE_BYTES
+        out[at] = length
+        return write_swapped(out, at + 1, p, response + 2 + DEFAULT_EXCHANGE_BYTES, length)
+    if length == 0 or length + TOPIC_EXCHANGE_BYTES > SHORT_MAX:
+        return at
+    out[at] = TOPIC_EXCHANGE_BYTES + length
+    octets.copy(out, at + 1, TOPIC_EXCHANGE, 0, TOPIC_EXCHANGE_BYTES)
+    return write_swapped(out, at + 1 + TOPIC_EXCHANGE_BYTES, p, response + 2, length)
 
 
 def is_reserved(p, at, length):
@@ -409,12 +425,12 @@ def write_basics(out, at, limit, p, start, scan, has_response):
                 start += 8
             else:
                 if flag == properties.CONTENT_TYPE:
-                    at = write_string(out, at, limit, CONTENT_TYPE, p, start + 1, p[start], 0)
+                    at = write_string(out, at, limit, CONTENT_TYPE, p, start + 1, p[start])
                 elif flag == properties.CORRELATION_ID:
-                    at = write_string(out, at, limit, CORRELATION_DATA, p, start + 1, p[start], 0)
+                    at = write_string(out, at, limit, CORRELATION_DATA, p, start + 1, p[start])
                 elif flag == properties.REPLY_TO:
-                    if not has_response and is_topic(p, start + 1, p[start]):
-                        at = write_string(out, at, limit, RESPONSE_TOPIC, p, start + 1, p[start], 1)
+                    if not has_response:
+                        at = write_response_topic(out, at, limit, p, start + 1, p[start])
                 elif flag in AMQP_NAMES:
                     at = write_amqp(out, at, limit, AMQP_NAMES[flag], p, start)
                 start += 1 + p[start]
@@ -439,22 +455,35 @@ def write_told(out, at, limit, identifier, p, table, table_end, key, key_length)
     length = octets.be32(p, found + 1)
     if identifier == RESPONSE_TOPIC and not is_topic(p, found + 5, length):
         return at
-    return write_string(out, at, limit, identifier, p, found + 5, length, 0)
+    return write_string(out, at, limit, identifier, p, found + 5, length)
 
 
-def write_string(out, at, limit, identifier, p, start, length, of_default_exchange):
-    """Write a property of these octets, unless it goes beyond ``limit``, is too long, or is no text where it
-    must be one. A topic ``of_default_exchange`` is given as its routing key there.
-    """
-    if length > STRING_MAX or at + 3 + DEFAULT_EXCHANGE_BYTES + length > limit:
+def write_response_topic(out, at, limit, p, start, length):
+    """Write the response topic of a reply_to, if that is the address of a topic."""
+    prefix = DEFAULT_EXCHANGE_BYTES
+    if (
+        length > TOPIC_EXCHANGE_BYTES and octets.same(p, start, TOPIC_EXCHANGE, 0, TOPIC_EXCHANGE_BYTES)
+    ):
+        start += TOPIC_EXCHANGE_BYTES
+        length -= TOPIC_EXCHANGE_BYTES
+        prefix = 0
+    if at + 3 + prefix + length > limit or not is_topic(p, start, length):
         return at
-    if identifier != CORRELATION_DATA and frames.scan_text(p, start, start + length) < 0:
+    out[at] = RESPONSE_TOPIC
+    octets.put_be16(out, at + 1, prefix + length)
+    octets.copy(out, at + 3, DEFAULT_EXCHANGE, 0, prefix)
+    return write_swapped(out, at + 3 + prefix, p, start, length)
+
+
+def write_string(out, at, limit, identifier, p, start, length):
+    """Write a property of these octets, unless it goes beyond ``limit``, is too long, or is no text where it
+    must be one.
+    """
+    if length > STRING_MAX or at + 3 + length > limit:
+        return at
+    if identifier != CORRELATION_DATA and texts.scan_text(p, start, start + length) < 0:
         return at
     out[at] = identifier
-    if of_default_exchange:
-        octets.put_be16(out, at + 1, DEFAULT_EXCHANGE_BYTES + length)
-        octets.copy(out, at + 3, DEFAULT_EXCHANGE, 0, DEFAULT_EXCHANGE_BYTES)
-        return write_swapped(out, at + 3 + DEFAULT_EXCHANGE_BYTES, p, start, length)
     octets.put_be16(out, at + 1, length)
     octets.copy(out, at + 3, p, start, length)
     return at + 3 + length
@@ -462,7 +491,7 @@ def write_string(out, at, limit, identifier, p, start, length, of_default_exchan
 
 def write_amqp(out, at, limit, name, p, start):
     """Write the short string at ``start`` as a user property."""
-    if frames.scan_text(p, start + 1, start + 1 + p[start]) < 0:
+    if texts.scan_text(p, start + 1, start + 1 + p[start]) < 0:
         return at
     return write_user_property(
         out, at, limit, octets.pointer(name), 0, len(name), p, start + 1, p[start])
@@ -494,10 +523,10 @@ def write_user_properties(out, at, limit, p, table, table_end):
         length = p[table]
         value = table + 1 + length
         after = fields.skip_value(p, value)
-        if not is_reserved(p, table + 1, length) and frames.scan_text(p, table + 1, value) >= 0:
+        if not is_reserved(p, table + 1, length) and texts.scan_text(p, table + 1, value) >= 0:
             before = at
             if p[value] == LONGSTR:
-                if frames.scan_text(p, value + 5, after) >= 0:
+                if texts.scan_text(p, value + 5, after) >= 0:
                     at = write_user_property(
                         out, at, limit, p, table + 1, length, p, value + 5, after - value - 5)
             else:
@@ -522,9 +551,25 @@ def text_of(p, at):
 
 # for code that is not compiled against this module
 
+FORM = MQTTForm()
+
+
 def record_flags(qos, retain):
     """The flags of a record of kind 2."""
     return qos << QOS_SHIFT | (RETAIN if retain else 0)
+
+
+def basic_of(routing, raw, flags):
+    """What is stored of a PUBLISH as basic properties: ``routing`` and properties ``raw`` as they lie in the
+    record. Raises ValueError for malformed ones.
+    """
+    p = routing + raw
+    data = bytearray(FORM.basic_bound(len(raw)))
+    end = FORM.write_basic(
+        octets.pointer(data), 0, forms.BASIC_MAX, octets.pointer(p), 0, len(routing), len(raw), flags)
+    if end < 0:
+        raise ValueError("malformed properties of a PUBLISH")
+    return bytes(data[:end])
 
 
 def block_of(raw, expiry_s=-1):

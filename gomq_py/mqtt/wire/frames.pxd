@@ -1,14 +1,11 @@
 cimport cython
 from gomq_py cimport octets
+from gomq_py.mqtt.wire cimport texts
 
 cdef unsigned int PUBLISH, PUBACK, PUBREL, PUBCOMP
 cdef int MQTT_5
 cdef unsigned int PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE
 cdef unsigned int RESPONSE_TOPIC, CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY
-cdef int ILL_FORMED, WILDCARD, CONTROL
-
-@cython.locals(octet=cython.uint, low=cython.uint, high=cython.uint, more=Py_ssize_t, found=int)
-cdef int scan_text(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
 
 @cython.final
 cdef class PacketWalk:
@@ -20,13 +17,15 @@ cdef class PacketWalk:
     cdef object buffer
     cdef const unsigned char* p
     cdef readonly Py_ssize_t position, end, at, start, packet_end
-    cdef readonly bint plain, dup, retain
+    cdef readonly bint plain, dup, retain, is_known
+    cdef bytes known
     cdef readonly Py_ssize_t topic_at, topic_length, properties_at, properties_length
     cdef readonly Py_ssize_t payload_at, payload_length
     cdef readonly unsigned int qos, packet_identifier, topic_alias
     cdef readonly Py_ssize_t user_properties, subscription_identifiers, payload_format_at, message_expiry_at
     cdef readonly Py_ssize_t content_type_at, response_topic_at, correlation_data_at, topic_alias_at
     cdef Py_ssize_t value
+    cpdef know(self, bytes topic)
     cpdef set_version(self, int version)
     cpdef set_limits(self, limits)
     cpdef begin(self, object buffer, Py_ssize_t start, Py_ssize_t end)
@@ -37,6 +36,7 @@ cdef class PacketWalk:
     cpdef int next_packet(self) except -1
     cdef int refuse(self, Py_ssize_t at) except -1
     cpdef decode(self)
+    cpdef bytes part(self, Py_ssize_t at, Py_ssize_t length)
     cdef bint take_publish(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept
     cdef int forget_properties(self, Py_ssize_t at) noexcept
     @cython.locals(count=Py_ssize_t, identifier=cython.uint)

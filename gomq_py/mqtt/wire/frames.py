@@ -7,7 +7,7 @@ checked and right. Any other is for the codec (PacketWalk.decode), which alone k
 packet. No I/O; never keeps the buffer over a read.
 """
 from gomq_py import octets
-from gomq_py.mqtt.wire import codec
+from gomq_py.mqtt.wire import codec, texts
 from gomq_py.mqtt.wire.constants import CLIENT, DEFAULT_LIMITS, HEADER_MAX, NO_VERSION
 from gomq_py.mqtt.wire.errors import MQTTError
 
@@ -17,55 +17,6 @@ MQTT_5 = 5
 # Identifiers of the properties of PUBLISH.
 PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE = 1, 2, 3
 RESPONSE_TOPIC, CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY = 8, 9, 11, 35, 38
-
-# What scan_text finds; 0 is a text that may be a topic name.
-ILL_FORMED, WILDCARD, CONTROL = -1, 1, 2
-
-
-def scan_text(p, at, end):
-    """ILL_FORMED for octets that are no UTF-8 or hold U+0000, else WILDCARD and CONTROL as bits."""
-    found = 0
-    while at < end:
-        octet = p[at]
-        at += 1
-        if octet < 0x80:
-            if octet == 0x2B or octet == 0x23:
-                found |= WILDCARD
-            elif octet < 0x20 or octet == 0x7F:
-                if octet == 0:
-                    return ILL_FORMED
-                found |= CONTROL
-            continue
-        # The second octet's range depends on the first; those behind it are 80..BF (Unicode, table 3-7).
-        low = 0x80
-        high = 0xBF
-        if octet < 0xC2 or octet > 0xF4:
-            return ILL_FORMED
-        if octet < 0xE0:
-            more = 1
-        elif octet < 0xF0:
-            more = 2
-            if octet == 0xE0:
-                low = 0xA0
-            elif octet == 0xED:
-                high = 0x9F  # surrogates lie above
-        else:
-            more = 3
-            if octet == 0xF0:
-                low = 0x90
-            elif octet == 0xF4:
-                high = 0x8F
-        if end - at < more or p[at] < low or p[at] > high:
-            return ILL_FORMED
-        if octet == 0xC2 and p[at] < 0xA0:
-            found |= CONTROL
-        at += 1
-        while more > 1:
-            if p[at] & 0xC0 != 0x80:
-                return ILL_FORMED
-            at += 1
-            more -= 1
-    return found
 
 
 def first_octets(version, sender):
@@ -103,7 +54,7 @@ class PacketWalk:
         "dup", "retain", "packet_identifier", "properties_at", "properties_length", "payload_at",
         "payload_length", "topic_alias", "user_properties", "subscription_identifiers", "payload_format_at",
         "message_expiry_at", "content_type_at", "response_topic_at", "correlation_data_at", "topic_alias_at",
-        "value",
+        "value", "known", "is_known",
     )
 
     def __init__(self, version, sender, limits=DEFAULT_LIMITS):
@@ -116,9 +67,16 @@ class PacketWalk:
         self.plain = False
         self.topic_at = self.topic_length = self.payload_at = self.payload_length = 0
         self.packet_identifier = self.qos = 0
-        self.dup = self.retain = False
+        self.dup = self.retain = self.is_known = False
         self.value = 0
+        self.known = b""
         self.forget_properties(0)
+
+    def know(self, topic):
+        """Say which topic was right before and is likely to come again: it is not looked through anew, and
+        ``is_known`` says of a plain PUBLISH that it is this one.
+        """
+        self.known = topic
 
     def set_version(self, version):
         """Say which version the connection has, when its CONNECT has been accepted."""
@@ -209,13 +167,21 @@ class PacketWalk:
         raw = bytes(self.buffer[self.at:self.packet_end])
         return codec.decode_packet(raw, self.version, self.sender, self.limits)
 
+    def part(self, at, length):
+        """A copy of octets of the packet found last."""
+        return bytes(self.buffer[at:at + length])
+
     def take_publish(self, p, at, end):
         """Find the fields of a PUBLISH; whether all is well."""
         if end - at < 2:
             return False
         self.topic_length = octets.be16(p, at)
         self.topic_at = at = at + 2
-        if self.topic_length > end - at or scan_text(p, at, at + self.topic_length) != 0:
+        if self.topic_length > end - at:
+            return False
+        self.is_known = self.topic_length == len(self.known) and octets.same(
+            p, at, self.known, 0, self.topic_length)
+        if not self.is_known and texts.scan_text(p, at, at + self.topic_length) != 0:
             return False
         at += self.topic_length
         self.packet_identifier = 0
@@ -260,13 +226,13 @@ class PacketWalk:
                 return False
             if identifier == USER_PROPERTY:
                 self.user_properties += 1
-                at = self.take_text(p, at, end, CONTROL | WILDCARD)
+                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
                 if at < 0:
                     return False
-                at = self.take_text(p, at, end, CONTROL | WILDCARD)
+                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
             elif identifier == CONTENT_TYPE and self.content_type_at < 0:
                 self.content_type_at = at
-                at = self.take_text(p, at, end, CONTROL | WILDCARD)
+                at = self.take_text(p, at, end, texts.CONTROL | texts.WILDCARD)
             elif identifier == RESPONSE_TOPIC and self.response_topic_at < 0:
                 self.response_topic_at = at
                 at = self.take_text(p, at, end, 0)
@@ -304,7 +270,7 @@ class PacketWalk:
         after = self.take_binary(p, at, end)
         if after < 0:
             return -1
-        found = scan_text(p, at + 2, after)
+        found = texts.scan_text(p, at + 2, after)
         return -1 if found < 0 or found & ~accepted else after
 
     def take_binary(self, p, at, end):

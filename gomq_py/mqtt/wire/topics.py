@@ -88,6 +88,11 @@ def swapped(text):
     return text.translate(_SWAP)
 
 
+def binding_key(topic_filter):
+    """The key of a topic exchange that asks for what a filter, not of a shared subscription, asks for."""
+    return swapped(topic_filter).replace(SINGLE_LEVEL, "*")
+
+
 def matches(topic_filter, topic_name):
     """Whether a filter, not of a shared subscription, matches a topic name. Both are str, or both bytes."""
     if isinstance(topic_filter, bytes):

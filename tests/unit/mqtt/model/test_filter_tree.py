@@ -127,3 +127,16 @@ def test_filters_by_the_thousand_are_matched_as_one_by_one():
 
     for topic in ("a/7/b", "b/7/a", "c/7/c"):
         assert matched(tree, topic) == {each for each in filters if matches(each, topic)}
+
+
+@pytest.mark.parametrize("topic_filter", ["b", "a/b/c", "a/#", "+", "#", "a/+/b", "a"])
+def test_filter_that_is_not_there_can_be_removed(topic_filter):
+    tree = FilterTree()
+    tree.add("a/b", 1)
+
+    tree.remove(topic_filter, 1)
+    tree.remove("a/b", 2)
+
+    targets = set()
+    tree.match("a/b", targets)
+    assert (targets, tree.size) == ({1}, 1)

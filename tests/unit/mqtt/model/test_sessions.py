@@ -16,6 +16,8 @@ from tests.support.node import Node
 class Connection:
     """Says what it heard. ``consumer`` is attached to the queue of its session, if that has one."""
 
+    wants_will = False
+
     def __init__(self):
         self.heard = []
         self.consumer = None
@@ -81,7 +83,7 @@ def sessions_of(node):
 def connect(node, client_id="c", clean_start=False, expiry_s=NEVER, user="guest", version=5, sink=False):
     """(session, whether it was there, connection)."""
     connection = Connection()
-    session, was_there = sessions_of(node).connect(
+    session, was_there, _ = sessions_of(node).connect(
         connection, client_id, user, clean_start, expiry_s, version
     )
     if sink:
@@ -279,6 +281,170 @@ def test_options_of_no_sense_in_a_log_are_taken_as_usual_ones(node):
     assert session.subscriptions == {"a": Subscription("a", 0)}
 
 
+def test_subscription_that_a_kill_left_twice_is_one(nodes):
+    """The broker was killed after the new one was recorded and before the end of the old one was."""
+    node = nodes()
+    session, _, connection = connect(node)
+    session.subscribe(Subscription("a", 1, identifier=7))
+    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", Subscription("a", 2).arguments())
+    disconnect(node, session, connection)
+
+    node = nodes()
+    session = sessions_of(node).by_client["c"]
+    found = dict(session.subscriptions)
+    is_new = session.subscribe(Subscription("a", 0))
+    changed, bindings = dict(session.subscriptions), len(node.vhost.bindings_to(session.queue))
+    session.unsubscribe("a")
+
+    assert (found, is_new) == ({"a": Subscription("a", 2)}, False)
+    assert (changed, bindings) == ({"a": Subscription("a", 0)}, 1)
+    assert session.subscriptions == {} and destinations(node, "a") == []
+
+
+def test_one_that_was_left_behind_can_be_what_is_wanted_again(node):
+    session, _, _ = connect(node)
+    wanted = Subscription("a", 1, identifier=7)
+    session.subscribe(wanted)
+    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", Subscription("a", 2).arguments())
+
+    assert not session.subscribe(wanted)
+
+    assert session.subscriptions == {"a": wanted} and len(node.vhost.bindings_to(session.queue)) == 1
+
+
+def test_each_change_of_subscriptions_changes_the_revision(node):
+    session, _, _ = connect(node)
+    revisions = [session.revision]
+    for change in (
+        lambda: session.subscribe(Subscription("a", 1)), lambda: session.subscribe(Subscription("a", 2)),
+        lambda: session.unsubscribe("a"),
+    ):
+        change()
+        revisions.append(session.revision)
+
+    assert len(set(revisions)) == 4
+
+
+# shared subscriptions
+
+def member(node, client_id, topic_filter="$share/g/a/+", **options):
+    session, _, connection = connect(node, client_id, **options)
+    session.subscribe(Subscription(topic_filter, 1))
+    return session, connection
+
+
+def counts(sessions):
+    return [session.queue.ready_count for session, _ in sessions]
+
+
+def test_members_that_are_connected_have_turns(node):
+    members = [member(node, client_id) for client_id in "cde"]
+
+    for _ in range(7):
+        assert node.publish("amq.topic", "a.b") == [1]
+
+    assert counts(members) == [3, 2, 2]
+
+
+def test_members_that_are_absent_get_what_no_other_takes(node):
+    members = [member(node, client_id) for client_id in "cde"]
+    for session, connection in members[:2]:
+        disconnect(node, session, connection)
+    for _ in range(4):
+        node.publish("amq.topic", "a.b")
+    disconnect(node, *members[2])
+    for _ in range(3):
+        node.publish("amq.topic", "a.b")
+
+    assert sorted(counts(members)) == [1, 1, 5]
+
+
+def test_member_without_room_is_passed_over(node):
+    members = [member(node, client_id) for client_id in "cd"]
+    queue = members[0][0].queue
+    members[0][1].detach()  # as a client whose window is full
+    node.vhost.redefine_queue(queue, {**queue.arguments, "x-max-length": 1, "x-overflow": "reject-publish"})
+
+    answers = [node.publish("amq.topic", "a.b") for _ in range(4)]
+
+    assert (answers, counts(members)) == ([[1]] * 4, [1, 3])
+
+
+def test_members_whose_rights_were_withdrawn_are_passed_over(node):
+    members = [member(node, client_id) for client_id in "cd"]
+    members[0][0].may_get = lambda topic_filter: topic_filter != "$share/g/a/+"
+    sessions_of(node).exchange.session_changed(members[0][0])
+
+    for _ in range(2):
+        node.publish("amq.topic", "a.b")
+
+    assert counts(members) == [0, 2]
+
+
+def test_shares_of_other_names_and_filters_get_copies_of_their_own(node):
+    members = [
+        member(node, "c"), member(node, "d", "$share/h/a/+"), member(node, "e", "$share/g/a/#"),
+        member(node, "f", "a/b"),
+    ]
+
+    assert node.publish("amq.topic", "a.b") == [1, 1, 1, 1]
+
+    assert counts(members) == [1, 1, 1, 1]
+
+
+def test_member_that_leaves_or_ends_has_no_turn(node):
+    members = [member(node, client_id) for client_id in "cde"]
+    members[0][0].unsubscribe("$share/g/a/+")
+    node.vhost.delete_queue("mqtt.d")
+
+    for _ in range(3):
+        node.publish("amq.topic", "a.b")
+    members[2][0].unsubscribe("$share/g/a/+")
+
+    assert members[2][0].queue.ready_count == 3 and destinations(node, "a.b") == []
+
+
+def test_shares_outlive_a_restart(nodes):
+    node = nodes()
+    for client_id in "cd":
+        disconnect(node, *member(node, client_id))
+
+    node = nodes()
+    for _ in range(4):
+        node.publish("amq.topic", "a.b")
+
+    assert [sessions_of(node).by_client[one].queue.ready_count for one in "cd"] == [2, 2]
+
+
+def test_share_is_on_disk_where_a_member_is_and_fails_with_it(node):
+    transient, _, _ = connect(node, "c", expiry_s=0, sink=True)
+    transient.subscribe(Subscription("$share/g/a", 0))
+    (share,) = destinations(node, "a")
+    was_durable = bool(share.durable)
+    session, _ = member(node, "d", "$share/g/a")
+
+    found = bool(share.durable), bool(share.failed)
+    session.queue.store.fence(OSError(5, "the disk failed"))
+
+    assert (was_durable, found, bool(share.failed)) == (False, (True, False), True)
+
+
+# policies
+
+def test_policies_apply_to_session_queues_but_those_that_mean_nothing_there(node):
+    node.broker.parameters.set(node.vhost, "policy", "p", {
+        "pattern": "^mqtt[.]", "definition": {"max-length": 2, "delivery-limit": 1}
+    })
+    session, _, connection = connect(node)
+    session.subscribe(Subscription("a", 1))
+    disconnect(node, session, connection)
+
+    for _ in range(3):
+        node.publish("amq.topic", "a")
+
+    assert session.queue.ready_count == 2 and session.queue.limits.settings.delivery_limit is None
+
+
 # take-over
 
 @pytest.mark.parametrize("expiry_s, was_there", [(60, True), (0, False)])
@@ -384,7 +550,7 @@ def test_sessions_are_in_no_export_and_their_names_are_nobodys_to_declare(node):
 def test_deleted_vhost_ends_its_sessions(node):
     vhost = node.broker.create_vhost("v")
     connection = Connection()
-    session, _ = vhost.extras[EXTRA].connect(connection, "c", "guest", False, NEVER, 5)
+    session, _, _ = vhost.extras[EXTRA].connect(connection, "c", "guest", False, NEVER, 5)
 
     node.broker.delete_vhost("v")
     node.wait(lambda: not node.broker.leaving, what="the vhost is not gone")

@@ -1,19 +1,25 @@
 """The MQTT door in this process: a real broker, and clients on socket pairs that
 send and read literal octets.
 """
+import time
+
 import gevent
 import pytest
 from gevent import socket
 
+from gomq_py.content import forms
 from gomq_py.mqtt.server.server import MQTTServer
-from tests.support.door import Door
+from gomq_py.mqtt.wire import crossing
+from tests.support.door import SILENCE_S, SILENT_POLLS, Door, poll_the_loop
 from tests.support.waiting import in_time
 
 PATIENCE_S = in_time(30)
+forms.register(crossing.MQTTForm())  # as a node does
 # CONNECT of MQTT 3.1.1 and of 5: clean, keep alive 60 s, client "c", user "guest", password "guest".
 CONNECT_311 = b"\x10\x1b\x00\x04MQTT\x04\xc2\x00\x3c\x00\x01c\x00\x05guest\x00\x05guest"
 CONNECT_5 = b"\x10\x1c\x00\x04MQTT\x05\xc2\x00\x3c\x00\x00\x01c\x00\x05guest\x00\x05guest"
-CONNACK_311, CONNACK_5 = b"\x20\x02\x00\x00", b"\x20\x03\x00\x00\x00"
+# The server's of MQTT 5 takes 16 topic aliases.
+CONNACK_311, CONNACK_5 = b"\x20\x02\x00\x00", b"\x20\x06\x00\x00\x03\x22\x00\x10"
 
 
 class Client:
@@ -34,6 +40,20 @@ class Client:
             assert data, f"{octets!r} was awaited, but the socket was closed after {got!r}"
             got += data
         assert got == octets
+
+    def expect_nothing(self):
+        """Nothing must come for a while."""
+        until = time.monotonic() + SILENCE_S
+        for _ in range(SILENT_POLLS):
+            poll_the_loop()
+        self.socket.settimeout(max(until - time.monotonic(), 0.001))
+        try:
+            got = self.socket.recv(1000)
+            raise AssertionError(f"nothing was awaited, but {got!r} came")
+        except TimeoutError:
+            pass
+        finally:
+            self.socket.settimeout(PATIENCE_S)
 
     def expect_end(self):
         """The server must close the socket, and say nothing more."""

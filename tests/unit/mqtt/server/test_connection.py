@@ -65,8 +65,7 @@ def test_client_that_is_gone_is_forgotten(mqtt, caplog):
     (b"\xc0\xff\xff\xff\xff", 0x81),  # a remaining length of five octets
     (b"\x30\xff\xff\xff\x7f", 0x95),  # a packet that would be too large
     (b"\x30\x04\x00\x01tx", 0x81),  # PUBLISH without properties
-    (b"\x30\x05\x00\x01t\x00x", 0x83),  # PUBLISH: not served yet
-    (b"\xf0\x00", 0x83),  # AUTH likewise
+    (b"\xf0\x00", 0x82),  # AUTH where CONNECT named no method
 ])
 def test_packet_that_is_not_taken_ends_the_connection(mqtt, modern, octets, code):
     modern.send(PINGREQ + octets + PINGREQ)
@@ -75,7 +74,7 @@ def test_packet_that_is_not_taken_ends_the_connection(mqtt, modern, octets, code
     modern.expect_end()
 
 
-@pytest.mark.parametrize("octets", [CONNECT_311, b"\xc1\x00", b"\xf0\x00", b"\x30\x04\x00\x01tx"])
+@pytest.mark.parametrize("octets", [CONNECT_311, b"\xc1\x00", b"\xf0\x00", b"\x30\x03\x00\x02t"])
 def test_client_of_3_1_1_is_told_nothing_of_what_it_did_wrong(mqtt, octets):
     client = mqtt.client()
 
@@ -123,13 +122,35 @@ def test_keep_alive_of_0_is_no_limit(mqtt):
 
 @pytest.mark.parametrize("reason, code", [
     ("broker forced connection closure with reason 'shutdown'", 0x8B), (EXPIRED, 0xA0),
-    ("Closed via management plugin", 0x98),
 ])
 def test_client_of_mqtt_5_is_told_why_the_broker_closes(mqtt, modern, reason, code):
     mqtt.connection().force_close(reason)
 
     modern.expect(told(code))
     modern.expect_end()
+
+
+@pytest.mark.parametrize(
+    "reason, octets", [("You \0 \udcff", b"You ? ?"), (300 * "x", 256 * b"x")], ids=["ill-formed", "long"])
+def test_client_of_mqtt_5_is_told_what_an_operator_says(mqtt, modern, reason, octets):
+    mqtt.connection().force_close(reason)
+
+    string = b"\x1f" + len(octets).to_bytes(2, "big") + octets
+    lengths = bytes((len(string),)) if len(string) < 128 else b"\x83\x02"
+    body = b"\x98" + lengths + string
+    modern.expect(b"\xe0" + (bytes((len(body),)) if len(body) < 128 else b"\x86\x02") + body)
+    modern.expect_end()
+
+
+def test_words_of_an_operator_are_no_more_than_the_client_takes(mqtt):
+    client = mqtt.client(
+        b"\x10\x21\x00\x04MQTT\x05\xc2\x00\x3c\x05\x27\x00\x00\x00\x14\x00\x01c\x00\x05guest\x00\x05guest",
+        CONNACK_5)
+
+    mqtt.connection().force_close("more than fits into twenty octets")
+
+    client.expect(told(0x98))
+    client.expect_end()
 
 
 def test_client_of_3_1_1_is_closed_without_a_word(mqtt):

@@ -61,7 +61,7 @@ def test_client_of_mqtt_5_without_an_id_is_given_one(mqtt):
     client = mqtt.stranger()
     client.send(b"\x10\x1b\x00\x04MQTT\x05\xc2\x00\x3c\x00\x00\x00\x00\x05guest\x00\x05guest")
 
-    client.expect(b"\x20\x21\x00\x00\x1e\x12\x00\x1bgomq-")
+    client.expect(b"\x20\x24\x00\x00\x21\x22\x00\x10\x12\x00\x1bgomq-")
 
     given = client.socket.recv(100)
     assert len(given) == 22 and mqtt.connection().client_id == "gomq-" + given.decode()
@@ -225,7 +225,7 @@ def test_client_whose_vhost_goes_while_it_reads_connack_does_not_come_in(mqtt, m
     encode = login.ConnackPacket.encode
 
     def encode_meanwhile(packet, version):
-        mqtt.broker.delete_vhost("/")
+        mqtt.broker.delete_vhost("/", list(mqtt.hub.clients))
         return encode(packet, version)
 
     monkeypatch.setattr(login.ConnackPacket, "encode", encode_meanwhile)

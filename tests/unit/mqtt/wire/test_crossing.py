@@ -76,12 +76,16 @@ def test_quality_of_service_is_delivery_mode_and_a_header(qos, delivery_mode):
     ({"correlation_data": b"id"}, {"correlation_id": "id"}),
     ({"correlation_data": b"\xff"}, {"headers": {"mqtt.correlation-data": b"\xff"}}),
     ({"correlation_data": b"i" * 256}, {"headers": {"mqtt.correlation-data": b"i" * 256}}),
-    ({"response_topic": "r/s"}, {"reply_to": "r.s", "headers": {"mqtt.response-topic": "r/s"}}),
-    ({"response_topic": "r" * 256}, {"headers": {"mqtt.response-topic": "r" * 256}}),
+    ({"response_topic": "r/s"}, {"reply_to": "amq.topic.r.s", "headers": {"mqtt.response-topic": "r/s"}}),
+    (
+        {"response_topic": "r" * 245},
+        {"reply_to": "amq.topic." + "r" * 245, "headers": {"mqtt.response-topic": "r" * 245}},
+    ),
+    ({"response_topic": "r" * 246}, {"headers": {"mqtt.response-topic": "r" * 246}}),
     ({"response_topic": "$default/amq/gen-1"}, {"reply_to": "amq.gen-1"}),
     (
         {"response_topic": "$default/"},
-        {"reply_to": "$default.", "headers": {"mqtt.response-topic": "$default/"}},
+        {"reply_to": "amq.topic.$default.", "headers": {"mqtt.response-topic": "$default/"}},
     ),
     ({"topic_alias": 5}, {}),
     ({"user_property": [("a", "1"), ("b", "ä")]}, {"headers": {"a": "1", "b": "ä"}}),
@@ -111,7 +115,7 @@ def test_user_properties_keep_their_order_and_their_duplicates_on_the_wire():
 def test_user_properties_that_do_not_fit_are_left_out_and_others_kept():
     many = [(f"{number:03}", "v" * 1000) for number in range(200)]
     values = {
-        "user_property": [*many, ("last", "x")], "correlation_data": b"c" * 255, "response_topic": "r" * 255,
+        "user_property": [*many, ("last", "x")], "correlation_data": b"c" * 255, "response_topic": "r" * 245,
         "content_type": "t" * 255,
     }
     raw = stored("k" * 255, values, qos=1).get_properties()
@@ -120,7 +124,8 @@ def test_user_properties_that_do_not_fit_are_left_out_and_others_kept():
 
     assert len(raw) <= 65536
     assert found.headers["000"] == "v" * 1000 and "199" not in found.headers and found.headers["last"] == "x"
-    assert (found.correlation_id, found.reply_to, found.content_type) == ("c" * 255, "r" * 255, "t" * 255)
+    assert (found.correlation_id, found.content_type) == ("c" * 255, "t" * 255)
+    assert found.reply_to == "amq.topic." + "r" * 245
 
 
 @pytest.mark.parametrize("block", [
@@ -143,6 +148,10 @@ def test_octets_that_are_no_properties_are_malformed(block):
     ({"correlation_id": "c", "headers": {"mqtt.correlation-data": b"other"}}, {"correlation_data": b"c"}),
     ({"headers": {"mqtt.correlation-data": "text"}}, {"correlation_data": b"text"}),
     ({"reply_to": "amq.gen-1"}, {"response_topic": "$default/amq/gen-1"}),
+    ({"reply_to": "amq.topic.r.s"}, {"response_topic": "r/s"}),
+    ({"reply_to": "amq.topic." + "r" * 245}, {"response_topic": "r" * 245}),
+    ({"reply_to": "amq.topic."}, {"response_topic": "$default/amq/topic/"}),
+    ({"reply_to": "amq.topic.#"}, {}),
     ({"reply_to": "q#"}, {}),
     ({"reply_to": ""}, {}),
     ({"reply_to": "r.s", "headers": {"mqtt.response-topic": "r/s"}}, {"response_topic": "r/s"}),

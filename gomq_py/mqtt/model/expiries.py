@@ -1,0 +1,82 @@
+"""Expiries: which keys have to be looked at when, because what is kept for them expires.
+
+A leaf of mqtt.model beside key_index. A key has one time, the earliest that was noted; what became of it
+meanwhile is looked at when that has come. So a key that is written over for ever costs no more than one.
+Never yields.
+"""
+import heapq
+
+# Times that do not count any more may be so many, beside as many as there are keys.
+STALE = 1024
+
+
+class Expiries:
+    """``on_due()`` is called when the first time has come; ``take`` then gives the keys."""
+
+    __slots__ = ("_timers", "_on_due", "_times", "_heap", "_timer", "_timer_ms")
+
+    def __init__(self, timers, on_due):
+        """``timers()`` gives those of the hub (hub.timers), once they are needed."""
+        self._timers = timers
+        self._on_due = on_due
+        self._times = {}  # key: its time
+        self._heap = []  # (time, key), of which those count that are in _times
+        self._timer = None
+        self._timer_ms = 0
+
+    @property
+    def count(self):
+        """Keys that are to be looked at."""
+        return len(self._times)
+
+    def note(self, key, due_ms):
+        """Look at the key at this time (Unix milliseconds), if not before."""
+        before = self._times.get(key)
+        if before is not None and before <= due_ms:
+            return
+        self._times[key] = due_ms
+        if len(self._heap) > 2 * len(self._times) + STALE:
+            self._heap = [(time, each) for each, time in self._times.items()]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (due_ms, key))
+
+    def forget(self, key):
+        """Nothing is kept for the key."""
+        self._times.pop(key, None)
+
+    def take(self):
+        """A key whose time has come, which is not to be looked at any more; None: there is none."""
+        now_ms = self._timers().now_ms()
+        while self._heap and self._heap[0][0] <= now_ms:
+            time, key = heapq.heappop(self._heap)
+            if self._times.get(key) == time:
+                del self._times[key]
+                return key
+        return None
+
+    def arm(self):
+        """Wait for the first time there is now."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        if not self._heap:
+            self.stop()
+            return
+        due_ms = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_ms == due_ms:
+                return
+            self._timer.stop()
+        timers = self._timers()
+        self._timer_ms = due_ms
+        self._timer = timers.start(due_ms - timers.now_ms(), self._is_due)
+
+    def stop(self):
+        """Wait for nothing."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.stop()
+
+    def _is_due(self):
+        self._timer = None
+        self._on_due()

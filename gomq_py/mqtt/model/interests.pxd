@@ -1,0 +1,36 @@
+cimport cython
+from gomq_py cimport octets
+from gomq_py.mqtt.model.filter_tree cimport FilterTree
+
+cdef Py_ssize_t TOPICS, LISTED
+cdef bytes _SWAPPED
+cdef tuple _NONE
+
+@cython.final
+cdef class Interest:
+    cdef readonly bytes topic, identifiers
+    cdef readonly Py_ssize_t topic_length
+    cdef readonly unsigned int qos, alias
+    cdef readonly bint as_published, is_kept, is_shared
+    cdef readonly Interest own
+
+@cython.final
+cdef class Interests:
+    cdef readonly object session
+    cdef readonly dict aliases
+    cdef Interest last
+    cdef bytes last_key
+    cdef Py_ssize_t last_length
+    cdef dict found
+    cdef FilterTree tree
+    cdef set known
+    cpdef changed(self, str topic_filter)
+    cpdef forget(self)
+    cpdef new_connection(self)
+    @cython.locals(key=bytes, interest=Interest)
+    cdef Interest find(self, const unsigned char* at, Py_ssize_t start, Py_ssize_t length)
+    cdef name(self, bytes key, Interest interest, unsigned int alias)
+    @cython.locals(interest=Interest)
+    cdef Interest _look_up(self, bytes key)
+    cdef _matching(self, bytes topic)
+    cdef _add(self, str topic_filter)

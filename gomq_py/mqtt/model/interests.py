@@ -1,0 +1,168 @@
+"""Interests: which of a session's subscriptions a topic matches, and so how its messages go to the client.
+
+Beside session, whose subscriptions they are; below the door's deliveries, which ask for every message. What a
+topic comes to is remembered until the subscriptions change. Never yields.
+"""
+from gomq_py import octets
+from gomq_py.mqtt.model.filter_tree import FilterTree
+from gomq_py.mqtt.wire.topics import is_shared, matches, split_shared, topic_name_fault
+
+# Topics remembered; thrown away together when there are more.
+TOPICS = 1024
+# Sessions with more subscriptions have a tree of them; the others cost no memory for one.
+LISTED = 8
+SUBSCRIPTION_IDENTIFIER = 11
+QOS_MAX = 2
+
+
+class Interest:
+    """What a session wants of a topic. A value, but for ``alias``, the topic alias that its connection has
+    given it; 0: none.
+
+    ``topic``: its octets, empty where the routing key is no topic name. ``qos``: the highest granted;
+    ``as_published``: RETAIN stays as it was; ``identifiers``: the properties of MQTT 5 that tell the
+    subscription identifiers. ``is_kept``: some subscription leads to the session's queue, none that is
+    shared counting; ``is_shared``: some is. ``own``: the same for what the session itself has published;
+    None: that does not come back.
+    """
+
+    __slots__ = (
+        "topic", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared", "own", "alias",
+    )
+
+    def __init__(self, topic, subscriptions, is_kept):
+        self.topic = topic
+        self.topic_length = len(topic)
+        self.alias = 0
+        self.own = self
+        self.is_kept = is_kept
+        self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
+        # what was stored before the client unsubscribed keeps its QoS
+        self.qos = max([subscription.qos for subscription in subscriptions], default=QOS_MAX)
+        self.as_published = any([subscription.retain_as_published for subscription in subscriptions])
+        self.identifiers = b"".join(
+            [_identifier(number) for number in sorted({one.identifier for one in subscriptions}) if number])
+
+
+class Interests:
+    """Those of one session, a Session. ``aliases``: {routing key: topic alias} of its connection."""
+
+    __slots__ = ("session", "aliases", "last", "last_key", "last_length", "found", "tree", "known")
+
+    def __init__(self, session):
+        self.session = session
+        self.aliases = {}
+        self.last = None
+        self.last_key = b""
+        self.last_length = -1
+        self.found = None
+        self.tree = self.known = None
+
+    def changed(self, topic_filter):
+        """A subscription to this filter has come, has changed, or has gone."""
+        self.forget()
+        if self.tree is None:
+            return
+        is_there = topic_filter in self.session.subscriptions
+        if is_there != (topic_filter in self.known):
+            if is_there:
+                self._add(topic_filter)
+            else:
+                self.known.discard(topic_filter)
+                self.tree.remove(split_shared(topic_filter)[1], topic_filter)
+
+    def forget(self):
+        """Look at the subscriptions again."""
+        self.found = self.last = None
+        self.last_key = b""
+        self.last_length = -1
+
+    def new_connection(self):
+        """Nothing has a topic alias."""
+        self.aliases = {}
+        self.forget()
+
+    def find(self, at, start, length):
+        """The Interest in the topic of a routing key: ``length`` octets of the buffer ``at``."""
+        if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
+            return self.last
+        key = bytes(at[start:start + length])
+        if self.found is None:
+            self.found = {}
+        interest = self.found.get(key)
+        if interest is None:
+            if len(self.found) >= TOPICS:
+                self.found.clear()
+            interest = self.found[key] = self._look_up(key)
+        self.last = interest
+        self.last_key = key
+        self.last_length = length
+        return interest
+
+    def name(self, key, interest, alias):
+        """From here on the client knows the topic of a routing key by this alias."""
+        self.aliases[key] = interest.alias = alias
+        if interest.own is not None:
+            interest.own.alias = alias
+
+    def _look_up(self, key):
+        topic = key.translate(_SWAPPED)
+        session = self.session
+        filters = self._matching(topic)
+        if filters:
+            filters = session.allowed(filters) or _NONE
+        found = [session.subscriptions[one] for one in filters]
+        interest = Interest(topic if filters is not _NONE else b"", found, self._is_kept(filters))
+        if any([one.no_local for one in found]):
+            others = [one for one in filters if not session.subscriptions[one].no_local]
+            interest.own = None
+            if others:
+                interest.own = Interest(
+                    topic, [session.subscriptions[one] for one in others], self._is_kept(others))
+        alias = self.aliases.get(key, 0)
+        interest.alias = alias
+        if interest.own is not None:
+            interest.own.alias = alias
+        return interest
+
+    def _is_kept(self, filters):
+        # A share gives a message to the queue or to the sink, besides what comes there anyway.
+        return any([self.session.keeps(one) for one in filters if not is_shared(one)])
+
+    def _matching(self, topic):
+        """The filters that match a topic's octets; _NONE where these are none."""
+        try:
+            name = topic.decode()
+        except UnicodeDecodeError:
+            return _NONE
+        if topic_name_fault(name) or "\0" in name:
+            return _NONE
+        subscriptions = self.session.subscriptions
+        if self.tree is None and len(subscriptions) > LISTED:
+            self.tree = FilterTree()
+            self.known = set()
+            for topic_filter in subscriptions:
+                self._add(topic_filter)
+        if self.tree is not None:
+            targets = set()
+            self.tree.match(name, targets)
+            return list(targets)
+        return [one for one in subscriptions if matches(split_shared(one)[1], name)]
+
+    def _add(self, topic_filter):
+        self.known.add(topic_filter)
+        self.tree.add(split_shared(topic_filter)[1], topic_filter)
+
+
+_SWAPPED = bytes.maketrans(b"/.", b"./")
+_NONE: tuple = ()
+
+
+def _identifier(number):
+    """The property that tells a subscription identifier."""
+    found = bytearray((SUBSCRIPTION_IDENTIFIER,))
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

@@ -1,0 +1,108 @@
+"""Key index: keys to numbers, in the order of the keys, for very many of them.
+
+A leaf of mqtt.model, below keyed_store. A key costs its text and some 24 octets: there are no tables, but
+parts of a sorted list, each with an array of numbers beside it. ``seek`` finds the next key from a place on,
+so that whoever walks may stop anywhere while keys come and go.
+"""
+from array import array
+from bisect import bisect_left, bisect_right
+
+# Keys of a part: a new one moves 4 KiB on average, some 0.1 us, and of a million keys there are 2000 parts.
+PART = 1024
+
+
+class KeyIndex:
+    """``count`` keys, each with an unsigned number of 64 bits."""
+
+    __slots__ = ("count", "_firsts", "_keys", "_numbers")
+
+    def __init__(self, pairs=()):
+        """``pairs``: {key: number} to begin with."""
+        keys = sorted(pairs)
+        self.count = len(keys)
+        self._firsts = keys[::PART]
+        self._keys = [keys[at:at + PART] for at in range(0, len(keys), PART)]
+        self._numbers = [array("Q", [pairs[key] for key in part]) for part in self._keys]
+
+    def get(self, key):
+        """The key's number, or None."""
+        part, at = self._find(key)
+        if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
+            return None
+        return self._numbers[part][at]
+
+    def put(self, key, number):
+        """Set the key's number. Returns the one before, or None."""
+        part, at = self._find(key)
+        if part < 0:
+            part = 0
+            if not self._keys:
+                self._keys.append([])
+                self._numbers.append(array("Q"))
+                self._firsts.append(key)
+        keys, numbers = self._keys[part], self._numbers[part]
+        if at < len(keys) and keys[at] == key:
+            before = numbers[at]
+            numbers[at] = number
+            return before
+        keys.insert(at, key)
+        numbers.insert(at, number)
+        self._firsts[part] = keys[0]
+        self.count += 1
+        if len(keys) > 2 * PART:
+            self._split(part)
+        return None
+
+    def pop(self, key):
+        """Remove the key. Returns its number, or None where there was none."""
+        part, at = self._find(key)
+        if part < 0 or at == len(self._keys[part]) or self._keys[part][at] != key:
+            return None
+        keys = self._keys[part]
+        del keys[at]
+        self.count -= 1
+        number = self._numbers[part].pop(at)
+        if keys:
+            self._firsts[part] = keys[0]
+        else:
+            del self._keys[part], self._numbers[part], self._firsts[part]
+        return number
+
+    def seek(self, key):
+        """(key, number) of the first key that is not before this one, or None."""
+        part, at = self._find(key)
+        if part < 0:
+            part = 0
+        if part < len(self._keys) and at == len(self._keys[part]):
+            part, at = part + 1, 0
+        if part >= len(self._keys):
+            return None
+        return self._keys[part][at], self._numbers[part][at]
+
+    def page(self, key):
+        """Some (key, number) from the first key on that is not before this one, in order; none at the end."""
+        part, at = self._find(key)
+        if part < 0:
+            part = 0
+        if part < len(self._keys) and at == len(self._keys[part]):
+            part, at = part + 1, 0
+        if part >= len(self._keys):
+            return []
+        return list(zip(self._keys[part][at:], self._numbers[part][at:]))
+
+    def _find(self, key):
+        """(part, place in it) where the key is or would be put; part -1: before all."""
+        part = bisect_right(self._firsts, key) - 1
+        return (part, 0) if part < 0 else (part, bisect_left(self._keys[part], key))
+
+    def _split(self, part):
+        keys, numbers = self._keys[part], self._numbers[part]
+        self._keys.insert(part + 1, keys[PART:])
+        self._numbers.insert(part + 1, numbers[PART:])
+        self._firsts.insert(part + 1, keys[PART])
+        del keys[PART:], numbers[PART:]
+
+
+def successor(key):
+    """The first text behind the key: keys hold no U+0000."""
+    return key + "\0"

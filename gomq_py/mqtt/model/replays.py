@@ -1,0 +1,151 @@
+"""Replays: retained messages on their way to a session that has subscribed, filter after filter.
+
+Between retained, which has them, and the session's queue or sink, which get them as copies that say
+everything: QoS, RETAIN and the identifier of the one subscription they are for (REPLAYED). A job in slices,
+which never has more than WINDOW messages in the queue before the client has taken them. Never yields.
+"""
+from collections import deque
+
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.wire import crossing, fields
+from gomq_py.storage.message import Message
+
+# A flag of a record of MQTT: its QoS and RETAIN are those of the delivery, and its properties hold the
+# identifier of the subscription.
+REPLAYED = 0x10
+# As in wire.crossing, whose numbers are C's.
+SUBSCRIPTION_IDENTIFIER, QOS_SHIFT, QOS_MASK = 11, 1, 3
+# Messages that wait for a client at a time: what it takes in some milliseconds.
+WINDOW = 1000
+# Until a client that takes nothing is asked again: at first, and at the longest.
+SOON_MS, LATER_MS = 10, 250
+
+
+class Replay(Job):
+    """To one session. ``add`` what it has subscribed to."""
+
+    name = "replaying retained MQTT messages"
+
+    def __init__(self, retained, session):
+        super().__init__()
+        self._retained = retained
+        self._session = session
+        self._subscriptions = deque()
+        self._walk = None  # through the topics of the first of them
+        self._began_ms = 0
+        self._timer = None
+        self._pause_ms = SOON_MS
+        self._message = Message()
+
+    def add(self, subscription):
+        """Replay for this subscription, too; from the beginning, if it is being replayed already."""
+        waiting = self._subscriptions
+        for place, (other, _) in enumerate(waiting):
+            if other.topic_filter == subscription.topic_filter:
+                del waiting[place]
+                if place == 0:
+                    self._walk = None
+                break
+        waiting.append((subscription, self._retained.vhost.timers.now_ms()))
+        if self._timer is None:
+            self._retained.vhost.scheduler.start(self)
+
+    def end(self):
+        """Nobody wants it any more."""
+        self._subscriptions.clear()
+        self._walk = None
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self._retained.replayed(self._session)
+
+    def step(self):
+        clock = SliceClock(every=8)
+        while self._subscriptions and not self._retained.closed:
+            subscription, began_ms = self._subscriptions[0]
+            destination = self._destination(subscription)
+            if destination is None:
+                self._subscriptions.popleft()
+                self._walk = None
+                continue
+            room = self._room(destination)
+            if not room:
+                self._wait()
+                return False
+            self._pause_ms = SOON_MS
+            if self._some(subscription, began_ms, destination, room, clock):
+                self._subscriptions.popleft()
+                self._walk = None
+            if clock.is_over():
+                return True
+        self.end()
+        return False
+
+    def failed(self, error):
+        """The client does not get the rest."""
+        self.end()
+        return False
+
+    def _some(self, subscription, began_ms, destination, room, clock):
+        """Give it what there is room for. Whether that was all for this subscription."""
+        retained, message = self._retained, self._message
+        walk = self._walk
+        if walk is None:
+            walk = self._walk = retained.walk(subscription.topic_filter)
+        now_ms = retained.vhost.timers.now_ms()
+        while room and not walk.is_over:
+            found = walk.step()
+            if found is not None and retained.show_current(found[1], message, now_ms):
+                about = message.describe()
+                # What came later came to the subscription by itself.
+                if about["timestamp_ms"] <= began_ms:
+                    destination.publish(copy_for(message, about, subscription))
+                    room -= 1
+            if clock.is_over():
+                break
+        return walk.is_over
+
+    def _destination(self, subscription):
+        """Where it goes, while the session has this subscription."""
+        session = self._session
+        if session.subscriptions.get(subscription.topic_filter) != subscription:
+            return None
+        if session.queue is not None and (session.is_durable or subscription.qos or session.sink is None):
+            return None if session.queue.closed else session.queue
+        return session.sink
+
+    @staticmethod
+    def _room(destination):
+        """How many messages it may get now."""
+        room = getattr(destination, "room", None)
+        return max(0, WINDOW - destination.ready_count) if room is None else room()
+
+    def _wait(self):
+        """The client has not taken what it got."""
+        self._timer = self._retained.vhost.timers.start(self._pause_ms, self._go_on)
+        self._pause_ms = min(2 * self._pause_ms, LATER_MS)
+
+    def _go_on(self):
+        self._timer = None
+        self._retained.vhost.scheduler.start(self)
+
+
+def qos_of(flags):
+    """The QoS that a record of MQTT was published with."""
+    return flags >> QOS_SHIFT & QOS_MASK
+
+
+def copy_for(message, about, subscription):
+    """A retained message, of which describe() says ``about``, as it goes to a subscription."""
+    qos = min(qos_of(about["flags"]), subscription.qos)
+    properties = message.get_raw()
+    if subscription.identifier:
+        properties += bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(
+            subscription.identifier)
+    copy = Message()
+    copy.assign(
+        message.get_exchange(), message.get_routing_key(), properties, message.get_body(),
+        about["timestamp_ms"], about["expires_at_ms"], persistent=qos > 0)
+    copy.set_kind(crossing.KIND, crossing.record_flags(qos, True) | REPLAYED)
+    return copy

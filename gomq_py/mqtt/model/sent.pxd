@@ -1,0 +1,61 @@
+cimport cython
+from libc.stdint cimport uint64_t
+from gomq_py cimport octets
+from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.mqtt.model.inflight cimport Inflight
+from gomq_py.storage cimport locations
+from gomq_py.storage.message cimport Message
+
+cdef int ROW, FIRST_ROWS, KEPT_ROWS, FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE
+cdef int NOTHING, RELEASE, UNKNOWN, WRONG, PUBACK, PUBREC, PUBCOMP
+cdef Py_ssize_t IDENTIFIERS
+
+@cython.final
+cdef class Sent:
+    cdef readonly Queue queue
+    cdef readonly Py_ssize_t window, count, used
+    cdef readonly list to_release
+    cdef readonly Inflight inflight
+    cdef readonly uint64_t key
+    cdef object rows
+    cdef unsigned char* at
+    cdef Py_ssize_t capacity, next_before
+    cdef unsigned int first_free, last_free
+    cdef readonly list before
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
+    cpdef list begin(self, Py_ssize_t window)
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
+    cpdef end(self)
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
+    cpdef restore(self, list entries)
+    @cython.locals(identifier=Py_ssize_t)
+    cpdef close(self)
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, kept_at=uint64_t)
+    cpdef move(self, Py_ssize_t oldest)
+    @cython.locals(room=Py_ssize_t)
+    cpdef Py_ssize_t room(self) except -1
+    @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)
+    cpdef unsigned int add(self, uint64_t location, uint64_t timestamp_ms, int qos) except 0
+    @cython.locals(place=uint64_t, identifier=cython.uint, stored_ms=uint64_t)
+    cpdef unsigned int known(self, uint64_t location, uint64_t timestamp_ms) except? 0
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, stored_ms=uint64_t)
+    cpdef bint is_owed(self, Message message) except -1
+    @cython.locals(row=Py_ssize_t)
+    cpdef again(self, unsigned int identifier)
+    cpdef int qos_of(self, unsigned int identifier) except -1
+    cpdef nothing_left(self)
+    cpdef drop(self, unsigned int identifier)
+    cpdef list take_to_release(self)
+    @cython.locals(row=Py_ssize_t, state=int)
+    cpdef int acknowledged(self, int kind, unsigned int identifier) except -1
+    @cython.locals(row=Py_ssize_t, state=int)
+    cpdef int refused(self, unsigned int identifier) except -1
+    @cython.locals(kept_at=uint64_t)
+    cdef _stored_ms(self, Py_ssize_t row)
+    @cython.locals(row=Py_ssize_t)
+    cdef _gone(self, unsigned int identifier)
+    @cython.locals(row=Py_ssize_t, kept_at=uint64_t)
+    cdef _free(self, unsigned int identifier)
+    cdef _chain(self, unsigned int identifier)
+    @cython.locals(before=Py_ssize_t, capacity=Py_ssize_t, rows=bytearray)
+    cdef _grow(self, Py_ssize_t least)

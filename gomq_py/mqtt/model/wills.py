@@ -1,0 +1,254 @@
+"""Wills: what is published for clients that are lost (MQTT 5 §3.1.2.5, §3.1.3.2.2), one for each client id.
+
+Above keyed_store, which keeps them on disk, beside sessions, which say when a connection or a session ends;
+what publishing means the door says (mqtt.server.will). A will is published when its connection has ended
+other than by a DISCONNECT that forbids it, after its delay, or when its session ends, if that is before;
+never once the client has come back to its session. Wills of clients that were connected when the broker ended
+without publishing them are published after the restart, unless the client is back first. Never yields.
+"""
+from typing import NamedTuple
+
+from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
+from gomq_py.mqtt.model.expiries import Expiries
+from gomq_py.mqtt.model.keyed_store import KeyedStore
+from gomq_py.mqtt.model.shelf import TOMBSTONE
+from gomq_py.observability.log import logger
+from gomq_py.storage.data_dir import POWER_LOST
+from gomq_py.storage.message import Message
+
+LOG = logger("mqtt")
+
+STORE = "mqtt.wills"
+# Until a will is tried again that could not be published, because the disk is full.
+TRY_AGAIN_MS = 1000
+# Wills that are published before others get their turn.
+AT_ONCE = 50
+
+# What has become of a will: its client is connected; it waits for its time; it was published, which a power
+# cut may have undone.
+CONNECTED, WAITING, PUBLISHED = 0, 1, 2
+_CLIENT, _USER, _TOPIC, _QOS, _RETAIN, _DELAY, _BLOCK, _EXPIRY, _STATE = (
+    "client", "user", "topic", "qos", "retain", "delay", "properties", "expiry", "state"
+)
+
+
+class Will(NamedTuple):
+    """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
+    how long it lives once it is published, -1: for ever. ``state`` is one of those above; ``due_ms`` (Unix
+    milliseconds) is when one that waits is to be published.
+    """
+
+    client_id: str
+    user: str
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    delay_s: int = 0
+    block: bytes = b""
+    expiry_s: int = -1
+    state: int = CONNECTED
+    due_ms: int = 0
+
+
+class Wills:
+    """Those of one vhost. ``publish(will, user)`` is the door's: whether it is done with; ``user`` is the
+    User who has connected, None after a restart. Without a door they wait.
+    """
+
+    def __init__(self, vhost):
+        self.vhost = vhost
+        self.kept = KeyedStore(vhost, STORE, _client_of, _tombstone)
+        self._publish = None
+        self._users = {}  # client id: the User, of wills of this run
+        # until there is a door: (client id, when its will is due) of wills of an earlier run
+        self._recovered = []
+        self._due = Expiries(lambda: vhost.timers, self._some_due)
+
+    @property
+    def count(self):
+        """Wills that may be published yet."""
+        return self.kept.index.count
+
+    def start(self, publish, grace_ms):
+        """There is a door: what is due is published from now on. Clients that had a will when the broker
+        ended have ``grace_ms`` from now on to come back.
+        """
+        if self._recovered:
+            recovered, self._recovered = self._recovered, []
+            earliest_ms = self.vhost.timers.now_ms() + grace_ms
+            for client_id, due_ms in recovered:
+                if self.kept.index.get(client_id) is not None:
+                    self._due.note(client_id, max(due_ms, earliest_ms))
+        self._publish = publish
+        self._due.arm()
+
+    # what happens to a client
+
+    def begin(self, client_id, user, will=None):
+        """A User has connected with this client id, and takes the session up or begins it. ``will``: a Will,
+        or None. Returns whether it is kept, which is on disk by the next flush.
+        """
+        self._forget(client_id)
+        if will is None:
+            return True
+        self._users[client_id] = user
+        return self._put(will)
+
+    def connection_ended(self, client_id, wants_will):
+        """``wants_will``: it did not leave by a DISCONNECT that forbids the will."""
+        will = self._get(client_id)
+        if will is None:
+            return
+        if not wants_will:
+            self._forget(client_id)
+        elif will.delay_s or self._publish is None:
+            due_ms = self.vhost.timers.now_ms() + will.delay_s * 1000
+            self._put(will._replace(state=WAITING, due_ms=due_ms))
+            self._wait(client_id, due_ms)
+        else:
+            self._publish_now(will)
+
+    def session_ended(self, client_id):
+        """The session is gone: what waits is published."""
+        will = self._get(client_id)
+        if will is not None and will.state == WAITING and self._publish is not None:
+            self._publish_now(will)
+
+    def recovered(self, store):
+        """As KeyedStore.recovered: wills of an earlier run."""
+        kept = self.kept
+        kept.recovered(store)
+        if store is None:
+            return
+        after_power_cut = store.pool.last_end == POWER_LOST
+        place = ""
+        while page := kept.index.page(place):
+            for client_id, _ in page:
+                will = self._get(client_id)
+                if will is None or will.state == PUBLISHED and not after_power_cut:
+                    kept.delete(client_id)
+                else:
+                    self._recovered.append((client_id, self._due_after_restart(will)))
+                place = client_id + "\0"
+
+    def _due_after_restart(self, will):
+        if will.state == WAITING:
+            return will.due_ms
+        return self.vhost.timers.now_ms() + will.delay_s * 1000
+
+    # publishing
+
+    def _publish_now(self, will):
+        client_id = will.client_id
+        self._due.forget(client_id)
+        if not self._publish(will, self._users.get(client_id)):
+            self._put(will._replace(state=WAITING, due_ms=will.due_ms or self.vhost.timers.now_ms()))
+            self._wait(client_id, self.vhost.timers.now_ms() + TRY_AGAIN_MS)
+            return
+        # A kill finds that it was published; after a power cut it may not have been.
+        self._put(will._replace(state=PUBLISHED))
+        self._users.pop(client_id, None)
+        self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
+
+    def _published(self, client_id, error):
+        """What was published is safe, or cannot be."""
+        will = self._get(client_id) if error is None else None
+        if will is not None and will.state == PUBLISHED:
+            self.kept.delete(client_id)
+
+    def _some_due(self):
+        """Some wait no longer."""
+        for _ in range(AT_ONCE):
+            client_id = self._due.take()
+            if client_id is None:
+                break
+            will = self._get(client_id)
+            if will is not None:
+                self._publish_now(will)
+        self._due.arm()
+
+    def _wait(self, client_id, due_ms):
+        self._due.forget(client_id)
+        self._due.note(client_id, due_ms)
+        if self._publish is not None:
+            self._due.arm()
+
+    # the store
+
+    def _get(self, client_id):
+        if self.vhost.is_gone:  # and its wills with it
+            return None
+        message = Message()
+        return _will_of(message) if self.kept.get(client_id, message) else None
+
+    def _put(self, will):
+        return self.kept.put(will.client_id, _message_of(will)) == 1
+
+    def _forget(self, client_id):
+        self._due.forget(client_id)
+        self._users.pop(client_id, None)
+        self.kept.delete(client_id)
+
+    def close(self):
+        """The vhost is gone, or the broker stops."""
+        self._due.stop()
+        self.kept.close()
+
+
+def _message_of(will):
+    headers = {
+        _CLIENT: will.client_id, _USER: will.user, _TOPIC: will.topic, _QOS: will.qos, _RETAIN: will.retain,
+        _DELAY: will.delay_s, _BLOCK: will.block, _EXPIRY: will.expiry_s,
+        _STATE: will.state,
+    }
+    message = Message()
+    message.assign(
+        b"", _routing_key(will.client_id), Properties(headers=headers).encode(), will.payload, 1,
+        will.due_ms, persistent=True)
+    return message
+
+
+def _routing_key(client_id):
+    """What stands in the record for whoever looks at it."""
+    return client_id.encode()[:255]
+
+
+def _tombstone(client_id):
+    message = Message()
+    message.assign(
+        b"", _routing_key(client_id), Properties(headers={_CLIENT: client_id}).encode(), b"", 1,
+        persistent=True)
+    message.set_kind(1, TOMBSTONE)
+    return message
+
+
+def _headers_of(message):
+    try:
+        return Properties.decode(message.get_properties()).headers or {}
+    except Malformed:
+        return {}
+
+
+def _client_of(message):
+    client_id = _headers_of(message).get(_CLIENT)
+    return client_id if isinstance(client_id, str) else None
+
+
+_KINDS = {
+    _CLIENT: str, _USER: str, _TOPIC: str, _QOS: int, _RETAIN: bool, _DELAY: int, _BLOCK: bytes,
+    _EXPIRY: int, _STATE: int,
+}
+
+
+def _will_of(message):
+    """The Will of a record; None: it is none."""
+    headers = _headers_of(message)
+    for key, kind in _KINDS.items():
+        if not isinstance(headers.get(key), kind):
+            return None
+    return Will(
+        headers[_CLIENT], headers[_USER], headers[_TOPIC], message.get_body(), headers[_QOS] & 3,
+        headers[_RETAIN], headers[_DELAY], headers[_BLOCK], headers[_EXPIRY], headers[_STATE],
+        message.describe()["expires_at_ms"])

@@ -1,0 +1,46 @@
+cimport cython
+from libc.stdint cimport uint64_t
+from gomq_py cimport octets
+from gomq_py.broker.queues cimport consumers
+from gomq_py.broker.queues cimport queue as broker_queue
+from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.hub.scheduler cimport Scheduler
+from gomq_py.mqtt.model.sent cimport Sent
+from gomq_py.mqtt.server.publication cimport Publication
+from gomq_py.mqtt.server.sink cimport Sink
+from gomq_py.mqtt.wire cimport frames
+from gomq_py.net.output cimport Output
+from gomq_py.storage.message cimport Message
+
+cdef unsigned int PUBREL
+cdef Py_ssize_t PUBREL_OCTETS, DROPPED_AT_ONCE
+
+cdef class SessionConsumer(consumers.Consumer):
+    cdef readonly Output output
+    cdef readonly Queue source
+    cdef readonly Sent sent
+    cdef readonly Publication publication
+    cdef readonly Py_ssize_t dropped
+    cdef readonly object give_up
+    cdef object large, ended
+    cdef Sink sink
+    cdef Message message
+    cdef bint started, waiting, held, is_full
+    cdef uint64_t now_ms
+    cdef unsigned int identifier
+    cdef Py_ssize_t to_drop
+    @cython.locals(room=Py_ssize_t)
+    cpdef Py_ssize_t capacity(self) except -1
+    cpdef room_again(self)
+    @cython.locals(queue=Queue, message=Message, out=cython.p_uchar, room=Py_ssize_t, at=Py_ssize_t,
+        taken=Py_ssize_t, size=Py_ssize_t)
+    cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    @cython.locals(queue=Queue, sent=Sent, message=Message, publication=Publication, qos=int, size=Py_ssize_t)
+    cdef Py_ssize_t _look(self) except -1
+    @cython.locals(qos=int, identifier=cython.uint)
+    cdef Py_ssize_t _take(self, unsigned char* out, Py_ssize_t at, Message message) except -1
+    cdef _drop(self, Message message)
+    @cython.locals(data=bytearray)
+    cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1
+    @cython.locals(data=bytearray)
+    cdef _release(self)

@@ -1,0 +1,201 @@
+"""Delivery: the consumer of an MQTT session's queue, taking its turns from it and filling the hub's output
+buffer with PUBLISH packets.
+
+Above broker.queues (it is the queue's Consumer), publication (which writes the packets) and sent (which knows
+what is under way); made by outbound. The socket never holds it up: while the output is blocked its capacity
+is 0. Never yields.
+"""
+from gomq_py import octets
+from gomq_py.broker.queues import consumers, queue as broker_queue
+from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
+from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
+from gomq_py.mqtt.server import publication as _publication, sink as _sink  # noqa: F401
+from gomq_py.mqtt.wire import frames
+from gomq_py.net import output as _output  # noqa: F401
+from gomq_py.storage.message import Message
+
+PUBREL = 6
+PUBREL_OCTETS = 4
+# Messages that one turn drops, because nobody can be sent them, before others have theirs: 2 ms.
+DROPPED_AT_ONCE = 4096
+
+
+class SessionConsumer(consumers.Consumer):
+    """Attached with start(); delivers nothing before ``begin``.
+
+    ``sink`` (or None) sends what it has gathered before anything from the queue goes out. ``large`` is the
+    hub's LargeOutput; ``ended(reason)`` is called when the queue let go of it. ``dropped``: messages that the
+    client does not accept, or that are none for MQTT.
+    """
+
+    __slots__ = (
+        "output", "source", "sent", "publication", "sink", "message", "started", "waiting", "held", "is_full",
+        "large", "ended", "give_up", "dropped", "now_ms", "identifier", "to_drop",
+    )
+
+    def __init__(self, output, queue, sent, publication, sink, large, ended, give_up):
+        consumers.Consumer.__init__(self, "")
+        self.output = output
+        self.source = queue
+        self.sent = sent
+        self.publication = publication
+        self.sink = sink
+        self.large = large
+        self.ended = ended
+        self.give_up = give_up
+        self.message = Message()
+        self.dropped = self.now_ms = self.identifier = self.to_drop = 0
+        self.started = self.waiting = self.held = self.is_full = False
+
+    def start(self):
+        """Attach to the queue."""
+        self.source.add_consumer(self)
+
+    def begin(self):
+        """The client expects messages from here on."""
+        self.started = True
+        if self.queue is not None:
+            self.queue.offer(self)
+
+    def stop(self):
+        """Detach. What is under way stays in ``sent``."""
+        self.started = False
+        self.source.remove_consumer(self)
+
+    def cancel(self, reason):
+        self.started = False
+        self.ended(reason)
+
+    def capacity(self):
+        if not self.started or self.output.broken or self.held:
+            return 0
+        if self.output.blocked:
+            if not self.waiting:
+                self.waiting = True
+                self.output.call_when_drained(self._drained)
+            return 0
+        room = self.sent.room()
+        if room == 0:
+            self.is_full = True
+        return room
+
+    def room_again(self):
+        """Something that was under way is not any more."""
+        if self.is_full:
+            self.is_full = False
+            if self.queue is not None:
+                self.queue.offer(self)
+
+    def deliver(self, limit):
+        queue = self.source
+        message = self.message
+        out = self.output.buffers.output_at
+        room = self.output.buffers.output_octets
+        self.now_ms = queue.scheduler.now_ms
+        self.to_drop = DROPPED_AT_ONCE
+        at = taken = 0
+        if self.sink is not None and self.sink.gathered:
+            self.sink.send()
+        if limit > self.capacity():
+            limit = self.capacity()
+        try:
+            while limit > 0:
+                size = self._look()
+                if size == 0:
+                    break
+                if at + size > room:
+                    if at == 0:
+                        return self._deliver_large(size)
+                    break
+                taken = at = self._take(out, at, message)
+                limit -= 1
+        finally:  # a store that fails over the next message does not take back what was taken before it
+            # What has been delivered is marked as such before the client can answer.
+            queue.flush()
+            if taken:
+                self.output.send_filled(taken)
+            if self.sent.to_release:
+                self._release()
+        return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
+
+    def _look(self):
+        """Find the next message that the client may have, and measure it. Returns the octets of its packet;
+        0: there is none, or there were too many that it may not.
+        """
+        queue = self.source
+        sent = self.sent
+        message = self.message
+        publication = self.publication
+        while queue.peek(message):
+            self.identifier = 0
+            qos = -1
+            if sent.before is not None:
+                self.identifier = sent.known(message.location, message.timestamp_ms)
+                if self.identifier:
+                    qos = sent.qos_of(self.identifier)
+            size = publication.measure(message, publication.find(message), self.now_ms, qos)
+            if size <= publication.packet_max:
+                return size
+            self._drop(message)
+            self.to_drop -= 1
+            if self.to_drop == 0:
+                return 0
+        if sent.before is not None and queue.ready_count == 0:
+            sent.nothing_left()
+        return 0
+
+    def _take(self, out, at, message):
+        """Write the message measured last and take it. Returns the offset behind it."""
+        qos = self.publication.qos
+        if qos == 0:
+            at = self.publication.write(out, at, message, 0, False)
+            self.source.take(message, True)
+            return at
+        identifier = self.identifier
+        if identifier:
+            self.sent.again(identifier)
+        else:
+            identifier = self.sent.add(message.location, message.timestamp_ms, qos)
+        at = self.publication.write(out, at, message, identifier, message.redelivered)
+        self.source.take(message, False)
+        return at
+
+    def _drop(self, message):
+        """A message that is not for this client: as if it had been sent and acknowledged [MQTT-3.1.2-25]."""
+        self.dropped += 1
+        self.source.take(message, True)
+        if self.identifier:
+            self.sent.drop(self.identifier)
+
+    def _deliver_large(self, size):
+        """Deliver one message larger than the output buffer."""
+        if self.large is not None and not self.large.admit(self, size):
+            self.held = True
+            return 0
+        data = bytearray(size)
+        self._take(octets.pointer(data), 0, self.message)
+        self.source.flush()
+        self.output.write_large(data)
+        if self.large is not None and self.output.blocked:
+            self.large.written(self, size)
+        return size
+
+    def resume_held(self):
+        """There may be memory again for a large message."""
+        self.held = False
+        if self.queue is not None:
+            self.queue.offer(self)
+
+    def _release(self):
+        """PUBREL for what is not there any more."""
+        identifiers = self.sent.take_to_release()
+        for identifier in identifiers:
+            data = bytearray(PUBREL_OCTETS)
+            frames.write_acknowledgement(
+                octets.pointer(data), 0, self.publication.version, PUBREL, identifier, 0)
+            self.output.write(data)
+
+    def _drained(self):
+        self.waiting = False
+        if self.queue is not None:
+            self.queue.offer(self)

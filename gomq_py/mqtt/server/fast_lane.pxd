@@ -1,0 +1,58 @@
+cimport cython
+from gomq_py cimport octets
+from gomq_py.broker.routing cimport deposit
+from gomq_py.broker.routing.remembered cimport RememberedRoutes
+from gomq_py.broker.routing.route cimport Route
+from gomq_py.hub.buffers cimport HubBuffers
+from gomq_py.hub.scheduler cimport Scheduler
+from gomq_py.mqtt.server cimport inbound as _inbound
+from gomq_py.mqtt.server.inbound cimport Inbound
+from gomq_py.mqtt.server.outbound cimport Outbound
+from gomq_py.mqtt.wire.frames cimport PacketWalk
+from gomq_py.storage.message cimport Message
+from libc.stdint cimport uint64_t
+
+cdef unsigned int PUBLISH, PUBACK, PUBREL, PUBCOMP
+cdef unsigned int KIND, QOS_SHIFT
+cdef Py_ssize_t FRONT
+
+@cython.final
+cdef class FastLane:
+    cdef object connection, large
+    cdef Outbound outbound
+    cdef Inbound inbound
+    cdef HubBuffers buffers
+    cdef Scheduler scheduler
+    cdef PacketWalk walk
+    cdef Message message
+    cdef RememberedRoutes remembered
+    cdef unsigned char* at
+    cdef uint64_t now_ms
+    cdef readonly bint is_slow, is_blocked
+    cdef bint held
+    cpdef set_modes(self, bint is_slow, bint is_blocked)
+    @cython.locals(position=Py_ssize_t)
+    cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
+    cpdef finish(self)
+    cpdef close(self)
+    @cython.locals(walk=PacketWalk, kind=cython.uint)
+    cdef Py_ssize_t _walk(self) except -1
+    @cython.locals(
+        walk=PacketWalk, route=Route, length=Py_ssize_t, routing_at=Py_ssize_t, state=int, message=Message,
+        seconds=uint64_t, answer=Py_ssize_t)
+    cdef bint _publish(self) except -1
+    @cython.locals(walk=PacketWalk, route=Route)
+    cdef Route _route(self)
+    @cython.locals(message=Message, walk=PacketWalk)
+    cdef int _wait(self, Route route, Py_ssize_t number, bint taken) except -1
+    @cython.locals(queues=tuple)
+    cpdef int stored(
+        self, Route route, unsigned int qos, unsigned int packet_identifier, bint taken) except -1
+    @cython.locals(message=Message)
+    cdef Message new_message(self)
+    @cython.locals(at=cython.p_uchar, size=Py_ssize_t, place=Py_ssize_t, octet=cython.uint)
+    cdef Py_ssize_t _begin_large(self, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef Py_ssize_t _gather(self, Py_ssize_t start, Py_ssize_t end) except -1
+
+@cython.locals(route=Route)
+cdef Route _route_of(connection, bytes key)

@@ -1,0 +1,255 @@
+"""Fast lane: one compiled walk over everything a connection has read, with no Python object per message.
+
+Stream hands it the hub's input buffer. A PUBLISH that is plain (mqtt.wire.frames) goes straight to its
+destinations, a plain acknowledgement straight to who waits for it. Everything else, and everything odd, goes
+packet by packet to ``connection.packet``, which answers the same, only slower (mqtt.server.publish). Never
+yields; what ends the connection it is told of.
+
+What is stored of a PUBLISH is a record of kind 2 (mqtt.wire.crossing). Its routing, the exchange's name and
+the topic as routing key, is remembered with the route, and written over the octets that end with the topic
+on the wire: those in front of it belong to packets that have been walked.
+"""
+from functools import partial
+
+from gomq_py import octets
+from gomq_py.broker.routing import deposit
+from gomq_py.broker.routing.remembered import RememberedRoutes
+from gomq_py.mqtt.server import inbound as _inbound
+from gomq_py.mqtt.server import outbound as _outbound  # noqa: F401  (its .pxd types it)
+from gomq_py.mqtt.server.large_packet import LargePacket
+from gomq_py.mqtt.server.publish import publish_later, route_of, routing_of
+from gomq_py.mqtt.wire.constants import CLIENT, HEADER_MAX
+from gomq_py.mqtt.wire.errors import MQTTError
+from gomq_py.mqtt.wire.frames import PacketWalk
+from gomq_py.storage.message import Message
+
+PUBLISH, PUBACK, PUBREL, PUBCOMP = 3, 4, 6, 7
+# Of a record: mqtt.wire.crossing.
+KIND, QOS_SHIFT = 2, 1
+# Octets in front of a large packet, for its routing: two short strings.
+FRONT = 512
+
+
+class FastLane:
+    """Walks one connection's packets, none larger than ``limits`` (mqtt.wire.constants.Limits) say.
+
+    The connection has ``inbound``, ``outbound`` (``acknowledged(kind, packet identifier)``), ``session``,
+    ``packet(kind, walk) -> bool`` (False ends the walk behind it) and ``fail(error)``. ``is_slow``: every
+    PUBLISH goes to ``packet``; ``is_blocked``: none is walked before an alarm is over.
+    """
+
+    __slots__ = (
+        "connection", "inbound", "outbound", "buffers", "scheduler", "walk", "message", "remembered", "large",
+        "at", "now_ms", "is_slow", "is_blocked", "held",
+    )
+
+    def __init__(self, connection, buffers, scheduler, limits):
+        self.connection = connection
+        self.inbound = connection.inbound
+        self.outbound = connection.outbound
+        self.buffers = buffers
+        self.scheduler = scheduler
+        self.walk = PacketWalk(connection.version, CLIENT, limits)
+        self.message = self.new_message()
+        self.remembered = RememberedRoutes(partial(_route_of, connection))
+        self.large = None
+        self.at = self.buffers.input_at
+        self.now_ms = 0
+        self.is_slow = self.is_blocked = self.held = False
+
+    def set_modes(self, is_slow, is_blocked):
+        """Say which PUBLISHes it may take from the next one on."""
+        self.is_slow = is_slow
+        self.is_blocked = is_blocked
+
+    def process(self, start, end, now_ms):
+        """Walk the whole packets in ``input[start:end]``. Returns the first octet that was not walked. Never
+        raises.
+        """
+        self.scheduler.begin(now_ms)
+        self.now_ms = now_ms
+        self.held = False
+        try:
+            if self.large is not None:
+                start = self._gather(start, end)
+                if self.large is not None or self.held:
+                    return start
+            self.at = self.buffers.input_at
+            self.walk.begin(self.buffers.input, start, end)
+            position = self._walk()
+            if position < end and not self.held:
+                position = self._begin_large(position, end)
+            return position
+        except MQTTError as error:
+            self.connection.fail(error)
+        finally:
+            self.walk.finish()
+        return end
+
+    def finish(self):
+        """The read is done with: everything touched gets its turn, and what was published is answered."""
+        self.scheduler.finish()
+        self.inbound.done()
+
+    def close(self):
+        """The connection has ended: let go of what has come in part."""
+        if self.large is not None:
+            large = self.large
+            self.large = None
+            large.end()
+
+    def _walk(self):
+        """Walk what the walk has begun with. Returns the first octet that was not walked; ``held``: it stops
+        there.
+        """
+        walk = self.walk
+        while True:
+            kind = walk.next_packet()
+            if kind == 0:
+                return walk.position
+            if kind == PUBLISH:
+                if self.is_blocked:
+                    self.held = True
+                    self.connection.hold_publishing()
+                    return walk.at
+                if walk.plain and not self.is_slow and self._publish():
+                    if self.held:
+                        return walk.position
+                    continue
+            elif kind <= PUBCOMP and walk.plain:
+                if kind == PUBREL:
+                    self.inbound.released(walk.packet_identifier)
+                else:
+                    self.outbound.acknowledged(kind, walk.packet_identifier)
+                continue
+            if not self.connection.packet(kind, walk):
+                self.held = True
+                return walk.position
+
+    def _publish(self):
+        """Take the PUBLISH that the walk stands at. Returns whether it was one for this lane."""
+        walk = self.walk
+        if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0:
+            return False
+        route = self._route()
+        if route is None:
+            return False
+        length = len(route.routing)
+        routing_at = walk.topic_at + walk.topic_length - length
+        if routing_at < 0:
+            return False
+        if walk.qos:
+            state = self.inbound.begin(walk.qos, walk.packet_identifier)
+            if state != _inbound.NEW:
+                if state != _inbound.AGAIN:
+                    return False
+                self.inbound.again(walk.packet_identifier)
+                return True
+        octets.copy(self.at, routing_at, route.routing, 0, length)
+        message = self.message
+        message.buffer = self.at
+        message.routing_at = routing_at
+        message.routing_length = length
+        message.properties_at = walk.properties_at
+        message.properties_length = walk.properties_length
+        message.body_at = walk.payload_at
+        message.body_length = walk.payload_length
+        message.timestamp_ms = self.now_ms
+        message.expires_at_ms = 0
+        if walk.message_expiry_at >= 0:
+            seconds = octets.be32(self.at, walk.message_expiry_at)
+            message.expires_at_ms = self.now_ms + seconds * 1000
+        message.flags = walk.qos << QOS_SHIFT
+        message.persistent = walk.qos > 0
+        answer = deposit.to_all(message, route)
+        if answer > deposit.SOME_REFUSED:
+            self._wait(route, answer >> 1, answer & 1 == 0)
+        else:
+            self.stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
+            if answer != deposit.ALL and self.inbound.is_over:
+                self.held = True
+        return True
+
+    def _route(self):
+        """The Route of the topic that the walk stands at, or None."""
+        walk = self.walk
+        route = self.remembered.last
+        if walk.is_known and route is not None and route.is_current():
+            return route
+        route = self.remembered.find(self.at, walk.topic_at, walk.topic_length)
+        # Publishers stay with one topic for long.
+        walk.know(self.remembered.last_key if route is not None else b"")
+        return route
+
+    def _wait(self, route, number, taken):
+        """The message is stored later, when the queue of this number can take it; the walk ends behind it.
+        """
+        message = self.message
+        walk = self.walk
+        message.own()
+        self.message = self.new_message()
+        self.held = True
+        publish_later(
+            self.connection, message, route.queues[number - 1:], taken,
+            partial(self.stored, route, walk.qos, walk.packet_identifier))
+
+    def stored(self, route, qos, packet_identifier, taken):
+        """All destinations of the route have had a message: count it, and note its answer."""
+        queues = route.queues if taken and qos > 0 and route.durable else None
+        self.inbound.stored(qos, packet_identifier, taken, route.count() > 0, queues)
+
+    def new_message(self):
+        """One that is filled for each PUBLISH."""
+        message = Message()
+        message.kind = KIND
+        message.may_wait = True
+        message.publisher = self.connection.session
+        return message
+
+    # large packets
+
+    def _begin_large(self, start, end):
+        """Where the packet that begins at ``start`` and is not there as a whole does not fit in front of the
+        next read, gather it. Returns the first octet that was not walked.
+        """
+        at = self.at
+        size = 0
+        for place in range(1, HEADER_MAX):
+            if start + place >= end:
+                return start
+            octet = at[start + place]
+            size |= (octet & 0x7F) << 7 * (place - 1)
+            if octet < 0x80:
+                size += 1 + place
+                break
+        if size <= self.buffers.reserve:
+            return start
+        if self.is_blocked and at[start] >> 4 == PUBLISH:
+            self.connection.hold_publishing()
+            return start
+        self.large = LargePacket(self.connection, FRONT, size)
+        return self._gather(start, end)
+
+    def _gather(self, start, end):
+        """Take what has come of a large packet, and walk it if that is all. Returns the first octet behind
+        it.
+        """
+        large = self.large
+        end = min(end, start + large.missing())
+        large.add(bytes(self.buffers.input[start:end]))
+        if large.missing():
+            return end
+        self.large = None
+        large.end()
+        self.at = octets.pointer(large.octets)
+        self.walk.begin(large.octets, FRONT, len(large.octets))
+        self._walk()
+        return end
+
+
+def _route_of(connection, key):
+    """The Route of a topic's octets, with its routing; None: each message has to be looked at."""
+    route = route_of(connection, key)
+    if route is not None:
+        route.routing = routing_of(connection, key)
+    return route

@@ -1,0 +1,64 @@
+"""Greeting: what a client wants by its CONNECT, within what the settings allow, and the CONNACK that says so.
+
+Values, made once for each connection. Between login, which let the client in, and the connection.
+"""
+import secrets
+
+from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.mqtt.server.inbound import IDENTIFIERS, TOPIC_ALIASES
+from gomq_py.mqtt.wire.constants import MQTT_5, VARIABLE_MAX
+from gomq_py.mqtt.wire.packets import ConnackPacket
+
+# Of an id that is given to a client that has none: 128 bits, which are 22 characters.
+ASSIGNED_PREFIX, ASSIGNED_OCTETS = "gomq-", 16
+PACKET_MAX = VARIABLE_MAX  # the largest that the setting knows, which is as good as no limit
+RECEIVE_MAXIMUM = 65_535  # of a client that says nothing about it (§3.1.2.11.3)
+
+
+class Greeting:
+    """``expiry_s`` is how long the session outlives the connection, ``tells_reasons`` whether the client
+    takes reason strings in other packets than CONNACK and DISCONNECT (request problem information).
+    """
+
+    def __init__(self, connect, settings):
+        asked = connect.properties
+        self.version = connect.version
+        self.clean_start = connect.clean_start
+        self.client_id = connect.client_identifier
+        self.will = connect.will
+        self.receive_maximum = min(
+            asked.get("receive_maximum", RECEIVE_MAXIMUM), settings.mqtt_max_inflight_messages)
+        self.maximum_packet_size = asked.get("maximum_packet_size", 0)
+        self.topic_alias_maximum = asked.get("topic_alias_maximum", 0)
+        self.tells_reasons = asked.get("request_problem_information", 1) == 1
+        self._properties = {"topic_alias_maximum": TOPIC_ALIASES}
+        # A client of 3.x cannot be told how many publishes may be under way.
+        self.inbound_maximum = IDENTIFIERS
+        if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIERS:
+            self.inbound_maximum = settings.mqtt_max_inflight_messages
+            self._properties["receive_maximum"] = self.inbound_maximum
+        if settings.max_packet_size < PACKET_MAX:
+            self._properties["maximum_packet_size"] = settings.max_packet_size
+        if not self.client_id:
+            self.client_id = ASSIGNED_PREFIX + secrets.token_urlsafe(ASSIGNED_OCTETS)
+            self._properties["assigned_client_identifier"] = self.client_id
+        self.keep_alive_s = self._keep_alive_s(connect.keep_alive_s, settings.mqtt_max_keep_alive)
+        if connect.version >= MQTT_5:
+            wanted_s = asked.get("session_expiry_interval", 0)
+        else:
+            wanted_s = 0 if connect.clean_start else NEVER
+        self.expiry_s = min(wanted_s, settings.mqtt_max_session_expiry)
+        if self.expiry_s != wanted_s:
+            self._properties["session_expiry_interval"] = self.expiry_s  # §3.2.2.3.2
+
+    def _keep_alive_s(self, asked_s, most_s):
+        """A client of 3.x cannot be told another time, and so has its own."""
+        if self.version < MQTT_5 or not most_s or 0 < asked_s <= most_s:
+            return asked_s
+        self._properties["server_keep_alive"] = most_s  # [MQTT-3.1.2-21]
+        return most_s
+
+    def connack(self, session_present):
+        """Octets of the CONNACK."""
+        packet = ConnackPacket(session_present=session_present, properties=self._properties)
+        return packet.encode(self.version)

@@ -1,0 +1,55 @@
+cimport cython
+from gomq_py cimport octets
+from gomq_py.broker.verbs.promised cimport Answer, Promised
+from gomq_py.broker.verbs.unsynced cimport Unsynced
+from gomq_py.mqtt.model.inflight cimport Received
+from gomq_py.mqtt.wire cimport frames
+
+cdef unsigned int PUBACK, PUBREC, PUBREL, PUBCOMP
+cdef int MQTT_5
+cdef unsigned int NO_MATCHING_SUBSCRIBERS, UNSPECIFIED_ERROR, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED
+cdef int NEW, AGAIN, TOO_MANY, IN_USE
+cdef Py_ssize_t ANSWER_MAX, ROOM, ROOM_KEPT
+
+@cython.final
+cdef class Inbound:
+    cdef object connection
+    cdef int version
+    cdef readonly Py_ssize_t receive_maximum
+    cdef readonly unsigned long long publishes
+    cdef readonly Unsynced unsynced
+    cdef Promised promised
+    cdef readonly Received received
+    cdef bytearray answers
+    cdef dict aliases
+    cdef readonly bint is_over
+    cdef Py_ssize_t used, pubacks
+    cdef readonly Py_ssize_t unanswered
+    cpdef int begin(self, unsigned int qos, unsigned int packet_identifier) except -1
+    @cython.locals(state=int)
+    cpdef bint is_new(self, unsigned int qos, unsigned int packet_identifier) except -1
+    @cython.locals(code=cython.uint)
+    cpdef int stored(
+        self, unsigned int qos, unsigned int packet_identifier, bint taken, bint has_destinations,
+        tuple queues) except -1
+    cpdef int refused(
+        self, unsigned int qos, unsigned int packet_identifier, unsigned int reason_code) except -1
+    cpdef bytes alias(self, unsigned int alias, bytes topic)
+    cpdef int again(self, unsigned int packet_identifier) except -1
+    @cython.locals(known=bint, code=cython.uint)
+    cpdef int released(self, unsigned int packet_identifier) except -1
+    @cython.locals(out="unsigned char*")
+    cpdef int answer(
+        self, unsigned int kind, unsigned int packet_identifier, unsigned int reason_code) except -1
+    @cython.locals(batch=Batch, unsynced=tuple)
+    cpdef done(self)
+    cpdef leave(self)
+    cpdef close(self)
+    cpdef bytes lost(self, bytes answers)
+
+@cython.final
+cdef class Batch(Answer):
+    cdef Inbound inbound
+    cdef bytes answers
+    cdef Py_ssize_t pubacks
+    cdef unsigned long long mark

@@ -1,0 +1,246 @@
+"""Inbound: what a client publishes at QoS 1 and 2: the packet identifiers in use, and the answers to them.
+
+    fast lane, slow lane > stored(), answer() > done() > verbs.promised > output
+
+Between the lanes of a connection and the flushes. Answers are noted as octets while a read is walked, and
+leave together in the order of the publishes (MQTT 5 §4.6), when what they promise is on disk. Never stores a
+message and never switches.
+"""
+from gomq_py import octets
+from gomq_py.broker.verbs.promised import Answer, Promised
+from gomq_py.broker.verbs.unsynced import Unsynced
+from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what is received)
+from gomq_py.mqtt.wire import frames, reason_codes
+from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError, TopicAliasInvalid
+
+PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
+MQTT_5 = 5
+NO_MATCHING_SUBSCRIBERS, UNSPECIFIED_ERROR = 0x10, 0x80
+PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED = 0x92, 0x97
+# An identifier that begins: it may be stored, it was stored before, it is too many, or it belongs to another.
+NEW, AGAIN, TOO_MANY, IN_USE = 0, 1, 2, 3
+# An acknowledgement with a reason code.
+ANSWER_MAX = 5
+# Octets for the answers of a read, at first, and what is kept for the next one.
+ROOM = 160
+ROOM_KEPT = 4096
+IDENTIFIERS = 65535
+# Topics that a client may give an alias at once: each takes up to 255 octets here. As RabbitMQ does.
+TOPIC_ALIASES = 16
+TOPIC_MAX = 255
+
+
+class NotKept(MQTTError):
+    """What the client published may be lost: the disk refused it."""
+
+    reason_code = reason_codes.UNSPECIFIED_ERROR
+
+
+class Refusal(MQTTError):
+    """A PUBLISH that is not taken. It is answered with the code where MQTT has such an answer, and otherwise
+    ends the connection.
+    """
+
+    def __init__(self, reason_code, text):
+        super().__init__(text)
+        self.reason_code = reason_code
+
+
+class RefusedByQueue(MQTTError):
+    """A queue has refused a message, which a client of 3.x cannot be told."""
+
+    reason_code = reason_codes.QUOTA_EXCEEDED
+
+
+class Inbound:
+    """``connection`` has ``version``, ``session``, ``output`` and ``fail(error)``; ``when_safe`` is that of
+    storage.durability. ``receive_maximum``: how many publishes of QoS 1 and 2 may be under way.
+
+    What came at QoS 2 and was not released is in ``received``, which is the session's and outlives the
+    process where that does. ``publishes`` counts those of all QoS. ``is_over``: the connection ends, and
+    nothing more is walked.
+    """
+
+    __slots__ = (
+        "connection", "version", "receive_maximum", "publishes", "unsynced", "promised", "received",
+        "answers", "used", "pubacks", "unanswered", "aliases", "is_over",
+    )
+
+    def __init__(self, connection, when_safe, receive_maximum):
+        self.connection = connection
+        self.version = connection.version
+        self.receive_maximum = receive_maximum
+        self.publishes = 0
+        self.unsynced = Unsynced()
+        self.promised = Promised(connection.output.write, when_safe)
+        self.received = connection.session.received_ids()
+        self.aliases = None
+        self.is_over = False
+        self.answers = bytearray()
+        self.used = 0
+        # PUBACKs noted in this read, and publishes of QoS 1 whose PUBACK has not left.
+        self.pubacks = self.unanswered = 0
+
+    # for the lanes
+
+    def begin(self, qos, packet_identifier):
+        """A PUBLISH of QoS 1 or 2 has come: NEW, and it is under way now, or what it is instead."""
+        if self.received.count and self.received.has(packet_identifier):
+            return AGAIN if qos == 2 else IN_USE
+        if self.unanswered + self.received.count >= self.receive_maximum:
+            return TOO_MANY
+        if qos == 1:
+            self.unanswered += 1
+        return NEW
+
+    def is_new(self, qos, packet_identifier):
+        """As begin(), for the slow lane: whether it is to be stored; if not it has been answered. Raises a
+        Refusal.
+        """
+        state = self.begin(qos, packet_identifier)
+        if state == TOO_MANY:
+            raise Refusal(
+                reason_codes.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {self.receive_maximum} publishes under way at QoS 1 and 2")
+        if state == IN_USE:
+            raise Refusal(
+                reason_codes.PACKET_IDENTIFIER_IN_USE,
+                f"packet identifier {packet_identifier} is in use at QoS 2")
+        if state == AGAIN:
+            self.again(packet_identifier)
+        return state == NEW
+
+    def stored(self, qos, packet_identifier, taken, has_destinations, queues):
+        """All destinations have had its message: ``taken``, whether all took it. ``queues``, a tuple or None,
+        must be on disk before it is answered.
+        """
+        self.publishes += 1
+        if qos:
+            if taken:
+                if queues is not None and self.unsynced.last is not queues:
+                    self.unsynced.add(queues)
+                if qos == 2:
+                    self.received.add(packet_identifier)
+                code = 0 if has_destinations else NO_MATCHING_SUBSCRIBERS
+                self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, code)
+            elif self.version >= MQTT_5:
+                self.refused(qos, packet_identifier, QUOTA_EXCEEDED)
+            else:
+                self.connection.fail(RefusedByQueue("a queue has refused a message"))
+
+    def refused(self, qos, packet_identifier, reason_code):
+        """A PUBLISH is not taken on, for a reason that MQTT 5 has an answer for."""
+        self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
+
+    def alias(self, alias, topic):
+        """The topic name that an alias stands for: ``topic`` from here on, or, where that is empty, the one
+        before. Raises TopicAliasInvalid, ProtocolError.
+        """
+        if alias > TOPIC_ALIASES:
+            raise TopicAliasInvalid(f"topic alias {alias}, {TOPIC_ALIASES} are accepted")
+        if self.aliases is None:
+            self.aliases = {}
+        if topic:
+            # A longer one is refused whenever it is named.
+            self.aliases[alias] = topic if len(topic) <= TOPIC_MAX else topic[:TOPIC_MAX + 1]
+            return topic
+        if alias not in self.aliases:
+            raise ProtocolError(f"topic alias {alias}, which stands for no topic")
+        return self.aliases[alias]
+
+    def again(self, packet_identifier):
+        """A PUBLISH of QoS 2 that was stored before has come once more."""
+        awaited = self.received.awaited(packet_identifier)
+        if awaited is not None:
+            self.unsynced.add(awaited)
+        self.answer(PUBREC, packet_identifier, 0)
+
+    def released(self, packet_identifier):
+        """PUBREL."""
+        known = self.received.discard(packet_identifier)
+        if known and self.received.inflight is not None:
+            # A power cut must not bring it back: the client takes the identifier for another message.
+            self.unsynced.add(self.received.inflight.together)
+        code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
+        self.answer(PUBCOMP, packet_identifier, code)
+
+    def answer(self, kind, packet_identifier, reason_code):
+        """Note an answer."""
+        if self.version < MQTT_5:
+            reason_code = 0
+        if self.used + ANSWER_MAX > len(self.answers):
+            self.answers.extend(bytes(ROOM + self.used))
+        if kind == PUBACK:
+            self.pubacks += 1
+        out = octets.pointer(self.answers)
+        self.used = frames.write_acknowledgement(
+            out, self.used, self.version, kind, packet_identifier, reason_code)
+
+    def done(self):
+        """End of a read: what was noted leaves as soon as it may."""
+        if self.used == 0:
+            return
+        unsynced = self.unsynced.take()
+        batch = Batch(
+            self, bytes(self.answers[:self.used]), self.pubacks, self.received.mark() if unsynced else 0)
+        self.used = self.pubacks = 0
+        if len(self.answers) > ROOM_KEPT:
+            self.answers = bytearray()
+        self.promised.done(batch, unsynced)
+
+    def leave(self):
+        """The connection ends: what may be answered now is, and the rest never."""
+        self.is_over = True
+        self.done()
+        self.promised.close()
+
+    def close(self):
+        """The connection has ended: nobody waits for answers."""
+        self.is_over = True
+        self.promised.close()
+
+    # for the answers
+
+    def lost(self, answers):
+        """The answers, where the disk refused what they promise."""
+        refused = []
+        at = 0
+        while at < len(answers):
+            kind = answers[at] >> 4
+            identifier = octets.be16(answers, at + 2)
+            code = answers[at + 4] if answers[at + 1] == 3 else 0
+            at += 2 + answers[at + 1]
+            if kind != PUBCOMP and code < UNSPECIFIED_ERROR:
+                code = UNSPECIFIED_ERROR
+                if kind == PUBREC:
+                    self.received.discard(identifier)
+            if self.version >= MQTT_5:
+                refused.append(frames.encode_acknowledgement(self.version, kind, identifier, code))
+        if self.version < MQTT_5:
+            self.is_over = True
+            self.connection.fail(NotKept("the disk refused what it published"))
+        return b"".join(refused)
+
+
+class Batch(Answer):
+    """The answers of a read, of which ``pubacks`` are PUBACKs; ``mark`` (mqtt.model.inflight) of what is
+    sure when they leave.
+    """
+
+    __slots__ = ("inbound", "answers", "pubacks", "mark")
+
+    def __init__(self, inbound, answers, pubacks, mark):
+        Answer.__init__(self)
+        self.inbound = inbound
+        self.answers = answers
+        self.pubacks = pubacks
+        self.mark = mark
+
+    def kept(self):
+        self.inbound.unanswered -= self.pubacks
+        self.inbound.received.sure(self.mark)
+        return self.answers
+
+    def lost(self):
+        self.inbound.unanswered -= self.pubacks
+        return self.inbound.lost(self.answers)

@@ -1,0 +1,153 @@
+"""Outbound: everything that one client is sent, and what becomes of what it acknowledges.
+
+Between the connection, whose lanes hand over the acknowledgements, and the session of the model: the consumer
+of its queue (delivery), its sink, what is under way (sent). Never yields.
+"""
+from gomq_py import octets
+from gomq_py.mqtt.model import sent as _sent
+from gomq_py.mqtt.server import delivery as _delivery  # noqa: F401  (its .pxd types what is made here)
+from gomq_py.mqtt.server.delivery import SessionConsumer
+from gomq_py.mqtt.server.publication import Publication
+from gomq_py.mqtt.server.sink import Sink
+from gomq_py.mqtt.wire import frames
+from gomq_py.mqtt.wire.errors import ProtocolError
+from gomq_py.net import output as _output  # noqa: F401
+
+PUBREC, PUBREL = 5, 6
+MQTT_5 = 5
+NOT_FOUND = 0x92
+# Reason codes from here on are errors.
+REFUSED = 0x80
+# The longest packet that answers an acknowledgement.
+ANSWER_OCTETS = 5
+
+
+class Outbound:
+    """The outgoing half of ``connection``, which has a session, a version, an output, a hub and what the
+    client accepts: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``.
+
+    Its life: start() when the session has been taken up, in the same turn; begin() behind CONNACK; attach()
+    when a queue has been made for the session; stop() before the session is left.
+    """
+
+    __slots__ = (
+        "connection", "session", "output", "version", "publication", "consumer", "sink", "sent", "is_begun",
+        "is_stopped",
+    )
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.session = connection.session
+        self.output = connection.output
+        self.version = connection.version
+        self.publication = Publication(
+            self.session.interests, self.output.buffers, self.version, connection.maximum_packet_size,
+            connection.topic_alias_maximum)
+        self.consumer = self.sink = self.sent = None
+        self.is_begun = self.is_stopped = False
+
+    # its life
+
+    def start(self):
+        """Take the queue and whatever else is for the client. Nothing is sent before begin()."""
+        connection, session = self.connection, self.session
+        session.interests.new_connection()
+        if not session.is_durable:
+            self.sink = session.sink = Sink(
+                session, self.output, self.publication, connection.hub.scheduler,
+                connection.hub.large_output, self.output.limit // 2, connection.abort)
+        self.attach()
+
+    def attach(self):
+        """Take the session's queue, if it has got one and nobody has it."""
+        queue = self.session.queue
+        if queue is None or self.consumer is not None or self.is_stopped:
+            return
+        connection = self.connection
+        self.sent = self.session.sent_from(queue)
+        self.consumer = SessionConsumer(
+            self.output, queue, self.sent, self.publication, self.sink, connection.hub.large_output,
+            self._ended, connection.abort)
+        self.consumer.start()
+        if self.is_begun:
+            self._begin_consumer()
+
+    def begin(self):
+        """The client has been told that it is connected: say what is due, and deliver."""
+        self.is_begun = True
+        if self.consumer is not None:
+            self._begin_consumer()
+        if self.sink is not None:
+            self.sink.begin()
+
+    def stop(self):
+        """Let go of the queue and give back what is not settled. A second call changes nothing."""
+        if self.is_stopped:
+            return
+        self.is_stopped = True
+        if self.sink is not None:
+            self.sink.stop()
+        if self.consumer is not None:
+            self.consumer.stop()
+            self.sent.end()
+
+    # acknowledgements
+
+    def acknowledged(self, kind, packet_identifier):
+        """A PUBACK, PUBREC or PUBCOMP of success. Raises ProtocolError where it is not what the packet
+        identifier waits for.
+        """
+        if self.is_stopped:  # another connection has what was under way
+            return
+        todo = _sent.UNKNOWN
+        if self.sent is not None:
+            todo = self.sent.acknowledged(kind, packet_identifier)
+        if todo == _sent.RELEASE:
+            self._release(packet_identifier, 0)
+        elif todo == _sent.NOTHING:
+            self.consumer.room_again()
+        elif todo == _sent.UNKNOWN:
+            if kind == PUBREC:
+                self._release(packet_identifier, NOT_FOUND)
+        else:
+            raise ProtocolError(
+                f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
+
+    def acknowledged_with(self, kind, packet_identifier, reason_code):
+        """The same of an acknowledgement with a reason code: from 0x80 on the client does not want the
+        message, or does not know it.
+        """
+        if kind != PUBREC or reason_code < REFUSED:
+            self.acknowledged(kind, packet_identifier)
+            return
+        if self.is_stopped:
+            return
+        todo = _sent.UNKNOWN
+        if self.sent is not None:
+            todo = self.sent.refused(packet_identifier)
+        if todo == _sent.NOTHING:
+            self.consumer.room_again()
+        elif todo == _sent.WRONG:
+            raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
+
+    # helpers
+
+    def _begin_consumer(self):
+        for packet_identifier in self.sent.begin(self.connection.receive_maximum):
+            self._release(packet_identifier, 0)
+        for packet_identifier in self.sent.take_to_release():
+            self._release(packet_identifier, 0)
+        self.consumer.begin()
+
+    def _release(self, packet_identifier, reason_code):
+        """Send PUBREL."""
+        data = bytearray(ANSWER_OCTETS)
+        end = frames.write_acknowledgement(
+            octets.pointer(data), 0, self.version, PUBREL, packet_identifier, reason_code)
+        del data[end:]
+        self.output.write(data)
+
+    def _ended(self, reason):
+        """The queue is gone."""
+        if not self.is_stopped:
+            self.connection.force_close(reason)

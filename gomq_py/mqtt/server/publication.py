@@ -1,0 +1,184 @@
+"""Publication: a stored message as the PUBLISH that one client gets.
+
+Between what delivers (delivery, sink) and mqtt.wire. Made once for a connection and filled for each message:
+first measure(), which says how many octets the packet has, then, where there is room for them, write(). What
+came over MQTT goes out as it lies; of what came over AMQP the properties are crossed. Never yields.
+"""
+from gomq_py import octets
+from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
+from gomq_py.mqtt.wire import crossing, frames
+
+# Of storage.message.
+KIND_AMQP, KIND_MQTT = 1, 2
+MQTT_5 = 5
+# Of mqtt.model.replays: a retained message on its way to one subscription says itself how it goes out.
+REPLAYED = 16
+DUP, RETAIN = 8, 1
+MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS = 2, 35
+ALIAS_OCTETS = 3
+# Basic properties without any: two octets of flags.
+NO_PROPERTIES = 2
+# More of one client's are not worth what they cost us to remember.
+ALIASES = 64
+# Of a packet that is never sent: no client takes so large a one.
+NOT_SENDABLE = 1 << 40
+
+
+class Publication:
+    """``version`` of the protocol; ``packet_max`` octets are what the client accepts, ``alias_max`` the
+    highest topic alias.
+
+    Of the message measured last: ``qos`` and ``size``.
+    """
+
+    __slots__ = (
+        "version", "packet_max", "alias_max", "qos", "size", "buffers", "interests", "interest", "flags",
+        "alias", "aliases_given", "names_topic", "block", "block_at", "block_length", "expiry_at", "expiry_s",
+        "properties_length", "topic_length", "is_replayed",
+    )
+
+    def __init__(self, interests, buffers, version, packet_max=0, alias_max=0):
+        self.interests = interests
+        self.buffers = buffers
+        self.version = version
+        self.packet_max = packet_max or NOT_SENDABLE - 1
+        self.alias_max = min(alias_max, ALIASES)
+        self.qos = self.size = self.flags = self.alias = self.aliases_given = 0
+        self.names_topic = True
+        self.is_replayed = False
+        self.interest = None
+        self.block = octets.pointer(b"\0")
+        self.block_at = self.block_length = self.properties_length = self.topic_length = 0
+        self.expiry_at = -1
+        self.expiry_s = 0
+
+    def find(self, message):
+        """The Interest in a message's topic."""
+        at = message.routing_at + 1 + message.buffer[message.routing_at]
+        return self.interests.find(message.buffer, at + 1, message.buffer[at])
+
+    def measure(self, message, interest, now_ms, qos):
+        """Octets of the packet that tells this message, at this QoS or, where it is -1, at that of the
+        subscriptions and of what was published. More than ``packet_max``: it must not be sent.
+        """
+        self.interest = interest
+        flags = message.flags
+        is_amqp = message.kind == KIND_AMQP
+        if is_amqp:
+            if message.properties_length <= NO_PROPERTIES:
+                flags = message.persistent << crossing.QOS_SHIFT
+            else:
+                flags = crossing.flags_of(
+                    message.buffer, message.properties_at, message.properties_length, message.persistent)
+        elif message.kind != KIND_MQTT:
+            self.size = NOT_SENDABLE
+            return self.size
+        if interest.topic_length == 0:
+            self.size = NOT_SENDABLE
+            return self.size
+        if qos < 0:
+            qos = flags >> crossing.QOS_SHIFT & crossing.QOS_MASK
+            if qos > interest.qos and not flags & REPLAYED:
+                qos = interest.qos
+        self.qos = qos
+        self.flags = qos << 1
+        self.is_replayed = flags & REPLAYED != 0
+        if flags & crossing.RETAIN and (self.is_replayed or interest.as_published):
+            self.flags |= RETAIN
+        self.topic_length = interest.topic_length
+        self.properties_length = self.alias = 0
+        self.names_topic = True
+        if self.version >= MQTT_5:
+            self._measure_properties(message, is_amqp, now_ms)
+        self.size = frames.publish_size(
+            self.version, self.qos, self.topic_length, self.properties_length, message.body_length)
+        return self.size
+
+    def write(self, out, at, message, packet_identifier, dup):
+        """Write the message measured last; returns the offset behind it."""
+        interest = self.interest
+        at = frames.write_publish_head(
+            out, at, self.version, self.flags | (DUP if dup else 0), octets.pointer(interest.topic), 0,
+            self.topic_length, packet_identifier, self.properties_length, message.body_length)
+        if self.properties_length:
+            at = self._write_properties(out, at, message)
+        octets.copy(out, at, message.buffer, message.body_at, message.body_length)
+        return at + message.body_length
+
+    def _measure_properties(self, message, is_amqp, now_ms):
+        interest = self.interest
+        if self.alias_max:
+            self._choose_alias(interest)
+        self.block_length = message.properties_length
+        self.expiry_at = -1
+        if is_amqp:
+            self._cross(message, now_ms)
+        elif self.block_length:
+            self.block = message.buffer
+            self.block_at = message.properties_at
+            if message.expires_at_ms:
+                self.expiry_at = crossing.find_property(
+                    self.block, self.block_at, self.block_at + self.block_length, MESSAGE_EXPIRY_INTERVAL)
+                self.expiry_s = seconds_left(message.expires_at_ms, now_ms)
+        self.properties_length += self.block_length
+        if not self.is_replayed:
+            self.properties_length += len(interest.identifiers)
+
+    def _choose_alias(self, interest):
+        """The topic goes as its alias, gets one, or goes as it is."""
+        self.alias = interest.alias
+        if self.alias:
+            self.names_topic = False
+            self.topic_length = 0
+            self.properties_length = ALIAS_OCTETS
+        elif self.aliases_given < self.alias_max:
+            self.alias = self.aliases_given + 1
+            self.properties_length = ALIAS_OCTETS
+
+    def _cross(self, message, now_ms):
+        """Basic properties as those of a PUBLISH, in the hub's scratch buffer."""
+        expiry_s = -1
+        if message.expires_at_ms:
+            expiry_s = seconds_left(message.expires_at_ms, now_ms)
+        if message.properties_length <= NO_PROPERTIES and expiry_s < 0:
+            self.block_length = 0
+            return
+        scratch = self.buffers.scratch()
+        self.block = octets.pointer(scratch)
+        self.block_at = 0
+        self.block_length = crossing.write_block(
+            self.block, 0, message.buffer, message.properties_at, message.properties_length, expiry_s)
+        if self.block_length < 0:
+            self.block_length = 0
+
+    def _write_properties(self, out, at, message):
+        interest = self.interest
+        if self.alias:
+            out[at] = TOPIC_ALIAS
+            octets.put_be16(out, at + 1, self.alias)
+            at += ALIAS_OCTETS
+            if self.names_topic:
+                self._name(message)
+        if len(interest.identifiers) and not self.is_replayed:
+            octets.copy(out, at, octets.pointer(interest.identifiers), 0, len(interest.identifiers))
+            at += len(interest.identifiers)
+        octets.copy(out, at, self.block, self.block_at, self.block_length)
+        if self.expiry_at >= 0:
+            octets.put_be32(out, at + self.expiry_at - self.block_at, self.expiry_s)
+        return at + self.block_length
+
+    def _name(self, message):
+        """The client knows this topic by the alias from here on."""
+        at = message.routing_at + 1 + message.buffer[message.routing_at]
+        key = bytes(message.buffer[at + 1:at + 1 + message.buffer[at]])
+        self.aliases_given += 1
+        self.interests.name(key, self.interest, self.alias)
+
+
+def seconds_left(expires_at_ms, now_ms):
+    """What is left of a message's time: what was given less the whole seconds that it has waited
+    [MQTT-3.3.2-6].
+    """
+    if expires_at_ms <= now_ms:
+        return 0
+    return (expires_at_ms - now_ms + 999) // 1000

@@ -1,0 +1,199 @@
+"""Publish: the slow lane: what the fast lane leaves of a PUBLISH, such as retained messages, topic aliases,
+topics without a route that may be remembered, and whatever is refused.
+
+    publish                        PUBLISH -> Publication -> destinations, and its answer
+    route_of, routing_of           what the fast lane remembers of a topic
+
+Between connection and broker.verbs.publishing, which says what a publish means; complete and simple, never
+fast. It must answer what the fast lane answers; a property test holds it to that.
+"""
+from functools import partial
+
+from gomq_py.broker.envelope import Envelope
+from gomq_py.broker.verbs import held_publish, publishing
+from gomq_py.content.properties import Properties
+from gomq_py.errors import AccessRefused, OutOfResources, Refused
+from gomq_py.mqtt.server.inbound import TOPIC_MAX, Refusal
+from gomq_py.mqtt.wire import crossing, reason_codes
+from gomq_py.mqtt.wire.constants import MQTT_5
+from gomq_py.storage.message import Message
+
+# The exchange that clients publish to.
+PUBLISHED_TO = "amq.topic"
+# Under it they publish to queues and direct replies, by the default exchange, whose keys the rest stands for.
+OF_DEFAULT_EXCHANGE = b"$default/"
+# Clients hear of the broker under it, and write nothing there.
+OF_THE_BROKER = b"$SYS/"
+
+
+class MQTTEnvelope(Envelope):
+    """That of a PUBLISH with this routing key: ``properties`` of MQTT 5, without their length."""
+
+    __slots__ = ("_octets", "_routing_key", "_qos", "_expiry_s", "flags")
+
+    kind = crossing.KIND
+
+    def __init__(self, properties, routing_key, qos, retain, expiry_s):
+        self._octets = properties
+        self._routing_key = routing_key
+        self._qos = qos
+        self._expiry_s = expiry_s
+        self.flags = crossing.record_flags(qos, retain)
+
+    def lives_ms(self):
+        return None if self._expiry_s is None else self._expiry_s * 1000
+
+    def is_persistent(self):
+        return self._qos > 0
+
+    def headers(self):
+        return self.properties().headers
+
+    def properties(self):
+        message = Message()
+        message.assign(b"", self._routing_key, self._octets, b"", 0)
+        message.set_kind(self.kind, self.flags)
+        return Properties.decode(message.get_properties())
+
+    def octets(self):
+        return self._octets
+
+
+# what it means
+
+def publish(connection, walk):
+    """The PUBLISH that the walk stands at. Returns False when reading must pause. Raises MQTTError."""
+    if not walk.plain:
+        walk.decode()
+        raise AssertionError("the walk refuses what the codec accepts")
+    qos, identifier = walk.qos, walk.packet_identifier
+    topic = _topic(connection, walk)
+    properties = walk.part(walk.properties_at, walk.properties_length)
+    body = walk.part(walk.payload_at, walk.payload_length)
+    try:
+        if qos and not connection.inbound.is_new(qos, identifier):
+            return True
+        publication = _prepare(connection, walk, topic, properties, body)
+    except (Refusal, Refused) as error:
+        _refuse(connection, qos, identifier, error)
+        return True
+    store(connection, publication, qos, identifier)
+    return not connection.stream.paused and not connection.inbound.is_over
+
+
+def store(connection, publication, qos, packet_identifier):
+    """Hand the message to its destinations, and note the answer."""
+    publication.message.publisher = connection.session
+    wait = partial(_wait, connection, qos, packet_identifier)
+    taken = publishing.store(connection.caller, publication, connection.hub.scheduler.now_ms, wait)
+    if taken is not None:
+        _stored(connection, publication, qos, packet_identifier)
+
+
+def _topic(connection, walk):
+    """The octets of its topic name, by its alias where it has none. Raises TopicAliasInvalid, ProtocolError.
+    """
+    topic = walk.part(walk.topic_at, walk.topic_length)
+    if walk.topic_alias_at < 0:
+        return topic
+    return connection.inbound.alias(walk.topic_alias, topic)
+
+
+def _prepare(connection, walk, topic, properties, body):
+    """A Publication. Raises Refusal, Refused."""
+    if len(topic) > TOPIC_MAX:
+        raise Refusal(
+            reason_codes.TOPIC_NAME_INVALID, f"a topic name of {len(topic)} octets, {TOPIC_MAX} are accepted")
+    if topic.startswith(OF_THE_BROKER):
+        raise Refusal(reason_codes.NOT_AUTHORIZED, "a publish to a topic of the broker")
+    if len(body) > connection.server.settings.max_message_size:
+        raise Refusal(
+            reason_codes.QUOTA_EXCEEDED,
+            f"a payload of {len(body)} octets, {connection.server.settings.max_message_size} are accepted")
+    expiry_s = None
+    if walk.message_expiry_at >= 0:
+        expiry_s = int.from_bytes(walk.part(walk.message_expiry_at, 4), "big")
+    if walk.payload_format_at >= 0 and walk.part(walk.payload_format_at, 1) == b"\1":
+        _check_text(body)
+    if walk.topic_alias_at >= 0:
+        at = walk.topic_alias_at - 1 - walk.properties_at
+        properties = properties[:at] + properties[at + 3:]
+    exchange = PUBLISHED_TO
+    if topic.startswith(OF_DEFAULT_EXCHANGE):
+        exchange, topic = "", topic.removeprefix(OF_DEFAULT_EXCHANGE)
+    key = crossing.swap(topic)
+    envelope = MQTTEnvelope(properties, key, walk.qos, walk.retain, expiry_s)
+    return publishing.prepare(
+        connection.caller, exchange, key.decode(), lambda _tables: envelope, body,
+        connection.hub.scheduler.now_ms)
+
+
+def _check_text(payload):
+    try:
+        payload.decode()
+    except UnicodeDecodeError as error:
+        raise Refusal(reason_codes.PAYLOAD_FORMAT_INVALID, "a payload that is no UTF-8") from error
+
+
+def _wait(connection, qos, packet_identifier, publication, destinations, taken):
+    def stored(taken, somebody_took):
+        publishing.stored(publication, taken, somebody_took)
+        _stored(connection, publication, qos, packet_identifier)
+        connection.inbound.done()
+
+    held_publish.wait_for_files(
+        connection.hub, connection.stream, connection.vhost, publication.message, destinations, taken, stored)
+
+
+def _stored(connection, publication, qos, packet_identifier):
+    queues = tuple(publication.awaited) if publication.durable and publication.taken else None
+    connection.inbound.stored(
+        qos, packet_identifier, bool(publication.taken), len(publication.destinations) > 0, queues)
+
+
+# refusals
+
+_CODES = {
+    AccessRefused: reason_codes.NOT_AUTHORIZED,
+    OutOfResources: reason_codes.QUOTA_EXCEEDED,
+}
+
+
+def _refuse(connection, qos, packet_identifier, error):
+    """What the core, or we, refuse."""
+    if not isinstance(error, Refusal):
+        code = next(
+            (code for kind, code in _CODES.items() if isinstance(error, kind)),
+            reason_codes.IMPLEMENTATION_SPECIFIC_ERROR)
+        error = Refusal(code, error.text)
+    if not qos or connection.version < MQTT_5 or error.reason_code == reason_codes.RECEIVE_MAXIMUM_EXCEEDED:
+        raise error
+    connection.inbound.refused(qos, packet_identifier, error.reason_code)
+
+
+# what the fast lane asks
+
+def route_of(connection, key):
+    """A Route for a topic's octets, or None where each message has to be looked at."""
+    if len(key) > TOPIC_MAX or key.startswith((OF_THE_BROKER, OF_DEFAULT_EXCHANGE)):
+        return None
+    if connection.slow_walk.is_over():
+        return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
+    return publishing.remembered_route(
+        connection.caller.access, connection.vhost, PUBLISHED_TO, crossing.swap(key).decode())
+
+
+def routing_of(connection, key):
+    """What is stored as the routing of messages with this topic: two short strings."""
+    exchange = PUBLISHED_TO.encode()
+    return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)
+
+
+def publish_later(connection, message, destinations, taken, done):
+    """A message of the fast lane, one of whose queues answered LATER."""
+    def stored(taken, _somebody_took):
+        done(taken)
+        connection.inbound.done()
+
+    held_publish.wait_for_files(
+        connection.hub, connection.stream, connection.vhost, message, destinations, taken, stored)

@@ -1,0 +1,112 @@
+"""Will: a client's will as CONNECT has it, and what publishing it means: a publish by the user who left it.
+
+Between the connection and mqtt.model.wills, which keeps wills and says when; beside publish, whose words it
+is published in. Rights are asked when it is published, as the user has them then. Never switches.
+"""
+from gomq_py.broker.verbs import publishing
+from gomq_py.broker.verbs.access import Access, AllAccess
+from gomq_py.broker.verbs.caller import Caller
+from gomq_py.errors import Refused
+from gomq_py.mqtt.model.wills import Will
+from gomq_py.mqtt.server.inbound import TOPIC_MAX
+from gomq_py.mqtt.server.publish import OF_THE_BROKER, PUBLISHED_TO, MQTTEnvelope
+from gomq_py.mqtt.wire import crossing, reason_codes
+from gomq_py.mqtt.wire.constants import MQTT_5, WILL
+from gomq_py.mqtt.wire.properties import encode_values
+from gomq_py.observability.log import logger
+
+LOG = logger("mqtt")
+
+# Of 3.1 and 3.1.1: "server unavailable" is all they have for it.
+UNAVAILABLE_3 = 3
+_DELAY, _EXPIRY, _FORMAT = "will_delay_interval", "message_expiry_interval", "payload_format_indicator"
+
+
+def check(connection, will):
+    """Whether the client may have this will, or None; else it is refused."""
+    fault = None if will is None else _fault_of(will)
+    if fault is not None:
+        code, text = fault
+        connection.refuse(code if connection.version >= MQTT_5 else UNAVAILABLE_3, f"its will has {text}")
+    return fault is None
+
+
+def begin(connection, will):
+    """The client has taken up its session: keep its will, and none of an earlier connection. Whether that
+    could be done; else it is refused.
+    """
+    connection.server.look_after(connection.vhost)
+    kept = None if will is None else _kept(connection.client_id, connection.user, will)
+    is_kept = connection.sessions.wills.begin(connection.client_id, connection.user, kept)
+    if not is_kept:
+        code = reason_codes.SERVER_UNAVAILABLE if connection.version >= MQTT_5 else UNAVAILABLE_3
+        connection.refuse(code, "its will cannot be kept")
+    return is_kept
+
+
+def _fault_of(will):
+    """(reason code, what is wrong with a CONNECT's will), or None."""
+    topic = will.topic.encode()
+    if len(topic) > TOPIC_MAX:
+        return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
+    if topic.startswith(OF_THE_BROKER):
+        return reason_codes.TOPIC_NAME_INVALID, "a topic of the broker"
+    if will.properties.get(_FORMAT) == 1 and not _is_text(will.payload):
+        return reason_codes.PAYLOAD_FORMAT_INVALID, "a payload that is no UTF-8"
+    return None
+
+
+def _kept(client_id, user, will):
+    """The will of a CONNECT as it is kept."""
+    properties = dict(will.properties)
+    delay_s = properties.pop(_DELAY, 0)
+    return Will(
+        client_id, user.name, will.topic, bytes(will.payload), will.qos, will.retain, delay_s,
+        encode_values(properties, WILL), expiry_s=properties.get(_EXPIRY, -1))
+
+
+class WillPublisher:
+    """Publishes the wills of one broker: Wills.start gets ``of(vhost)``."""
+
+    def __init__(self, server):
+        self._server = server
+
+    def of(self, vhost):
+        """What publishes those of a vhost."""
+        return lambda will, user: self.publish(vhost, will, user)
+
+    def publish(self, vhost, will, user):
+        """Whether the will is done with, be it that it is refused. False where the disk had no room for it.
+        """
+        if user is None or user.expires_at_s is None:  # or one whom a token has made, whom nobody keeps
+            user = self._server.broker.users.get(will.user)
+        if user is None:
+            LOG.warning(
+                "the will of client %r is not published: there is no user '%s' any more",
+                will.client_id[:256], will.user)
+            return True
+        checked = self._server.settings.mqtt_permission_check_enabled
+        access = (Access if checked else AllAccess)(user, vhost.name, will.client_id)
+        caller = Caller(access, vhost, None, f"will of {will.client_id[:256]!r}", 0)
+        key = crossing.swap(will.topic.encode())
+        now_ms = vhost.timers.now_ms()
+        envelope = MQTTEnvelope(
+            will.block, key, will.qos, will.retain, None if will.expiry_s < 0 else will.expiry_s)
+        try:
+            publication = publishing.prepare(
+                caller, PUBLISHED_TO, key.decode(), lambda _tables: envelope, will.payload, now_ms)
+        except Refused as error:
+            LOG.warning("the will of client %r is not published: %s", will.client_id[:256], error.text)
+            return True
+        publishing.store(caller, publication, now_ms)
+        vhost.totals.publishes += 1
+        return publication.taken or publication.somebody_took or not any(
+            destination.unable for destination in publication.destinations)
+
+
+def _is_text(payload):
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

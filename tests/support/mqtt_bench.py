@@ -1,0 +1,114 @@
+"""The server's side of one MQTT client, behind its login, without a socket: octets in by reads as net.stream
+hands them over, and what is sent.
+"""
+from gevent import socket
+
+from gomq_py.broker.verbs.access import Access
+from gomq_py.broker.verbs.caller import Caller
+from gomq_py.hub.slow_walk import SlowWalk
+from gomq_py.mqtt.server import subscribe
+from gomq_py.mqtt.server.connection import Connection, Limits
+from gomq_py.mqtt.server.greeting import Greeting
+from gomq_py.mqtt.wire.packets import ConnectPacket
+from gomq_py.net.output import Output
+from gomq_py.net.stream import Stream
+from tests.support.exact import fenced
+
+NOW_MS = 1_700_000_000_000
+
+
+class _Socket:
+    """Takes everything, or for a while nothing; what it took is the answer."""
+
+    def __init__(self, descriptor):
+        self._sock = self
+        self._descriptor = descriptor
+        self.stuck = False
+        self.taken = bytearray()
+
+    def fileno(self):
+        return self._descriptor
+
+    def getsockname(self):
+        return ("127.0.0.1", 1883)
+
+    def send(self, view):
+        if self.stuck:
+            raise BlockingIOError
+        self.taken += view
+        return len(view)
+
+    def recv_into(self, _view):
+        raise BlockingIOError
+
+
+class _Unhurried(SlowWalk):
+    """No breaks: what an input does must not depend on the time it takes."""
+
+    def is_over(self):
+        return False
+
+
+class MQTTBench:
+    """A client of ``version`` of an MQTTServer; ``is_slow``: every PUBLISH goes to the slow lane."""
+
+    def __init__(self, server, version, is_slow=False, client_id="c", **connect):
+        self.ours, theirs = socket.socketpair()
+        self.theirs = theirs
+        self.socket = _Socket(theirs.fileno())
+        self.buffers = server.hub.buffers
+        self.is_slow = is_slow
+        self.tail = b""
+        greeting = Greeting(
+            ConnectPacket(version=version, client_identifier=client_id, properties={}, **connect),
+            server.settings)
+        self.gate = server.gate
+        self.admitted = server.gate.identify(self.socket, "127.0.0.1")
+        self.gate.logged_in(self.admitted)
+        self.connection = connection = Connection(server, self.socket, ("127.0.0.1", 1), self.admitted)
+        connection.user, connection.vhost = server.broker.users.get("guest"), server.broker.vhosts["/"]
+        connection.version, connection.client_id = version, client_id
+        connection.limits = Limits(0)
+        connection.access = Access(connection.user, connection.vhost.name, client_id)
+        connection.caller = Caller(connection.access, connection.vhost, connection, connection.name, 0)
+        connection.output = Output(self.socket, self.buffers)
+        connection.stream = Stream(self.socket, self.buffers, connection.output, server.hub.coalescer)
+        connection.slow_walk = _Unhurried(connection.stream, server.hub.slow_turns)
+        connection.answers = subscribe.Answers(connection)
+        server.hub.clients.register(connection)
+        assert connection._connect(greeting)
+        self.take()
+
+    def read(self, octets):
+        """One read of the connection. Returns whether there may be another."""
+        connection = self.connection
+        if connection.state != "open" or connection.stream.paused or connection.output.broken:
+            return False
+        start, end = self.buffers.reserve - len(self.tail), self.buffers.reserve + len(octets)
+        assert start >= 0
+        self.buffers.input[start:end] = self.tail + octets
+        if self.is_slow:
+            connection.lane.set_modes(True, connection.blocked_reason is not None)
+        connection.output.cork()
+        try:
+            with fenced(self.buffers.input, end):
+                position = connection.lane.process(start, end, NOW_MS)
+            self.tail = bytes(self.buffers.input[position:end])
+        finally:
+            connection.lane.finish()
+            connection.batch_done()
+            connection.output.uncork()
+        return True
+
+    def take(self):
+        """What was sent since the last call."""
+        taken, self.socket.taken = bytes(self.socket.taken), bytearray()
+        return taken
+
+    def close(self):
+        """The client is gone."""
+        self.connection._leave_session()
+        self.connection._end()
+        self.gate.leave(self.admitted)
+        self.ours.close()
+        self.theirs.close()

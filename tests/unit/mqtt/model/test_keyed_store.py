@@ -1,0 +1,362 @@
+"""KeyedStore: one message a key, on a real store; what a kill, a full disk and damage leave of it.
+
+What power cuts leave is tests/durability/test_kept_cuts.py.
+"""
+import errno
+import os
+
+import pytest
+
+from gomq_py.broker.topology.vhost import VHost
+from gomq_py.storage.errors import StoreError
+from tests.support.faulty_files import FaultyFiles
+from tests.support.kept import STORE, content, kept_kinds, made
+from tests.support.node import Node
+from tests.support.unflushed import Unflushed
+
+SMALL = 65536
+
+
+@pytest.fixture
+def boot(tmp_path):
+    """A function that boots a node over the same folder; the last one is stopped at the end."""
+    nodes = []
+
+    def boot(files=None):
+        nodes.append(Node(tmp_path / "data", files, kept_kinds(), segment_size=SMALL))
+        return nodes[-1]
+
+    yield boot
+    nodes[-1].stop()
+
+
+def kept_of(node):
+    return node.vhost.extras[STORE]
+
+
+def put(node, key, body, **options):
+    kept = kept_of(node)
+    answer = kept.put(key, made(key, body, **options))
+    kept.flush()
+    return answer
+
+
+def settle(node):
+    """Until what is outdated has gone from the store."""
+    kept = kept_of(node)
+
+    def is_settled():
+        if kept._settling:
+            node.committer.wait()  # nobody else is in a hurry
+        return not (
+            kept._outdated or kept._tombstones or kept._gone or kept._settling or kept.touched
+            or kept._rewriting.running
+        )
+
+    node.wait(is_settled)
+
+
+def in_store(node):
+    return kept_of(node)._shelf.store.unacked_count
+
+
+def segments(node):
+    return len(kept_of(node)._shelf.store.layout())
+
+
+def folder_of(node):
+    return kept_of(node)._shelf.store.folder
+
+
+def test_last_message_of_a_key_is_kept_and_those_before_it_go(boot):
+    node = boot()
+
+    for number in range(3):
+        assert put(node, "a", b"a%d" % number) == 1
+    put(node, "b", b"bb")
+    settle(node)
+
+    assert content(kept_of(node)) == {"a": b"a2", "b": b"bb"}
+    assert (in_store(node), kept_of(node).octets) == (2, 4)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_messages_outlive_the_broker(boot, end, is_settled):
+    node = boot()
+    for number in range(3):
+        put(node, "a", b"a%d" % number)
+    put(node, "b", b"bb")
+    if is_settled:
+        settle(node)
+    getattr(node, end)()
+
+    node = boot()
+
+    assert content(kept_of(node)) == {"a": b"a2", "b": b"bb"} and kept_of(node).octets == 4
+    settle(node)
+    assert in_store(node) == 2
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_what_was_deleted_does_not_come_back(boot, end, is_settled):
+    node = boot()
+    for number in range(3):
+        put(node, "a", b"a%d" % number)
+    put(node, "b", b"b")
+    kept_of(node).delete("a")
+    kept_of(node).flush()
+    if is_settled:
+        settle(node)
+        assert in_store(node) == 1
+    getattr(node, end)()
+
+    node = boot()
+
+    assert content(kept_of(node)) == {"b": b"b"}
+    settle(node)
+    assert in_store(node) == 1
+
+
+def test_key_that_was_deleted_may_be_used_again_at_once(boot):
+    node = boot()
+    put(node, "a", b"1")
+    kept_of(node).delete("a")
+    put(node, "a", b"2")
+    assert not kept_of(node).delete("b")
+    settle(node)
+    node.kill()
+
+    assert content(kept_of(boot())) == {"a": b"2"}
+
+
+def test_successor_is_on_disk_before_the_message_goes(boot):
+    """The flush hangs: both are there."""
+    files = FaultyFiles(how="hold")
+    node = boot(files)
+    put(node, "a", b"1")
+    settle(node)
+    files.fail_at = len(files.calls) + 1
+
+    put(node, "a", b"2")
+    node.wait(lambda: kept_of(node)._settling)
+    node.wait(lambda: files.failed)
+    assert in_store(node) == 2
+    files.resume.set()
+
+    settle(node)
+    assert in_store(node) == 1
+
+
+class FullDisk(Unflushed):
+    """No more files once it ``is_full``."""
+
+    is_full = False
+
+    def create(self, path, size):
+        self._check(path)
+        return super().create(path, size)
+
+    def make(self, path, size, fetched=True):
+        self._check(path)
+        return super().make(path, size, fetched)
+
+    def _check(self, path):
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def test_full_disk_refuses_messages_and_still_deletes(boot):
+    files = FullDisk()
+    node = boot(files)
+    kept = kept_of(node)
+    put(node, "first", b"1")
+    put(node, "first", b"2")
+    settle(node)
+    files.is_full = True
+    keys = ["first"]
+    while kept.put(f"{len(keys)}", made(f"{len(keys)}", bytes(5000))) == 1:
+        keys.append(f"{len(keys)}")
+    assert kept.unable and not kept.failed and content(kept).keys() == set(keys)
+    # what was replaced has not gone yet, and tombstones have no room
+    while kept.put("1", made("1", b"")) == 1:
+        pass
+
+    for key in keys:
+        assert kept.delete(key)
+    assert kept.octets == 0
+    kept.flush()
+    node.kill()
+
+    node = boot()
+    assert content(kept_of(node)) == {} and put(node, "first", b"3") == 1
+
+
+def test_message_waits_for_files_where_it_may(boot):
+    node = boot()
+    message = made("a", b"1")
+    message.may_wait = True
+
+    assert kept_of(node).put("a", message) == 2
+    made_files = []
+    message.lacking(made_files.append)
+    node.wait(lambda: made_files)
+
+    assert made_files == [None] and kept_of(node).put("a", message) == 1
+
+
+def test_damaged_message_costs_itself_and_no_boot(boot, caplog):
+    node = boot()
+    for key in ("a", "b", "c"):
+        put(node, key, key.encode() * 50)
+    settle(node)
+    path = os.path.join(folder_of(node), "msgs.0000000001")
+    node.stop()
+    with open(path, "r+b") as file:
+        octets = file.read()
+        file.seek(octets.index(b"b" * 50))
+        file.write(b"B")
+
+    node = boot()
+
+    assert content(kept_of(node)) == {"a": b"a" * 50, "c": b"c" * 50}
+    assert "1 damaged records in" in caplog.text
+    assert put(node, "b", b"new") == 1 and content(kept_of(node))["b"] == b"new"
+
+
+def test_message_that_is_none_of_its_own_stays_and_keeps_nothing_from_booting(boot, caplog):
+    node = boot()
+    put(node, "a", b"1")
+    put(node, "?", b"strange")
+    node.kill()
+
+    node = boot()
+
+    assert content(kept_of(node)) == {"a": b"1"} and kept_of(node).set_aside == 1
+    assert "1 messages in" in caplog.text and "are none of its own" in caplog.text
+
+
+def test_store_that_cannot_be_opened_is_closed_and_the_broker_boots(boot, monkeypatch):
+    node = boot()
+    put(node, "a", b"1")
+    node.stop()
+    recover_store = VHost.recover_store
+
+    def fail(vhost, name, incarnation):
+        def open_own(*arguments):
+            raise StoreError("folder", 0, "the disk says no")
+        with monkeypatch.context() as patch:
+            patch.setattr(vhost._factory, "open_own", open_own)
+            # the folder is known all the same
+            vhost._factory._known_folders.add(vhost._factory._folder(vhost.name, name, incarnation))
+            recover_store(vhost, name, incarnation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VHost, "recover_store", fail)
+        node = boot()
+    assert put(node, "b", b"1") == 0 and kept_of(node).unable and kept_of(node).failed
+    assert not kept_of(node).delete("a")
+    node.stop()
+
+    assert content(kept_of(boot())) == {"a": b"1"}
+
+
+def test_io_error_closes_the_store_and_nothing_else(boot):
+    files = FaultyFiles(how="dead")
+    node = boot(files)
+    put(node, "a", b"1")
+    node.committer.wait()
+    files.fail_at = len(files.calls) + 1
+    put(node, "b", b"1")
+    node.wait(lambda: kept_of(node).failed)
+    files.fail_at = None
+
+    assert put(node, "c", b"1") == 0 and not kept_of(node).get("a", made("x", b""))
+    node.kill(are_answered=False)
+
+    assert content(kept_of(boot()))["a"] == b"1"
+
+
+def test_key_that_is_written_over_for_ever_does_not_let_old_ones_keep_the_disk(boot):
+    """Thirty messages that nobody writes over, each in another segment than the next."""
+    node = boot()
+    expected = {}
+    for number in range(30):
+        key = f"old{number}"
+        put(node, key, b"%d" % number)
+        expected[key] = b"%d" % number
+        for _ in range(8):
+            put(node, "new", bytes(10000))
+        settle(node)
+        assert segments(node) <= 8, number
+    expected["new"] = bytes(10000)
+
+    assert content(kept_of(node)) == expected
+    node.kill()
+    assert content(kept_of(boot())) == expected
+
+
+def test_messages_of_an_earlier_run_are_written_anew_too(boot):
+    node = boot()
+    for number in range(40):
+        put(node, f"{number}", bytes(10000))
+    settle(node)
+    node.stop()
+    node = boot()
+    before = segments(node)
+    for number in range(40):
+        if number % 8:
+            kept_of(node).delete(f"{number}")
+    settle(node)
+
+    for _ in range(20):
+        put(node, "new", bytes(10000))
+        settle(node)
+
+    assert before >= 7 and segments(node) <= 6
+    assert content(kept_of(node)).keys() == {"0", "8", "16", "24", "32", "new"}
+
+
+def test_store_goes_with_its_vhost(boot):
+    node = boot()
+    vhost = node.broker.create_vhost("v")
+    kept = vhost.extras[STORE]
+    assert kept.put("a", made("a", b"1")) == 1
+    folder = kept._shelf.store.folder
+    node.wait(lambda: os.path.isdir(folder))
+
+    node.broker.delete_vhost("v")
+
+    node.wait(lambda: not os.path.isdir(folder))
+    assert kept.put("a", made("a", b"1")) == 0
+    again = node.broker.create_vhost("v").extras[STORE]
+    assert content(again) == {} and again.put("b", made("b", b"2")) == 1
+
+
+def test_store_is_found_again_after_the_definitions_were_compacted(boot):
+    node = boot()
+    put(node, "a", b"1")
+    for number in range(10_000):
+        node.broker._log.append({
+            "op": "global-parameter", "name": "x", "value": str(number)})
+    node.stop()
+    node = boot()
+    node.wait(lambda: not node.broker._log.is_compacting)
+    node.stop()
+
+    node = boot()
+
+    assert node.broker._log.record_count < 100 and content(kept_of(node)) == {"a": b"1"}
+
+
+def test_store_that_nobody_keeps_any_more_is_set_aside_and_not_lost(tmp_path):
+    node = Node(tmp_path / "data", Unflushed(), kept_kinds())
+    put(node, "a", b"1")
+    folder = os.path.basename(folder_of(node))
+    node.stop()
+
+    node = Node(tmp_path / "data", Unflushed())
+    node.stop()
+
+    assert folder in "".join(os.listdir(tmp_path / "data" / "set-aside"))

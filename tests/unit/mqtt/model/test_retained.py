@@ -1,0 +1,361 @@
+"""Retained: what is retained, for whom it is replayed, and what outlives the broker (MQTT 5 §3.3.1.3)."""
+import gevent
+import pytest
+
+from gomq_py.broker.routing.destination import Destination
+from gomq_py.content import forms
+from gomq_py.content.properties import Properties
+from gomq_py.mqtt.model import replays
+from gomq_py.mqtt.model.kinds import all_kinds
+from gomq_py.mqtt.model.replays import REPLAYED
+from gomq_py.mqtt.model.retained import STORE
+from gomq_py.mqtt.model.session import Subscription
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.wire import crossing
+from gomq_py.storage.message import Message
+from tests.support.hand_timers import NodeClock
+from tests.support.node import Node
+
+forms.register(crossing.MQTTForm())
+
+
+class World:
+    """A node whose time is the test's."""
+
+    def __init__(self, folder):
+        self.folder, self.now_ms = folder, 1_700_000_000_000
+        self.boot()
+
+    def boot(self):
+        kinds = all_kinds()
+        self.clock = NodeClock(kinds, self.now_ms)
+        self.node = Node(self.folder, kinds=kinds)
+        self.retained = self.node.vhost.extras[EXTRA].retained
+
+    def restart(self):
+        self.now_ms = self.clock.now_ms
+        self.retained.flush()
+        self.node.kill()
+        self.boot()
+
+    def publish(self, topic, body=b"x", qos=1, block=b"", expires_in_ms=0):
+        message = Message()
+        now_ms = self.clock.now_ms
+        message.assign(
+            b"amq.topic", crossing.swap(topic.encode()), block, body, now_ms,
+            now_ms + expires_in_ms if expires_in_ms else 0, persistent=qos > 0)
+        message.set_kind(crossing.KIND, crossing.record_flags(qos, True))
+        return self.retained.publish(message)
+
+    def advance(self, ms):
+        """Let time pass, when all that has come was seen to."""
+        self.node.wait(lambda: not self.retained.touched)
+        self.clock.advance(ms)
+
+    def wait(self, predicate):
+        """Let the hub run, and time pass, until the predicate is true."""
+        def is_true():
+            self.clock.advance(replays.LATER_MS)
+            return predicate()
+        self.node.wait(is_true)
+
+    def there(self):
+        """{topic: octets} of all that is retained."""
+        return dict(self.retained.page("", 1000, self.clock.now_ms))
+
+    def subscribe(self, topic_filter, qos=2, session=None, is_new=True, **options):
+        """What is replayed: [(topic, body, qos, properties)], in order."""
+        session = session or Session()
+        subscription = Subscription(topic_filter, qos, **options)
+        session.subscriptions[topic_filter] = subscription
+        self.retained.replay(session, subscription, is_new)
+        replay = self.retained.replays.get(session)
+        if replay is not None and replay._timer is not None:
+            self.clock.advance(replays.LATER_MS)
+        self.node.wait(lambda: not self.retained.replays)
+        return session.sink.take()
+
+
+class Sink(Destination):
+    """Notes what it gets; ``room()`` says how much that may be at a time."""
+
+    def __init__(self, most):
+        super().__init__("sink")
+        self.got, self.most = [], most
+
+    def room(self):
+        return max(0, self.most - len(self.got))
+
+    def publish(self, message):
+        flags = message.describe()["flags"]
+        assert flags & REPLAYED and flags & 8, flags
+        topic = crossing.swap(message.get_routing_key()).decode()
+        self.got.append((topic, message.get_body(), flags >> 1 & 3, message.get_raw()))
+        return 1
+
+    def take(self):
+        got, self.got = self.got, []
+        return got
+
+
+class Session:
+    """As much of one as a replay sees."""
+
+    is_durable, queue = False, None
+
+    def __init__(self, most=1000):
+        self.sink = Sink(most)
+        self.subscriptions = {}
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path / "data")
+    yield world
+    world.node.stop()
+
+
+def topics(replayed):
+    return [topic for topic, *_ in replayed]
+
+
+def test_last_message_of_a_topic_is_replayed_and_outlives_the_broker(world):
+    for body in (b"1", b"2", b"3"):
+        assert world.publish("a/b", body) == 1
+    world.publish("v1.2/c", b"dots")
+
+    for _ in range(2):
+        assert world.subscribe("a/b") == [("a/b", b"3", 1, b"")]
+        assert world.subscribe("#") == [("a/b", b"3", 1, b""), ("v1.2/c", b"dots", 1, b"")]
+        world.restart()
+
+
+def test_empty_payload_deletes_and_is_not_retained(world):
+    """[MQTT-3.3.1-6], [MQTT-3.3.1-7]"""
+    world.publish("a", b"1")
+    world.publish("b", b"1")
+
+    assert world.publish("a", b"") == 1 and world.publish("never", b"") == 1
+
+    for _ in range(2):
+        assert world.there() == {"b": 1}
+        world.restart()
+
+
+@pytest.mark.parametrize("topic_filter, expected", [
+    ("#", ["a", "a/b", "a/b/c", "b/b"]), ("+", ["a"]), ("a/#", ["a", "a/b", "a/b/c"]),
+    ("+/b", ["a/b", "b/b"]),
+    ("$SYS/#", ["$SYS/x"]), ("$SYS/+", ["$SYS/x"]), ("+/x", []), ("a/b", ["a/b"]), ("a/+/c", ["a/b/c"]),
+    ("x", []),
+])
+def test_wildcards(world, topic_filter, expected):
+    for topic in ("a/b", "b/b", "a", "$SYS/x", "a/b/c"):
+        world.publish(topic)
+
+    assert topics(world.subscribe(topic_filter)) == expected
+
+
+@pytest.mark.parametrize("handling, is_new, is_replayed", [
+    (0, True, True), (0, False, True), (1, True, True), (1, False, False), (2, True, False),
+    (2, False, False),
+])
+def test_retain_handling(world, handling, is_new, is_replayed):
+    """[MQTT-3.3.1-9], [MQTT-3.3.1-10], [MQTT-3.3.1-11]"""
+    world.publish("a")
+
+    replayed = world.subscribe("a", is_new=is_new, retain_handling=handling)
+
+    assert topics(replayed) == ["a"] * is_replayed
+
+
+@pytest.mark.parametrize("published", [0, 1, 2])
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_qos_is_the_lower_one(world, published, wanted):
+    world.publish("a", qos=published)
+    world.restart()
+
+    assert world.subscribe("a", wanted) == [("a", b"x", min(published, wanted), b"")]
+
+
+def test_properties_are_kept_and_the_identifier_of_the_subscription_is_added(world):
+    block = b"\x03\0\4text\x26\0\1k\0\1v"
+    world.publish("a", block=block)
+
+    assert world.subscribe("a", identifier=300) == [("a", b"x", 1, block + b"\x0b\xac\x02")]
+    assert world.subscribe("a") == [("a", b"x", 1, block)]
+
+
+def test_expired_message_is_not_replayed_and_goes(world):
+    """[MQTT-3.3.2-5]"""
+    world.publish("a", expires_in_ms=5000)
+    world.publish("b", expires_in_ms=9000)
+    world.publish("c")
+    world.advance(4999)
+    assert world.there().keys() == {"a", "b", "c"}
+    world.advance(1)
+    assert topics(world.subscribe("#")) == ["b", "c"]
+    world.node.wait(lambda: world.retained.index.count == 2)
+
+    world.now_ms = world.clock.now_ms + 4000
+    world.restart()
+    world.advance(4000)
+
+    assert topics(world.subscribe("#")) == ["c"]
+    world.node.wait(lambda: world.retained.index.count == 1)
+
+
+def test_message_that_was_replaced_takes_its_time_with_it(world):
+    world.publish("a", expires_in_ms=5000)
+    world.publish("a", b"later", expires_in_ms=50_000)
+    world.publish("b", expires_in_ms=5000)
+    world.publish("b", b"for ever")
+
+    world.advance(10_000)
+    world.node.wait(lambda: not world.retained._expiring.running)
+    assert world.there() == {"a": 5, "b": 8}
+    world.advance(40_000)
+
+    world.node.wait(lambda: world.retained.index.count == 1)
+    assert world.there() == {"b": 8}
+
+
+def test_what_amqp_publishes_with_the_header_is_retained(world):
+    headers = {"mqtt.retain": True, "k": "v"}
+    properties = Properties(
+        headers=headers, content_type="text", delivery_mode=2, expiration="60000").encode()
+    vhost = world.node.vhost
+    destinations = vhost.route(vhost.exchange("amq.topic"), "a.b", headers)
+    message = Message()
+    now_ms = world.clock.now_ms
+    message.assign(b"amq.topic", b"a.b", properties, b"body", now_ms, now_ms + 60_000, 3, True)
+
+    assert [destination.publish(message) for destination in destinations] == [1]
+
+    expected = [("a/b", b"body", 1, b"\x02\0\0\0\x3c\x03\0\4text\x26\0\1k\0\1v")]
+    for _ in range(2):
+        assert world.subscribe("a/b") == expected
+        world.restart()
+    world.advance(60_000)
+    assert world.subscribe("a/b") == []
+
+
+def test_delete_over_amqp_and_what_is_no_topic(world):
+    world.publish("a/b")
+    message = Message()
+    message.assign(b"amq.topic", b"a.b", b"\0\0", b"", 1)
+
+    assert world.retained.publish(message) == 1
+    for routing_key in (b"", b"a.#", b"\xff", b"a\0b"):
+        message.assign(b"amq.topic", routing_key, b"\0\0", b"x", 1)
+        assert world.retained.publish(message) == 1
+
+    assert world.there() == {}
+
+
+def test_limits_refuse_what_is_more_and_nothing_else(world):
+    world.retained.max_messages, world.retained.max_octets = 2, 10
+    assert [world.publish(topic, b"1234") for topic in ("a", "b", "c")] == [1, 1, 0]
+    assert not world.retained.unable
+
+    assert [world.publish("a", body) for body in (b"123456", b"1234567", b"1")] == [1, 0, 1]
+    world.publish("b", b"")
+
+    assert world.publish("c", b"1234") == 1 and world.there() == {"a": 1, "c": 4}
+
+
+def test_slow_client_gets_it_all_and_never_more_than_its_room(world):
+    expected = [f"t/{number:03}" for number in range(100)]
+    for topic in expected:
+        world.publish(topic)
+    session = Session(most=7)
+    subscription = Subscription("t/#", 1)
+    session.subscriptions["t/#"] = subscription
+    world.retained.replay(session, subscription, True)
+
+    got = []
+    while world.retained.replays:
+        gevent.sleep(0)
+        assert len(session.sink.got) <= 7
+        got += session.sink.take()
+        world.clock.advance(replays.LATER_MS)
+    got += session.sink.take()
+
+    assert topics(got) == expected
+
+
+def test_subscription_that_ends_ends_its_replay(world):
+    for number in range(20):
+        world.publish(f"{number}")
+    session = Session(most=5)
+    subscription = session.subscriptions["#"] = Subscription("#", 1)
+    world.retained.replay(session, subscription, True)
+    world.node.wait(lambda: session.sink.got)
+
+    del session.subscriptions["#"]
+
+    world.wait(lambda: not world.retained.replays)
+    assert len(session.sink.got) == 5
+
+
+def test_who_subscribes_again_gets_it_again_from_the_beginning(world):
+    for number in range(8):
+        world.publish(f"{number}")
+    session = Session(most=5)
+    subscription = session.subscriptions["#"] = Subscription("#", 1)
+    world.retained.replay(session, subscription, True)
+    world.node.wait(lambda: session.sink.got)
+    session.sink.take()
+
+    session.sink.most = 100
+    assert topics(world.subscribe("#", 0, session)) == [f"{number}" for number in range(8)]
+
+
+def test_what_comes_after_the_subscription_is_not_replayed(world):
+    """It came to the subscriber by itself."""
+    world.publish("a")
+    session = Session()
+    subscription = session.subscriptions["#"] = Subscription("#", 1)
+    world.retained.replay(session, subscription, True)
+    world.clock.now_ms += 1
+    world.publish("b")
+    world.publish("a", b"newer")
+
+    world.node.wait(lambda: not world.retained.replays)
+
+    assert session.sink.got == []
+
+
+def test_several_filters_are_replayed_one_after_the_other(world):
+    for topic in ("a", "b"):
+        world.publish(topic)
+    session = Session()
+    for topic_filter in ("#", "b", "a"):
+        subscription = session.subscriptions[topic_filter] = Subscription(topic_filter, 1)
+        world.retained.replay(session, subscription, True)
+
+    world.node.wait(lambda: not world.retained.replays)
+
+    assert topics(session.sink.got) == ["a", "b", "b", "a"]
+
+
+def test_pages_of_topics(world):
+    for number in range(5):
+        world.publish(f"{number}", bytes(number + 1))
+
+    now_ms = world.clock.now_ms
+    assert world.retained.page("", 2, now_ms) == [("0", 1), ("1", 2)]
+    assert world.retained.page("1", 10, now_ms) == [("2", 3), ("3", 4), ("4", 5)]
+    message = Message()
+    assert world.retained.look("3", message) and message.get_body_length() == 4
+    assert not world.retained.look("x", message)
+
+
+def test_record_whose_key_is_no_topic_keeps_nothing_from_booting(world, caplog):
+    world.publish("a")
+    message = Message()
+    message.assign(b"", b"a.#", b"", b"x", 1, persistent=True)
+    world.node.vhost.make_store(STORE).append(message)
+
+    world.restart()
+
+    assert world.there() == {"a": 1} and world.retained.set_aside == 1

@@ -1,0 +1,307 @@
+"""Wills: when they are published, when they are not, and what outlives the broker."""
+import pytest
+
+from gomq_py.mqtt.model import wills as module
+from gomq_py.mqtt.model.kinds import all_kinds
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.mqtt.model.wills import Will
+from gomq_py.storage.data_dir import KILLED, POWER_LOST
+from tests.support.hand_timers import NodeClock
+from tests.support.node import Node
+
+GRACE_S = 10
+
+
+class Connection:
+    """Wants its will unless it has left."""
+
+    wants_will = True
+
+    def taken_over(self):
+        pass
+
+    def session_ended(self, reason):
+        pass
+
+
+class World:
+    """A node whose time is the test's; ``published`` are the topics of wills in order, ``answers`` what the
+    door says of the next ones, True without.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.published = []
+        self.users = []
+        self.answers = []
+        self.now_ms = 1_700_000_000_000
+        self.node = None
+        self.boot()
+
+    def boot(self, has_door=True):
+        kinds = all_kinds()
+        self.clock = NodeClock(kinds, self.now_ms)
+        self.node = Node(self.folder, kinds=kinds)
+        self.sessions = self.node.vhost.extras[EXTRA]
+        if has_door:
+            self.open_door()
+
+    def open_door(self):
+        self.sessions.wills.start(self.publish, GRACE_S * 1000)
+
+    def restart(self, end="kill", **options):
+        self.now_ms = self.clock.now_ms
+        getattr(self.node, end)()
+        self.boot(**options)
+
+    def publish(self, will, user):
+        is_done = self.answers.pop(0) if self.answers else True
+        if is_done:
+            self.published.append(will.topic)
+            self.users.append(user)
+        return is_done
+
+    def connect(self, client_id="c", will="t", delay_s=0, expiry_s=NEVER, clean_start=False, **fields):
+        connection = Connection()
+        session, *_ = self.sessions.connect(connection, client_id, "guest", clean_start, expiry_s, 5)
+        kept = None if will is None else Will(client_id, "guest", will, b"gone", delay_s=delay_s, **fields)
+        assert self.sessions.wills.begin(client_id, "a user", kept)
+        self.settle()
+        return session, connection
+
+    def lose(self, session, connection, wants_will=True):
+        connection.wants_will = wants_will
+        self.sessions.disconnect(session, connection)
+
+    def settle(self):
+        self.sessions.wills.kept.flush()
+        self.node.committer.wait()
+
+    def pass_time(self, seconds):
+        self.clock.advance(seconds * 1000)
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path / "data")
+    yield world
+    world.node.stop()
+
+
+def test_will_of_a_lost_connection_is_published_at_once_and_once(world):
+    world.lose(*world.connect())
+
+    assert world.published == ["t"] and world.users == ["a user"]
+    world.settle()
+    assert world.sessions.wills.count == 0
+    world.restart()
+    world.pass_time(100)
+    assert world.published == ["t"]
+
+
+def test_will_is_forgotten_where_the_client_says_so(world):
+    world.lose(*world.connect(), wants_will=False)
+
+    assert world.published == [] and world.sessions.wills.count == 0
+
+
+def test_client_without_a_will_leaves_none_of_an_earlier_connection(world):
+    session, connection = world.connect(delay_s=10)
+    world.lose(session, connection)
+    world.lose(*world.connect(will=None))
+    world.pass_time(100)
+
+    assert world.published == []
+
+
+def test_will_waits_for_its_delay(world):
+    world.lose(*world.connect(delay_s=10))
+
+    world.pass_time(9)
+    assert world.published == []
+    world.pass_time(1)
+    assert world.published == ["t"]
+
+
+def test_client_that_is_back_before_the_delay_is_over_has_lost_nothing(world):
+    """[MQTT-3.1.3-9]"""
+    world.lose(*world.connect(delay_s=10))
+    world.pass_time(9)
+
+    world.connect(will="second", delay_s=10)
+    world.pass_time(100)
+
+    assert world.published == []
+
+
+def test_will_is_published_when_the_session_ends_before_the_delay_is_over(world):
+    session, connection = world.connect(delay_s=10)
+    world.lose(session, connection)
+
+    world.sessions.end(session)
+
+    assert world.published == ["t"]
+    world.pass_time(100)
+    assert world.published == ["t"]
+
+
+@pytest.mark.parametrize("expiry_s", [0, NEVER])
+def test_session_that_ends_with_its_connection_has_no_delay(world, expiry_s):
+    world.lose(*world.connect(delay_s=10, expiry_s=expiry_s))
+
+    assert world.published == ([] if expiry_s else ["t"])
+
+
+@pytest.mark.parametrize("delay_s, clean_start, published", [
+    (0, False, ["t"]), (0, True, ["t"]), (10, False, []), (10, True, ["t"]),
+])
+def test_take_over(world, delay_s, clean_start, published):
+    """§3.1.4: the earlier connection is lost; its session ends where the new one wants a clean start."""
+    world.connect(delay_s=delay_s)
+
+    world.connect(will="second", delay_s=delay_s, clean_start=clean_start)
+
+    assert world.published == published
+    world.pass_time(100)
+    assert world.published == published
+
+
+def test_session_that_is_deleted_under_its_connection_leaves_its_will(world):
+    session, _ = world.connect(delay_s=10)
+
+    world.sessions.end(session)
+
+    assert world.published == ["t"]
+
+
+def test_wills_of_clients_that_were_connected_are_published_after_a_kill(world):
+    world.connect("a", "of a")
+    world.connect("b", "of b", delay_s=GRACE_S + 5, expiry_s=0)
+    world.connect("c", "of c")
+    world.restart()
+    world.pass_time(GRACE_S - 1)
+    assert world.published == []
+
+    world.connect("c", None)
+    world.pass_time(1)
+    assert world.published == ["of a"] and world.users == [None]
+    world.pass_time(5)
+
+    assert world.published == ["of a", "of b"]
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_delay_goes_on_over_a_restart(world, end):
+    world.lose(*world.connect(delay_s=GRACE_S + 20))
+    world.settle()
+    world.pass_time(10)
+
+    world.restart(end)
+
+    world.pass_time(GRACE_S + 9)
+    assert world.published == []
+    world.pass_time(1)
+    assert world.published == ["t"]
+
+
+@pytest.mark.parametrize("last_end, published", [(KILLED, ["t"]), (POWER_LOST, ["t", "t"])])
+def test_will_that_was_published_is_not_published_again_unless_the_power_was_cut(
+    world, last_end, published, monkeypatch
+):
+    """Its record says so until what was published is safe."""
+    session, connection = world.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.node.vhost), "when_safe", lambda *_, **__: None)
+        world.lose(session, connection)
+        world.sessions.wills.kept.flush()
+    monkeypatch.setattr(
+        "gomq_py.storage.data_dir._last_end", lambda *_: last_end)
+
+    world.restart()
+    world.pass_time(GRACE_S)
+
+    assert world.published == published
+
+
+def test_will_that_finds_no_room_is_tried_again(world):
+    world.answers = [False, False]
+    world.lose(*world.connect())
+    assert world.published == []
+
+    world.pass_time(1)
+    assert world.published == []
+    world.pass_time(1)
+
+    assert world.published == ["t"]
+
+
+def test_wills_wait_for_a_door(world):
+    world.lose(*world.connect(delay_s=1))
+    world.settle()
+    world.restart(has_door=False)
+    world.pass_time(100)
+    assert world.published == []
+
+    world.open_door()
+    world.pass_time(GRACE_S - 1)
+    assert world.published == []
+    world.pass_time(1)
+
+    assert world.published == ["t"]
+
+
+def test_many_that_are_due_together_are_all_published(world, monkeypatch):
+    monkeypatch.setattr(module, "AT_ONCE", 3)
+    for number in range(10):
+        world.lose(*world.connect(f"c{number}", f"{number}", delay_s=5))
+
+    for _ in range(4):
+        world.pass_time(5)
+
+    assert sorted(world.published) == [f"{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize("will", [
+    Will("é" * 300, "ü", "t/é", bytes(65535), 2, True, 0xFFFFFFFF, b"\x26\0\1a\0\1b", 0xFFFFFFFF),
+    Will("", "", "t", b""),
+])
+def test_all_of_a_will_is_kept(world, will):
+    world.sessions.wills.begin(will.client_id, "user", will)
+    world.settle()
+    world.restart()
+
+    assert world.sessions.wills._get(will.client_id) == will
+
+
+def test_record_that_is_no_will_keeps_nothing_from_booting(world, caplog):
+    kept = world.sessions.wills.kept
+    message = module._message_of(Will("c", "u", "t", b""))
+    message.assign(b"", b"c", b"\0\0", b"", 1, persistent=True)
+    assert kept.put("c", message) == 1
+    message = module._tombstone("d")
+    message.set_kind(1, 0)
+    assert kept.put("d", message) == 1
+    world.settle()
+
+    world.restart()
+
+    assert world.sessions.wills.count == 0 and "are none of its own" in caplog.text
+    world.pass_time(100)
+    assert world.published == []
+
+
+def test_wills_go_with_their_vhost(world, caplog):
+    vhost = world.node.broker.create_vhost("v")
+    world.sessions = vhost.extras[EXTRA]
+    world.open_door()
+    session, connection = world.connect()
+    other = world.connect("other", delay_s=5)
+    world.lose(*other)
+
+    world.node.broker.delete_vhost("v")
+    world.lose(session, connection)
+    world.pass_time(100)
+
+    assert world.published == []
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

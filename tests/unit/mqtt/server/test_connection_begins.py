@@ -1,0 +1,279 @@
+"""CONNECT and the session it takes up, in octets: present or not, kept how long, taken over, ended."""
+import gevent
+import pytest
+
+from gomq_py.mqtt.model.session_queue import EXTRA
+from tests.support.waiting import wait_until
+from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
+
+ALIASES = b"\x22\x00\x10"  # what CONNACK of MQTT 5 always says: 16 topic aliases
+TAKEN_OVER = b"\xe0\x01\x8e"
+DELETED = b"\xe0\x28\x98\x26\x1f\x00\x23queue 'mqtt.c' in vhost '/' deleted"
+
+
+def connect(client_id=b"c", version=5, clean=False, properties=b"", keep_alive_s=60, user=b"guest"):
+    """CONNECT with a password."""
+    flags = 0xC0 | clean << 1
+    body = b"\x00\x04MQTT" + bytes((version, flags)) + keep_alive_s.to_bytes(2, "big")
+    if version == 5:
+        body += bytes((len(properties),)) + properties
+    for text in (client_id, user, b"guest"):
+        body += len(text).to_bytes(2, "big") + text
+    length = bytes((len(body),)) if len(body) < 128 else bytes((len(body) & 0x7F | 0x80, len(body) >> 7))
+    return b"\x10" + length + body
+
+
+def connack(present=False, properties=b"", code=0, version=5):
+    """CONNACK; one of MQTT 5 that refuses has no properties."""
+    if version < 5:
+        return b"\x20\x02" + bytes((present, code))
+    properties = b"" if code else ALIASES + properties
+    return b"\x20" + bytes((3 + len(properties), present, code, len(properties))) + properties
+
+
+def expiry(seconds):
+    """The property session expiry interval."""
+    return b"\x11" + seconds.to_bytes(4, "big")
+
+
+def sessions_of(mqtt):
+    return mqtt.broker.vhosts["/"].extras[EXTRA].by_client
+
+
+def leave(mqtt, client, disconnect=b"\xe0\x00"):
+    """DISCONNECT, and wait until the server has let go."""
+    client.send(disconnect)
+    client.expect_end()
+    wait_until(lambda: not mqtt.hub.clients, sleep=gevent.sleep)
+
+
+def test_octets_of_these_tests_are_what_they_say():
+    assert connect(clean=True) == CONNECT_5 and connect(version=4, clean=True) == CONNECT_311
+    assert connack() == CONNACK_5 and connack(version=4) == CONNACK_311
+
+
+# sessions
+
+@pytest.mark.parametrize("version, properties, is_kept", [
+    (4, b"", True), (3, b"", True), (5, expiry(60), True), (5, b"", False), (5, expiry(0), False)
+])
+def test_session_is_present_where_it_was_kept(mqtt, version, properties, is_kept):
+    if version == 3:
+        octets = b"\x10\x1d\x00\x06MQIsdp\x03\xc0\x00\x3c\x00\x01c\x00\x05guest\x00\x05guest"
+        is_told = False  # the octet is reserved in MQTT 3.1
+    else:
+        octets, is_told = connect(version=version, properties=properties), is_kept
+    leave(mqtt, mqtt.client(octets, connack(version=version)))
+
+    assert ("c" in sessions_of(mqtt)) == is_kept
+    mqtt.client(octets, connack(is_told, version=version))
+
+
+def test_clean_start_finds_no_session(mqtt):
+    leave(mqtt, mqtt.client(connect(properties=expiry(60)), connack()))
+
+    mqtt.client(connect(clean=True, properties=expiry(60)), connack())
+
+
+def test_disconnect_may_say_how_long_the_session_is_kept(mqtt):
+    client = mqtt.client(connect(properties=expiry(60)), connack())
+
+    leave(mqtt, client, b"\xe0\x07\x00\x05" + expiry(7))
+
+    assert sessions_of(mqtt)["c"].expiry_s == 7
+
+
+def test_session_that_is_not_kept_cannot_be_kept_by_disconnect(mqtt):
+    client = mqtt.client(connect(), connack())
+
+    client.send(b"\xe0\x07\x00\x05" + expiry(7))
+
+    client.expect(b"\xe0\x01\x82")
+    client.expect_end()
+
+
+def test_session_is_kept_for_as_long_as_the_setting_allows(make_mqtt):
+    mqtt = make_mqtt(mqtt_max_session_expiry=3600)
+
+    leave(mqtt, mqtt.client(connect(properties=expiry(0xFFFFFFFF)), connack(properties=expiry(3600))))
+    leave(mqtt, mqtt.client(connect(b"d", version=4), connack(version=4)))
+
+    assert [session.expiry_s for session in sessions_of(mqtt).values()] == [3600, 3600]
+
+
+def test_session_is_durable_with_what_bounds_it(make_mqtt):
+    mqtt = make_mqtt(mqtt_max_session_octets=1000, mqtt_session_overflow="reject-publish")
+
+    mqtt.client(connect(properties=expiry(60)), connack())
+
+    queue = sessions_of(mqtt)["c"].queue
+    settings = queue.limits.settings
+    assert (settings.max_bytes, settings.overflow, bool(queue.durable)) == (1000, "reject-publish", True)
+
+
+@pytest.mark.parametrize("octets, answer, last_word", [
+    (connect(properties=expiry(60)), connack(True), TAKEN_OVER),
+    (connect(), connack(), TAKEN_OVER),
+    (connect(version=4), connack(True, version=4), b""),
+    (connect(version=4, clean=True), connack(version=4), b""),
+])
+def test_second_client_of_an_id_takes_over(mqtt, octets, answer, last_word):
+    first = mqtt.client(octets, connack(version=octets[8]))
+
+    mqtt.client(octets, answer)
+
+    first.expect(last_word)
+    first.expect_end()
+    wait_until(lambda: len(mqtt.hub.clients) == 1, sleep=gevent.sleep)
+    assert sessions_of(mqtt)["c"].connection is mqtt.connection()
+
+
+def test_client_may_take_over_from_itself_while_it_waits_for_the_disk(make_mqtt):
+    """Whoever waits for CONNACK and is taken over gets none."""
+    mqtt = make_mqtt(manual=True)
+    first, second = mqtt.stranger(), mqtt.stranger()
+    first.send(connect(properties=expiry(60)))
+    wait_until(lambda: "c" in sessions_of(mqtt), sleep=gevent.sleep)
+    before = sessions_of(mqtt)["c"].connection
+
+    second.send(connect(properties=expiry(60)))
+    wait_until(lambda: sessions_of(mqtt)["c"].connection is not before, sleep=gevent.sleep)
+    mqtt.door.committer.finish()
+
+    first.expect_end()
+    second.expect(connack(True))
+
+
+def test_deleted_session_ends_the_connection(mqtt):
+    client = mqtt.client(connect(properties=expiry(60)), connack())
+
+    mqtt.broker.vhosts["/"].delete_queue("mqtt.c")
+
+    client.expect(DELETED)
+    client.expect_end()
+    assert sessions_of(mqtt) == {}
+
+
+def test_deleted_queue_of_a_session_that_is_not_kept_ends_the_connection(mqtt):
+    client = mqtt.client(connect(), connack())
+    client.send(b"\x82\x07\x00\x01\x00\x00\x01a\x01")
+    client.expect(b"\x90\x04\x00\x01\x00\x01")
+
+    mqtt.broker.vhosts["/"].delete_queue("mqtt.c", owner=mqtt.connection())
+
+    client.expect(DELETED)
+    client.expect_end()
+
+
+def test_fault_of_its_store_ends_the_connection_and_keeps_the_client_out(mqtt):
+    client = mqtt.client(connect(properties=expiry(60)), connack())
+
+    sessions_of(mqtt)["c"].queue.store.fence(OSError(5, "the disk failed"))
+
+    client.expect(b"\xe0\x01\x83")
+    client.expect_end()
+    again = mqtt.stranger()
+    again.send(connect(properties=expiry(60)))
+    again.expect(connack(code=0x88))
+
+
+def test_limit_of_queues_keeps_a_session_from_beginning(mqtt):
+    mqtt.broker.vhosts["/"].limits["max-queues"] = 0
+    client = mqtt.stranger()
+
+    client.send(connect(properties=expiry(60)))
+
+    client.expect(connack(code=0x97))
+    client.expect_end()
+
+
+# client ids
+
+@pytest.mark.parametrize("version, answer", [(4, connack(version=4, code=2)), (5, connack(code=0x85))])
+def test_client_id_is_as_long_as_a_queue_name_lets_it(mqtt, version, answer):
+    mqtt.client(connect(250 * b"x", version), connack(version=version))
+    client = mqtt.stranger()
+
+    client.send(connect(251 * b"x", version))
+
+    client.expect(answer)
+    client.expect_end()
+
+
+@pytest.mark.parametrize("version, answer", [(4, connack(version=4, code=2)), (5, connack(code=0x85))])
+def test_client_id_may_have_to_be_the_users_name(make_mqtt, version, answer):
+    mqtt = make_mqtt(mqtt_client_id_validation="username")
+    client = mqtt.stranger()
+
+    client.send(connect(version=version))
+
+    client.expect(answer)
+    client.expect_end()
+    mqtt.client(connect(b"guest", version), connack(version=version))
+
+
+def test_session_may_be_its_first_users_alone(make_mqtt):
+    mqtt = make_mqtt(mqtt_client_id_validation="owner")
+    mqtt.broker.users.set_user("eve", "guest", grants=("/",))
+    mqtt.client(connect(properties=expiry(60)), connack())
+    client = mqtt.stranger()
+
+    client.send(connect(user=b"eve"))
+
+    client.expect(connack(code=0x85))
+    client.expect_end()
+    assert sessions_of(mqtt)["c"].connection is mqtt.connection()
+
+
+# users
+
+@pytest.mark.parametrize("anonymous, version, answer", [
+    ("guest", 4, CONNACK_311), ("guest", 5, CONNACK_5), ("nobody", 5, connack(code=0x87)),
+    ("nobody", 4, connack(version=4, code=5)),
+])
+def test_client_without_a_user_name_has_the_rights_of_the_anonymous_user(
+    make_mqtt, caplog, anonymous, version, answer
+):
+    mqtt = make_mqtt(mqtt_anonymous_user=anonymous)
+    client = mqtt.stranger()
+    body = b"\x00\x04MQTT" + bytes((version,)) + b"\x02\x00\x3c" + b"\x00" * (version == 5) + b"\x00\x01c"
+
+    client.send(b"\x10" + bytes((len(body),)) + body)
+
+    client.expect(answer)
+    assert "have the rights of user" in caplog.text
+    assert [one.user.name for one in mqtt.hub.clients] == ["guest"] * (anonymous == "guest")
+
+
+# keep alive
+
+@pytest.mark.parametrize("version, asked_s, has_s", [
+    (5, 0, 30), (5, 31, 30), (5, 30, 30), (5, 7, 7), (4, 0, 0)
+])
+def test_keep_alive_is_the_clients_up_to_the_setting(make_mqtt, version, asked_s, has_s):
+    mqtt = make_mqtt(mqtt_max_keep_alive=30)
+    told = b"\x13\x00\x1e" if asked_s != has_s else b""
+
+    mqtt.client(connect(version=version, keep_alive_s=asked_s), connack(properties=told, version=version))
+
+    assert mqtt.connection().limits.heartbeat_s == has_s
+
+
+# what the client takes
+
+def test_client_is_known_by_what_it_takes(make_mqtt):
+    mqtt = make_mqtt(mqtt_max_inflight_messages=100)
+    properties = b"\x21\x00\x0a\x22\x00\x05\x27\x00\x00\x10\x00\x17\x00"
+    maximum = b"\x21\x00\x64"
+
+    mqtt.client(connect(properties=properties), connack(properties=maximum))
+    first = mqtt.connection()
+    mqtt.client(connect(b"d"), connack(properties=maximum))
+
+    _, second = mqtt.hub.clients
+    assert (
+        first.receive_maximum, first.topic_alias_maximum, first.maximum_packet_size, first.tells_reasons
+    ) == (10, 5, 4096, False)
+    assert (
+        second.receive_maximum, second.topic_alias_maximum, second.maximum_packet_size, second.tells_reasons
+    ) == (100, 0, 0, True)

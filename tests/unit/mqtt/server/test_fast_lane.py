@@ -1,0 +1,629 @@
+"""What clients publish over MQTT: where it goes, and what they hear of it. Both lanes: every test runs with
+the fast one, and again with a lane that hands all to the slow one.
+"""
+import errno
+from functools import partial
+
+import gevent
+import pytest
+
+from gomq_py.broker.routing.destination import LATER, Destination
+from gomq_py.mqtt.server import connection as connection_module
+from tests.support.door import poll_the_loop
+from tests.support.mqtt_publishing import bodies, bound, drained, publish
+from tests.support.waiting import wait_until as wait_for
+from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
+
+wait_until = partial(wait_for, sleep=gevent.sleep)
+PING, PONG = b"\xc0\x00", b"\xd0\x00"
+EXPIRY_60 = b"\x02\x00\x00\x00\x3c"
+KEPT_5 = CONNECT_5[:9] + b"\xc0\x00\x3c\x05\x11\x00\x00\xff\xff" + CONNECT_5[13:]
+KEPT_5 = b"\x10" + bytes((len(KEPT_5) - 2,)) + KEPT_5[2:]
+
+
+@pytest.fixture(params=["quick", "slow"], autouse=True)
+def lane(request, monkeypatch):
+    """Which lane takes what is plain."""
+    if request.param == "slow":
+        def set_modes(self):
+            if self.lane is not None:
+                self.lane.set_modes(True, self.blocked_reason is not None)
+
+        monkeypatch.setattr(connection_module.Connection, "_choose_lane", set_modes)
+    return request.param
+
+
+@pytest.fixture
+def modern(mqtt):
+    """A client of MQTT 5."""
+    return mqtt.client(CONNECT_5, CONNACK_5)
+
+
+def told(code):
+    """DISCONNECT of MQTT 5 with a reason code."""
+    return b"\xe0\x01" + bytes((code,))
+
+
+# where it goes
+
+def test_qos_0_reaches_a_queue_bound_to_the_translated_topic(mqtt):
+    queue = bound(mqtt.door, "a.b")
+    client = mqtt.client()
+
+    client.send(b"\x30\x07\x00\x03a/bhi" + b"\x30\x07\x00\x03a/bho" + PING)
+    client.expect(PONG)
+
+    assert drained(queue) == [
+        (b"amq.topic", b"a.b", b"", b"hi", 0, 0), (b"amq.topic", b"a.b", b"", b"ho", 0, 0)]
+
+
+def test_dots_of_a_topic_become_slashes(mqtt):
+    queue = bound(mqtt.door)
+    client = mqtt.client()
+
+    client.send(publish(b"a.b/c\xc3\xa4", b"x") + PING)
+    client.expect(PONG)
+
+    assert drained(queue)[0][1] == b"a/b.c\xc3\xa4"
+
+
+def test_properties_are_stored_as_they_came(mqtt, modern):
+    queue = bound(mqtt.door)
+    properties = EXPIRY_60 + b"\x26\x00\x01k\x00\x01v" + b"\x01\x01" + b"\x09\x00\x02\xff\x00"
+
+    modern.send(publish(b"t", b"x", 1, 5, 5, properties=properties))
+    modern.expect(b"\x40\x02\x00\x05")
+
+    assert drained(queue) == [(b"amq.topic", b"t", properties, b"x", 1, 60_000)]
+
+
+def test_message_knows_the_session_that_published_it(mqtt, modern):
+    seen = []
+
+    class Noting(Destination):
+        def publish(self, message):
+            seen.append(message.publisher)
+            return 1
+
+    mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), bound(mqtt.door), "#", {})
+    mqtt.door.vhost.route_by_key = lambda *_arguments: (Noting("n"),)
+    mqtt.door.vhost.route = lambda *_arguments: (Noting("n"),)
+    modern.send(publish(b"t", b"x", version=5) * 2 + PING)
+    modern.expect(PONG)
+
+    session = mqtt.connection().session
+    assert session is not None and seen == [session, session]
+
+
+def test_traced_vhost_gets_copies(mqtt):
+    vhost = mqtt.door.vhost
+    bound(mqtt.door)
+    traces = vhost.create_queue("traces", False, False, {}, None)
+    vhost.attach(vhost.exchange("amq.rabbitmq.trace"), traces, "publish.#", {})
+    client = mqtt.client()
+    client.send(publish(b"t", b"untraced") + PING)
+    client.expect(PONG)
+
+    vhost.set_tracing(True)
+    client.send(publish(b"t", b"traced") + PING)
+    client.expect(PONG)
+
+    wait_until(lambda: traces.ready_count == 1, what="the publish is not traced")
+
+
+# answers
+
+def test_qos_1_is_acknowledged(mqtt, modern):
+    queue = bound(mqtt.door, "a.b")
+
+    modern.send(b"\x32\x0a\x00\x03a/b\x00\x07\x00hi" + b"\x32\x0a\x00\x03a/c\x00\x08\x00hi")
+    modern.expect(b"\x40\x02\x00\x07" + b"\x40\x03\x00\x08\x10")  # the second: no matching subscribers
+
+    assert drained(queue) == [(b"amq.topic", b"a.b", b"", b"hi", 1, 0)]
+
+
+def test_client_of_3_1_1_is_not_told_that_nobody_gets_it(mqtt):
+    client = mqtt.client()
+
+    client.send(publish(b"t", b"x", 1, 7) + publish(b"t", b"x", 2, 8))
+
+    client.expect(b"\x40\x02\x00\x07" + b"\x50\x02\x00\x08")
+
+
+@pytest.mark.parametrize("connect, connack, version", [
+    (CONNECT_311, CONNACK_311, 4), (CONNECT_5, CONNACK_5, 5),
+])
+def test_qos_2_is_stored_once(mqtt, connect, connack, version):
+    queue = bound(mqtt.door)
+    client = mqtt.client(connect, connack)
+    once = publish(b"t", b"x", 2, 9, version)
+    again = publish(b"t", b"x", 2, 9, version, dup=True)
+
+    client.send(once + again)
+    client.expect(b"\x50\x02\x00\x09" * 2)
+    client.send(again + b"\x62\x02\x00\x09")
+    client.expect(b"\x50\x02\x00\x09" + b"\x70\x02\x00\x09")
+    assert bodies(queue) == [b"x"]
+
+    client.send(once)  # the identifier is free again
+    client.expect(b"\x50\x02\x00\x09")
+    assert bodies(queue) == [b"x"]
+
+
+def test_pubrel_for_nothing_is_answered(mqtt, modern):
+    modern.send(b"\x62\x02\x00\x09")
+    modern.expect(b"\x70\x03\x00\x09\x92")
+
+
+def test_pubrel_for_nothing_is_answered_in_3_1_1(mqtt):
+    client = mqtt.client()
+    client.send(b"\x62\x02\x00\x09")
+    client.expect(b"\x70\x02\x00\x09")
+
+
+def test_answers_wait_for_the_disk_in_their_order(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    bound(mqtt.door, "kept", durable=True)
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+
+    client.send(publish(b"kept", b"x", 1, 1, 5) + publish(b"kept", b"x", 2, 2, 5))
+    client.expect_nothing()
+    client.send(publish(b"none", b"x", 1, 3, 5) + b"\x62\x02\x00\x07" + PING)
+    client.expect(PONG)  # which is no promise
+    client.expect_nothing()
+    mqtt.door.committer.finish()
+
+    client.expect(
+        b"\x40\x02\x00\x01" + b"\x50\x02\x00\x02" + b"\x40\x03\x00\x03\x10" + b"\x70\x03\x00\x07\x92")
+
+
+def test_qos_0_waits_for_no_disk(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    queue = bound(mqtt.door, durable=True)
+    client = mqtt.client()
+
+    client.send(publish(b"t", b"x") + PING)
+    client.expect(PONG)
+
+    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+
+
+def test_disk_that_refuses_is_told(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    bound(mqtt.door, "t", durable=True)
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+    client.send(publish(b"t", b"x", 1, 1, 5) + publish(b"t", b"x", 2, 2, 5))
+    client.expect_nothing()
+
+    mqtt.door.committer.finish(OSError(errno.EIO, "no disk"))
+
+    client.expect(b"\x40\x03\x00\x01\x80" + b"\x50\x03\x00\x02\x80")
+    client.send(publish(b"none", b"x", 2, 2, 5))  # its identifier is free
+    client.expect(b"\x50\x03\x00\x02\x10")
+
+
+def test_disk_that_refuses_ends_the_connection_of_3_1_1(make_mqtt, caplog):
+    mqtt = make_mqtt(manual=True)
+    bound(mqtt.door, durable=True)
+    client = mqtt.client()
+    client.send(publish(b"t", b"x", 1, 1))
+    client.expect_nothing()
+
+    mqtt.door.committer.finish(OSError(errno.EIO, "no disk"))
+
+    client.expect_end()
+    assert "the disk refused what it published" in caplog.text
+
+
+def test_client_that_is_gone_waits_for_no_answer(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    queue = bound(mqtt.door, durable=True)
+    client = mqtt.client()
+    client.send(publish(b"t", b"x", 1, 1))
+    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+
+    client.socket.close()
+    wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
+    mqtt.door.committer.finish()
+
+    assert bodies(queue) == [b"x"]
+
+
+# refusals
+
+def test_full_queue_is_told(mqtt, modern):
+    queue = bound(mqtt.door, x_max_length=1, x_overflow="reject-publish")
+
+    modern.send(b"".join(publish(b"t", b"%d" % number, 1, number, 5) for number in (1, 2)))
+    modern.expect(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x02\x97")
+    modern.send(publish(b"t", b"3", 2, 3, 5))
+    modern.expect(b"\x50\x03\x00\x03\x97")
+    assert bodies(queue) == [b"1"]
+
+    modern.send(publish(b"t", b"3", 2, 3, 5))  # another message: the refused one's identifier is free
+    modern.expect(b"\x50\x02\x00\x03")
+    assert bodies(queue) == [b"3"]
+
+
+def test_full_queue_ends_the_connection_of_3_1_1(mqtt, caplog):
+    queue = bound(mqtt.door, x_max_length=1, x_overflow="reject-publish")
+    client = mqtt.client()
+
+    client.send(b"".join(publish(b"t", b"%d" % number, 1, number) for number in (1, 2, 3)))
+
+    client.expect(b"\x40\x02\x00\x01")
+    client.expect_end()
+    assert "Quota exceeded: a queue has refused a message" in caplog.text
+    assert bodies(queue) == [b"1"]
+
+
+def test_full_queue_drops_qos_0(mqtt):
+    queue = bound(mqtt.door, x_max_length=1, x_overflow="reject-publish")
+    client = mqtt.client()
+
+    client.send(publish(b"t", b"1") + publish(b"t", b"2") + PING)
+    client.expect(PONG)
+
+    assert bodies(queue) == [b"1"]
+
+
+def test_rights_withdrawn_count_at_once(mqtt, modern):
+    queue = bound(mqtt.door)
+    modern.send(publish(b"t", b"1", 1, 1, 5))
+    modern.expect(b"\x40\x02\x00\x01")
+
+    mqtt.broker.users.set_permission("guest", "/", ".*", "^$", ".*")
+    modern.send(publish(b"t", b"2", 1, 2, 5) + publish(b"t", b"2", 2, 3, 5))
+    modern.expect(b"\x40\x03\x00\x02\x87" + b"\x50\x03\x00\x03\x87")
+    modern.send(publish(b"t", b"2", 0, 0, 5) + PING)  # which has no answer
+
+    modern.expect(told(0x87))
+    modern.expect_end()
+    assert bodies(queue) == [b"1"]
+
+
+def test_no_right_ends_the_connection_of_3_1_1(mqtt, caplog):
+    client = mqtt.client()
+    mqtt.broker.users.set_permission("guest", "/", ".*", "^$", ".*")
+
+    client.send(publish(b"t", b"2", 1, 2))
+
+    client.expect_end()
+    assert "access to exchange 'amq.topic' in vhost '/' refused for user 'guest'" in caplog.text
+
+
+def test_topic_permission_is_asked_for_the_routing_key(mqtt, modern):
+    queue = bound(mqtt.door)
+    mqtt.broker.users.set_topic_permission("guest", "/", "amq.topic", r"^a\.b", ".*")
+
+    modern.send(
+        publish(b"a/b", b"1", 1, 1, 5) + publish(b"a.b", b"2", 1, 2, 5) + publish(b"c", b"3", 1, 3, 5))
+
+    modern.expect(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x02\x87" + b"\x40\x03\x00\x03\x87")
+    assert bodies(queue) == [b"1"]
+
+
+def test_topic_longer_than_a_routing_key_is_refused(mqtt, modern):
+    queue = bound(mqtt.door)
+
+    modern.send(publish(b"t" * 255, b"1", 1, 1, 5) + publish(b"t" * 256, b"2", 1, 2, 5))
+    modern.expect(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x02\x90")
+    modern.send(publish(b"t" * 65535, b"2", 0, 0, 5))
+
+    modern.expect(told(0x90))
+    modern.expect_end()
+    assert bodies(queue) == [b"1"]
+
+
+def test_topics_of_the_broker_are_not_written_to(mqtt, modern):
+    queue = bound(mqtt.door)
+
+    modern.send(publish(b"$SYS/x", b"1", 1, 1, 5) + publish(b"$share/x", b"2", 1, 2, 5))
+
+    modern.expect(b"\x40\x03\x00\x01\x87" + b"\x40\x02\x00\x02")
+    assert bodies(queue) == [b"2"]
+
+
+@pytest.mark.parametrize("octets, code", [
+    (b"\x30\x04\x00\x01+\x00", 0x81), (b"\x30\x06\x00\x03a/#\x00", 0x81),  # wildcards
+    (b"\x30\x04\x00\x01\xff\x00", 0x81), (b"\x30\x04\x00\x01\x00\x00", 0x81),  # no UTF-8; U+0000
+    (b"\x30\x03\x00\x00\x00", 0x82),  # neither topic nor alias
+    (b"\x36\x06\x00\x01t\x00\x01\x00", 0x81),  # QoS 3
+    (b"\x32\x06\x00\x01t\x00\x00\x00", 0x82),  # packet identifier 0
+    (b"\x30\x06\x00\x01t\x02\x0b\x01", 0x82),  # a subscription identifier
+    (b"\x30\x07\x00\x01t\x03\x23\x00\x00", 0x94), (b"\x30\x07\x00\x01t\x03\x23\x00\x11", 0x94),  # aliases
+    (b"\x30\x06\x00\x00\x03\x23\x00\x01", 0x82),  # an alias that stands for nothing
+])
+def test_publish_that_is_wrong_ends_the_connection(mqtt, modern, octets, code):
+    queue = bound(mqtt.door)
+
+    modern.send(publish(b"t", b"1", 1, 1, 5) + octets + publish(b"t", b"2", 1, 2, 5))
+
+    modern.expect(b"\x40\x02\x00\x01" + told(code))
+    modern.expect_end()
+    assert bodies(queue) == [b"1"]
+
+
+def test_payload_that_is_no_text_is_refused_where_it_should_be_one(mqtt, modern):
+    queue = bound(mqtt.door)
+    text, data = b"\x01\x01", b"\x01\x00"
+
+    modern.send(
+        publish(b"t", b"\xff", 1, 1, 5, properties=text) + publish(b"t", b"\xff", 1, 2, 5, properties=data)
+        + publish(b"t", b"\x00\xc3\xa4", 1, 3, 5, properties=text))
+
+    modern.expect(b"\x40\x03\x00\x01\x99" + b"\x40\x02\x00\x02" + b"\x40\x02\x00\x03")
+    assert bodies(queue) == [b"\xff", b"\x00\xc3\xa4"]
+
+
+# topic aliases
+
+def test_alias_stands_for_its_topic(mqtt, modern):
+    queue = bound(mqtt.door)
+    first, last = b"\x23\x00\x01", b"\x23\x00\x10"
+
+    modern.send(
+        publish(b"a/b", b"1", 0, 0, 5, properties=EXPIRY_60 + first)
+        + publish(b"", b"2", 1, 1, 5, properties=first + EXPIRY_60)
+        + publish(b"c", b"3", 0, 0, 5, properties=last)
+        + publish(b"", b"4", 0, 0, 5, properties=last) + publish(b"", b"5", 0, 0, 5, properties=first)
+        + publish(b"d", b"6", 0, 0, 5, properties=first) + publish(b"", b"7", 0, 0, 5, properties=first)
+        + PING)
+    modern.expect(PONG + b"\x40\x02\x00\x01")
+
+    assert [row[1:4] for row in drained(queue)] == [
+        (b"a.b", EXPIRY_60, b"1"), (b"a.b", EXPIRY_60, b"2"), (b"c", b"", b"3"), (b"c", b"", b"4"),
+        (b"a.b", b"", b"5"), (b"d", b"", b"6"), (b"d", b"", b"7")]
+
+
+def test_alias_of_a_topic_that_is_refused(mqtt, modern):
+    alias = b"\x23\x00\x01"
+
+    modern.send(
+        publish(b"t" * 256, b"", 1, 1, 5, properties=alias) + publish(b"", b"", 1, 2, 5, properties=alias))
+
+    modern.expect(b"\x40\x03\x00\x01\x90" + b"\x40\x03\x00\x02\x90")
+
+
+# identifiers
+
+def test_identifier_in_use_at_qos_2_is_refused_for_another(mqtt, modern):
+    queue = bound(mqtt.door)
+
+    modern.send(publish(b"t", b"1", 2, 1, 5) + publish(b"t", b"2", 1, 1, 5))
+
+    modern.expect(b"\x50\x02\x00\x01" + b"\x40\x03\x00\x01\x91")
+    assert bodies(queue) == [b"1"]
+
+
+def test_more_than_the_receive_maximum_ends_the_connection(make_mqtt):
+    mqtt = make_mqtt(manual=True, mqtt_max_inflight_messages=3)
+    queue = bound(mqtt.door, durable=True)
+    client = mqtt.client(CONNECT_5, b"\x20\x09\x00\x00\x06\x22\x00\x10\x21\x00\x03")
+
+    client.send(publish(b"t", b"1", 2, 1, 5) + publish(b"t", b"2", 1, 2, 5) + publish(b"t", b"3", 1, 3, 5))
+    client.expect_nothing()
+    mqtt.door.committer.finish()
+    client.expect(b"\x50\x02\x00\x01" + b"\x40\x02\x00\x02" + b"\x40\x02\x00\x03")
+    client.send(publish(b"t", b"4", 1, 4, 5) + publish(b"t", b"5", 2, 5, 5))
+    client.expect_nothing()
+    client.send(publish(b"t", b"6", 1, 6, 5))
+
+    client.expect(told(0x93))
+    assert bodies(queue) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_flood_of_qos_2_ends_when_all_identifiers_are_in_use(mqtt):
+    """As many as there are identifiers, and no more."""
+    client = mqtt.client()
+    flood = b"".join(publish(b"t", b"", 2, identifier) for identifier in range(1, 65536))
+
+    client.send(flood)
+    client.expect(b"".join(b"\x50\x02" + identifier.to_bytes(2, "big") for identifier in range(1, 65536)))
+    client.send(publish(b"t", b"", 1, 1))
+
+    client.expect_end()
+
+
+# who has to wait
+
+def test_alarm_holds_publishing_clients(mqtt, modern):
+    """Nothing of what is sent behind the first PUBLISH is read, and so the keep alive does not count."""
+    queue = bound(mqtt.door)
+    connection = mqtt.connection()
+    mqtt.hub.clients.alarmed("the disk is full")
+    assert connection.flow == "blocking"
+    modern.send(PING)
+    modern.expect(PONG)
+
+    modern.send(PING + publish(b"t", b"1", 1, 1, 5))
+    modern.expect(PONG)
+    modern.send(PING)
+    modern.expect_nothing()
+    assert connection.flow == "blocked" and queue.ready_count == 0
+    for _ in range(20):
+        connection.check_heartbeat()
+    mqtt.hub.clients.alarmed(None)
+
+    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+    assert connection.flow == "running" and bodies(queue) == [b"1"]
+
+
+def test_alarm_holds_a_large_publish_before_it_is_gathered(mqtt, modern):
+    queue = bound(mqtt.door)
+    mqtt.hub.clients.alarmed("the disk is full")
+
+    modern.send(publish(b"t", bytes(40_000), 1, 1, 5)[:30_000])
+    poll_the_loop()
+    large = publish(b"t", bytes(40_000), 1, 1, 5)
+    modern.send(large[30_000:])
+    modern.expect_nothing()
+    mqtt.hub.clients.alarmed(None)
+
+    modern.expect(b"\x40\x02\x00\x01")
+    assert [len(body) for body in bodies(queue)] == [40_000]
+
+
+class Later(Destination):
+    """Answers LATER to the first publish of each message."""
+
+    def __init__(self, queue):
+        super().__init__("later", durable=True)
+        self.queue = queue
+        self.callbacks = []
+        self.is_ready = False
+
+    def publish(self, message):
+        if not self.is_ready:
+            message.lacking = self.callbacks.append
+            return LATER
+        return self.queue.publish(message)
+
+
+@pytest.mark.parametrize("qos, answer", [(1, b"\x40\x02\x00\x01"), (2, b"\x50\x02\x00\x01")])
+def test_queue_that_waits_for_files_holds_its_publisher(mqtt, modern, qos, answer):
+    queue = bound(mqtt.door)
+    later = Later(queue)
+    vhost = mqtt.door.vhost
+    vhost.route_by_key = lambda *_arguments: (later,)
+    vhost.route = lambda *_arguments: (later,)
+
+    modern.send(publish(b"t", b"1", qos, 1, 5) + publish(b"t", b"2", 1, 2, 5) + PING)
+    modern.expect_nothing()
+    assert len(later.callbacks) == 1
+    later.is_ready = True
+    later.callbacks[0](None)
+
+    modern.expect(answer)
+    modern.expect(PONG + b"\x40\x02\x00\x02")
+    assert bodies(queue) == [b"1", b"2"]
+    assert mqtt.hub.bodies.held == 0
+
+
+def test_client_that_is_gone_leaves_what_waits_for_files(mqtt, modern):
+    queue = bound(mqtt.door)
+    later = Later(queue)
+    mqtt.door.vhost.route_by_key = lambda *_arguments: (later,)
+    mqtt.door.vhost.route = lambda *_arguments: (later,)
+    modern.send(publish(b"t", b"1", 2, 1, 5))
+    wait_until(lambda: later.callbacks, what="nothing was published")
+
+    mqtt.connection().abort("somebody wants it gone")
+    wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
+    later.is_ready = True
+    later.callbacks[0](None)
+
+    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+    assert bodies(queue) == [b"1"] and mqtt.hub.bodies.held == 0
+
+
+# large packets
+
+def test_large_packets_are_gathered(mqtt, modern):
+    """Larger than what fits in front of a read, whatever comes before and behind."""
+    queue = bound(mqtt.door)
+    large = bytes(range(256)) * 1200
+    parts = (
+        publish(b"t", b"1", version=5) + publish(b"t", large, 1, 1, 5) + publish(b"t", b"2", 1, 2, 5)
+        + publish(b"u", large, 2, 3, 5, properties=EXPIRY_60))
+
+    modern.send(parts)
+    modern.expect(b"\x40\x02\x00\x01" + b"\x40\x02\x00\x02" + b"\x50\x02\x00\x03")
+    modern.send(PING)
+    modern.expect(PONG)
+
+    rows = drained(queue)
+    assert [(row[1], row[3]) for row in rows] == [
+        (b"t", b"1"), (b"t", large), (b"t", b"2"), (b"u", large)]
+    assert mqtt.hub.bodies.held == 0
+
+
+def test_large_packets_have_a_budget(make_mqtt):
+    """Of two clients one waits until the other is done."""
+    mqtt = make_mqtt(max_unfinished_bodies=300_000)
+    queue = bound(mqtt.door)
+    large = publish(b"t", bytes(400_000), 1, 1)
+    first = mqtt.client()
+    second = mqtt.client(CONNECT_311.replace(b"\x01c", b"\x01d"))
+    first.send(large[:200_000])
+    wait_until(lambda: mqtt.hub.bodies.held == 200_000, what="not all is read")
+
+    second.send(large[:150_000])
+    wait_until(
+        lambda: [bool(each.stream.paused) for each in mqtt.hub.clients] == [False, True],
+        what="the second client does not wait")
+    first.send(large[200_000:])
+    first.expect(b"\x40\x02\x00\x01")
+    second.send(large[150_000:])
+    second.expect(b"\x40\x02\x00\x01")
+
+    assert len(bodies(queue)) == 2 and mqtt.hub.bodies.held == 0
+
+
+def test_large_packet_of_a_client_that_is_gone_is_let_go_of(mqtt):
+    client = mqtt.client()
+    client.send(publish(b"t", bytes(400_000), 1, 1)[:200_000])
+    wait_until(lambda: mqtt.hub.bodies.held == 200_000, what="not all is read")
+
+    client.socket.close()
+
+    wait_until(lambda: mqtt.hub.bodies.held == 0, what="its octets still count")
+
+
+def test_large_packet_that_is_wrong_ends_the_connection(mqtt, modern):
+    modern.send(publish(b"t/#", bytes(400_000), 1, 1, 5))
+
+    modern.expect(told(0x81))
+
+
+def test_packet_larger_than_the_setting_is_refused_by_its_head(make_mqtt):
+    mqtt = make_mqtt(max_packet_size=1000)
+    client = mqtt.stranger()
+    client.send(CONNECT_5)
+    client.expect(b"\x20\x0b\x00\x00\x08\x22\x00\x10\x27\x00\x00\x03\xe8")
+
+    client.send(publish(b"t", bytes(1000), 1, 1, 5)[:10])
+
+    client.expect(told(0x95))
+
+
+# retained messages
+
+def test_retained_message_is_kept_beside_its_other_ways(mqtt, modern):
+    queue = bound(mqtt.door)
+    retained = mqtt.door.vhost.extras["mqtt"].retained
+
+    modern.send(
+        publish(b"a/b", b"1", 1, 1, 5, retain=True) + publish(b"c", b"2", 0, 0, 5, retain=True))
+    wait_until(lambda: queue.ready_count == 2, what="the messages are not stored")
+
+    assert [row[3:5] for row in drained(queue)] == [(b"1", 1 | 4), (b"2", 4)]
+    assert [topic for topic, _ in retained.page("", 10, 0)] == ["a/b", "c"]
+
+
+# durable sessions
+
+def test_qos_2_of_a_durable_session_is_known_over_connections(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    queue = bound(mqtt.door, durable=True)
+    first = mqtt.stranger()
+    first.send(KEPT_5)
+    wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
+    mqtt.door.committer.finish()
+    first.expect(CONNACK_5)
+    first.send(publish(b"t", b"1", 2, 1, 5))
+    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+
+    first.socket.close()
+    wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
+    second = mqtt.client(KEPT_5, CONNACK_5[:2] + b"\x01" + CONNACK_5[3:])
+    second.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    second.expect_nothing()  # for its message may not be on the disk
+    mqtt.door.committer.finish()
+    second.expect(b"\x50\x02\x00\x01")
+    second.send(b"\x62\x02\x00\x01")
+    second.expect_nothing()  # or a power cut might bring the identifier back
+    mqtt.door.committer.finish()
+
+    second.expect(b"\x70\x02\x00\x01")
+    assert bodies(queue) == [b"1"]

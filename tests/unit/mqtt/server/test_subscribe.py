@@ -1,0 +1,248 @@
+"""SUBSCRIBE and UNSUBSCRIBE in literal octets: what is granted, and when it is said."""
+import pytest
+
+from gomq_py.mqtt.model.session import Subscription
+from gomq_py.mqtt.model.session_queue import EXTRA
+from tests.unit.mqtt.server.conftest import CONNACK_5, CONNECT_5, CONNECT_311
+
+# CONNECT as conftest has them, of a session that is kept for ever.
+KEPT_311 = CONNECT_311[:9] + b"\xc0" + CONNECT_311[10:]
+KEPT_5 = (
+    b"\x10\x21\x00\x04MQTT\x05\xc2\x00\x3c\x05\x11\xff\xff\xff\xff\x00\x01c\x00\x05guest\x00\x05guest"
+)
+NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = b"\x87", b"\x8f", b"\x97"
+
+
+@pytest.fixture
+def modern(mqtt):
+    """A client of MQTT 5."""
+    return mqtt.client(CONNECT_5, CONNACK_5)
+
+
+def subscribe(*filters, options=1, identifier=1, properties=b""):
+    """SUBSCRIBE of MQTT 5."""
+    body = identifier.to_bytes(2, "big") + bytes((len(properties),)) + properties
+    for topic_filter in filters:
+        body += len(topic_filter).to_bytes(2, "big") + topic_filter + bytes((options,))
+    assert len(body) < 128
+    return b"\x82" + bytes((len(body),)) + body
+
+
+def suback(codes, identifier=1):
+    """SUBACK of MQTT 5."""
+    return b"\x90" + bytes((3 + len(codes),)) + identifier.to_bytes(2, "big") + b"\x00" + codes
+
+
+def sessions_of(mqtt):
+    return mqtt.broker.vhosts["/"].extras[EXTRA].by_client
+
+
+def test_octets_of_these_tests_are_what_they_say():
+    assert subscribe(b"a") == b"\x82\x07\x00\x01\x00\x00\x01a\x01"
+    assert suback(b"\x01") == b"\x90\x04\x00\x01\x00\x01"
+
+
+def test_each_filter_is_answered_in_its_order(mqtt):
+    client = mqtt.client()
+
+    client.send(b"\x82\x10\x00\x0a\x00\x01a\x02\x00\x01b\x00\x00\x03c/#\x01")
+
+    client.expect(b"\x90\x05\x00\x0a\x02\x00\x01")
+    assert {key: each.qos for key, each in sessions_of(mqtt)["c"].subscriptions.items()} == {
+        "a": 2, "b": 0, "c/#": 1
+    }
+
+
+def test_subscriptions_end_by_unsubscribe_once(mqtt, modern):
+    modern.send(subscribe(b"a"))
+    modern.expect(suback(b"\x01"))
+
+    modern.send(b"\xa2\x09\x00\x02\x00\x00\x01a\x00\x01b")
+
+    modern.expect(b"\xb0\x05\x00\x02\x00\x00\x11")
+    assert sessions_of(mqtt)["c"].subscriptions == {}
+
+
+def test_unsuback_of_3_1_1_has_no_codes(mqtt):
+    client = mqtt.client()
+
+    client.send(b"\xa2\x05\x00\x02\x00\x01a")
+
+    client.expect(b"\xb0\x02\x00\x02")
+
+
+def test_options_and_identifier_are_those_of_the_subscription(mqtt, modern):
+    modern.send(subscribe(b"a", options=0b101110, properties=b"\x0b\x07"))
+
+    modern.expect(suback(b"\x02"))
+    (found,) = sessions_of(mqtt)["c"].subscriptions.values()
+    assert found == Subscription("a", 2, True, True, 2, 7)
+
+
+# rights
+
+@pytest.mark.parametrize("rights", [("", ".*", ".*"), (".*", "", ".*"), (".*", ".*", ""),
+                                    ("^mqtt[.]d$", ".*", ".*"), (".*", ".*", "^mqtt[.]")])
+def test_rights_on_session_and_exchange_are_asked_for(mqtt, modern, rights):
+    mqtt.broker.users.set_permission("guest", "/", *rights)
+
+    modern.send(subscribe(b"a"))
+
+    modern.expect(suback(NOT_AUTHORIZED))
+    assert sessions_of(mqtt)["c"].subscriptions == {}
+
+
+def test_rights_that_suffice_are_these(mqtt, modern):
+    mqtt.broker.users.set_permission("guest", "/", "^mqtt[.]c$", "^mqtt[.]c$", "^amq[.]topic$")
+
+    modern.send(subscribe(b"a"))
+
+    modern.expect(suback(b"\x01"))
+
+
+def test_client_of_3_1_1_is_told_of_a_failure(mqtt):
+    mqtt.broker.users.set_permission("guest", "/", "", "", "")
+    client = mqtt.client()
+
+    client.send(b"\x82\x06\x00\x01\x00\x01a\x01")
+
+    client.expect(b"\x90\x03\x00\x01\x80")
+
+
+def test_topic_permission_is_asked_for_the_filter_as_a_binding_key(mqtt, modern):
+    mqtt.broker.users.set_topic_permission("guest", "/", "amq.topic", "", "^{client_id}[.]([*]|x)$")
+
+    modern.send(subscribe(b"c/x", b"c/+", b"c/y", b"c/#", b"$share/g/c/x", b"$share/g/d/x"))
+
+    modern.expect(suback(b"\x01\x01\x87\x87\x01\x87"))
+
+
+def test_client_id_in_a_topic_permission_is_no_expression(mqtt):
+    mqtt.broker.users.set_topic_permission("guest", "/", "amq.topic", "", "^{client_id}$")
+    client = mqtt.client(CONNECT_5.replace(b"\x00\x01c", b"\x00\x01."), CONNACK_5)
+
+    client.send(subscribe(b"x", b"/"))  # the routing key of / is a dot
+
+    client.expect(suback(b"\x87\x01"))
+
+
+def test_operator_may_have_no_rights_asked_for(make_mqtt, caplog):
+    mqtt = make_mqtt(mqtt_permission_check_enabled=False)
+    mqtt.broker.users.set_permission("guest", "/", "", "", "")
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+
+    client.send(subscribe(b"a"))
+
+    client.expect(suback(b"\x01"))
+    assert "permission_check_enabled is false" in caplog.text
+
+
+def test_rights_that_are_withdrawn_count_at_once(mqtt, modern):
+    """Of two subscriptions one is not granted any more: nothing comes by it until it is again."""
+    users = mqtt.broker.users
+    modern.send(subscribe(b"a", b"b", options=0))
+    modern.expect(suback(b"\x00\x00"))
+    publish_a, publish_b = b"\x30\x05\x00\x01a\x00x", b"\x30\x05\x00\x01b\x00x"
+    modern.send(publish_a + publish_b)
+    modern.expect(publish_a + publish_b)
+
+    users.set_topic_permission("guest", "/", "amq.topic", ".*", "^b$")
+    modern.send(publish_a + publish_b)
+    modern.expect(publish_b)
+    users.delete_topic_permissions("guest", "/")
+    modern.send(publish_a)
+
+    modern.expect(publish_a)
+
+
+# limits
+
+def test_session_has_as_many_subscriptions_as_its_limit(make_mqtt):
+    mqtt = make_mqtt(mqtt_max_subscriptions=2)
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+
+    client.send(subscribe(b"a", b"b", b"c", b"a"))
+
+    client.expect(suback(b"\x01\x01" + QUOTA_EXCEEDED + b"\x01"))
+
+
+def test_filter_has_as_many_levels_as_its_limit(make_mqtt):
+    mqtt = make_mqtt(mqtt_max_topic_levels=3)
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+
+    client.send(subscribe(b"a/b/c", b"a/b/c/d", b"//", b"///", b"$share/g/a/b/c"))
+
+    client.expect(suback(b"\x01" + FILTER_INVALID + b"\x01" + FILTER_INVALID + b"\x01"))
+
+
+def test_filter_that_no_topic_can_match_is_refused(modern):
+    body = b"\x00\x01\x00\x01\x00" + 256 * b"a" + b"\x01"
+
+    modern.send(b"\x82\x86\x02" + body)
+
+    modern.expect(suback(FILTER_INVALID))
+
+
+def test_filters_of_one_packet_are_bounded(modern):
+    body = b"\x00\x01\x00" + 1025 * b"\x00\x01a\x00"
+
+    modern.send(b"\x82" + bytes((len(body) & 0x7F | 0x80, len(body) >> 7)) + body)
+
+    modern.expect(b"\xe0\x01" + QUOTA_EXCEEDED)
+    modern.expect_end()
+
+
+# the disk
+
+def test_suback_of_a_session_that_is_kept_waits_for_the_disk(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    committer = mqtt.door.committer
+    client = mqtt.stranger()
+    client.send(KEPT_5)
+    client.expect_nothing()
+    committer.finish()
+    client.expect(CONNACK_5)
+
+    client.send(subscribe(b"a"))
+    client.expect_nothing()
+    client.send(b"\xc0\x00")
+    client.expect(b"\xd0\x00")
+    committer.finish()
+
+    client.expect(suback(b"\x01"))
+
+
+def test_suback_of_what_is_not_kept_waits_for_nothing(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+
+    client.send(subscribe(b"a"))
+
+    client.expect(suback(b"\x01"))
+
+
+def test_subscription_that_the_disk_refuses_is_a_failure(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    client = mqtt.stranger()
+    client.send(KEPT_5)
+    client.expect_nothing()
+    mqtt.door.committer.finish()
+    client.expect(CONNACK_5)
+
+    client.send(subscribe(b"a"))
+    client.expect_nothing()
+    mqtt.door.committer.finish(OSError(5, "the disk failed"))
+
+    client.expect(suback(b"\x80"))
+
+
+def test_session_that_the_disk_refuses_is_refused(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    client = mqtt.stranger()
+    client.send(KEPT_5)
+    client.expect_nothing()
+
+    mqtt.door.committer.finish(OSError(5, "the disk failed"))
+
+    client.expect(b"\x20\x03\x00\x88\x00")
+    client.expect_end()
