@@ -2,12 +2,12 @@
 
 Patches the standard library first, for the libraries the broker carries; broker code itself never relies on
 it. gevent would look for plugins to tell of that among all installed packages, with modules for mail and
-archives that a broker has no use for: 3 MB.
+archives that a broker has no use for: 3 MB; a broker starts no processes, either.
 """
 from gevent import events, monkey
 
 events.notify_and_call_entry_points = events.notify
-monkey.patch_all()  # before any other import
+monkey.patch_all(subprocess=False)  # before any other import
 
 import sys  # noqa: E402
 

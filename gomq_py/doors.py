@@ -18,31 +18,37 @@ from gomq_py.net.proxy_protocol import Proxies
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")
-AMQP, AMQPS, MQTT = "amqp", "amqps", "mqtt"
+AMQP, AMQPS, MQTT, MQTTS = "amqp", "amqps", "mqtt", "mqtts"
 HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 
 class Served(NamedTuple):
-    """Behind which doors clients of one protocol are served, as options of the settings; empty for none.
-    ``tls``: what the encrypted door is called. Without ``systemd_name`` that is the protocol's.
+    """Behind which doors clients of one protocol are served, as options of the settings.
+
+    ``tls``: what the encrypted door is called. ``is_needed``: a port that is taken ends the boot though
+    nobody asked for it.
     """
 
     bind: str
     port: str
-    tls: str = ""
-    tls_port: str = ""
-    unix_path: str = ""
-    unix_mode: str = ""
-    systemd_name: str = ""
+    tls: str
+    tls_port: str
+    unix_path: str
+    unix_mode: str
+    systemd_name: str
+    is_needed: bool
 
 
 # Protocols whose connections the broker's doors keep; whoever makes Doors says who handles them.
 PROTOCOLS = {
     AMQP: Served(
         "amqp_bind", "amqp_port", AMQPS, "amqps_port", "amqp_unix_path", "amqp_unix_mode",
-        "amqp_systemd_socket_name",
+        "amqp_systemd_socket_name", True,
     ),
-    MQTT: Served("mqtt_bind", "mqtt_port"),
+    MQTT: Served(
+        "mqtt_bind", "mqtt_port", MQTTS, "mqtts_port", "mqtt_unix_path", "mqtt_unix_mode",
+        "mqtt_systemd_socket_name", False,
+    ),
 }
 # Side door -> (option of its address, option of its port).
 SIDE_DOORS = {
@@ -53,7 +59,18 @@ SIDE_DOORS = {
 # everything.
 HTTP_UNIX_MODE, CONTROL_UNIX_MODE = 0o660, 0o600
 # What a [sni:HOST] section puts in front of a key that is for one protocol's port only.
-SNI_PROTOCOLS = {AMQPS: "amqp", HTTPS: "http"}
+SNI_PROTOCOLS = {AMQPS: "amqp", MQTTS: "mqtt", HTTPS: "http"}
+
+
+def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, Any]] = ()) -> bool:
+    """Whether a door of this protocol is to be opened, or was handed over."""
+    served = PROTOCOLS[protocol]
+    names = {name for name, _ in inherited}
+    return bool(
+        getattr(settings, served.port) >= 0 or getattr(settings, served.unix_path)
+        or settings.tls_cert and getattr(settings, served.tls_port) >= 0
+        or names & {getattr(settings, served.systemd_name), served.tls}
+    )
 
 
 class Doors:
@@ -154,7 +171,7 @@ class Doors:
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
-        ports = {served.tls: getattr(settings, served.tls_port) for served in self._served() if served.tls}
+        ports = {served.tls: getattr(settings, served.tls_port) for served in self._served()}
         ports[HTTPS] = settings.https_port
         if not settings.tls_cert:
             for name in ports:
@@ -181,20 +198,19 @@ class Doors:
         self._open_port(protocol, protocol, served.port)
         if served.tls in contexts:
             self._open_port(protocol, served.tls, served.tls_port, self._handshaker(served.tls, contexts))
-        path = getattr(settings, served.unix_path) if served.unix_path else ""
+        path = getattr(settings, served.unix_path)
         if path:
             bound = bind_unix(path, settings.listen_backlog, getattr(settings, served.unix_mode))
             self._serve(bound, protocol, protocol)
 
     def _open_port(self, protocol: str, name: str, option: str, handshake: Any = None) -> None:
-        settings, port = self._settings, getattr(self._settings, option)
+        served = PROTOCOLS[protocol]
         inherited = self._take_inherited(name)
         for listening in inherited:
             self._serve(listening, protocol, name, handshake, inherited=True)
-        if not inherited and port >= 0:
-            address = getattr(settings, PROTOCOLS[protocol].bind)
-            bound = bind_tcp(address, port, settings.listen_backlog, settings.reuse_port)
-            self._serve(bound, protocol, name, handshake)
+        if not inherited:
+            for bound in self._bind(served.bind, option, served.is_needed, self._settings.reuse_port):
+                self._serve(bound, protocol, name, handshake)
 
     def _serve(
         self, listening: Any, protocol: str, name: str, handshake: Any = None, inherited: bool = False
@@ -208,20 +224,22 @@ class Doors:
         bind, port = SIDE_DOORS[protocol]
         found = self._take_inherited(protocol)
         if not found and (protocol != HTTPS or tls is not None):
-            found = self._bind_side_door(getattr(self._settings, bind), port)
+            found = self._bind(bind, port)
         self.listeners += [self._make_side_door(protocol, listening, tls) for listening in found]
 
-    def _bind_side_door(self, host: str, option: str) -> list[Any]:
-        """A listening socket, or none where the port is off, or is taken and nobody asked for it: a second
-        broker on a machine still serves AMQP.
+    def _bind(
+        self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
+    ) -> list[Any]:
+        """A listening socket, or none where the port is off, or is taken, not needed and not asked for: a
+        second broker on a machine still serves AMQP.
         """
-        port = getattr(self._settings, option)
+        settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
             return []
         try:
-            return [bind_tcp(host, port, self._settings.listen_backlog)]
+            return [bind_tcp(getattr(settings, address), port, settings.listen_backlog, reuse_port)]
         except BindError as error:
-            if option in self._settings.origins:
+            if is_needed or option in settings.origins:
                 raise
             LOG.warning("going on without %s: %s", option.replace("_", " "), error)
             return []
@@ -256,7 +274,7 @@ class Doors:
 
     def _take_inherited(self, protocol: str) -> list[Any]:
         """The sockets that were handed over for a protocol; there may be one per address."""
-        options = {name: served.systemd_name for name, served in PROTOCOLS.items() if served.systemd_name}
+        options = {name: served.systemd_name for name, served in PROTOCOLS.items()}
         options[HTTP] = "http_systemd_socket_name"
         name = getattr(self._settings, options[protocol]) if protocol in options else protocol
         found = [listening for given, listening in self._inherited if given == name]

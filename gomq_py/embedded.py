@@ -35,7 +35,7 @@ class Broker:
 
     def __init__(
         self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="",
-        tls_key="", amqps_port=-1, **settings,
+        tls_key="", amqps_port=-1, mqtts_port=-1, **settings,
     ):
         """Raises TypeError for a name that is no setting, ValueError for a value that a configuration file
         could not have either.
@@ -43,7 +43,7 @@ class Broker:
         from gomq_py.config.settings import Settings  # here and not above: ``import gomq_py`` costs nothing
         self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,
-            "mqtt_port": mqtt_port, "tls_cert": tls_cert,
+            "mqtt_bind": bind, "mqtt_port": mqtt_port, "mqtts_port": mqtts_port, "tls_cert": tls_cert,
             "tls_key": tls_key, "amqps_port": amqps_port, "https_port": -1, "control_unix_path": "",
             "metrics_http_port": -1, **settings,
         }
@@ -173,7 +173,7 @@ class Broker:
 
     @property
     def addresses(self):
-        """(host, port) by protocol: ``amqp``, ``amqps``, ``http``; those that are open."""
+        """(host, port) by protocol: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``; what is open."""
         return dict(self._addresses)
 
     @property
@@ -187,11 +187,17 @@ class Broker:
         host, port = self._address("http")
         return f"http://{_in_url(host)}:{port}"
 
+    @property
+    def mqtt_url(self):
+        """An MQTT URL of the default vhost for guest: ``mqtt://guest:guest@HOST:PORT``."""
+        return self.url(protocol="mqtt", vhost="")
+
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
-        """An AMQP URL; the parts are encoded as they need to be."""
+        """An AMQP URL, or one of MQTT with the vhost as its path (none: the default one); the parts are
+        encoded as they need to be.
+        """
         host, port = self._address(protocol)
-        login = f"{quote(user, safe='')}:{quote(password, safe='')}"
-        return f"{protocol}://{login}@{_in_url(host)}:{port}/{quote(vhost, safe='')}"
+        return url_of(protocol, user, password, host, port, vhost)
 
     def _address(self, protocol):
         if protocol in self._addresses:
@@ -279,7 +285,8 @@ class Broker:
         launcher.start()
         try:
             self._addresses = {
-                listener.protocol: (_host(listener.address), listener.port) for listener in launcher.listeners
+                listener.protocol: (_host(listener.address), listener.port)
+                for listener in launcher.listeners if listener.port
             }
             self._knock = watcher.send
             self._told = True
@@ -360,6 +367,15 @@ def _cooperative_sleep():
             import gevent
             return gevent.sleep
     return None
+
+
+def url_of(protocol, user, password, host, port, vhost):
+    """``protocol://user:password@host:port/vhost``, each part encoded as it needs to be; of MQTT without a
+    path where no vhost is named.
+    """
+    login = f"{quote(user, safe='')}:{quote(password, safe='')}"
+    path = f"/{quote(vhost, safe='')}" if vhost or protocol.startswith("amqp") else ""
+    return f"{protocol}://{login}@{_in_url(host)}:{port}{path}"
 
 
 def _host(address):

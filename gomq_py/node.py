@@ -18,10 +18,11 @@ from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
-from gomq_py.doors import AMQP, MQTT, Doors
+from gomq_py.doors import AMQP, MQTT, Doors, is_wanted
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
@@ -42,7 +43,8 @@ _ENDS = (
 class Node:
     """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed.
 
-    ``broker``, ``hub``, ``amqp``, ``doors`` and ``durability`` are the leader's, else None.
+    ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors`` and ``durability`` are the
+    leader's, else None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
@@ -52,6 +54,7 @@ class Node:
         self.broker: Any = None
         self.hub: Any = None
         self.amqp: Any = None
+        self.mqtt: Any = None
         self.doors: Any = None
         self.durability: Any = None
         self._management: Any = None
@@ -72,7 +75,7 @@ class Node:
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
         self.hub = Hub(settings)
-        broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub)
+        broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, all_kinds())
         broker.recover()
         self.broker = broker
         if settings.load_definitions:
@@ -105,12 +108,9 @@ class Node:
 
         Raises BindError, OSError. May switch.
         """
-        handlers = {AMQP: (self.amqp.handle, self.amqp.gate)}
-        if self.settings.mqtt_port >= 0:
-            # here, because a broker without it should not carry it
-            from gomq_py.mqtt.server.server import MQTTServer
-            mqtt = MQTTServer(self.broker, self.settings, self.hub)
-            handlers[MQTT] = (mqtt.handle, mqtt.gate)
+        handlers = {AMQP: self._serving(AMQP)}
+        if is_wanted(MQTT, self.settings, inherited):
+            handlers[MQTT] = self._serving(MQTT)
         self.doors = Doors(self.settings, handlers, self._make_side_door, list(inherited))
         self.doors.open()
 
@@ -128,7 +128,7 @@ class Node:
         committer = self._committer
         shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
-        self.broker = self.hub = self.amqp = self.doors = self.durability = None
+        self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
         self._management = self._committer = None
         for room, end in held:
             if room is not None:
@@ -140,9 +140,21 @@ class Node:
         self.role = None
         shutdown.raise_failure()
 
+    def _serving(self, protocol: str) -> tuple[Callable[..., None], Any]:
+        """What serves clients of AMQP or MQTT, and the gate that lets strangers in."""
+        if protocol == AMQP:
+            return self.amqp.handle, self.amqp.gate
+        if self.mqtt is None:
+            # here, because a broker without it should not carry it
+            from gomq_py.mqtt.server.server import MQTTServer
+            self.mqtt = MQTTServer(self.broker, self.settings, self.hub)
+        return self.mqtt.handle, self.mqtt.gate
+
     def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
         if self._management is None:
             # here, because a broker without it should not carry Flask
             from gomq_py.http.door import Management
-            self._management = Management(self.broker, self.hub, self.settings, lambda: self.listeners)
+            self._management = Management(
+                self.broker, self.hub, self.settings, lambda: self.listeners, self._serving
+            )
         return self._management.door(protocol, listening, tls)

@@ -159,10 +159,13 @@ def describe_connection(connection: Any) -> str:
     channels = list(connection.channels.values())
     consumers = sum(len(channel.consumers) for channel in channels)
     unacked = sum(channel.unacked.count for channel in channels)
+    what = (
+        f"{connection.protocol} client {connection.client_id!r}" if hasattr(connection, "client_id")
+        else f"{len(channels)} channels, {consumers} consumers, {unacked} unacked"
+    )
     return (
         f"connection {connection.name}: {connection.user.name}@{connection.vhost.name}, {connection.state}, "
-        f"{len(channels)} channels, "
-        f"{consumers} consumers, {unacked} unacked, {waits_for(connection, channels)}"
+        f"{what}, {waits_for(connection, channels)}"
     )
 
 

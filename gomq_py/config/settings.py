@@ -398,7 +398,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "amqp", "tcp_proxy_protocol", PROXY_PROTOCOL, 0,
-        "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources.",
+        "Expect a PROXY protocol header, of either version, on TCP connections from the trusted sources, "
+        "of AMQP and of MQTT.",
         reloadable=True,
     ),
     Option("amqp", "proxy_protocol_trusted_sources", NETWORKS, (),
@@ -407,15 +408,32 @@ OPTIONS: tuple[Option, ...] = (
         "amqp", "amqp_systemd_socket_name", TEXT, "amqp",
         "Name (FileDescriptorName=) of the sockets that systemd hands over for AMQP.",
     ),
+    Option(
+        "amqp", "websocket", BOOLEAN, True,
+        "Serve AMQP over WebSocket, too, on the ports of the management API.", name="amqp_websocket",
+        reloadable=True,
+    ),
     # -- mqtt ------------------------------------------------------------------------------------------------
     Option(
-        "mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on.", name="mqtt_bind", flags=("--mqtt-bind",)
+        "mqtt", "bind", TEXT, "127.0.0.1", "Address to listen on; :: or 0.0.0.0 for all.", name="mqtt_bind",
+        flags=("--mqtt-bind",), environment=("MQTT_BIND",),
     ),
     Option(
-        "mqtt", "port", PORT, -1,
-        "Port of MQTT (1883); closed by default, because so far clients can log in, ping and leave, "
-        "and nothing else.",
-        name="mqtt_port", flags=("--mqtt-port",),
+        "mqtt", "port", PORT, 1883,
+        "Port of MQTT. Where nobody asked for it and it is taken, the broker goes on without.",
+        name="mqtt_port", flags=("--mqtt-port",), environment=("MQTT_PORT",),
+    ),
+    Option(
+        "mqtt", "tls_port", PORT, 8883, "Port of MQTT over TLS; opens only with tls_cert.", name="mqtts_port",
+        flags=("--mqtts-port",), environment=("MQTTS_PORT",),
+    ),
+    Option(
+        "mqtt", "unix_path", PATH, "", "Unix socket of MQTT; empty for none.", name="mqtt_unix_path",
+        flags=("--mqtt-unix-path",),
+    ),
+    Option(
+        "mqtt", "unix_mode", MODE, 0o660,
+        "Permissions of that socket, in octal; who may write to it may connect.", name="mqtt_unix_mode",
     ),
     Option(
         "mqtt", "default_vhost", TEXT, "/", "Virtual host of clients that name none.",
@@ -447,28 +465,85 @@ OPTIONS: tuple[Option, ...] = (
         name="mqtt_login_timeout", reloadable=True,
     ),
     Option(
-        "mqtt", "tls_port", PORT, 8883, "Port of MQTT over TLS.", name="mqtts_port", flags=("--mqtts-port",),
-        pending=_NO_MQTT,
+        "mqtt", "websocket", BOOLEAN, True,
+        "Serve MQTT over WebSocket, too, on the ports of the management API.", name="mqtt_websocket",
+        reloadable=True,
     ),
     Option(
-        "mqtt", "unix_path", PATH, "", "Unix socket of MQTT.", name="mqtt_unix_path",
-        flags=("--mqtt-unix-path",), pending=_NO_MQTT,
+        "mqtt", "permission_check_enabled", BOOLEAN, True,
+        "Ask for the rights of MQTT clients; false lets everybody who logs in publish and subscribe to "
+        "everything.", name="mqtt_permission_check_enabled",
+    ),
+    Option(
+        "mqtt", "anonymous_user", TEXT, "",
+        "User whose rights clients without a user name get; empty refuses them.", name="mqtt_anonymous_user",
+    ),
+    Option(
+        "mqtt", "client_id_validation", choice("none", "username", "owner"), "none",
+        "Which client ids a user may have: none for any, username for its own name only, "
+        "owner for any whose session no other user has begun.", name="mqtt_client_id_validation",
+        reloadable=True,
     ),
     Option(
         "mqtt", "max_inflight_messages", integer(1, 65535), 65535,
-        "Messages on their way to a session at once.", pending=_NO_MQTT,
+        "Messages of QoS 1 and 2 that a client is sent before it has acknowledged them; fewer where it asks "
+        "for fewer.", name="mqtt_max_inflight_messages", reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_keep_alive", integer(0, 65535), 0,
+        "Longest keep alive in seconds; clients of MQTT 5 that ask for more, or for none, are told this one. "
+        "0 for any, because clients choose theirs for their battery.", name="mqtt_max_keep_alive",
+        reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_session_expiry", integer(0, 4294967295), 4294967295,
+        "Longest time in seconds that a session is kept without a connection; 4294967295 for ever, "
+        "which is what clients of MQTT 3.1.1 ask for.", name="mqtt_max_session_expiry", reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_session_octets", COUNT, 1073741824,
+        "Octets of payloads that are kept for one session; 0 for no limit. "
+        "One client that never comes back should not fill the disk.", name="mqtt_max_session_octets",
+        reloadable=True,
+    ),
+    Option(
+        "mqtt", "session_overflow", choice("drop-head", "reject-publish"), "drop-head",
+        "What is dropped at that limit: drop-head the oldest, because the latest values are worth most; "
+        "reject-publish the newest, of which the publisher is told.", name="mqtt_session_overflow",
+        reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_subscriptions", integer(1), 10000,
+        "Subscriptions of one session, of about 1 KiB of memory each.", name="mqtt_max_subscriptions",
+        reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_topic_levels", integer(1, 200), 200,
+        "Levels of a topic filter; each is a step for every message that may match, "
+        "and 200 is what Mosquitto takes.", name="mqtt_max_topic_levels", reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_retained_messages", integer(1), 1000000,
+        "Topics of a virtual host with a retained message, of some 150 octets of memory each; what is to be "
+        "retained beyond that is refused.", name="mqtt_max_retained_messages", reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_retained_octets", integer(1), 1073741824,
+        "Octets of the payloads of a virtual host's retained messages. Their files are open all the time, "
+        "two for 8 MiB.", name="mqtt_max_retained_octets", reloadable=True,
+    ),
+    Option(
+        "mqtt", "will_grace", integer(0, 86400), 10,
+        "Seconds after a start of the broker in which clients may come back before wills of an earlier run "
+        "are published: a restart is no fault of theirs.", name="mqtt_will_grace", reloadable=True,
+    ),
+    Option(
+        "mqtt", "mqtt_systemd_socket_name", TEXT, "mqtt",
+        "Name (FileDescriptorName=) of the sockets that systemd hands over for MQTT.",
     ),
     Option(
         "mqtt", "max_packet_size", integer(1, 268435455), 268435455, "Largest packet in octets.",
         pending=_NO_MQTT,
-    ),
-    Option(
-        "mqtt", "permission_check_enabled", BOOLEAN, False, "Check permissions of MQTT clients.",
-        pending=_NO_MQTT,
-    ),
-    Option(
-        "mqtt", "client_id_validation", choice("none", "username"), "none",
-        "Whether a client id must equal the user name.", pending=_NO_MQTT,
     ),
     # -- mgmt ------------------------------------------------------------------------------------------------
     Option(
@@ -521,6 +596,12 @@ OPTIONS: tuple[Option, ...] = (
         "Requests after which a connection is closed with the answer, "
         "so that clients spread anew over what is behind a balancer.",
         name="http_max_requests_per_connection", reloadable=True,
+    ),
+    Option(
+        "mgmt", "websocket_origins", NAMES, (),
+        "Where pages may come from that open WebSockets (https://app.example.com); * for anywhere, empty for "
+        "this port alone. Programs that name no origin are not asked.",
+        reloadable=True,
     ),
     # -- clustering ------------------------------------------------------------------------------------------
     Option(

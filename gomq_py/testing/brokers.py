@@ -11,14 +11,15 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import PurePath
-from urllib.parse import quote
 
-from gomq_py.embedded import Broker
+from gomq_py.embedded import Broker, url_of
 
 STOP_TIMEOUT_S = 30
 NOT_RUNNING = "the broker is not running: start() it first"
 # Options with a port, of which 0 is any.
-PORTS = ("amqp_port", "amqps_port", "http_port", "https_port", "metrics_http_port")
+PORTS = (
+    "amqp_port", "amqps_port", "mqtt_port", "mqtts_port", "http_port", "https_port", "metrics_http_port"
+)
 
 
 class ChildBroker:
@@ -33,7 +34,9 @@ class ChildBroker:
         Broker(data_dir, **options)  # which has done nothing yet but look at them
         self._own_folder = tempfile.mkdtemp(prefix="gomq-test-") if data_dir is None else None
         self.data_dir = str(data_dir or self._own_folder)
-        self._options = {"sync": False, **{name: _plain(value) for name, value in options.items()}}
+        self._options = {
+            "sync": False, "mqtt_port": 0, **{name: _plain(value) for name, value in options.items()}
+        }
         self._process = None
         self._log = None  # what the child's standard error is, from the first start on
         self._logged = ""  # what it held when it was closed
@@ -130,14 +133,24 @@ class ChildBroker:
         """URL of the default vhost for guest."""
         return self.url()
 
-    def url(self, user="guest", password="guest", vhost="/"):
-        """An AMQP URL; the parts are encoded as they need to be."""
+    @property
+    def mqtt_port(self):
+        """The port of MQTT on this machine."""
         if not self.addresses:
             raise RuntimeError(NOT_RUNNING)
-        host, port = self.addresses["amqp"]
-        return (
-            f"amqp://{quote(user, safe='')}:{quote(password, safe='')}@{host}:{port}/{quote(vhost, safe='')}"
-        )
+        return self.addresses["mqtt"][1]
+
+    @property
+    def mqtt_url(self):
+        """An MQTT URL of the default vhost for guest: ``mqtt://guest:guest@HOST:PORT``."""
+        return self.url(protocol="mqtt", vhost="")
+
+    def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
+        """As ``gomq_py.Broker.url``."""
+        if not self.addresses:
+            raise RuntimeError(NOT_RUNNING)
+        host, port = self.addresses[protocol]
+        return url_of(protocol, user, password, host, port, vhost)
 
     # switches: see chaos.Chaos
 
@@ -146,7 +159,9 @@ class ChildBroker:
         return self._ask("drop_connections")
 
     def close_connections(self, reason="closed by a test"):
-        """Close every connection with 320 CONNECTION_FORCED. Returns how many there were."""
+        """Close every connection with 320 CONNECTION_FORCED, over MQTT 5 with 0x98. Returns how many there
+        were.
+        """
         return self._ask("close_connections", reason)
 
     def refuse_logins(self, refuse=True):

@@ -10,6 +10,8 @@ from pathlib import Path
 import pika
 import pytest
 
+from gomq_py.client.errors import ConnectionClosed
+from gomq_py.client.mqtt import MQTTClient
 from gomq_py.testing.brokers import ChildBroker
 from tests.support.waiting import in_time
 
@@ -77,7 +79,7 @@ def test_ports_of_a_broker_that_is_down_are_given_to_nobody_else(tmp_path):
                     other.bind(("127.0.0.1", port))
         child.start()
 
-        assert child.addresses == before and set(before) == {"amqp", "http"}
+        assert child.addresses == before and set(before) == {"amqp", "http", "mqtt"}
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", before["amqp"][1]))
@@ -210,3 +212,23 @@ def test_a_child_brokers_log_is_kept_over_its_starts(tmp_path):
     assert [line.count("ready after") for line in broker.log_text.splitlines() if "ready after" in line] == [
         1, 1
     ]
+
+
+def test_mqtt_clients_meet_the_same_switches(child):
+    client = MQTTClient(child.mqtt_url, version=5)
+
+    assert child.close_connections("maintenance") == 1
+    with pytest.raises(ConnectionClosed) as closed:
+        client.next_packet()
+    assert closed.value.reply_code == 0x98
+    client = MQTTClient(child.mqtt_url, version=5)
+    assert child.drop_connections() == 1
+    with pytest.raises(ConnectionClosed):
+        client.next_packet()
+    child.refuse_logins()
+    with pytest.raises(ConnectionClosed) as closed:
+        MQTTClient(child.mqtt_url, version=5)
+    assert closed.value.reply_code == 0x86
+    child.calm()
+    MQTTClient(child.mqtt_url, version=5).close()
+    assert child.mqtt_url == f"mqtt://guest:guest@127.0.0.1:{child.mqtt_port}"

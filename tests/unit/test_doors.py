@@ -8,14 +8,14 @@ from gevent import socket
 from gomq_py.config import control
 from gomq_py.config.settings import Settings
 from gomq_py.ctl.session import make_session
-from gomq_py.doors import AMQP, Doors
+from gomq_py.doors import AMQP, MQTT, Doors, is_wanted
 from gomq_py.net.listener import BindError, bind_tcp
 from gomq_py.net.tls import TLSError
 from tests.support import certificates
 
 OFF = {
-    "control_unix_path": "", "amqp_port": -1, "amqps_port": -1, "http_port": -1, "https_port": -1,
-    "metrics_http_port": -1,
+    "control_unix_path": "", "amqp_port": -1, "amqps_port": -1, "mqtt_port": -1, "mqtts_port": -1,
+    "http_port": -1, "https_port": -1, "metrics_http_port": -1,
 }
 
 
@@ -41,8 +41,9 @@ def open_doors():
 
     def open_(inherited=(), **settings):
         made.append(Doors(
-            Settings(**{**OFF, **settings}), {AMQP: (lambda connection, address: None, None)}, SideDoor,
-            inherited,
+            Settings(**{**OFF, **settings}),
+            {AMQP: (lambda connection, address: None, None), MQTT: (lambda connection, address: None, None)},
+            SideDoor, inherited,
         ))
         made[-1].open()
         return made[-1]
@@ -68,29 +69,61 @@ def test_ports_of_minus_one_are_closed(open_doors):
 
 
 def test_every_port_that_is_wanted_is_open(open_doors, tmp_path, tls):
-    doors = open_doors(**dict.fromkeys(OFF, 0), amqp_unix_path=str(tmp_path / "amqp.sock"), **tls)
+    doors = open_doors(
+        **dict.fromkeys(OFF, 0), amqp_unix_path=str(tmp_path / "amqp.sock"),
+        mqtt_unix_path=str(tmp_path / "mqtt.sock"), mqtt_unix_mode=0o600, **tls,
+    )
 
-    assert protocols(doors) == ["amqp", "amqps", "amqp", "http", "https", "metrics"]
-    assert [listener.protocol for listener in doors.listeners[3:] if listener.tls is not None] == ["https"]
+    assert protocols(doors) == [
+        "amqp", "amqps", "amqp", "mqtt", "mqtts", "mqtt", "http", "https", "metrics"
+    ]
+    assert [listener.protocol for listener in doors.listeners[6:] if listener.tls is not None] == ["https"]
+    assert stat.S_IMODE(os.stat(tmp_path / "mqtt.sock").st_mode) == 0o600
 
 
 def test_tls_ports_need_a_certificate(open_doors):
-    assert protocols(open_doors(**dict.fromkeys(OFF, 0))) == ["amqp", "http", "metrics"]
+    assert protocols(open_doors(**dict.fromkeys(OFF, 0))) == ["amqp", "mqtt", "http", "metrics"]
 
 
-def test_port_that_is_taken_closes_a_side_door_only_where_nobody_asked_for_it(open_doors, caplog):
+@pytest.mark.parametrize("option", ["http_port", "mqtt_port", "mqtts_port"])
+def test_port_that_is_taken_closes_a_side_door_or_mqtts_only_where_nobody_asked_for_it(
+    open_doors, caplog, option, tls
+):
     with bind_tcp("127.0.0.1", 0, 1) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BindError):
-            open_doors(http_port=port)
-        settings = Settings(**OFF)
-        settings.http_port = port
-        settings.origins.pop("http_port")
-        doors = Doors(settings, {}, SideDoor)
+            open_doors(**{option: port}, **tls)
+        settings = Settings(**OFF, **tls)
+        setattr(settings, option, port)
+        settings.origins.pop(option)
+        doors = Doors(settings, {MQTT: (lambda connection, address: None, None)}, SideDoor)
         doors.open()
 
     assert protocols(doors) == []
-    assert "going on without http port" in caplog.text
+    assert f"going on without {option.replace('_', ' ')}" in caplog.text
+
+
+@pytest.mark.parametrize("wanted, settings", [
+    (False, {}), (False, {"mqtts_port": 0}), (True, {"mqtt_port": 0}),
+    (True, {"mqtts_port": 0, "tls_cert": "x.pem"}), (True, {"mqtt_unix_path": "mqtt.sock"}),
+])
+def test_protocol_is_wanted_where_one_of_its_doors_is(wanted, settings):
+    assert is_wanted(MQTT, Settings(**{**OFF, **settings})) is wanted
+
+
+@pytest.mark.parametrize("wanted, name", [(False, "amqp"), (True, "mqtt"), (True, "mqtts")])
+def test_protocol_is_wanted_where_a_socket_was_handed_over_for_it(wanted, name):
+    assert is_wanted(MQTT, Settings(**OFF), [(name, None)]) is wanted
+
+
+def test_mqtts_reads_its_certificates_anew(open_doors, tls):
+    doors = open_doors(mqtts_port=0, **tls)
+    before = doors._handshakers["mqtts"]._contexts
+    changed = Settings(**{**OFF, "mqtts_port": 0, **tls})
+
+    doors.apply(changed, doors.prepare(changed))
+
+    assert doors._handshakers["mqtts"]._contexts is not before
 
 
 def test_socket_that_was_handed_over_replaces_the_port(open_doors):

@@ -70,7 +70,7 @@ def greenlets():
 def settings(tmp_path):
     return Settings.checked(
         data_dir=str(tmp_path / "data"), amqp_bind="127.0.0.1", amqp_port=0, http_port=-1,
-        metrics_http_port=-1, control_unix_path="", segment_size=65536)
+        metrics_http_port=-1, mqtt_port=-1, control_unix_path="", segment_size=65536)
 
 
 @pytest.fixture
