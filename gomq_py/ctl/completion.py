@@ -62,6 +62,7 @@ OF_ARGUMENT = {
     "queue": QUEUES, "destination": QUEUES, "exchange": EXCHANGES, "user": USERS, "vhost": VHOSTS,
     "connection": CONNECTIONS,
     "policy": names("policies"), "operator_policy": names("operator-policies"),
+    "client_id": names("mqtt", "sessions", field="client_id"),
     "shovel": names("parameters", "shovel"), "upstream": names("parameters", "federation-upstream"),
 }
 

@@ -25,6 +25,15 @@ LISTS = {
     "list_channels": (
         "Listing channels", ("channels",), ("name", "user", "consumer_count", "messages_unacknowledged")
     ),
+    "list_mqtt_connections": (
+        "Listing MQTT connections", ("mqtt", "connections"),
+        ("client_id", "user", "vhost", "protocol", "state"),
+    ),
+    "list_mqtt_sessions": ("Listing MQTT sessions", ("mqtt", "sessions", VHOST), (
+        "client_id", "user", "connected", "expiry", "subscriptions", "messages")),
+    "list_mqtt_subscriptions": (
+        "Listing MQTT subscriptions", ("mqtt", "subscriptions", VHOST), ("client_id", "topic_filter", "qos")
+    ),
     "list_policies": ("Listing policies", ("policies", VHOST), _POLICY),
     "list_operator_policies": ("Listing operator policies", ("operator-policies", VHOST), _POLICY),
     "list_permissions": (

@@ -13,10 +13,10 @@ from gomq_py.auth.users import SHAPES as USER_SHAPES
 from gomq_py.broker.features.arguments import CLASSIC
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.topology.definitions import header, jsonable
-from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.broker.topology.recovery import replay, text
 from gomq_py.broker.topology.vhost import metadata
 from gomq_py.broker.topology_log import records
+from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.storage.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.log_records import RecordError, read_record
@@ -95,7 +95,7 @@ class Definitions:
 
     def __init__(self, root, kinds=None):
         self.problems = []
-        self._kinds = Kinds() if kinds is None else kinds
+        self._kinds = all_kinds() if kinds is None else kinds
         self._vhosts, self._global = replay(
             self._records(root, DEFINITIONS, records.SHAPES), lambda: bool(self.problems)
         )

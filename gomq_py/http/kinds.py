@@ -198,6 +198,11 @@ CONNECTIONS = Kind(shapes.connection, now=_connection_now, numbers=_numbers_of_n
 CHANNELS = Kind(
     lambda pair: shapes.channel(*pair), lambda pair: shapes.channel_name(*pair), _channel_now,
     _numbers_of_channels, _CHANNEL)
+# Connections of MQTT; pairs of a session and its vhost; of each subscription, its session and its vhost.
+MQTT_CONNECTIONS = Kind(shapes.mqtt_connection, lambda one: one.client_id, _connection_now, _numbers_of_named)
+MQTT_SESSIONS = Kind(lambda pair: shapes.mqtt_session(*pair), lambda pair: pair[0].client_id)
+MQTT_SUBSCRIPTIONS = Kind(
+    lambda row: shapes.mqtt_subscription(*row), lambda row: row[0].topic_filter)
 CONSUMERS = Kind(
     lambda pair: shapes.consumer(*pair), lambda pair: pair[0].tag, _consumer_now, _numbers_of_consumers,
     _CONSUMER,

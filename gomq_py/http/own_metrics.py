@@ -6,12 +6,15 @@ Beside metrics. Reads; what costs something (the loop's lag) is measured while s
 other times.
 """
 import time
+from collections import Counter
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way, paced
+from gomq_py.mqtt.model import administration
+from gomq_py.mqtt.wire.constants import VERSION_NAMES as MQTT_VERSIONS
 
 PREFIX = "gomq_"
 # How often messages came back: bounds of the distribution.
@@ -38,6 +41,7 @@ class OwnFamilies:
         yield from self.loop()
         yield from self.damage()
         yield self.failed_jobs()
+        yield from self.mqtt()
         asides = [one.aside for one in paced(self._movers(), LOOK) if one.aside is not None]
         yield _gauge("messages_set_aside", f"{SET_ASIDE}, of all queues and delayed exchanges",
                      sum(aside.count for aside in asides))
@@ -84,6 +88,26 @@ class OwnFamilies:
         for name, count in sorted(self._node.broker.scheduler.failed_jobs.items()):
             family.add_metric((name,), count)
         return family
+
+    def mqtt(self):
+        """Of MQTT in the whole broker: clients, what is kept of clients, and what is retained. May switch."""
+        connected = Counter(one.protocol for one in self._node.connections() if one.door == "mqtt")
+        clients = GaugeMetricFamily(
+            f"{PREFIX}mqtt_connections", "Clients that are connected over MQTT", labels=("protocol",))
+        for version in MQTT_VERSIONS.values():
+            clients.add_metric((version,), connected[version])
+        yield clients
+        sessions = subscriptions = topics = octets = 0
+        for vhost in list(self._node.broker.vhosts.values()):
+            for session in paced(administration.sessions_of(vhost), LOOK):
+                sessions += 1
+                subscriptions += len(session.subscriptions)
+            more_topics, more_octets = administration.retained_totals(vhost)
+            topics, octets = topics + more_topics, octets + more_octets
+        yield _gauge("mqtt_sessions", "Sessions of MQTT clients, connected or not", sessions)
+        yield _gauge("mqtt_subscriptions", "Subscriptions of all sessions", subscriptions)
+        yield _gauge("mqtt_retained_messages", "Topics that a message is retained for", topics)
+        yield _gauge("mqtt_retained_bytes", "Octets of the payloads that are retained", octets)
 
     def loop(self, _vhosts=None):
         """How late the event loop is: what a turn takes beyond asking for one.

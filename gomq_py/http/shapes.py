@@ -13,6 +13,8 @@ from gomq_py.broker.topology.binding import escaped
 from gomq_py.broker.topology.definitions import jsonable
 from gomq_py.http import statistics
 from gomq_py.http.answers import node
+from gomq_py.mqtt.model.sessions import NEVER as MQTT_NEVER
+from gomq_py.mqtt.wire.constants import VERSION_NAMES as MQTT_VERSIONS
 
 # What RabbitMQ tells of the Erlang process behind a thing: there is none, but clients expect the object.
 NO_PROCESS = {
@@ -272,6 +274,45 @@ def connection(one):
         "send_pend": 0, **NO_PROCESS,
     }
     return statistics.view(statistics.CONNECTION, one).put(shape)
+
+
+def mqtt_connection(one):
+    """A client of MQTT as it stands in lists."""
+    session = one.session
+    return {
+        "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name,
+        "client_id": one.client_id, "protocol": one.protocol,
+        "websocket": hasattr(one.socket, "receive_functions"),
+        "ssl": tls_of(one.socket) is not None, "peer_host": one.peer_host, "peer_port": one.peer_port,
+        "connected_at": int(one.connected_at * 1000), "keep_alive": one.limits.heartbeat_s,
+        "state": one.flow if one.state == "open" else one.state,
+        "subscriptions": 0 if session is None else len(session.subscriptions),
+    }
+
+
+def mqtt_session(session, vhost):
+    """What is kept of an MQTT client; ``expiry`` in seconds without a connection, null for ever."""
+    queue, connection = session.queue, session.connection
+    return {
+        "client_id": session.client_id, "vhost": vhost.name, "user": session.user,
+        "protocol": MQTT_VERSIONS.get(session.version, ""), "connected": connection is not None,
+        "connection": None if connection is None else connection.name, "durable": session.is_durable,
+        "expiry": None if session.expiry_s >= MQTT_NEVER else session.expiry_s,
+        "subscriptions": len(session.subscriptions), "queue": None if queue is None else queue.name,
+        "messages": 0 if queue is None else queue.ready_count + queue.unacked_count,
+        "message_bytes": 0 if queue is None else queue.ready_bytes,
+    }
+
+
+def mqtt_subscription(subscription, session, vhost):
+    """What an MQTT client has subscribed to."""
+    return {
+        "client_id": session.client_id, "vhost": vhost.name, "topic_filter": subscription.topic_filter,
+        "qos": subscription.qos, "no_local": bool(subscription.no_local),
+        "retain_as_published": bool(subscription.retain_as_published),
+        "retain_handling": subscription.retain_handling,
+        "subscription_identifier": subscription.identifier or None,
+    }
 
 
 def peer_of(one):

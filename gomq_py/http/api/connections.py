@@ -73,7 +73,7 @@ def list_connection_channels(name):
 @access(MANAGEMENT)
 def delete_connection(name):
     """Close it; the client is told the ``X-Reason``."""
-    _close(find(name))
+    close_connection(find(name))
     return no_content()
 
 
@@ -83,7 +83,7 @@ def delete_user_connections(user):
     """Close every connection of one user."""
     for one in visible():
         if one.user.name == user:
-            _close(one)
+            close_connection(one)
     return no_content()
 
 
@@ -92,7 +92,8 @@ def _check_own(connection):
         raise NotAuthorised("Not administrator user")
 
 
-def _close(connection):
+def close_connection(connection):
+    """Close it with the request's ``X-Reason``. Raises NotAuthorised."""
     _check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 

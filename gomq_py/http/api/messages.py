@@ -8,6 +8,7 @@ from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.transfer.moves import Filter, Move
 from gomq_py.broker.verbs import moves, queues
 from gomq_py.content.properties import Properties
+from gomq_py.errors import Malformed
 from gomq_py.http.answers import body, json_answer, node, paced_list
 from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.encoding import encoded
@@ -82,14 +83,18 @@ def _peeked(browser, offset, count, encoding, truncate):
 def _shown(message, position, encoding, limit):
     facts, payload = message.describe(), message.get_body()
     text, used = encoded(payload[:limit], encoding)
+    properties, fault = {}, {}
+    try:
+        properties = Properties.decode(message.get_properties()).as_dict()
+    except Malformed as error:
+        fault = {"unreadable": error.text}
     return {
         "position": position, "payload_bytes": len(payload), "redelivered": facts["redelivered"],
         "delivery_count": facts["delivery_count"],
         "exchange": message.get_exchange().decode("utf-8", "replace"),
         "routing_key": message.get_routing_key().decode("utf-8", "replace"),
         "timestamp": facts["timestamp_ms"],
-        "properties": Properties.decode(message.get_properties()).as_dict(),
-        "payload": text, "payload_encoding": used,
+        "properties": properties, "payload": text, "payload_encoding": used, **fault,
     }
 
 

@@ -6,7 +6,7 @@ from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_user
-from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.http.login import ADMINISTRATOR, access, check_login
 from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced
 
@@ -52,6 +52,7 @@ def put_user(name):
     password = text_of(wanted, "password") if "password" in wanted else ""
     if password:
         broker.logins.ask_ahead(name, password, request.remote_addr or "")
+        check_login()  # that may have taken a while
     existed = name in users
     try:
         if password:

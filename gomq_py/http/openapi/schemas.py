@@ -12,6 +12,7 @@ TEXT, NUMBER, COUNT, TRUTH, NOTHING = (
     {"type": "string"}, {"type": "number"}, {"type": "integer"}, {"type": "boolean"}, {"type": "null"}
 )
 MAYBE_TEXT = {"type": ["string", "null"]}
+MAYBE_COUNT = {"type": ["integer", "null"]}
 OPEN = {"type": "object"}
 ANYTHING = {}
 
@@ -203,6 +204,26 @@ COMPONENTS = {
             "recv_cnt", "send_cnt", "send_pend",
         ),
         "ssl": TRUTH, "client_properties": OPEN, **PROCESS, **counted(OCTETS)}),
+    "MQTTConnection": record({
+        **texts("name", "node", "vhost", "user", "client_id", "protocol", "peer_host", "state"),
+        **counts("peer_port", "connected_at", "keep_alive", "subscriptions"), **truths("websocket", "ssl"),
+    }),
+    "MQTTSession": record({
+        **texts("client_id", "vhost", "user", "protocol"), **truths("connected", "durable"),
+        "connection": MAYBE_TEXT, "queue": MAYBE_TEXT, "expiry": MAYBE_COUNT,
+        **counts("subscriptions", "messages", "message_bytes"),
+    }),
+    "MQTTSubscription": record({
+        **texts("client_id", "vhost", "topic_filter"), **counts("qos", "retain_handling"),
+        **truths("no_local", "retain_as_published"), "subscription_identifier": MAYBE_COUNT,
+    }),
+    "MQTTRetainedPage": record({
+        "topics": some(record({**texts("topic", "vhost"), "payload_bytes": COUNT})), "next": MAYBE_TEXT,
+    }),
+    "MQTTRetained": record({
+        **texts("topic", "vhost", "payload", "payload_encoding"), **counts("payload_bytes", "timestamp"),
+        "expires_at": MAYBE_COUNT, "properties": OPEN,
+    }),
     "Stream": record({
         **texts("name", "vhost", "epoch", "state"),
         **counts("first_offset", "next_offset", "synced_offset", "messages", "message_bytes", "segments"),

@@ -1,0 +1,183 @@
+"""/api/mqtt: connections, sessions, subscriptions and retained messages of MQTT: listed, looked at, ended.
+
+A user sees its own, everybody's with the monitoring tag; what is retained it sees as a client would.
+"""
+from flask import Blueprint, g, request
+
+from gomq_py.content.properties import Properties
+from gomq_py.http import shapes
+from gomq_py.http.answers import json_answer, no_content
+from gomq_py.http.api.connections import close_connection, visible
+from gomq_py.http.arguments import integer_of
+from gomq_py.http.encoding import encoded
+from gomq_py.http.errors import NoSuchObject
+from gomq_py.http.finding import caller, find_vhost, visible_vhosts
+from gomq_py.http.kinds import MQTT_CONNECTIONS, MQTT_SESSIONS, MQTT_SUBSCRIPTIONS
+from gomq_py.http.login import MANAGEMENT, MONITORING, access
+from gomq_py.http.paging import listing
+from gomq_py.mqtt.model import administration
+
+blueprint = Blueprint("mqtt", __name__)
+MOST_TOPICS, USUAL_TOPICS = 1000, 100
+# Of a payload that is shown, unless more is asked for.
+SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
+
+
+def _connections(vhost_name=None):
+    return [
+        one for one in visible()
+        if one.door == "mqtt" and (vhost_name is None or one.vhost.name == vhost_name)
+    ]
+
+
+def _sessions(vhosts):
+    """(session, vhost) of each that the user may see."""
+    everybody = MONITORING in g.tags
+    return [
+        (session, vhost) for vhost in vhosts for session in administration.sessions_of(vhost)
+        if everybody or session.user == g.user.name
+    ]
+
+
+def _subscriptions(sessions):
+    return [
+        (subscription, session, vhost) for session, vhost in sessions
+        for subscription in list(session.subscriptions.values())
+    ]
+
+
+def _session(vhost_name, client_id):
+    """(session, vhost), for somebody who may see it. Raises NoSuchObject."""
+    vhost = find_vhost(vhost_name)
+    session = administration.find_session(vhost, client_id)
+    if MONITORING not in g.tags and session.user != g.user.name:
+        raise NoSuchObject()
+    return session, vhost
+
+
+@blueprint.get("/api/mqtt/connections")
+@access(MANAGEMENT)
+def list_connections():
+    """The clients that are connected over MQTT."""
+    return listing(_connections(), MQTT_CONNECTIONS)
+
+
+@blueprint.get("/api/mqtt/connections/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_connections(vhost):
+    """Those of one vhost."""
+    find_vhost(vhost)
+    return listing(_connections(vhost), MQTT_CONNECTIONS)
+
+
+@blueprint.get("/api/mqtt/sessions")
+@access(MANAGEMENT)
+def list_sessions():
+    """The sessions, of clients that are connected and of those that may come back."""
+    return listing(_sessions(visible_vhosts()), MQTT_SESSIONS)
+
+
+@blueprint.get("/api/mqtt/sessions/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_sessions(vhost):
+    """Those of one vhost."""
+    return listing(_sessions([find_vhost(vhost)]), MQTT_SESSIONS)
+
+
+@blueprint.get("/api/mqtt/sessions/<vhost>/<client_id>")
+@access(MANAGEMENT)
+def get_session(vhost, client_id):
+    """One session."""
+    return json_answer(shapes.mqtt_session(*_session(vhost, client_id)))
+
+
+@blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>")
+@access(MANAGEMENT)
+def delete_session(vhost, client_id):
+    """End it, with its subscriptions and what waits for its client, who is told if it is connected."""
+    _session(vhost, client_id)
+    administration.end_session(caller(vhost), client_id)
+    return no_content()
+
+
+@blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>/connection")
+@access(MANAGEMENT)
+def delete_session_connection(vhost, client_id):
+    """Close the client's connection, with the ``X-Reason`` in the log; its session stays if it is to be kept.
+    """
+    session, _ = _session(vhost, client_id)
+    if session.connection is None:
+        raise NoSuchObject()
+    close_connection(session.connection)
+    return no_content()
+
+
+@blueprint.get("/api/mqtt/subscriptions")
+@access(MANAGEMENT)
+def list_subscriptions():
+    """The subscriptions of all sessions."""
+    return listing(_subscriptions(_sessions(visible_vhosts())), MQTT_SUBSCRIPTIONS)
+
+
+@blueprint.get("/api/mqtt/subscriptions/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_subscriptions(vhost):
+    """Those of one vhost."""
+    return listing(_subscriptions(_sessions([find_vhost(vhost)])), MQTT_SUBSCRIPTIONS)
+
+
+@blueprint.get("/api/mqtt/sessions/<vhost>/<client_id>/subscriptions")
+@access(MANAGEMENT)
+def list_session_subscriptions(vhost, client_id):
+    """Those of one session."""
+    return listing(_subscriptions([_session(vhost, client_id)]), MQTT_SUBSCRIPTIONS)
+
+
+@blueprint.delete("/api/mqtt/sessions/<vhost>/<client_id>/subscriptions/<topic_filter>")
+@access(MANAGEMENT)
+def delete_subscription(vhost, client_id, topic_filter):
+    """Take a subscription from a session."""
+    _session(vhost, client_id)
+    administration.unsubscribe(caller(vhost), client_id, topic_filter)
+    return no_content()
+
+
+@blueprint.get("/api/mqtt/retained/<vhost>")
+@access(MANAGEMENT)
+def list_retained(vhost):
+    """The topics that a message is retained for, in order, with the octets of their payloads: ``limit`` of
+    them, behind the topic ``after``. ``next`` is the ``after`` of the next page, null where this is the last.
+    """
+    most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
+    found, place = administration.retained_page(caller(vhost), request.args.get("after", ""), most)
+    return json_answer({
+        "topics": [{"topic": topic, "vhost": vhost, "payload_bytes": octets} for topic, octets in found],
+        "next": place or None,
+    })
+
+
+@blueprint.get("/api/mqtt/retained/<vhost>/<topic>")
+@access(MANAGEMENT)
+def get_retained(vhost, topic):
+    """The message that is retained for a topic; ``truncate`` its payload to so many octets."""
+    most = integer_of(request.args, "truncate", SHOWN_OCTETS, 0, MOST_OCTETS)
+    return json_answer(_retained(administration.retained_message(caller(vhost), topic), topic, vhost, most))
+
+
+@blueprint.delete("/api/mqtt/retained/<vhost>/<topic>")
+@access(MANAGEMENT)
+def delete_retained(vhost, topic):
+    """Retain nothing for the topic any more."""
+    administration.delete_retained(caller(vhost), topic)
+    return no_content()
+
+
+def _retained(message, topic, vhost, most):
+    """The message as it is shown; a payload that is no text in base64, as messages got from queues are."""
+    described = message.describe()
+    text, used = encoded(message.get_body()[:most], "auto")
+    return {
+        "topic": topic, "vhost": vhost, "payload": text, "payload_bytes": message.get_body_length(),
+        "payload_encoding": used, "properties": Properties.decode(message.get_properties()).as_dict(),
+        "timestamp": described["timestamp_ms"], "expires_at": described["expires_at_ms"] or None,
+    }
