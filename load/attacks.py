@@ -2,8 +2,9 @@
 
 Run by load.hostile in a process of its own.
 
-Every attack takes an AMQP URL (those of ``MANAGEMENT`` the management API's), the monotonic time at which it
-has to end, and a scale (1 is the full attack), and answers with a few words on what became of it. They speak
+Every attack takes an AMQP URL (those of ``MANAGEMENT`` the management API's, of load.mqtt_attacks MQTT's),
+the monotonic time at which it has to end, and a scale (1 is the full attack), and answers with a few words on
+what became of it. They speak
 with plain sockets behind the login, because our client reads what it is sent.
 """
 import contextlib
@@ -20,6 +21,8 @@ from gomq_py.amqp.wire.frames import content_frames, frame, header_payload, meth
 from gomq_py.amqp.wire.methods import BasicPublish, QueueDeclare
 from gomq_py.client.connection import Connection
 from gomq_py.client.url import parse_url
+from load import mqtt_attacks
+from load.flood import ready, write_until
 
 NO_PROPERTIES = b"\x00\x00"
 PART_OCTETS = 131064
@@ -37,45 +40,6 @@ def logged_in(url, receive_buffer_bytes=0):
     if receive_buffer_bytes:
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     return connection, channel
-
-
-def ready(sockets, event, most_s=0.0):
-    """Those of the sockets that are ``event`` (select.POLLIN or POLLOUT) or broken, after at most so long.
-
-    Any number, unlike select.select().
-    """
-    poll = select.poll()
-    by_descriptor = {one.fileno(): one for one in sockets}
-    for descriptor in by_descriptor:
-        poll.register(descriptor, event)
-    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(most_s * 1000)]
-
-
-def write_until(sockets, octets, ends_at, most_octets=None):
-    """Write ``octets`` again and again to all sockets, at most so many to each, reading nothing.
-
-    Returns (octets taken, sockets closed on us).
-    """
-    rest = {one: b"" for one in sockets}
-    taken = dict.fromkeys(sockets, 0)
-    sent = closed = 0
-    while rest and time.monotonic() < ends_at:
-        for one in ready(
-            [one for one in rest if most_octets is None or taken[one] < most_octets], select.POLLOUT, 0.1
-        ):
-            data = rest[one] or octets
-            try:
-                count = one.send(data)
-            except BlockingIOError:
-                continue
-            except OSError:
-                closed += 1
-                del rest[one]
-                continue
-            rest[one] = data[count:]
-            taken[one] += count
-            sent += count
-    return sent, closed
 
 
 def dead_consumers(url, ends_at, scale):
@@ -294,7 +258,7 @@ ATTACKS = {
         unread_confirms, unread_answers, unfinished_bodies, unread_large_messages, management_slowloris,
         unread_management_answers,
     )
-}
+} | mqtt_attacks.ATTACKS
 MANAGEMENT = {"management_slowloris", "unread_management_answers"}
 
 

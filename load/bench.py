@@ -1,7 +1,8 @@
 """``make bench``: the performance table, measured on this machine and written into docs/performance.md.
 
-Every row is run against gomq-py and, where it is installed, RabbitMQ, in turn (A B A B), each on an empty
-queue; the best of the rounds counts, because what neighbours on the machine take away is not the broker's.
+Every row is run against gomq-py and, where it is installed, RabbitMQ (those over MQTT: Mosquitto), in turn
+(A B A B), each on an empty queue; the best of the rounds counts, because what neighbours on the machine take
+away is not the broker's.
 ``python -m load.bench --help`` has the options.
 """
 import argparse
@@ -14,8 +15,8 @@ import time
 from pathlib import Path
 
 from load import management
-from load.brokers import GomqBroker, RabbitBroker
-from load.scenarios import ROOT, ROWS, command, measure, measure_memory
+from load.brokers import GomqBroker, MosquittoBroker, RabbitBroker
+from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_memory, measure_mqtt
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
@@ -36,21 +37,33 @@ def main(arguments=None):
         kinds = [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone)
         memory = {} if options.no_memory else {kind.name: _memory(kind, folder) for kind in kinds}
         managed = None if options.rows else management.measured(folder, options.seconds, options.rounds)
-        brokers = [kind(folder).start() for kind in kinds]
-        versions = {broker.name: broker.version() for broker in brokers}
-        try:
-            results = {
-                row.key: _rounds(row, brokers, options)
-                for row in ROWS if not options.rows or row.key in options.rows
-            }
-        finally:
-            for broker in brokers:
-                broker.stop()
-    text = document(results, memory, managed, versions, options)
+        results, versions = _measured(ROWS, [kind(folder) for kind in kinds], options)
+        mqtt_brokers = [GomqBroker(folder, mqtt=True)]
+        if MosquittoBroker.is_installed() and not options.alone:
+            mqtt_brokers.append(MosquittoBroker(folder))
+        over_mqtt = _measured(MQTT_ROWS, mqtt_brokers, options)
+    text = document(results, memory, managed, versions, options) + mqtt_document(*over_mqtt, options)
     print(text)
     if not options.rows and not options.no_write:
         _write(text)
-    return 1 if any(figures["faults"] for row in results.values() for figures in row.values()) else 0
+    every = [*results.values(), *over_mqtt[0].values()]
+    return 1 if any(figures["faults"] for row in every for figures in row.values()) else 0
+
+
+def _measured(rows, brokers, options):
+    """Best figures of each row that is asked for, by its key and the broker's name; and the versions."""
+    rows = [row for row in rows if not options.rows or row.key in options.rows]
+    if not rows:
+        return {}, {broker.name: "" for broker in brokers}
+    started = []
+    try:
+        for broker in brokers:
+            started.append(broker.start())
+        versions = {broker.name: broker.version() for broker in brokers}
+        return {row.key: _rounds(row, brokers, options) for row in rows}, versions
+    finally:
+        for broker in started:
+            broker.stop()
 
 
 def _options(arguments):
@@ -59,7 +72,7 @@ def _options(arguments):
     parser.add_argument("--rounds", type=int, default=3, help="per row and broker (%(default)s)")
     parser.add_argument(
         "--rows", nargs="*",
-        help=f"only these, and do not write the document: {' '.join(row.key for row in ROWS)}",
+        help=f"only these, and do not write the document: {' '.join(row.key for row in (*ROWS, *MQTT_ROWS))}",
     )
     parser.add_argument("--alone", action="store_true", help="without RabbitMQ")
     parser.add_argument("--no-memory", action="store_true", help="without the memory rows")
@@ -80,7 +93,7 @@ def _rounds(row, brokers, options):
     runs: dict = {broker.name: [] for broker in brokers}
     for number in range(options.rounds):
         for broker in brokers:
-            figures = measure(row, broker, options.seconds)
+            figures = (measure if row.protocol == "amqp" else measure_mqtt)(row, broker, options.seconds)
             runs[broker.name].append(figures)
             print(
                 f"{row.key} {number + 1}/{options.rounds} {broker.name}: {figures}", file=sys.stderr,
@@ -138,6 +151,21 @@ def document(results, memory, managed, versions, options):
     return "\n".join([*lines, "", "```", *commands, "```", *faults]) + "\n"
 
 
+def mqtt_document(results, versions, options):
+    """The part about MQTT; empty where none of its rows was asked for."""
+    rows, names = [row for row in MQTT_ROWS if row.key in results], list(versions)
+    if not rows:
+        return ""
+    faults = [
+        f"- FAULT: {row.key}, {name}: {fault}"
+        for row in rows for name in names for fault in results[row.key][name]["faults"]
+    ]
+    return "\n".join([
+        "", f"Over MQTT: {'; '.join(versions.values())}.", "", *_throughput_table(rows, results, names), "",
+        "```", *(f"{row.key + ':':16}{command(row, options.seconds)}" for row in rows), "```", *faults,
+    ]) + "\n"
+
+
 def _throughput_table(rows, results, names):
     lines = [
         "| load | CPU us per message, at most | rate, at least | " + " | ".join(
@@ -150,7 +178,8 @@ def _throughput_table(rows, results, names):
             f"{_cpu(results[row.key][name], row, name)} | {_rate(results[row.key][name], row, name)}"
             for name in names
         )
-        lines.append(f"| {row.title} | {row.cpu_us or ''} | {_thousands(row.rate)} | {figures} |")
+        least = "" if row.rate is None else _thousands(row.rate)
+        lines.append(f"| {row.title} | {row.cpu_us or ''} | {least} | {figures} |")
     return lines
 
 

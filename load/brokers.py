@@ -27,12 +27,13 @@ class GomqBroker:
 
     name = "gomq-py"
 
-    def __init__(self, folder, management=False, metered=False):
+    def __init__(self, folder, management=False, metered=False, mqtt=False):
         """``metered``: with a meter inside, see ``pieces``."""
         self._folder = Path(folder)
         self._metered = metered
         self._log = self._folder / "gomq-py.log"
         self._management_ports = ("0", "0") if management else ("-1", "-1")
+        self._mqtt_port = "0" if mqtt else "-1"
         self._process = None
         self.uri = ""
 
@@ -41,7 +42,7 @@ class GomqBroker:
         command = [
             sys.executable, "-m", "load.metered" if self._metered else "gomq_py",
             "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
-            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", "-1", "--http-port",
+            "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", self._mqtt_port, "--http-port",
             self._management_ports[0],
             "--metrics-http-port", self._management_ports[1], "--control-unix-path", "",
         ]
@@ -61,6 +62,11 @@ class GomqBroker:
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         return answer["longest_ms"], answer["total_ms"]
+
+    @property
+    def mqtt_uri(self):
+        """Its URL over MQTT."""
+        return f"mqtt://guest:guest@{re.search(r'listening mqtt (127.0.0.1:[0-9]+)', self._text())[1]}"
 
     @property
     def http_port(self):
@@ -85,6 +91,61 @@ class GomqBroker:
         """Stop it and delete what it stored."""
         _stop(self._process, self.pid)
         shutil.rmtree(self._folder / "gomq-data", ignore_errors=True)
+
+    def _text(self):
+        return self._log.read_text(errors="replace")
+
+
+class MosquittoBroker:
+    """A Mosquitto without limits on what may wait, which by default it drops."""
+
+    name = "Mosquitto"
+
+    def __init__(self, folder):
+        self._folder = Path(folder)
+        self._log = self._folder / "mosquitto.log"
+        self._process = None
+        self.mqtt_uri = ""
+
+    @classmethod
+    def _program(cls):
+        return shutil.which("mosquitto", path=os.environ.get("PATH", os.defpath) + ":/usr/sbin")
+
+    @classmethod
+    def is_installed(cls):
+        """Whether there is a Mosquitto to compare with."""
+        return cls._program() is not None
+
+    def start(self):
+        """Start and wait until it is ready. Raises BrokerFailed."""
+        (port,) = _free_ports(1)
+        configuration = self._folder / "mosquitto.conf"
+        lines = [
+            f"listener {port} 127.0.0.1", "allow_anonymous true", "max_queued_messages 0",
+            "max_inflight_messages 0",
+        ]
+        # As root it would become the user "mosquitto", who may not look into a folder of root's.
+        configuration.write_text("\n".join([*lines, *(["user root"] if os.geteuid() == 0 else []), ""]))
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                [self._program(), "-c", str(configuration)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True)
+        _wait(lambda: " running" in self._text(), self._process, self._text)
+        self.mqtt_uri = f"mqtt://127.0.0.1:{port}"
+        return self
+
+    @property
+    def pid(self):
+        """The process to measure."""
+        return self._process.pid
+
+    def version(self):
+        """Name and version."""
+        return f"Mosquitto {re.search(r'mosquitto version ([0-9.]+)', self._text())[1]}"
+
+    def stop(self):
+        """Stop it."""
+        _stop(self._process, self.pid)
 
     def _text(self):
         return self._log.read_text(errors="replace")

@@ -6,7 +6,9 @@ from urllib.parse import urlsplit
 
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClosedError
+from gomq_py.client.mqtt import MQTTClient, Session
 from gomq_py.content.properties import Properties
+from gomq_py.mqtt.wire.packets import Will
 
 PERSISTENT = Properties(delivery_mode=2)
 SIZES = (0, 16, 16, 200, 200, 1000, 5000, 30_000, 300_000)
@@ -15,8 +17,9 @@ SIZES = (0, 16, 16, 200, 200, 1000, 5000, 30_000, 300_000)
 class Load:
     """One kind of churn; ``random`` is its own. ``count`` is how many turns it has taken."""
 
-    def __init__(self, uri, management, random):
+    def __init__(self, uri, management, random, mqtt_uri=""):
         self.uri = uri
+        self.mqtt_uri = mqtt_uri
         self.management = management
         self.random = random
         self.count = 0
@@ -202,4 +205,41 @@ class Scrapes(Load):
         connection.close()
 
 
-LOADS = (Connections, Channels, Queues, Consumers, Consumers, Transactions, Scrapes)
+class Devices(Load):
+    """MQTT clients of every version: sessions that last and are taken over, retained messages, wills, shares
+    and all steps of QoS 1 and 2, some of them left unfinished.
+    """
+
+    def turn(self):
+        version = self.random.choice((3, 4, 5))
+        kept, topic = self.random.random() < 0.5, f"soak/{self.random.randrange(50)}"
+        session = Session()
+        will = Will(topic, b"gone", self.random.randrange(3))
+        ours = self._client(version, "receiver", not kept, session, will)
+        shared = self.random.random() < 0.3
+        ours.subscribe(f"$share/soak/{topic}" if shared else "soak/+", qos=self.random.randrange(3))
+        sender = self._client(self.random.choice((4, 5)), "sender", True, Session())
+        for _ in range(self.random.randrange(1, 30)):
+            sender.begin_publish(topic, self.body(), self.random.randrange(3), self.random.random() < 0.2)
+        if self.random.random() < 0.7:
+            sender.wait_acknowledged()
+        while ours.next_message(0.01) is not None:
+            pass
+        if self.random.random() < 0.5:
+            ours.abort()
+        if kept:
+            ours = self._client(version, "receiver", False, session)  # taken over where it is still there
+            ours.ping()
+        ours.abort()
+        self._client(version, "receiver", True, Session()).close()
+        sender.publish(topic, b"", 1, retain=True)
+        sender.close()
+
+    def _client(self, version, name, clean, session, will=None):
+        return MQTTClient(
+            self.mqtt_uri, version=version, client_identifier=f"soak-{name}", clean_start=clean,
+            session=session, will=will,
+            properties={"session_expiry_interval": 600} if version == 5 and not clean else None)
+
+
+LOADS = (Connections, Channels, Queues, Consumers, Consumers, Transactions, Scrapes, Devices)

@@ -23,6 +23,7 @@ from gomq_py.client.errors import ClientError
 from load import long_work
 from load.attacks import ATTACKS, MANAGEMENT
 from load.long_work import WORKS
+from load.mqtt_attacks import ATTACKS as MQTT
 from load.brokers import ROOT, GomqBroker
 
 DOCUMENT = ROOT / "docs" / "performance.md"
@@ -81,8 +82,11 @@ def main(arguments=None):
     rows = []
     for name in [None, *options.attacks]:
         with tempfile.TemporaryDirectory(prefix="gomq-hostile-") as folder:
-            broker = GomqBroker(folder, management=name in MANAGEMENT).start()
-            target = f"http://127.0.0.1:{broker.http_port}" if name in MANAGEMENT else broker.uri
+            broker = GomqBroker(folder, management=name in MANAGEMENT, mqtt=name in MQTT).start()
+            target = (
+                f"http://127.0.0.1:{broker.http_port}" if name in MANAGEMENT
+                else broker.mqtt_uri if name in MQTT else broker.uri
+            )
             try:
                 rows.append(measure(broker.uri, broker.pid, name, options.seconds, options.scale, target))
             finally:

@@ -24,7 +24,7 @@ _SETTLE_S = 1
 class Row:
     """One load.
 
-    ``arguments`` are those of ``gomq-py-perf amqp throughput``; limits are None where the row has none.
+    ``arguments`` are those of ``gomq-py-perf PROTOCOL throughput``; limits are None where the row has none.
 
     ``cpu_us`` is the most CPU time per message, ``rate`` the least rate on a quiet machine, ``p50_ms`` and
     ``p99_ms`` the highest latencies. ``flood`` are the arguments of a second load on another queue that runs
@@ -39,6 +39,7 @@ class Row:
     p50_ms: float | None = None
     p99_ms: float | None = None
     flood: str = ""
+    protocol: str = "amqp"
 
 
 ROWS = (
@@ -78,11 +79,36 @@ ROWS = (
         flood="-x 2 -y 2",
     ),
 )
+MQTT_ROWS = tuple(
+    Row(f"mqtt-{key}", title, arguments, cpu_us, protocol="mqtt")
+    for key, title, arguments, cpu_us in (
+        ("small", "QoS 0, 1 publisher, 1 subscriber, 16 octets", "-V", 0.30),
+        ("four", "QoS 0, 4 pairs, 16 octets", "-V --topic-pattern bench/% --topic-pattern-to 4", 0.30),
+        ("kilo", "QoS 0, 1 publisher, 1 subscriber, 1 KiB", "-V -s 1024", 1.5),
+        ("fan-out", "QoS 0, 1 publisher, 8 subscribers, 16 octets (per delivery)", "-y 8", 0.30),
+        ("segments", "QoS 0, one packet per TCP segment", "-V --write-octets 1", 1.5),
+        ("qos-1", "QoS 1, window 100, to a session that lasts", "-V --qos 1 -c 100 -p", 3.0),
+        ("qos-2", "QoS 2, window 100, to a session that lasts", "-V --qos 2 -c 100 -p", 6.0),
+    )
+)
 
 
 def command(row, seconds):
     """The row's command as a user types it."""
-    return f"gomq-py-perf amqp throughput -z {seconds:g} {row.arguments}"
+    return f"gomq-py-perf {row.protocol} throughput -z {seconds:g} {row.arguments}"
+
+
+def measure_mqtt(row, broker, seconds):
+    """As ``measure``, over MQTT."""
+    output, errors = _start(
+        broker, f"-z {seconds:g} --drain 120 --broker-pid {broker.pid} {row.arguments}", "throughput", "mqtt"
+    ).communicate()
+    figures = json.loads(output) if output else {"faults": [errors.strip()]}
+    return {
+        "cpu_us": figures.get("broker_cpu_us_per_message"), "rate": figures.get("avg_consume_rate"),
+        "p50_ms": None, "p99_ms": None, "generator_us": figures.get("generator_cpu_us_per_message"),
+        "faults": figures["faults"],
+    }
 
 
 def measure(row, broker, seconds):
@@ -143,10 +169,10 @@ def delete_queues(broker):
             channel.queue_delete(queue)
 
 
-def _start(broker, arguments, scenario="throughput"):
+def _start(broker, arguments, scenario="throughput", protocol="amqp"):
     full = [
-        sys.executable, "-m", "gomq_py.perf", "amqp", scenario, "--uri", broker.uri, "-j",
-        *shlex.split(arguments),
+        sys.executable, "-m", "gomq_py.perf", protocol, scenario, "--uri",
+        broker.uri if protocol == "amqp" else broker.mqtt_uri, "-j", *shlex.split(arguments),
     ]
     return subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

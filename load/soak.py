@@ -1,11 +1,11 @@
 """``python -m load.soak``: minutes of churn on a broker, and whether it keeps anything of it.
 
-Connections, channels, queues, consumers, transactions and HTTP scrapes, in rounds; after each round
-everything is closed, and the broker at rest is looked at, without its cyclic garbage and free heap: resident
-and anonymous memory, descriptors, maps of files, greenlets, Python objects, and how late its loop was. The
-samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by more than ``--most``
-MB an hour after the warm-up, or when that cannot be told; when descriptors, maps, greenlets or the store's
-open files grow, or when a load failed.
+Connections, channels, queues, consumers, transactions, HTTP scrapes and MQTT clients, in rounds; after
+each round everything is closed, and the broker at rest is looked at, without its cyclic garbage and free
+heap: resident and anonymous memory, descriptors, maps of files, greenlets, Python objects, and how late
+its loop was. The samples go into ``soak.csv`` and ``soak.svg``. Exit code 1 when memory at rest grows by
+more than ``--most`` MB an hour after the warm-up, or when that cannot be told; when descriptors, maps,
+greenlets or the store's open files grow, or when a load failed.
 
 Memory is judged together with the error of its growth. Of resident memory the pages of segment files are
 taken away, which go up and down with the number of files that happen to be kept for use again: that number is
@@ -67,7 +67,7 @@ class Broker:
         command = [
             sys.executable, "-m", "load.probed", "--config", str(configuration), "--data-dir",
             str(self._data), "--bind", "127.0.0.1",
-            "--port", "0", "--mqtt-port", "-1", "--http-port", "0", "--metrics-http-port", "-1",
+            "--port", "0", "--mqtt-port", "0", "--http-port", "0", "--metrics-http-port", "-1",
         ]
         self._log = open(Path(folder, "log"), "w+b")  # noqa: SIM115 - as long as the process
         self.process = subprocess.Popen(
@@ -83,6 +83,7 @@ class Broker:
             time.sleep(0.05)
         ports = dict(re.findall(r"listening (\w+) 127.0.0.1:([0-9]+)", self.text().decode(errors="replace")))
         self.uri = f"amqp://guest:guest@127.0.0.1:{ports['amqp']}/%2f"
+        self.mqtt_uri = f"mqtt://guest:guest@127.0.0.1:{ports['mqtt']}"
         self.management = ("127.0.0.1", int(ports["http"])) if "http" in ports else None
         self._own_sockets = self._sockets()
 
@@ -218,7 +219,7 @@ def run(broker, options):
     failures, samples = [], []
     began = time.monotonic()
     loads = [
-        load(broker.uri, broker.management, Random(f"{options.seed}.{number}"))
+        load(broker.uri, broker.management, Random(f"{options.seed}.{number}"), broker.mqtt_uri)
         for number, load in enumerate(LOADS)
     ]
     # On a slow machine the rounds of a short soak would be too few to be judged.

@@ -15,6 +15,7 @@ from load import hostile, long_work
 from load.attacks import ATTACKS, MANAGEMENT
 from load.brokers import GomqBroker
 from load.hub_pieces import HubPieces
+from load.mqtt_attacks import ATTACKS as MQTT
 from tests.support.broker_process import BrokerProcess
 
 MIB = 1 << 20
@@ -42,13 +43,17 @@ max_connections_per_address = 15
 def broker(tmp_path):
     config = tmp_path / "gomq.ini"
     config.write_text(LIMITS)
-    with BrokerProcess(tmp_path / "data", config=config, no_sync=True, http_port=0) as process:
+    with BrokerProcess(tmp_path / "data", config=config, no_sync=True, http_port=0, mqtt_port=0) as process:
         yield process
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_others_are_served_and_memory_stays_bounded(broker, name):
-    target = f"http://127.0.0.1:{broker.ports['http']}" if name in MANAGEMENT else broker.amqp_url
+    target = broker.amqp_url
+    if name in MANAGEMENT:
+        target = f"http://127.0.0.1:{broker.ports['http']}"
+    elif name in MQTT:
+        target = f"mqtt://guest:guest@127.0.0.1:{broker.ports['mqtt']}"
 
     row = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1, target)
     worst_ms = row.max_ms
