@@ -5,7 +5,8 @@
 # make lint    flake8 and mypy
 # make docs    writes the tables of docs/arguments.md
 # make bench   the performance table (docs/performance.md)
-# make expectations   the conformance tests against Debian's rabbitmq-server: are they what RabbitMQ really answers?
+# make expectations   the conformance tests against Debian's rabbitmq-server and mosquitto: are they what those really answer?
+# make kills   200 kills of brokers under MQTT at QoS 1 and 2, and the long ones under AMQP: some minutes
 # make fuzz TARGET=tables SECONDS=600   look for inputs that break a promise; TARGET=all for every target (docs/testing.md)
 # make asan    the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer
 # make processors   checksums and integers in C for aarch64 and s390x, under qemu-user (docs/testing.md): seconds
@@ -32,7 +33,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint docs bench expectations fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test lint docs bench expectations kills fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -65,7 +66,11 @@ bench: $(VENV)/dev.stamp build
 	$(BIN)/python -m load.features
 
 expectations: $(VENV)/dev.stamp build
-	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance
+	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance --ignore tests/conformance/mqtt
+	GOMQ_TEST_BROKER=mosquitto $(BIN)/python -m pytest -n 2 tests/conformance/mqtt
+
+kills: $(VENV)/dev.stamp build
+	GOMQ_MQTT_KILLS=200 $(BIN)/python -m pytest -n 2 tests/durability/test_mqtt_kill.py tests/durability/test_kill.py
 
 fuzz: $(VENV)/dev.stamp
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[fuzz]'

@@ -1,21 +1,25 @@
-"""The tables of docs/arguments.md, made of the table of features.
+"""The tables of docs/arguments.md, made of the table of features,
+and those of docs/mqtt-conformance.md, made of the conformance tests.
 
 ``python -m tests.docs`` (``make docs``) writes them, each between ``<!-- NAME -->`` and ``<!-- end -->``.
-tests/unit/test_docs.py holds that the page is as this makes it.
+tests/unit/test_docs.py holds that the pages are as this makes them.
 """
 import re
 from pathlib import Path
 
 from gomq_py.broker.features import table
 from gomq_py.broker.features.feature import CLASSIC, EVERY_KIND, QUORUM, STREAM
+from tests.conformance.mqtt import page as conformance
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "arguments.md"
-_PLACE = re.compile(r"(<!-- ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+CONFORMANCE = PAGE.with_name("mqtt-conformance.md")
+_PLACE = re.compile(r"(<!-- ([\w. ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def page_as_it_should_be(text):
     """The page with its tables made anew. Raises KeyError for a table that nobody makes."""
-    return _PLACE.sub(lambda place: f"{place[1]}{TABLES[place[2]]()}{place[3]}", text)
+    makers = {**TABLES, **STATEMENTS}
+    return _PLACE.sub(lambda place: f"{place[1]}{makers[place[2]]()}{place[3]}", text)
 
 
 def queue_arguments():
@@ -44,10 +48,21 @@ def consumer_arguments():
     return _table(("argument", "queues", "on others", "effect"), rows)
 
 
+def statements_3_1_1():
+    """Statements of MQTT 3.1.1, and what holds them."""
+    return _table(("statement", "asks that", "tests"), conformance.rows(3))
+
+
+def statements_5():
+    """Statements of MQTT 5.0, and what holds them."""
+    return _table(("statement", "asks that", "tests"), conformance.rows(5))
+
+
 TABLES = {
     "arguments of queues": queue_arguments, "other keys of policies": policy_keys,
     "arguments of consumers": consumer_arguments,
 }
+STATEMENTS = {"statements of MQTT 3.1.1": statements_3_1_1, "statements of MQTT 5.0": statements_5}
 
 
 def _kinds(row):
@@ -75,4 +90,5 @@ def _table(heads, rows):
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_as_it_should_be(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for each in (PAGE, CONFORMANCE):
+        each.write_text(page_as_it_should_be(each.read_text(encoding="utf-8")), encoding="utf-8")

@@ -22,8 +22,14 @@ from gomq_py.http.index import Index
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.hub.context import Hub
+from gomq_py.mqtt.model.kinds import all_kinds
+from gomq_py.mqtt.model.session import Subscription
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.mqtt.wire.crossing import KIND, record_flags
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
+from gomq_py.storage.message import Message
 from gomq_py.storage.sync import GroupCommit
 from tests.durability import flush_pool
 from tests.management.description import described
@@ -53,7 +59,8 @@ class Life:
         self._data_dir = DataDir(str(folder), files).open()
         self.committer = GroupCommit(files)
         self.hub = Hub(settings)
-        self.broker = Broker(self._data_dir, files, Durability(self.committer), settings, self.hub)
+        self.broker = Broker(
+            self._data_dir, files, Durability(self.committer), settings, self.hub, all_kinds())
         self.broker.recover()
         self._rates = Rates(1000, 1)
         self._feed, self._index = Feed(self.broker.events), Index()
@@ -65,6 +72,18 @@ class Life:
     def ask(self, method, path, body=None):
         """The response."""
         return self._client.open(f"/api/{path}", method=method, json=body, headers=LOGIN)
+
+    def have_mqtt(self):
+        """A session that is kept, its subscription, and a retained message."""
+        mqtt = self.broker.create_vhost("m", creator="guest").extras[EXTRA]
+        session = mqtt.connect(Away(), "c", "guest", False, NEVER, 5).session
+        session.subscribe(Subscription("t", 1))
+        mqtt.disconnect(session, session.connection)
+        message = Message()
+        message.assign(b"amq.topic", b"r", b"", b"x", 1, persistent=True)
+        message.set_kind(KIND, record_flags(1, True))
+        assert mqtt.retained.store("r", message) == 1
+        self.committer.wait()
 
     def look(self, path, *keys):
         """What a GET shows, or the value below these keys; GONE for 404."""
@@ -87,9 +106,18 @@ class Life:
         self._data_dir.close()
 
 
+class Away:
+    """Stands for the connection of a client."""
+
+    wants_will = False
+
+
 # (method, path, body, where to look, keys, what is there):
 # one after the other, for each change builds on those before.
 CHANGES = (
+    ("DELETE", "mqtt/sessions/m/c/subscriptions/t", None, "mqtt/sessions/m/c/subscriptions", [], []),
+    ("DELETE", "mqtt/sessions/m/c", None, "mqtt/sessions/m/c", [], GONE),
+    ("DELETE", "mqtt/retained/m/r", None, "mqtt/retained/m/r", [], GONE),
     ("PUT", "vhosts/v", {"description": "new"}, "vhosts/v", ["description"], "new"),
     ("PUT", "vhosts/v", {"description": "newer"}, "vhosts/v", ["description"], "newer"),
     ("PUT", "users/u", {"password": "p", "tags": "monitoring"}, "users/u", ["tags"], ["monitoring"]),
@@ -183,6 +211,7 @@ OTHERS = {
     "about what is gone after a restart anyway": (
         "connections/{name}",
         "connections/username/{user}",
+        "mqtt/sessions/{vhost}/{client_id}/connection",
         "channels/{name}",
         "consumers/{vhost}/{connection}/{number}/{tag}",
         "auth/attempts",
@@ -254,6 +283,7 @@ def disk(tmp_path):
 def test_every_change_that_was_answered_is_there_after_a_power_cut(disk, tmp_path):
     life = Life(disk.root, PowerCutFiles(disk))
     life.committer.wait()
+    life.have_mqtt()
     for number, (method, path, body, where, keys, expected) in enumerate(CHANGES):
         answer = life.ask(method, path, body)
         assert answer.status_code in (200, 201, 204), (method, path, answer.text)

@@ -57,7 +57,7 @@ def make(tmp_path):
     def make_node(name, *replicators):
         settings = Settings.checked(
             data_dir=str(tmp_path / name), amqp_bind="127.0.0.1", amqp_port=0, http_port=-1,
-            metrics_http_port=-1, control_unix_path="", segment_size=65536)
+            metrics_http_port=-1, mqtt_port=-1, control_unix_path="", segment_size=65536)
         made.append(Node(settings, replicators))
         return made[-1]
 

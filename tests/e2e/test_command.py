@@ -135,8 +135,8 @@ def test_what_no_system_could_do_is_one_line(tmp_path, text, code, says):
     config.write_text(text.format(folder=tmp_path), encoding="utf-8")
 
     done = run(
-        "-c", str(config), "-D", str(tmp_path / "data"), "--port", "0", "--http-port", "-1",
-        "--metrics-http-port", "-1",
+        "-c", str(config), "-D", str(tmp_path / "data"), "--port", "0", "--mqtt-port", "-1",
+        "--http-port", "-1", "--metrics-http-port", "-1",
     )
 
     assert (done.returncode, says in done.stderr.splitlines()[-1]) == (code, True), done.stderr[-2000:]
@@ -216,8 +216,11 @@ def test_no_sync_is_said_at_boot(broker_process):
     assert "running without sync" in broker_process(no_sync=True).start().log_text
 
 
-def test_setting_without_effect_is_said_at_boot(broker_process):
-    assert "has no effect yet" in broker_process(mqtt_unix_path="mqtt.sock").start().log_text
+def test_setting_without_effect_is_said_at_boot(broker_process, tmp_path):
+    file = tmp_path / "gomq.ini"
+    file.write_text("[main]\nset_timestamp = yes\n")
+
+    assert "has no effect yet" in broker_process(config=file).start().log_text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -140,8 +140,8 @@ def test_image_starts_the_broker_as_nobody_special():
     assert {
         str(port)
         for port in (
-            settings.amqp_port, settings.amqps_port, settings.http_port, settings.https_port,
-            settings.metrics_http_port,
+            settings.amqp_port, settings.amqps_port, settings.mqtt_port, settings.mqtts_port,
+            settings.http_port, settings.https_port, settings.metrics_http_port,
         )
     } == set(values("EXPOSE")[0].split())
 

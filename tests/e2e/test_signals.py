@@ -202,8 +202,8 @@ def test_broker_goes_with_the_terminal_that_it_was_started_in(tmp_path, closed):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "gomq_py", "--data-dir", tmp_path / "data", "--port", "0", "--http-port",
-            "-1", "--metrics-http-port", "-1",
+            sys.executable, "-m", "gomq_py", "--data-dir", tmp_path / "data", "--port", "0", "--mqtt-port",
+            "-1", "--http-port", "-1", "--metrics-http-port", "-1",
         ],
         stdin=theirs, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)})

@@ -90,7 +90,8 @@ class Activated:
         command = [
             ACTIVATE, *(f"--listen={address}" for _, address in sockets),
             "--fdname=" + ":".join(name for name, _ in sockets), "-E", f"PYTHONPATH={ROOT}", sys.executable,
-            "-m", "gomq_py", "--data-dir", str(folder), "--metrics-http-port", "-1", *flags,
+            "-m", "gomq_py", "--data-dir", str(folder), "--mqtt-port", "-1",
+            "--metrics-http-port", "-1", *flags,
         ]
         self.lines = []
         self.process = subprocess.Popen(

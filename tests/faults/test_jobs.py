@@ -27,6 +27,10 @@ from gomq_py.content.properties import Properties
 from gomq_py.hub import alarm_news, context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model.session import Subscription
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.mqtt.wire.crossing import KIND, record_flags
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
 from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites
@@ -36,6 +40,7 @@ from tests.support.queues import KeepingConsumer
 from tests.support.waiting import in_time, wait_until
 
 PERSISTENT = Properties(delivery_mode=2).encode()
+SEGMENT = 1 << 20
 numbers = itertools.count()
 wait = partial(wait_until, sleep=gevent.sleep, timeout_s=in_time(10))
 
@@ -312,6 +317,80 @@ class Site:
         wait(lambda: self.watched.checks > checks, what="heartbeats")
         wait(lambda: not self.scheduler.is_armed(), what="the end of all jobs")
 
+    # of MQTT
+
+    @property
+    def mqtt(self):
+        return self.vhost.extras[EXTRA]
+
+    def retain(self, topic, body=b"x", lives_ms=0):
+        now_ms = unix_ms()
+        message = Message()
+        message.assign(
+            b"amq.topic", topic.encode(), b"", body, now_ms, now_ms + lives_ms if lives_ms else 0,
+            persistent=True)
+        message.set_kind(KIND, record_flags(1, True))
+        assert self.mqtt.retained.store(topic, message) == 1
+
+    def session(self):
+        """A session that is kept, of a client that is away."""
+        client_id = f"c{next(numbers)}"
+        session = self.mqtt.connect(Away(), client_id, "guest", False, NEVER, 5).session
+        self.mqtt.disconnect(session, session.connection)
+        return session
+
+    def expiring(self):
+        for number in range(3):
+            self.retain(f"soon{number}", lives_ms=1)
+        wait(lambda: self.mqtt.retained.index.count == 0, what="retained messages to expire")
+
+    def replaying(self):
+        self.retain("again")
+        session = self.session()
+        subscription = Subscription("again", 1)
+        session.subscribe(subscription)
+        for _ in range(2):  # the client does not get the rest of a replay that failed
+            self.mqtt.retained.replay(session, subscription, True)
+            wait(lambda: not self.mqtt.retained.replays, what="the end of a replay")
+        assert session.queue.ready_count >= 1
+        self.mqtt.end(session)
+        self.mqtt.retained.delete("again")
+
+    def kept_anew(self):
+        """Segments of which nothing but one small message is wanted."""
+        retained, topics = self.mqtt.retained, [f"kept{number}" for number in range(12)]
+        for topic in topics:
+            self.retain(topic)
+            for _ in range(4):
+                self.retain("over and over", bytes(SEGMENT // 4))
+            wait(lambda: self.door.committer.is_idle, what="what is outdated to go")
+        for topic in (*topics, "over and over"):
+            assert retained.look(topic, Message())
+            retained.delete(topic)
+
+    def identifiers_anew(self):
+        session = self.session()
+        identifiers = session.received_ids()
+        identifiers.add(1)
+        identifiers.sure(identifiers.mark())
+        while self.mqtt.inflight.moving is None and not self.scheduler.hit:
+            for _ in range(1000):
+                identifiers.add(2)
+                identifiers.discard(2)
+            gevent.sleep(0)
+        wait(lambda: self.mqtt.inflight.moving is None, what="the end of writing anew")
+        assert identifiers.has(1)
+        self.mqtt.end(session)
+
+
+class Away:
+    """Stands for the connection of a client."""
+
+    wants_will = False
+
+    def session_ended(self, reason):
+        pass
+
 
 # The name of each job, as the sources have it -> what makes it run.
 JOBS = {
@@ -337,6 +416,10 @@ JOBS = {
     "'ends of connections'": Site.ends,
     "'deleting exclusive queues'": Site.exclusive,
     "'removing bindings'": Site.bindings,
+    "'expiring retained MQTT messages'": Site.expiring,
+    "'replaying retained MQTT messages'": Site.replaying,
+    "'writing kept MQTT messages anew'": Site.kept_anew,
+    "'writing QoS 2 identifiers anew'": Site.identifiers_anew,
 }
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
@@ -359,6 +442,10 @@ TIMERS = {
     "gomq_py.http.clients": (1, "set anew by the next client"),
     "gomq_py.http.index": (3, "forgets its timer first; dropping what nobody asks for does not raise"),
     "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
+    "gomq_py.mqtt.model.expiries": (1, "of one vhost, forgets its timer first, and starts a job"),
+    "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
+    "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
+    "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
     "gomq_py.testing.chaos": (1, "faults on purpose"),
 }
 
@@ -376,7 +463,7 @@ def site(tmp_path_factory):
         patch.setattr(slow_walk, "WALK_S", 0)
         with Door(
             tmp_path_factory.mktemp("faults") / "data", event_exchange=True, log_exchange=True,
-            max_deleted_definitions=20,
+            max_deleted_definitions=20, segment_size=SEGMENT,
         ) as door:
             door.vhost.policies._clock = short_slices()
             door.hub.endings._slice_clock = short_slices

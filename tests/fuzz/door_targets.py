@@ -16,6 +16,7 @@ from gomq_py.http.index import Index
 from gomq_py.http.node import Node as HTTPNode
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementHandler, _Server
+from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.net import client_hello, proxy_protocol
 from gomq_py.net.listener import bind_tcp
 from gomq_py.net.proxy_protocol import SIGNATURE, ProxyProtocolError
@@ -76,7 +77,8 @@ class _Door:
     def __init__(self):
         self.broker = _Broker()
         self._app = create_control_app(self.broker.shown)
-        self._server = _Server(bind_tcp("127.0.0.1", 0, 1), self._app, None, self.broker.node.broker.settings)
+        self._server = _Server(
+            bind_tcp("127.0.0.1", 0, 1), self._app, None, self.broker.node.broker.settings, None)
         self.rules = sorted(
             (rule.rule, method) for rule in self._app.url_map.iter_rules() for method in rule.methods
         )
@@ -103,7 +105,7 @@ class _Broker:
     def __init__(self):
         root = folder() / "http"
         shutil.rmtree(root, ignore_errors=True)
-        self.node = Node(root)
+        self.node = Node(root, kinds=all_kinds())
         self.node.vhost.declare_queue("q", durable=True)
         settings = self.node.broker.settings
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)

@@ -282,8 +282,9 @@ def _forget_everything(door):
     for name in list(vhost.queues):
         if name in vhost.queues:
             vhost.delete_queue(name, owner=vhost.queues[name].exclusive_owner)
+    kept = (RESERVED_PREFIX, *vhost.kinds.reserved_prefixes)
     for name in list(vhost.exchanges):
-        if name in vhost.exchanges and name and not name.startswith(RESERVED_PREFIX):
+        if name in vhost.exchanges and name and not name.startswith(kept):
             vhost.delete_exchange(name)
     _settle(door)
     assert not vhost.queues

@@ -1,7 +1,10 @@
 """Every fuzz target by name."""
-from tests.fuzz import config_targets, door_targets, mqtt_targets, session_target, store_targets, wire_targets
+from tests.fuzz import (
+    config_targets, door_targets, mqtt_session_target, mqtt_targets, session_target, store_targets,
+    wire_targets,
+)
 
 TARGETS = {
     **wire_targets.TARGETS, **mqtt_targets.TARGETS, **session_target.TARGETS, **config_targets.TARGETS,
-    **store_targets.TARGETS, **door_targets.TARGETS,
+    **store_targets.TARGETS, **door_targets.TARGETS, **mqtt_session_target.TARGETS,
 }

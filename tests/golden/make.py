@@ -19,6 +19,7 @@ from gomq_py.auth import passwords
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.topology import definitions
 from gomq_py.content.properties import Properties
+from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.storage import data_dir
 from gomq_py.storage.format import head, log
 from gomq_py.storage.message import Message
@@ -37,7 +38,7 @@ FORMATS = {"data folder": data_dir.SCHEMA_VERSION, "segment": head.SCHEMA_VERSIO
 
 def open_node(root):
     """A broker over a folder, with small segments, so that there are several."""
-    return Node(root, segment_size=SEGMENT_BYTES)
+    return Node(root, kinds=all_kinds(), segment_size=SEGMENT_BYTES)
 
 
 def fill(node):

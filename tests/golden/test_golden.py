@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gomq_py.mqtt.model.session import Subscription
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.sessions import NEVER
 from tests.golden.make import FORMATS, HERE, account, open_node
 
 # Pythons before 3.11.4 know no filters.
@@ -57,6 +60,30 @@ def test_it_is_the_same_folder_at_the_second_opening(tmp_path, version, kind):
     assert {name: [entry[:4] for entry in entries] for name, entries in found.items()} == {
         name: [entry[:4] for entry in entries] for name, entries in expected.items()}
     assert all(entry[5] for entries in found.values() for entry in entries)
+
+
+@pytest.mark.parametrize("kind", ["stopped", "killed"])
+@pytest.mark.parametrize("version", ARCHIVES)
+def test_folder_of_a_time_before_mqtt_gets_its_state(tmp_path, version, kind):
+    """A session of each vhost is there at the next boot, beside everything that there was."""
+    expected = json.loads((HERE / f"{version}.{kind}.json").read_text())
+    with tarfile.open(HERE / f"{version}.tar.gz") as archive:
+        archive.extractall(tmp_path, **SAFELY)
+    node = open_node(tmp_path / kind)
+    names = list(node.broker.vhosts)
+    for name in names:
+        sessions = node.broker.vhosts[name].extras[EXTRA]
+        session = sessions.connect(object(), "c", "guest", False, NEVER, 5).session
+        session.subscribe(Subscription("a/+", 1))
+    node.stop()
+
+    node = open_node(tmp_path / kind)
+    found = {name: node.broker.vhosts[name].extras[EXTRA].by_client["c"].subscriptions for name in names}
+    definitions = account(node)["definitions"]
+    node.stop()
+
+    assert found == {name: {"a/+": Subscription("a/+", 1)} for name in names}
+    assert len(definitions["queues"]) == len(expected["definitions"]["queues"])
 
 
 def test_the_present_formats_have_a_golden_folder():

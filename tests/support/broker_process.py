@@ -44,8 +44,8 @@ class BrokerProcess:
         self._faults = faults
         self._checked = 0
         self._options = {
-            "port": 0, "mqtt_port": -1, "http_port": -1, "https_port": -1, "metrics_http_port": -1,
-            "control_unix_path": "", **options,
+            "port": 0, "amqps_port": -1, "mqtt_port": -1, "mqtts_port": -1, "http_port": -1,
+            "https_port": -1, "metrics_http_port": -1, "control_unix_path": "", **options,
         }
         self.process = None
         self.ports = {}

@@ -23,6 +23,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
+from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
@@ -100,7 +101,8 @@ class Door:
         self.data_dir.open()
         self.committer = HandCommitter(files) if manual else GroupCommit(files, enabled=sync)
         self.hub = Hub(self.settings)
-        self.broker = Broker(self.data_dir, files, Durability(self.committer), self.settings, self.hub)
+        self.broker = Broker(
+            self.data_dir, files, Durability(self.committer), self.settings, self.hub, all_kinds())
         self.broker.recover()
         self.server = AMQPServer(self.broker, self.settings, self.hub)
         self.clients = []

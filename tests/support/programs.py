@@ -23,6 +23,9 @@ DEBIAN_PACKAGES = {
     "/usr/share/doc/ruby-bunny": "ruby-bunny",
     "strace": "strace",
     "mosquitto": "mosquitto",
+    "mosquitto_sub": "mosquitto-clients",
+    "node": "nodejs",
+    "/usr/share/nodejs/mqtt": "node-mqtt",
     "chromium": "chromium",
 }
 # Debian puts servers where an ordinary user's PATH does not look.

@@ -2,7 +2,8 @@
 import re
 
 from gomq_py.broker.features import table
-from tests.docs import PAGE, TABLES, page_as_it_should_be
+from tests.conformance.mqtt import page as conformance
+from tests.docs import CONFORMANCE, PAGE, TABLES, page_as_it_should_be
 from tests.unit.source_tree import PACKAGE, module_names
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -10,6 +11,16 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 def test_tables_are_as_the_features_make_them():
     assert TEXT == page_as_it_should_be(TEXT), "make docs writes them"
+
+
+def test_conformance_page_is_as_the_tests_make_it():
+    text = CONFORMANCE.read_text(encoding="utf-8")
+
+    assert text == page_as_it_should_be(text), "make docs writes it"
+
+
+def test_every_statement_has_a_test_or_a_reason():
+    assert [conformance.not_held(version) for version in (3, 5)] == [[], []]
 
 
 def test_every_table_has_its_place():

@@ -35,7 +35,9 @@ MAP = {
     "__main__": {"cli"},
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"node", "reload", "state_dump", ""},
-    "node": CORE | {"broker.broker", "amqp.server", "mqtt.server", "http", "doors", "mqtt.wire"},
+    "node": CORE | {
+        "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire",
+    },
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
     "reload": {"config", "net", "observability", "hub"},
@@ -48,8 +50,9 @@ MAP = {
     "amqp.server": DOOR | {"amqp.wire", "amqp.server.fast_lane", ""},
     # the only one that sees wire, broker and storage at once
     "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},
-    "mqtt.server": DOOR | {"mqtt.wire"},
-    "http": DOOR | {""},
+    # "": the version, for $SYS/broker/version
+    "mqtt.server": DOOR | {"", "mqtt.wire", "mqtt.model"},
+    "http": DOOR | {"mqtt.model", "mqtt.wire", ""},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "errors"},
@@ -99,10 +102,12 @@ MAP = {
     "dispatcher.metrics": set(),
     # "": the version
     "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},
-    "spark": {"client", "content", "errors", "storage.format", ""},
+    # mqtt.wire: how properties of MQTT are read
+    "spark": {"client", "content", "errors", "storage.format", "mqtt.wire", ""},
     "pipeline": {"spark", "build_info", ""},
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
-    "ctl.offline": {"storage", "storage.format", "auth", *MODEL},  # reads a folder with what wrote it
+    # reads a folder with what wrote it
+    "ctl.offline": {"storage", "storage.format", "auth", "mqtt.model", *MODEL},
 }
 
 # Room -> the libraries it may import; the standard library is everybody's.
@@ -117,12 +122,12 @@ LIBRARIES = {
     "amqp.server": {"gevent", "greenlet"},
     "amqp.server.fast_lane": {"gevent"},
     "mqtt.server": {"gevent"},
-    "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client"},
+    "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client", "wsproto", "h11"},
     "broker": {"gevent"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),
     "auth": {"gevent", "bcrypt", "jwt"},
     "storage": {"gevent", "greenlet"},
-    "net": {"gevent", "greenlet"},
+    "net": {"gevent", "greenlet", "wsproto"},
     "hub": {"gevent"},
     "octets": {"crc32c"},
     "ctl": {"click"},

@@ -27,6 +27,9 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.mqtt.wire.crossing": (
         "one table read both ways: what a row means to one side, it must mean to the other"
     ),
+    "gomq_py.mqtt.server.connection": (
+        "the life of one client, and a line or two for each thing that may happen to it"
+    ),
     "gomq_py.broker.topology.vhost": (
         "every rule about declaring, binding and deleting what is in a vhost, each a few lines"
     ),

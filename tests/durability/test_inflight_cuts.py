@@ -1,0 +1,78 @@
+"""Power cuts while a client publishes at QoS 2: what was answered is there, and an identifier counts only
+where its message is there, so that the client's next attempt is not taken for one that was stored.
+"""
+from random import Random
+
+import gevent
+import pytest
+
+from gomq_py.mqtt.model import kinds
+from gomq_py.storage.message import Message
+from tests.durability import flush_pool
+from tests.durability.seeds import seeds
+from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
+from tests.support.power_cut import Disk, PowerCutFiles
+
+MESSAGES = 80
+
+
+@pytest.fixture(autouse=True)
+def flushes_in_greenlets(monkeypatch):
+    flush_pool.use(monkeypatch)
+
+
+def found_in(folder):
+    """(messages, identifiers) of the session after a boot of another machine."""
+    node = mqtt_node(folder)
+    session = node.vhost.extras["mqtt"].by_client["c"]
+    message, bodies = Message(), set()
+    while session.queue.ready_count:
+        if session.queue.peek(message):
+            bodies.add(int(message.get_body()))
+            session.queue.take(message, False)
+        else:
+            node.wait(lambda: not session.queue.is_opening(), what="a thread reads what may be damaged")
+    ids = session.received_ids()
+    found = bodies, {number for number in range(1, MESSAGES + 1) if ids.has(number)}
+    node.stop()
+    return found
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_what_was_answered_is_there_and_no_identifier_without_its_message(tmp_path, monkeypatch, seed):
+    random = Random(seed)
+    (tmp_path / "data").mkdir()
+    disk = Disk(tmp_path / "data", random)
+    monkeypatch.setattr(kinds, "boot_id", lambda: b"1")
+    files = PowerCutFiles(disk)
+    node = mqtt_node(tmp_path / "data", files=files)
+    peer = Peer(node).subscribe("t", qos=2)
+    peer.disconnect()
+    node.committer.wait()
+    ids, answered, cuts = peer.session.received_ids(), set(), []
+
+    def answer(number, mark, error):
+        if error is None:
+            ids.sure(mark)
+            answered.add(number)
+
+    for number in range(1, MESSAGES + 1):
+        publish(node, mqtt_message("t", b"%d" % number, 2))
+        ids.add(number)
+        mark = ids.mark()
+        node.broker.durability.when_safe(
+            lambda error, number=number, mark=mark: answer(number, mark, error))
+        for _ in range(random.randrange(4)):
+            gevent.sleep(0)
+        if random.random() < 0.15:
+            cuts.append((disk.cut(tmp_path / f"cut-{number}"), set(answered)))
+    files.switch_off()
+    node.hub.close()
+    node.committer.kill()
+    disk.discard()
+
+    monkeypatch.setattr(kinds, "boot_id", lambda: b"2")
+    assert len(cuts) > 3
+    for folder, answered_then in cuts:
+        bodies, counted = found_in(folder)
+        assert answered_then <= bodies and counted <= bodies
