@@ -154,6 +154,10 @@ class Message:
         """The body (a copy)."""
         return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
 
+    def get_body_start(self, most):
+        """Up to so many octets of the body (a copy)."""
+        return bytes(self.buffer[self.body_at:self.body_at + min(self.body_length, most)])
+
     def get_body_length(self):
         """Its octets."""
         return self.body_length

@@ -75,7 +75,8 @@ class SegmentPool:
         # the same -> (folders, callback) of writers who wait for them, each for one and for its folders
         self._waiting = {}
         self._in_making = set()  # of these
-        self._naming = 0  # takers whose files have not got their names yet
+        self._naming = {}  # folder -> files for it that were taken and have not got their names yet
+        self._at_once = set()  # folders whose files get their names when they are taken
         # pairs of which the msgs file is on its way here, or has come before the acks file
         self._coming = dict.fromkeys(self._kept, 0)
         # queue folder -> its Retiring pairs, whose msgs file is about to leave,
@@ -108,6 +109,23 @@ class SegmentPool:
         """
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
+    def name_at_once(self, folder):
+        """What is taken for this folder has its names when ``take`` returns, which blocks for that: a process
+        that is killed keeps what is in it.
+        """
+        self._at_once.add(folder)
+
+    @property
+    def has_unnamed(self):
+        """Whether ``is_naming`` is true of any folder."""
+        return bool(self._naming)
+
+    def is_naming(self, folder):
+        """Whether files were taken for this folder, or for one in it, that have not got their names yet: a
+        process that is killed now loses what is in them.
+        """
+        return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
+
     def take_alone(self, msgs_path, msgs_bytes, failed=None):
         """As ``take``, for a segment of a stream: one file."""
         return self._take(self._alone, (msgs_path,), msgs_bytes, failed)[0]
@@ -119,23 +137,40 @@ class SegmentPool:
         return self._with_spares_given_up(self.files.create_unnamed, folder, msgs_bytes)
 
     def _take(self, ready, paths, msgs_bytes, failed):
+        at_once = os.path.dirname(paths[0]) in self._at_once
         if ready.get(msgs_bytes):
             files = ready[msgs_bytes].pop()
-        elif self._naming:
+        elif self._naming and not at_once:
             # No name before those of earlier segments, or a kill would leave a hole between them.
             files = self._with_spares_given_up(self._create, self._new_paths()[:len(paths)], msgs_bytes)
         else:
             return self._with_spares_given_up(self._create, paths, msgs_bytes)
-        self._name(files, paths, failed)
+        if at_once:
+            self._name_at_once(files, paths)
+        else:
+            self._name(files, paths, failed)
         return files
 
+    def _name_at_once(self, files, paths):
+        try:
+            for file, path in reversed(list(zip(files, paths))):
+                self.files.rename(file.path, path, file)
+        except OSError:
+            for file in files:
+                self._uncreate(file)
+            raise
+
     def _name(self, files, paths, failed):
+        folder = os.path.dirname(paths[0])
+
         def named(error):
-            self._naming -= 1
+            self._naming[folder] -= 1
+            if not self._naming[folder]:
+                del self._naming[folder]
             if error is not None:
                 self._name_failed(files, failed, error)
 
-        self._naming += 1
+        self._naming[folder] = self._naming.get(folder, 0) + 1
         names = [self.files.renaming(file.path, path, file, True) for file, path in zip(files, paths)]
         self._change(names[::-1], named, soon=True)
 
@@ -221,6 +256,7 @@ class SegmentPool:
 
     def forget(self, folder):
         """The folder is removed with everything in it: forget its pairs."""
+        self._at_once.discard(folder)
         for pair in self._retiring.pop(folder, ()):
             for path in (pair.pool_path, pair.acks_path):
                 if path is not None and os.path.dirname(path) == self.folder:

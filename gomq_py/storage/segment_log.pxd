@@ -11,7 +11,7 @@ cdef class SegmentLog(_store.Store):
     cdef bint _marked, _closing, _fenced
     cdef list _unsynced, _syncing
     cdef dict _openings
-    cdef bint _opens_aside
+    cdef bint _opens_aside, _is_unawaited
 
     cpdef begin_behind(self, Py_ssize_t number)
     cpdef int mark(self) except -1
@@ -37,6 +37,7 @@ cdef class SegmentLog(_store.Store):
     cdef Segment _create_segment(self, Py_ssize_t capacity)
     cdef _leave_behind(self, Segment segment)
     cpdef open_aside(self)
+    cpdef be_unawaited(self)
     cdef bint _come_to(self, Segment segment, bint can_wait) except -1
     cdef _open(self, Segment segment)
     cdef Py_ssize_t _acks_bytes(self, Segment segment) except -1

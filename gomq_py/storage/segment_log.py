@@ -45,7 +45,7 @@ class SegmentLog(_store.Store):
     __slots__ = (
         "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
         "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf",
-        "_outer",
+        "_outer", "_is_unawaited",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -63,13 +63,19 @@ class SegmentLog(_store.Store):
         self._unsynced = []
         self._syncing = []
         self._openings = None  # {number of a closed segment: Opening}
-        self._opens_aside = False
+        self._opens_aside = self._is_unawaited = False
 
     def open_aside(self):
         """Let threads open closed segments from here on, for readers that can wait: what they ask for is not
         shown before ``listener.segment_opened(store)``.
         """
         self._opens_aside = True
+
+    def be_unawaited(self):
+        """No promise waits for what is appended here from now on, unless mark() was called: it is flushed
+        soon, as acks are.
+        """
+        self._is_unawaited = True
 
     def lie_in(self, folder):
         """Its folder lies in this one, which nobody else makes."""
@@ -574,7 +580,9 @@ class SegmentLog(_store.Store):
     def _mark_messages(self, segment):
         """A persistent message came into a segment whose messages were all flushed."""
         self._mark_unsynced(segment, MSGS)
-        if not self._marked:
+        if self._is_unawaited:
+            self.committer.mark_acks(self)
+        elif not self._marked:
             self._marked = True
             self.committer.mark_messages(self)
         return 0

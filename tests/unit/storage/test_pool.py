@@ -126,6 +126,49 @@ def test_a_flushed_pair_is_used_again_only_after_its_old_name_is_gone_for_good(b
     assert bench.take(3) == pair
 
 
+def test_a_folder_says_that_what_is_in_files_without_names_would_be_lost(bench):
+    bench.retire(1, bench.take(1), synced=False)
+    bench.committer.changes = []
+    bench.take(2)
+    queue = str(bench.queue)
+    assert bench.pool.is_naming(queue) and bench.pool.is_naming(str(bench.root)) and bench.pool.has_unnamed
+    assert not bench.pool.is_naming(queue + "2")
+
+    bench.committer.make_changes()
+
+    assert not bench.pool.is_naming(queue) and not bench.pool.has_unnamed
+
+
+def test_a_folder_whose_files_have_their_names_at_once(bench):
+    bench.retire(1, bench.take(1), synced=False)
+    bench.pool.name_at_once(str(bench.queue))
+    bench.committer.changes = []
+
+    bench.take(2)
+    assert not bench.pool.has_unnamed
+    bench.take(3)
+
+    assert bench.names()[0] == [f"{kind}.000000000{number}" for kind in ("acks", "msgs") for number in (2, 3)]
+
+
+def test_a_name_that_cannot_be_given_at_once_leaves_no_files(bench, monkeypatch):
+    bench.retire(1, bench.take(1), synced=False)
+    bench.pool.name_at_once(str(bench.queue))
+    rename = bench.files.rename
+
+    def refused(source, target, file):
+        if "msgs" in target:
+            raise OSError(errno.ENOSPC, "no room")
+        rename(source, target, file)
+
+    monkeypatch.setattr(bench.files, "rename", refused)
+
+    with pytest.raises(OSError):
+        bench.take(2)
+
+    assert bench.names() == ([], [])
+
+
 def test_after_a_failed_flush_the_acks_stay_where_they_are(bench):
     bench.retire(1, bench.take(1), synced=True)
 
