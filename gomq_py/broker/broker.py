@@ -123,6 +123,8 @@ class Broker:
         self._pool.listed = {}
         self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
         self._make_defaults()
+        for component, handler in self._factory.kinds.components.items():
+            self.parameters.register(component, handler, self.vhosts.values())
         self._tell_events()
         if self.settings.log_exchange:
             self._log_exchange = self._open_log_exchange()
@@ -190,6 +192,7 @@ class Broker:
             shutdown.do(move.close)
         for vhost in self.vhosts.values():
             shutdown.do(vhost.hold_back)
+        shutdown.do(self._factory.legacies.close)
         shutdown.do(self.dead_letters.close)
         shutdown.do(self._wait_for_disk)
         shutdown.do(self.durability.close)

@@ -12,6 +12,10 @@ from gomq_py.errors import AccessRefused, PreconditionFailed
 
 RESERVED_PREFIX = "amq."
 SERVER_NAMED_PREFIX = "amq.gen-"
+# The exchange of a vhost's topics, unless another one is said to be it (``VHost.topic_exchange``).
+TOPIC_EXCHANGE = "amq.topic"
+# Keys of the default exchange that are addresses of topics begin so, whichever exchange these have.
+TOPIC_ADDRESS = "amq.topic."
 NAME_OCTETS_MAX = 255
 
 _CR_LF = str.maketrans("", "", "\r\n")

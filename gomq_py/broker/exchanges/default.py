@@ -1,4 +1,8 @@
-"""Default exchange: the routing key is a queue's name. It has no bindings of its own and takes none."""
+"""Default exchange: the routing key is a queue's name. It has no bindings of its own and takes none.
+
+Queues that are the state of somebody's clients are not reached by their names: what they get is what their
+clients have asked for.
+"""
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.exchange import Exchange
 
@@ -17,6 +21,7 @@ class DefaultExchange(Exchange):
         self._sinks = sinks
 
     def match(self, routing_key, headers, targets):
-        destination = self._queues.get(routing_key) or self._sinks.get(routing_key)
-        if destination is not None:
+        queue = self._queues.get(routing_key)
+        destination = queue if queue is not None else self._sinks.get(routing_key)
+        if destination is not None and (queue is None or not queue.is_state):
             targets.add(destination)

@@ -145,6 +145,7 @@ class QueueLimits(guard.QueueGuard):
         left = SLICE
         while (
             left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms
+            and self.queue.may_expire(self.message)
         ):
             self._drop(self.message, EXPIRED)
             left -= 1
@@ -158,7 +159,10 @@ class QueueLimits(guard.QueueGuard):
             due_ms = self._due_ms(message)
             # The millisecond in which its time ends is for consumers that were waiting; what comes back in it
             # is too old.
-            is_fresh = due_ms == 0 or now_ms < due_ms or (now_ms == due_ms and not message.redelivered)
+            is_fresh = (
+                due_ms == 0 or now_ms < due_ms or (now_ms == due_ms and not message.redelivered)
+                or not queue.may_expire(message)
+            )
             left_ms = self._left_ms(message) if message.delivery_count and self.retried and is_fresh else 0
             if is_fresh and left_ms == 0:
                 if message.delivery_count and (self.delivery_limit >= 0 or self.retried):
@@ -186,7 +190,7 @@ class QueueLimits(guard.QueueGuard):
             self._trim()
         if self.peek(self.message):
             due_ms = self._due_ms(self.message)
-            if due_ms:
+            if due_ms and due_ms >= queue.scheduler.now_ms:  # one that is older may not expire
                 self._wait_for(due_ms)
         elif (
             not self.slicing and queue.unacked_count == 0 and self.settings is PLAIN
@@ -280,13 +284,13 @@ class QueueLimits(guard.QueueGuard):
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """When the message is too old, in Unix milliseconds; 0: never."""
+        """When the message is too old, if it may_expire(), in Unix milliseconds; 0: never."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms
             if due_ms == 0 or by_queue_ms < due_ms:
                 due_ms = by_queue_ms
-        return 0 if due_ms and not self.queue.may_expire(message) else due_ms
+        return due_ms
 
     def _drop(self, message, reason):
         """Take the message that was just peeked out of the queue."""

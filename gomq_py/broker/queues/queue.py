@@ -101,6 +101,9 @@ class Queue(destination.Destination):
             self.scheduler.touch(self)
         return 1
 
+    def folder(self):
+        return self.store.folder
+
     # consuming: the three steps of a delivery, used by consumers and get()
 
     def peek(self, message):
@@ -336,6 +339,11 @@ class Queue(destination.Destination):
         AccessRefused.
         """
 
+    def check_binding_from(self, source):
+        """Refuse a binding that a client makes from an exchange which this queue takes nothing from. Raises
+        AccessRefused.
+        """
+
     def remove_consumer(self, consumer):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
         if self.ring is None or not self.ring.remove(consumer):
@@ -523,6 +531,12 @@ class Queue(destination.Destination):
         """It is in place in its vhost: new, of an earlier run, or opened again. For kinds that keep more than
         messages; must not switch.
         """
+
+    def legacy(self):
+        """The queue is about to be deleted, and is in its place: what says of each of its ready messages who
+        may have it (a function from the message to a Destination or None); None: nobody has any.
+        """
+        return None
 
     def on_deleted(self, reason):
         """It was deleted, and nobody finds it any more: likewise."""

@@ -21,6 +21,10 @@ class Destination(turn_taker.TurnTaker):
 
     __slots__ = ("durable", "unable", "failed")
 
+    # Whether it is for what clients publish alone, and not for what the broker sends on: dead letters, and
+    # what an operator brings back to its exchange.
+    takes_publishes_only = False
+
     def __init__(self, name, durable=False):
         super().__init__(name)
         self.durable = durable
@@ -32,6 +36,10 @@ class Destination(turn_taker.TurnTaker):
         back. Never raises for the message's sake.
         """
         return 0
+
+    def folder(self):
+        """Where the files lie that it stores messages in; None: in none, or nobody knows."""
+        return None
 
     def not_stored(self, error):
         """Refuse a message that answered LATER, because the files it waited for could not be made."""

@@ -14,7 +14,9 @@ EXCHANGE_COUNTERS = ("unroutable", "returned")
 CHURN = ("queue_declared", "queue_created", "queue_deleted")
 # Of channels: messages they published, those of them that asked for a confirm, and what was confirmed.
 CHANNEL_COUNTERS = ("publishes", "confirmable", "confirmed")
-COUNTERS = (*EXCHANGE_COUNTERS, *CHURN, *CHANNEL_COUNTERS, "received_octets", "sent_octets")
+# Of clients: messages without a queue of theirs that they were not sent, because they do not read, or do not
+# take them.
+COUNTERS = (*EXCHANGE_COUNTERS, *CHURN, *CHANNEL_COUNTERS, "received_octets", "sent_octets", "dropped")
 
 
 class Totals:
@@ -24,7 +26,7 @@ class Totals:
 
     def __init__(self):
         self.unroutable = self.returned = self.publishes = self.confirmable = self.confirmed = 0
-        self.received_octets = self.sent_octets = 0
+        self.received_octets = self.sent_octets = self.dropped = 0
         self.queue_declared = self.queue_created = self.queue_deleted = 0
         self.queues = {}
 
@@ -38,6 +40,17 @@ class Totals:
         self.publishes += channel.publishes
         self.confirmable += channel.published
         self.confirmed += channel.confirmed_count
+
+    def add_unkept(self, kind, delivered, dropped):
+        """A client is gone: what it was sent that no queue held counts for queues of this type."""
+        if delivered:
+            self._add_queues(kind, of_delivered(delivered))
+        self.dropped += dropped
+
+    def delivered(self, kind):
+        """Messages that queues of this type delivered before they were gone, and what counts as such."""
+        counters = self.queues.get(kind)
+        return 0 if counters is None else counters[QUEUE_COUNTERS.index("delivered")]
 
     def add(self, gone, names):
         """Take over these counters of what is gone."""
@@ -54,3 +67,8 @@ class Totals:
         self.queues[kind] = [
             before + more for before, more in zip(self.queues.get(kind, (0,) * len(counters)), counters)
         ]
+
+
+def of_delivered(count):
+    """QUEUE_COUNTERS of messages that were delivered without waiting for acknowledgements."""
+    return [count if name in ("delivered", "auto_delivered") else 0 for name in QUEUE_COUNTERS]

@@ -45,8 +45,9 @@ class QueueKind:
     """A kind of queue: its ``name`` in x-queue-type, and ``make(parts)``, which returns the Queue for Parts.
 
     ``declarable``: clients may declare one; of other kinds only ``VHost.create_queue`` makes any.
-    ``is_state``: what it holds comes and goes with somebody's clients, so that exports leave it out; the log
-    keeps it. ``left_out``: keys of policies that mean nothing for it.
+    ``is_state``: what it holds comes and goes with somebody's clients, so that exports leave it out and the
+    default exchange does not lead to it; the log keeps it. ``left_out``: keys of policies that mean nothing
+    for it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Kinds:
 
     ``predeclared``: (name, type, internal) of exchanges that every vhost has, durable, in every run.
     ``reserved_prefixes``: of names that clients cannot give to new queues and exchanges, besides ``amq.``.
+    ``components``: {component of parameters: Component} (broker.policies.parameters) that comes with them.
     """
 
     def __init__(self):
@@ -68,6 +70,8 @@ class Kinds:
         self._not_declarable = set()
         self._queue_kinds = {}
         self._on_vhost = []
+        self._on_exchange = []
+        self.components = {}
         self._stores = {}
         self.predeclared = list(PREDECLARED)
         self.reserved_prefixes: tuple[str, ...] = ()
@@ -106,6 +110,18 @@ class Kinds:
         """
         self._on_vhost.append(made)
 
+    def on_exchange(self, added):
+        """Call ``added(vhost, exchange)`` with each exchange when it is in place, predeclared ones and those
+        of an earlier run among them. It must not switch.
+        """
+        self._on_exchange.append(added)
+
+    def add_component(self, component, handler):
+        """Have a Component (broker.policies.parameters) for the parameters of this name. It hears of those of
+        an earlier run when all vhosts are there.
+        """
+        self.components[component] = handler
+
     def add_store(self, name, opened):
         """Each vhost may keep a store of its own under this name (VHost.make_store), beside those of queues.
 
@@ -121,6 +137,11 @@ class Kinds:
         """Tell whoever asked to hear of it."""
         for made in self._on_vhost:
             made(vhost)
+
+    def exchange_added(self, vhost, exchange):
+        """Tell whoever asked to hear of it."""
+        for added in self._on_exchange:
+            added(vhost, exchange)
 
     def store_opened(self, name):
         """Who wants a vhost's own store of this name at boot. Raises LookupError."""

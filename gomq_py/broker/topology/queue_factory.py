@@ -20,6 +20,7 @@ from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.transfer.delayed import DelayQueue
+from gomq_py.broker.transfer.legacies import Legacies
 from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
@@ -67,6 +68,7 @@ class QueueFactory:
         self._known_folders = set()
         self._removals = FolderRemovals(files, durability.disk)
         self._partings = Partings(scheduler)
+        self.legacies = Legacies(scheduler, timers, durability.when_safe)
 
     def close(self):
         """The broker stops: what was to be removed and is not yet goes at the next boot."""
@@ -250,11 +252,18 @@ class QueueFactory:
             queue.limits = QueueLimits(queue, self._dead_letters, self.timers, self._on_idle)
         return queue.limits
 
-    def remove(self, queue, reason):
-        """Let go of a deleted queue: its consumers are told now, its files go once the log and its last dead
-        letters are on disk.
+    def remove(self, queue, reason, heir_of=None):
+        """Let go of a deleted queue: its consumers are told now, its files go once the log, its last dead
+        letters and what ``heir_of`` (Queue.legacy) gives to others are on disk.
         """
-        if queue.dead_letter_count and not queue.closed:
+        if heir_of is not None and not queue.closed:
+            queue.retire(reason)
+            self.legacies.give(queue, heir_of, lambda: self._remove_without_heirs(queue, reason, False))
+        else:
+            self._remove_without_heirs(queue, reason, bool(queue.closed))
+
+    def _remove_without_heirs(self, queue, reason, was_closed):
+        if queue.dead_letter_count and not was_closed:
             queue.retire(reason)
             self._dead_letters.let_leave(queue, lambda: self._remove(queue, reason))
         else:

@@ -18,7 +18,9 @@ from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, check_exchange_ar
 from gomq_py.broker.features.arguments import (
     CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of,
 )
-from gomq_py.broker.names import RESERVED_PREFIX, check_length, check_not_reserved, cleaned, described, locked
+from gomq_py.broker.names import (
+    RESERVED_PREFIX, TOPIC_EXCHANGE, check_length, check_not_reserved, cleaned, described, locked,
+)
 from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
@@ -51,7 +53,8 @@ class VHost(Routing):
     (storage.definition_log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose
     is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables). ``kinds``: of
     exchanges and queues (broker.topology.kinds); ``extras``: what those who registered some keep of this
-    vhost, each under its own name.
+    vhost, each under its own name. ``topic_exchange``: name of the exchange that addresses of topics lead to
+    (broker.names), which there need not be.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -67,6 +70,7 @@ class VHost(Routing):
         self.tables = TableLimits()
         self.kinds = factory.kinds
         self.extras = {}
+        self.topic_exchange = TOPIC_EXCHANGE
         self._is_gone = False  # deleted: what is still done in it is not kept
         self._factory = factory
         self._log = log
@@ -476,6 +480,7 @@ class VHost(Routing):
         ResourceLocked.
         """
         source, destination = self._ends(exchange, queue, self.queue, owner)
+        destination.check_binding_from(source)
         return self._bind(source, destination, routing_key, arguments or {})
 
     def bind_exchange(self, destination, source, routing_key, arguments=None):
@@ -641,6 +646,7 @@ class VHost(Routing):
         self.exchanges[exchange.name] = exchange
         self.policies.configure_exchange(exchange)
         self.alternate_changed(exchange.name)
+        self.kinds.exchange_added(self, exchange)
 
     def _drop_exchange(self, exchange):
         if exchange.durable:
@@ -670,7 +676,7 @@ class VHost(Routing):
     def _drop_queue(self, queue):
         if queue.durable:
             self._record(records.queue_deleted(queue))
-        count = queue.ready_count
+        count, heir_of = queue.ready_count, queue.legacy()
         del self.queues[queue.name]
         self.totals.add_queue(queue)
         self._disown(queue)
@@ -680,7 +686,7 @@ class VHost(Routing):
         queue.on_unused = None
         self._unbind_all_from(queue)
         reason = f"{described('queue', queue.name, self.name)} deleted"
-        self._factory.remove(queue, reason)
+        self._factory.remove(queue, reason, heir_of)
         self._events.emit("queue.deleted", events_.queue_deleted, queue)
         queue.on_deleted(reason)
         return count

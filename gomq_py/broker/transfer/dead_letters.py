@@ -425,12 +425,17 @@ class DeadLetterRoute:
         return self._without_cycles(found, death, headers)
 
     def _without_cycles(self, found, death, headers):
-        """The destinations without those that the message would reach in a cycle, and without their tees."""
-        come_round = [destination for destination in found if death.has_come_round(destination.name)]
-        if not come_round:
+        """The destinations without those that the message would reach in a cycle or that take no dead
+        letters, and without their tees.
+        """
+        left_out = [
+            destination for destination in found
+            if destination.takes_publishes_only or death.has_come_round(destination.name)
+        ]
+        if not left_out:
             return found
         return self._vhost.route(
-            self.exchange, death.keys[0], headers, death.keys[1:], left_out=come_round)
+            self.exchange, death.keys[0], headers, death.keys[1:], left_out=left_out)
 
     def again(self, destinations):
         """Look up destinations of an earlier slice again: queues may have been deleted or opened anew."""

@@ -275,9 +275,10 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
         if to == "exchange":
             decoded = Properties.decode(properties)
             headers = with_properties(decoded.headers, decoded)
-            destinations = vhost.route(
+            found = vhost.route(
                 exchange, origin.routing_keys[0], headers, origin.routing_keys[1:], source
             )
+            destinations = [destination for destination in found if not destination.takes_publishes_only]
             if not destinations:
                 return None, "no queue is bound for it", None
             return f"exchange '{exchange.name}'", destinations, copy

@@ -7,12 +7,15 @@ from gomq_py.broker.transfer.moves import to_origin, to_queue
 from gomq_py.broker.verbs import queues
 
 
-def to_another_queue(caller, name, target_caller, target):
-    """To move or copy: read on the queue ``name``, write on the queue ``target``, maybe of another vhost.
+def to_another_queue(caller, name, target_caller, target, keep=False):
+    """To move or, with ``keep``, to copy: read on the queue ``name``, write on the queue ``target``, maybe of
+    another vhost.
 
     Returns (queue, route). Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue = _source(caller, name)
+    if not keep:
+        queue.check_taking()
     target_caller.access.write("queue", target.name)
     return queue, to_queue(target)
 
@@ -25,6 +28,7 @@ def to_where_they_died(caller, name, to="queue", clean=False):
     Raises AccessRefused, NotFound, ResourceLocked.
     """
     queue, access = _source(caller, name), caller.access
+    queue.check_taking()
 
     def may_publish(exchange, routing_keys):
         return access.may_publish(exchange, *routing_keys)

@@ -10,7 +10,7 @@ what needs no look; a property test holds both ways to the same answers.
 from gevent.event import Event
 
 from gomq_py.broker.envelope import check_user_id
-from gomq_py.broker.names import cleaned
+from gomq_py.broker.names import TOPIC_ADDRESS, cleaned
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.destination import LATER
 from gomq_py.broker.routing.route import Route
@@ -20,12 +20,6 @@ from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.errors import AccessRefused
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
-
-
-# The default exchange takes a key that begins so to amq.topic with the rest of it, unless a queue has that
-# name: so reply_to can be the address of a topic.
-TOPIC = "amq.topic"
-TOPIC_ADDRESS = "amq.topic."
 
 
 class Publication:
@@ -80,10 +74,16 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     ``read(tables)`` gives the message's Envelope (broker.envelope), and is called when these rights are
     there. The checks are in RabbitMQ's order. Raises AccessRefused, NotFound, Malformed, PreconditionFailed,
     and what ``read`` raises.
+
+    The default exchange takes a key that is the address of a topic to the vhost's exchange of topics, unless
+    a queue has that name: so reply_to can be such an address.
     """
     vhost, name = caller.vhost, cleaned(exchange)
     if not name and routing_key.startswith(TOPIC_ADDRESS) and routing_key not in vhost.queues:
-        name, routing_key = TOPIC, routing_key.removeprefix(TOPIC_ADDRESS)
+        key, topics = routing_key.removeprefix(TOPIC_ADDRESS), vhost.exchanges.get(vhost.topic_exchange)
+        # Who answers a request has not chosen the address: where it may not write there, nobody gets it.
+        if topics is not None and caller.access.may_publish(topics, key):
+            name, routing_key = topics.name, key
     caller.access.write("exchange", name)
     found = vhost.exchange(name)
     if found.internal:

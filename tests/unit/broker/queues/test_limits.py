@@ -4,6 +4,7 @@ import pytest
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
 from gomq_py.broker.queues import limits
 from gomq_py.broker.queues.limits import QueueLimits
+from gomq_py.broker.queues.queue import Queue
 from gomq_py.content.properties import Properties
 from gomq_py.storage.message import Message
 from tests.support.no_switch import no_switch
@@ -75,6 +76,41 @@ def numbered(count):
 
 
 # expiry
+
+class Promising(Queue):
+    """Has promised messages to a client: ``kept``, their bodies. ``asked``: of which ones it was asked."""
+
+    kept, asked = (), ()
+
+    def may_expire(self, message):
+        self.asked = [*self.asked, message.get_body()]
+        return message.get_body() not in self.kept
+
+
+def test_only_what_is_too_old_is_asked_about(bench):
+    """It may be dear to answer: once for each message that is delivered is too often."""
+    queue = bench.limited({"x-message-ttl": 100}, kind=Promising)
+    consumer = KeepingConsumer(no_ack=True)
+    bench.publish(queue, *numbered(5))
+
+    queue.add_consumer(consumer)
+    bench.settle()
+
+    assert (consumer.bodies, queue.asked) == (numbered(5), ())
+
+
+def test_message_that_was_promised_stays_and_wakes_nobody(bench):
+    queue = bench.limited({"x-message-ttl": 100}, kind=Promising)
+    queue.kept = [b"1"]
+    bench.publish(queue, *numbered(3))
+
+    bench.advance(102)
+    started = bench.timers.started
+    bench.advance(50)
+
+    assert bench.timers.started == started and queue.ready_count == 2
+    assert bodies(bench, queue) == [b"1"]
+
 
 def test_message_older_than_the_queues_ttl_is_gone(bench):
     queue = bench.limited({"x-message-ttl": 100})

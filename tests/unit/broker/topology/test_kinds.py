@@ -143,7 +143,8 @@ def test_queue_of_a_kind_that_is_not_known_costs_itself_and_keeps_its_messages(n
     node = nodes()
     node.vhost.create_queue("own.q", True, False, OWN)
     node.vhost.declare_queue("plain", durable=True)
-    node.publish("", "own.q", b"kept", persistent=True)
+    node.vhost.bind_queue("own.q", "amq.fanout", "")
+    node.publish("amq.fanout", "", b"kept", persistent=True)
 
     vhost = nodes(Kinds()).vhost
 
@@ -201,6 +202,15 @@ def test_restarted_queue_is_of_its_kind(nodes):
 
 # to clients
 
+def test_state_of_clients_is_not_reached_by_its_name(nodes):
+    node = nodes()
+    node.vhost.create_queue("own.q", True, False, OWN)
+    node.vhost.declare_queue("q")
+
+    assert node.vhost.route(node.vhost.exchange(""), "own.q") == ()
+    assert node.vhost.route(node.vhost.exchange(""), "q") == (node.vhost.queue("q"),)
+
+
 def test_kinds_that_are_not_declarable_are_refused_as_if_there_were_none():
     vhost, _ = own_vhost()
 
@@ -231,7 +241,8 @@ def test_predeclared_exchange_cannot_be_deleted():
 def test_queue_says_who_may_take_from_it_and_can_be_purged_all_the_same(nodes):
     node = nodes()
     node.vhost.create_queue("own.q", True, False, OWN)
-    node.publish("", "own.q")
+    node.vhost.bind_queue("own.q", "amq.fanout", "")
+    node.publish("amq.fanout", "")
     caller = Caller(node)
 
     assert refusal(queues.to_take_from, caller, "own.q") == (AccessRefused, "it is somebody's own")
