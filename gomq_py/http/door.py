@@ -26,13 +26,13 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 class Management:
     """What the doors of one broker have in common."""
 
-    def __init__(self, broker, hub, settings, listeners, serving):
+    def __init__(self, broker, hub, settings, listeners, serving, options):
         """``listeners()`` answers what is open in this process; ``hub`` knows who is connected.
 
         ``serving(protocol)``: what serves "amqp" or "mqtt" over a WebSocket, and the gate that lets
-        strangers in.
+        strangers in; ``options`` are set on the sockets of those clients (net.listener.SocketOptions).
         """
-        self._upgrades = Upgrades(settings, serving, hub)
+        self._upgrades = Upgrades(settings, serving, hub, options)
         self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=hub.spawn)
         self._feed = Feed(broker.events)
         self._index = Index(settings.stats_interval / 1000)

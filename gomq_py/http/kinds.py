@@ -12,6 +12,7 @@ from gomq_py.broker.topology.binding import Binding
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import node
 from gomq_py.http.columns import at
+from gomq_py.mqtt.model import administration
 
 # Of a text, or of what is shown as one: enough to sort by.
 KEPT_CHARACTERS = 200
@@ -109,6 +110,19 @@ def _consumer_now(pair):
     )
 
 
+def _session_now(pair):
+    session, vhost = pair
+    return pair if administration.has_session(vhost, session) else None
+
+
+def _subscription_now(row):
+    subscription, session, vhost = row
+    current = session.subscriptions.get(subscription.topic_filter)
+    if current is None or not administration.has_session(vhost, session):
+        return None
+    return current, session, vhost
+
+
 # facts
 
 def _messages(queue):
@@ -200,9 +214,9 @@ CHANNELS = Kind(
     _numbers_of_channels, _CHANNEL)
 # Connections of MQTT; pairs of a session and its vhost; of each subscription, its session and its vhost.
 MQTT_CONNECTIONS = Kind(shapes.mqtt_connection, lambda one: one.client_id, _connection_now, _numbers_of_named)
-MQTT_SESSIONS = Kind(lambda pair: shapes.mqtt_session(*pair), lambda pair: pair[0].client_id)
+MQTT_SESSIONS = Kind(lambda pair: shapes.mqtt_session(*pair), lambda pair: pair[0].client_id, _session_now)
 MQTT_SUBSCRIPTIONS = Kind(
-    lambda row: shapes.mqtt_subscription(*row), lambda row: row[0].topic_filter)
+    lambda row: shapes.mqtt_subscription(*row), lambda row: row[0].topic_filter, _subscription_now)
 CONSUMERS = Kind(
     lambda pair: shapes.consumer(*pair), lambda pair: pair[0].tag, _consumer_now, _numbers_of_consumers,
     _CONSUMER,

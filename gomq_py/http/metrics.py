@@ -226,9 +226,10 @@ class Families:
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
             gone.publishes, gone.confirmable, gone.confirmed)
         for vhost in list(self._node.broker.vhosts.values()):
-            by_type.append(sums.of_queues(vhost))
+            connections = self._node.connections_in(vhost)
+            by_type.append(sums.of_queues(vhost, connections))
             exchanges = _added(exchanges, sums.of_exchanges(vhost))
-            channels = _added(channels, sums.of_channels(vhost, self._node.connections_in(vhost)))
+            channels = _added(channels, sums.of_channels(vhost, connections))
         return sums.merged(by_type), exchanges, channels
 
     @staticmethod

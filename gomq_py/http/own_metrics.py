@@ -11,6 +11,7 @@ from collections import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.http import sums
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way, paced
 from gomq_py.mqtt.model import administration
@@ -91,7 +92,8 @@ class OwnFamilies:
 
     def mqtt(self):
         """Of MQTT in the whole broker: clients, what is kept of clients, and what is retained. May switch."""
-        connected = Counter(one.protocol for one in self._node.connections() if one.door == "mqtt")
+        connected = Counter(
+            one.protocol for one in paced(self._node.connections(), LOOK) if one.door == "mqtt")
         clients = GaugeMetricFamily(
             f"{PREFIX}mqtt_connections", "Clients that are connected over MQTT", labels=("protocol",))
         for version in MQTT_VERSIONS.values():
@@ -108,6 +110,11 @@ class OwnFamilies:
         yield _gauge("mqtt_subscriptions", "Subscriptions of all sessions", subscriptions)
         yield _gauge("mqtt_retained_messages", "Topics that a message is retained for", topics)
         yield _gauge("mqtt_retained_bytes", "Octets of the payloads that are retained", octets)
+        dropped = CounterMetricFamily(
+            f"{PREFIX}mqtt_messages_dropped",
+            "Messages that clients did not get because they do not read, or do not take so large ones")
+        dropped.add_metric((), sums.of_dropped(self._node.totals(), self._node.connections()))
+        yield dropped
 
     def loop(self, _vhosts=None):
         """How late the event loop is: what a turn takes beyond asking for one.

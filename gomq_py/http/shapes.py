@@ -273,6 +273,8 @@ def connection(one):
         "ssl_key_exchange": None, **peer_certificate(one.socket), "recv_cnt": 0, "send_cnt": 0,
         "send_pend": 0, **NO_PROCESS,
     }
+    if one.door == "mqtt":
+        shape["client_id"] = one.client_id
     return statistics.view(statistics.CONNECTION, one).put(shape)
 
 

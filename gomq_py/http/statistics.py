@@ -109,9 +109,9 @@ def octets_of(connection):
 def _vhost(thing):
     """``thing``: (vhost, node)."""
     vhost, node_ = thing
-    queues = sums.over_types(sums.of_queues(vhost))
-    unroutable, returned = sums.of_exchanges(vhost)
     connections = node_.connections_in(vhost)
+    queues = sums.over_types(sums.of_queues(vhost, connections))
+    unroutable, returned = sums.of_exchanges(vhost)
     published, _, confirmed = sums.of_channels(vhost, connections)
     received, sent = vhost.totals.received_octets, vhost.totals.sent_octets
     for connection in connections:

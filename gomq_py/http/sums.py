@@ -8,8 +8,11 @@ Made in slices, so that ten thousand queues hold up no message.
 from operator import attrgetter
 
 from gomq_py.broker.features.arguments import queue_type_of
-from gomq_py.broker.signals.totals import CHANNEL_COUNTERS, EXCHANGE_COUNTERS, QUEUE_COUNTERS
+from gomq_py.broker.signals.totals import (
+    CHANNEL_COUNTERS, EXCHANGE_COUNTERS, QUEUE_COUNTERS, of_delivered,
+)
 from gomq_py.hub.turns import paced
+from gomq_py.mqtt.model.session_queue import TYPE as MQTT
 
 # Queues and exchanges between two looks at the clock: some 3 us each.
 LOOK = 10
@@ -38,11 +41,16 @@ def of_queue(queue):
     )
 
 
-def of_queues(vhost):
-    """{type of queue: [sums of QUEUE_SUMS]}. May switch."""
+def of_queues(vhost, connections):
+    """{type of queue: [sums of QUEUE_SUMS]}; what ``connections``, those of the vhost, were sent that no
+    queue held is among it. May switch.
+    """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
         _add(sums, queue_type_of(queue.arguments), of_queue(queue))
+    unkept = sum(connection.unkept()[0] for connection in paced(connections))
+    if unkept:
+        _add(sums, MQTT, [0] * len(LENGTHS) + of_delivered(unkept))
     return sums
 
 
@@ -64,11 +72,16 @@ def of_channels(vhost, connections):
     """CHANNEL_COUNTERS of a vhost; ``connections`` are those in it. May switch."""
     publishes, confirmable, confirmed = _channel_counters(vhost.totals)
     for connection in paced(connections):
-        for channel in list(connection.channels.values()):
+        for channel in connection.publishers():
             publishes += channel.publishes
             confirmable += channel.published
             confirmed += channel.confirmed_count
     return publishes, confirmable, confirmed
+
+
+def of_dropped(totals, connections):
+    """Messages that were dropped on their way to clients without a queue of theirs. May switch."""
+    return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 
 def merged(parts):

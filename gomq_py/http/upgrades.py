@@ -28,6 +28,8 @@ AMQP, MQTT = "amqp", "mqtt"
 # Without a subprotocol these mean MQTT, and every other path AMQP, as in LavinMQ.
 MQTT_PATHS = frozenset(("/mqtt", "/ws/mqtt"))
 ANY_ORIGIN = "*"
+# While so many linger, those that were turned away unheard do not: they are in no other count.
+LINGERING_MAX = 20
 
 
 class UpgradeRefused(Exception):
@@ -49,10 +51,13 @@ class UpgradeRefused(Exception):
 
 
 class Accepted:
-    """An upgrade that was agreed on: ``octets`` are the answer, ``subprotocol`` may be None."""
+    """An upgrade that was agreed on: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` is
+    what serves the protocol.
+    """
 
-    def __init__(self, protocol, subprotocol, connection, octets):
+    def __init__(self, protocol, subprotocol, handle, connection, octets):
         self.protocol = protocol
+        self.handle = handle
         self.subprotocol = subprotocol
         self.connection = connection
         self.octets = octets
@@ -61,11 +66,14 @@ class Accepted:
 class Upgrades:
     """Makes WebSockets of connections to the management ports of one broker."""
 
-    def __init__(self, settings, serving, hub):
-        """``serving(protocol)``: (handle, gate) of AMQP or MQTT, as a listener has them."""
+    def __init__(self, settings, serving, hub, options):
+        """``serving(protocol)``: (handle, gate) of AMQP or MQTT, as a listener has them, and so its
+        SocketOptions.
+        """
         self._settings = settings
         self._serving = serving
         self._hub = hub
+        self._options = options
         self._clients = hub.clients
         self._strangers = QuietLog(LOG)
         self._unix_peers = 0
@@ -99,10 +107,11 @@ class Upgrades:
         protocol, subprotocol = chosen(asked.subprotocols, path.partition("?")[0])
         if not getattr(self._settings, f"{protocol}_websocket"):
             raise UpgradeRefused("403 Forbidden", f"[{protocol}] websocket is off")
-        if self._clients.is_closing or not self._serving(protocol)[1].has_room():
+        handle, gate = (None, None) if self._clients.is_closing else self._serving(protocol)
+        if gate is None or not gate.has_room():
             raise UpgradeRefused("503 Service Unavailable", "there is no room for another login")
         octets = connection.send(AcceptConnection(subprotocol=subprotocol))
-        return Accepted(protocol, subprotocol, connection, octets)
+        return Accepted(protocol, subprotocol, handle, connection, octets)
 
     def begin(self, accepted, socket, address, rest):
         """Serve the protocol in a greenlet of its own; the socket is owned from here on.
@@ -113,17 +122,20 @@ class Upgrades:
         if not isinstance(address, tuple):
             self._unix_peers += 1
             address = unix_peer(socket, self._unix_peers)
-        greenlet = gevent.spawn(self._serve, accepted.protocol, websocket, address, rest)
+        greenlet = gevent.spawn(self._serve, accepted, websocket, socket, address, rest)
         greenlet.name = f"{accepted.protocol} websocket {format_address(address)}"
 
-    def _serve(self, protocol, websocket, address, rest):
+    def _serve(self, accepted, websocket, socket, address, rest):
         try:
-            with telling_why(protocol, address, self._strangers):
+            with telling_why(accepted.protocol, address, self._strangers):
+                self._options.apply(socket)
                 if rest:
                     websocket.feed(rest)
-                self._serving(protocol)[0](websocket, address)
-                if websocket.may_hear_more:  # its Close is on its way, and would reset ours
-                    self._hub.lingering.end(websocket)
+                accepted.handle(websocket, address)
+                lingering = self._hub.lingering
+                # Its Close is on its way, and would reset ours.
+                if websocket.may_hear_more and (websocket.is_used or len(lingering) < LINGERING_MAX):
+                    lingering.end(websocket)
         finally:
             websocket.close()
 

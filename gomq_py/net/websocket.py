@@ -28,6 +28,7 @@ LOG = logger("net")
 # A frame costs the library some 25 us: a read stops at so many, and goes on after the others had a turn.
 FRAMES_A_READ = 64
 READ_OCTETS = 64 * 1024
+NOTHING = memoryview(b"")
 # Of one frame that is sent; as much as Output hands over at once.
 PAYLOAD_MAX = 256 * 1024
 BINARY_FRAME = 0x82  # FIN, and the opcode of a binary message
@@ -39,7 +40,9 @@ _ASKED_BELOW = frozenset(("getsockname", "getpeername", "getpeercert", "cipher",
 
 
 class WebSocket:
-    """The server's end of one WebSocket. ``connection`` is the library's, after its handshake."""
+    """The server's end of one WebSocket. ``connection`` is the library's, after its handshake. ``is_used``:
+    whether anything was sent over it, or asked to be received.
+    """
 
     def __init__(self, socket: Any, connection: Any, is_leaving: Any = lambda: False):
         """``socket``, a gevent socket, plain or TLS, is owned from here on; ``is_leaving()``: whether the
@@ -49,11 +52,12 @@ class WebSocket:
         self._connection = connection
         self._is_leaving = is_leaving
         self._events: Any = None
-        self._payload = memoryview(b"")
+        self._payload = NOTHING
         self._send_below = send_function(socket)
         self._receive_below, self._pending_below = _receive_functions(socket)
         self._ended = self._told_end = self._said_close = self._is_shut = self._spent = False
         self._peer_ended = False
+        self.is_used = False
         # What goes out next: the rest of control frames and of a header, then _left octets of its payload.
         self._head = bytearray()
         self._left = 0
@@ -130,12 +134,14 @@ class WebSocket:
         """As ``receive_into``, of what was fed."""
         taken = frames = 0
         self._spent = False
+        self.is_used = True
         while taken < len(view):
             if self._payload:
                 part = self._payload[:len(view) - taken]
                 view[taken:taken + len(part)] = part
                 taken += len(part)
-                self._payload = self._payload[len(part):]
+                # An empty view of the frame would keep its octets.
+                self._payload = self._payload[len(part):] if len(part) < len(self._payload) else NOTHING
             elif self._events is None:
                 break
             elif frames == FRAMES_A_READ:
@@ -183,11 +189,12 @@ class WebSocket:
         The octets that it does not take must come again with the next call, and more may follow them, as
         Output does: they may belong to a frame whose header has gone. Raises OSError.
         """
-        if self._said_close and not self._left:
-            return len(view)  # nothing follows a Close (§5.5.1)
+        self.is_used = True
         taken = 0
         with memoryview(view) as octets:
             while taken < len(octets):
+                if self._said_close and not self._left:
+                    return len(octets)  # nothing follows a Close (§5.5.1)
                 try:
                     taken += self._send_part(octets[taken:])
                 except _WOULD_BLOCK:
@@ -220,6 +227,7 @@ class WebSocket:
 
     def sendall(self, octets: Any) -> None:
         """As a blocking socket's, for logins, before anything else is sent. Raises OSError. May switch."""
+        self.is_used = True
         if octets and not self._said_close:
             head = bytes(self._head + self._control())
             self._head.clear()

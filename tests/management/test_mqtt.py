@@ -198,3 +198,33 @@ def test_what_is_not_there_or_makes_no_sense_is_said(broker, path, status):
         f"http://127.0.0.1:{broker.ports['http']}/api/{path}", auth=("guest", "guest"), timeout=in_time(60))
 
     assert answer.status_code == status
+
+
+def test_operator_copies_and_purges_what_waits_for_a_client_and_moves_nothing_of_it(api, connect, name):
+    connect().subscribe(f"{name}/#", qos=1)
+    with connect(f"{name}-publisher", expiry=0) as publisher:
+        connect(expiry=3600, clean_start=False).close()
+        for _ in range(3):
+            publisher.publish(f"{name}/t", b"x", qos=1)
+    queue, target = f"queues/%2F/mqtt.{name}", f"queues/%2F/to-{name}"
+    api.put(target, {})
+
+    for how, answer in (("move", 401), ("replay", 401), ("copy", 200)):
+        wanted = {"destination": f"to-{name}"} if how != "replay" else {}
+        assert api.post(f"{queue}/{how}", wanted).status_code == answer, how
+    assert api.post(f"{queue}/move", {"destination": f"to-{name}", "dry_run": True}).status_code == 401
+
+    wait_until(lambda: api.get(queue).json()["messages"] == api.get(target).json()["messages"] == 3)
+    assert api.delete(f"{queue}/contents").status_code == 204
+    wait_until(lambda: api.get(queue).json()["messages"] == 0)
+    api.delete(target)
+
+
+def test_closing_reason_has_no_control_characters(api, connect, name):
+    client = connect()
+    reason = {"X-Reason": "a\x85b".encode("latin-1")}
+
+    assert api.delete(f"mqtt/sessions/%2F/{name}/connection", headers=reason).status_code == 204
+
+    with pytest.raises(ConnectionClosed, match=r"\(a\?b\)"):
+        client.next_packet()

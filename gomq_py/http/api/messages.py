@@ -7,11 +7,9 @@ from gevent.event import AsyncResult
 from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.transfer.moves import Filter, Move
 from gomq_py.broker.verbs import moves, queues
-from gomq_py.content.properties import Properties
-from gomq_py.errors import Malformed
 from gomq_py.http.answers import body, json_answer, node, paced_list
 from gomq_py.http.arguments import boolean_of, integer_of
-from gomq_py.http.encoding import encoded
+from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import caller, find_queue, find_vhost, there_is
 from gomq_py.http.login import MANAGEMENT, access
@@ -77,24 +75,17 @@ def _peeked(browser, offset, count, encoding, truncate):
         yield _shown(
             message, position, encoding, min(octets_left, octets_left if truncate is None else truncate)
         )
-        octets_left -= min(octets_left, len(message.get_body()))
+        octets_left -= min(octets_left, message.get_body_length())
 
 
 def _shown(message, position, encoding, limit):
-    facts, payload = message.describe(), message.get_body()
-    text, used = encoded(payload[:limit], encoding)
-    properties, fault = {}, {}
-    try:
-        properties = Properties.decode(message.get_properties()).as_dict()
-    except Malformed as error:
-        fault = {"unreadable": error.text}
+    facts = message.describe()
     return {
-        "position": position, "payload_bytes": len(payload), "redelivered": facts["redelivered"],
+        "position": position, "redelivered": facts["redelivered"],
         "delivery_count": facts["delivery_count"],
         "exchange": message.get_exchange().decode("utf-8", "replace"),
         "routing_key": message.get_routing_key().decode("utf-8", "replace"),
-        "timestamp": facts["timestamp_ms"],
-        "properties": properties, "payload": text, "payload_encoding": used, **fault,
+        "timestamp": facts["timestamp_ms"], **content_shown(message, encoding, limit),
     }
 
 
@@ -139,7 +130,7 @@ def _move(vhost, name, keep):
         "queue", find_vhost(target_vhost).queues.get(wanted["destination"]), wanted["destination"],
         target_vhost,
     )
-    queue, route = moves.to_another_queue(caller(vhost), name, caller(target_vhost), target)
+    queue, route = moves.to_another_queue(caller(vhost), name, caller(target_vhost), target, keep)
     if target is queue:
         raise BadRequest("destination is the queue itself")
     return _run(queue, route, wanted, keep)

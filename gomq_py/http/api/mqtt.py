@@ -4,21 +4,25 @@ A user sees its own, everybody's with the monitoring tag; what is retained it se
 """
 from flask import Blueprint, g, request
 
-from gomq_py.content.properties import Properties
 from gomq_py.http import shapes
 from gomq_py.http.answers import json_answer, no_content
 from gomq_py.http.api.connections import close_connection, visible
 from gomq_py.http.arguments import integer_of
-from gomq_py.http.encoding import encoded
+from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.finding import caller, find_vhost, visible_vhosts
 from gomq_py.http.kinds import MQTT_CONNECTIONS, MQTT_SESSIONS, MQTT_SUBSCRIPTIONS
 from gomq_py.http.login import MANAGEMENT, MONITORING, access
 from gomq_py.http.paging import listing
+from gomq_py.hub.turns import paced
 from gomq_py.mqtt.model import administration
 
 blueprint = Blueprint("mqtt", __name__)
 MOST_TOPICS, USUAL_TOPICS = 1000, 100
+# Topics that are looked at for one page, also of those that are not shown.
+TOPICS_LOOKED_AT = 2000
+# Rows between two looks at the clock: some 0.5 us each.
+LOOK = 100
 # Of a payload that is shown, unless more is asked for.
 SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
 
@@ -31,19 +35,19 @@ def _connections(vhost_name=None):
 
 
 def _sessions(vhosts):
-    """(session, vhost) of each that the user may see."""
+    """Yield (session, vhost) of each that the user may see. May switch."""
     everybody = MONITORING in g.tags
-    return [
-        (session, vhost) for vhost in vhosts for session in administration.sessions_of(vhost)
-        if everybody or session.user == g.user.name
-    ]
+    for vhost in vhosts:
+        for session in paced(administration.sessions_of(vhost), LOOK):
+            if everybody or session.user == g.user.name:
+                yield session, vhost
 
 
 def _subscriptions(sessions):
-    return [
-        (subscription, session, vhost) for session, vhost in sessions
-        for subscription in list(session.subscriptions.values())
-    ]
+    """Yield (subscription, session, vhost) of each. May switch."""
+    for session, vhost in sessions:
+        for subscription in paced(list(session.subscriptions.values()), LOOK):
+            yield subscription, session, vhost
 
 
 def _session(vhost_name, client_id):
@@ -149,11 +153,15 @@ def list_retained(vhost):
     them, behind the topic ``after``. ``next`` is the ``after`` of the next page, null where this is the last.
     """
     most = integer_of(request.args, "limit", USUAL_TOPICS, 1, MOST_TOPICS)
-    found, place = administration.retained_page(caller(vhost), request.args.get("after", ""), most)
-    return json_answer({
-        "topics": [{"topic": topic, "vhost": vhost, "payload_bytes": octets} for topic, octets in found],
-        "next": place or None,
-    })
+    topics = administration.retained_topics(caller(vhost), request.args.get("after", ""))
+    found, place = [], None
+    for looked_at, (topic, octets) in enumerate(paced(topics), 1):
+        if octets is not None:
+            found.append({"topic": topic, "vhost": vhost, "payload_bytes": octets})
+        if len(found) == most or looked_at == TOPICS_LOOKED_AT:
+            place = topic
+            break
+    return json_answer({"topics": found, "next": place})
 
 
 @blueprint.get("/api/mqtt/retained/<vhost>/<topic>")
@@ -175,9 +183,7 @@ def delete_retained(vhost, topic):
 def _retained(message, topic, vhost, most):
     """The message as it is shown; a payload that is no text in base64, as messages got from queues are."""
     described = message.describe()
-    text, used = encoded(message.get_body()[:most], "auto")
     return {
-        "topic": topic, "vhost": vhost, "payload": text, "payload_bytes": message.get_body_length(),
-        "payload_encoding": used, "properties": Properties.decode(message.get_properties()).as_dict(),
+        "topic": topic, "vhost": vhost, **content_shown(message, "auto", most),
         "timestamp": described["timestamp_ms"], "expires_at": described["expires_at_ms"] or None,
     }

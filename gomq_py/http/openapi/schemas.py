@@ -203,7 +203,7 @@ COMPONENTS = {
             "channels", "channel_max", "frame_max", "timeout", "connected_at", "port", "peer_port",
             "recv_cnt", "send_cnt", "send_pend",
         ),
-        "ssl": TRUTH, "client_properties": OPEN, **PROCESS, **counted(OCTETS)}),
+        "ssl": TRUTH, "client_properties": OPEN, **PROCESS, **counted(OCTETS)}, {"client_id": TEXT}),
     "MQTTConnection": record({
         **texts("name", "node", "vhost", "user", "client_id", "protocol", "peer_host", "state"),
         **counts("peer_port", "connected_at", "keep_alive", "subscriptions"), **truths("websocket", "ssl"),

@@ -124,6 +124,13 @@ def test_what_does_not_fit_into_the_room_comes_with_the_next_read(ends):
     assert ends.taken(room=3) == b"abcdefg"
 
 
+def test_nothing_is_kept_of_a_frame_that_was_taken(ends):
+    ends.peer.sendall(frame(b"x" * 60_000))
+
+    assert ends.taken() == b"x" * 60_000
+    assert len(ends.socket._payload.obj) == 0
+
+
 def test_frame_that_says_an_impossible_length_costs_nothing(ends):
     ends.peer.sendall(struct.pack(">BBQ", 0x82, 0xFF, (1 << 63) - 1) + b"\0\0\0\0" + b"x" * 1000)
 
@@ -255,6 +262,24 @@ def test_control_frames_stand_between_frames_and_never_in_one(ends):
             payload += event.data
     assert pongs == [b"now"]
     assert len(payload) == taken and payload == (bytes(range(256)) * (taken // 256 + 1))[:taken]
+
+
+def test_after_a_close_the_frame_that_is_begun_is_ended_and_none_follows(ends):
+    """RFC 6455 5.5.1: also where the rest of that frame comes with more behind it."""
+    taken, left = fill(ends)
+    ends.peer.sendall(frame(b"text", TEXT))
+    assert ends.taken() is None
+    left, read = memoryview(bytes(left) + b"x" * (1 << 20)), b""
+    while left:
+        read += ends.told()
+        try:
+            left = left[ends.socket.send(left):]
+        except BlockingIOError:
+            continue
+    ends.socket.send(b"more")
+    read += ends.told()
+
+    assert read.endswith(b"\x88\x16\x03\xebbinary messages only")
 
 
 def test_pong_that_the_socket_did_not_take_leaves_when_it_does():
