@@ -11,9 +11,6 @@ from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire.topics import swapped, topic_name_fault
 from gomq_py.storage.message import Message
 
-# Topics that are looked at for one page, allowed or not: some 20 us each.
-LOOKED_AT = 2000
-
 
 def sessions_of(vhost):
     """Its sessions, as a new list."""
@@ -28,12 +25,22 @@ def find_session(vhost, client_id):
     return session
 
 
+def has_session(vhost, session):
+    """Whether the vhost has this very session still."""
+    return vhost.extras[EXTRA].by_client.get(session.client_id) is session
+
+
+def check_configure(caller, session):
+    """The caller may take over, change and end the session of somebody else. Raises NoPermission."""
+    caller.access.configure("queue", session.queue_name)
+
+
 def end_session(caller, client_id):
     """End a session with all that it holds; a client that is connected is told. Asks for configure on its
     queue's name. Raises NoPermission, NotFound.
     """
     session = find_session(caller.vhost, client_id)
-    caller.access.configure("queue", session.queue_name)
+    check_configure(caller, session)
     caller.vhost.extras[EXTRA].end(session)
 
 
@@ -42,7 +49,7 @@ def unsubscribe(caller, client_id, topic_filter):
     NotFound.
     """
     session = find_session(caller.vhost, client_id)
-    caller.access.configure("queue", session.queue_name)
+    check_configure(caller, session)
     if not session.unsubscribe(topic_filter):
         raise NotFound(f"MQTT session '{client_id}' in vhost '{caller.vhost.name}' has no such subscription")
 
@@ -55,22 +62,16 @@ def retained_totals(vhost):
     return retained.index.count, retained.octets
 
 
-def retained_page(caller, after, most):
-    """([(topic, octets of its payload)], where to go on): the next topics behind ``after`` that the caller
-    may read, up to ``most``; "" for the place where there are no more. Raises NoPermission.
+def retained_topics(caller, after):
+    """Yield (topic, octets of its payload) of the topics behind ``after`` that a message is retained for, in
+    order; None for the octets where it has expired or the caller may not read it. Some 20 us each; whoever
+    asks may switch in between. Raises NoPermission.
     """
     sessions = caller.vhost.extras[EXTRA]
-    caller.access.read("exchange", sessions.source.name)
-    now_ms = int(time.time() * 1000)
-    found, looked_at = [], 0
-    while len(found) < most and looked_at < LOOKED_AT:
-        page = sessions.retained.page(after, most - len(found), now_ms)
-        if not page:
-            return found, ""
-        after = page[-1][0]
-        looked_at += len(page)
-        found += [(topic, octets) for topic, octets in page if _may_read(caller, sessions, topic)]
-    return found, after
+    caller.access.read("exchange", sessions.source_name)
+    source = sessions.source()
+    return sessions.retained.topics(
+        int(time.time() * 1000), after, lambda topic: _may_read(caller, source, topic))
 
 
 def retained_message(caller, topic):
@@ -78,8 +79,8 @@ def retained_message(caller, topic):
     on the exchange and its topic permission. Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
-    caller.access.read("exchange", sessions.source.name)
-    caller.access.read_topic(sessions.source, swapped(topic))
+    caller.access.read("exchange", sessions.source_name)
+    caller.access.read_topic(sessions.source(), swapped(topic))
     message = Message()
     if not sessions.retained.look(topic, message):
         raise _nothing(caller, topic)
@@ -92,8 +93,8 @@ def delete_retained(caller, topic):
     Raises NoPermission, NotFound.
     """
     sessions = _with_topic(caller, topic)
-    caller.access.write("exchange", sessions.source.name)
-    caller.access.write_topic(sessions.source, (swapped(topic),))
+    caller.access.write("exchange", sessions.source_name)
+    caller.access.write_topic(sessions.source(), (swapped(topic),))
     if not sessions.retained.look(topic, Message()):
         raise _nothing(caller, topic)
     sessions.retained.delete(topic)
@@ -109,9 +110,9 @@ def _nothing(caller, topic):
     return NotFound(f"nothing is retained for {described('topic', topic, caller.vhost.name)}")
 
 
-def _may_read(caller, sessions, topic):
+def _may_read(caller, source, topic):
     try:
-        caller.access.read_topic(sessions.source, swapped(topic))
+        caller.access.read_topic(source, swapped(topic))
     except NoPermission:
         return False
     return True

@@ -7,7 +7,7 @@ an operator may bind queues by filters and feed it by binding it to other exchan
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import described
 from gomq_py.errors import PreconditionFailed
-from gomq_py.mqtt.model.filter_tree import FilterTree
+from gomq_py.mqtt.model.filter_tree import FilterTree, levels_of
 from gomq_py.mqtt.model.shares import Shares
 from gomq_py.mqtt.wire.topics import (
     SEPARATOR, is_shared, split_shared, swapped, topic_filter_fault, topic_name_fault,
@@ -47,7 +47,7 @@ class MQTTExchange(Exchange):
         entity = described("exchange", self.name, self.vhost)
         if is_shared(routing_key):
             raise PreconditionFailed(f"cannot bind to {entity} with the shared subscription '{routing_key}'")
-        fault = self.filter_fault(routing_key)
+        fault = self.filter_fault(routing_key) or self.room_fault(routing_key)
         if fault:
             raise PreconditionFailed(f"cannot bind to {entity}: {fault}")
         for key in arguments:
@@ -62,13 +62,13 @@ class MQTTExchange(Exchange):
             return fault
         if topic_filter.count(SEPARATOR) >= MAX_LEVELS:
             return f"a topic filter has more than {MAX_LEVELS} levels"
-        added = self._tree.costly_levels_added(topic_filter)
-        if added and self._tree.costly_levels + added > MAX_COSTLY_LEVELS:
-            return (
-                f"topic filters of virtual host '{self.vhost}' have their + in too many different places "
-                f"(limit of {MAX_COSTLY_LEVELS} levels)"
-            )
         return ""
+
+    def room_fault(self, topic_filter):
+        """What keeps a filter without a fault, not of a shared subscription, from being bound now, or ""."""
+        if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
+            return ""
+        return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
 
     def match(self, routing_key, headers, targets):
         topic = swapped(routing_key)
@@ -101,18 +101,37 @@ class MQTTExchange(Exchange):
         if session is None or not is_shared(topic_filter):
             self._tree.remove(topic_filter, destination)
         else:
-            share, is_last = self._shares.remove(topic_filter, destination)
+            share, is_last = self._shares.remove(topic_filter, session, destination)
             if is_last:
                 self._tree.remove(split_shared(topic_filter)[1], share)
         if session is not None:
             session.unsubscribed(binding)
 
-    def session_changed(self, session):
-        """A session may have other messages now, or its queue has failed: the shares that it is in ask
-        again.
+    def share(self, topic_filter):
+        """The Destination of those who share a subscription; None: there is nobody."""
+        return self._shares.find(topic_filter)
+
+    def presence_changed(self, session):
+        """Its client has connected, or its connection has ended."""
+        for share in self._shares.of(session):
+            share.move(session.queue)
+            share.move(session.sink)
+
+    def queue_failed(self, session):
+        """What its queue took last may be lost, and so may what the shares took that it is in. Returns
+        whether there are such.
         """
-        for share in self._shares.of(session.subscriptions):
-            share.refresh()
+        shares = self._shares.of(session)
+        for share in shares:
+            topic_filter = split_shared(share.name)[1]
+            self._tree.remove(topic_filter, share)
+            self._tree.add(topic_filter, self._shares.renew(share))
+        return bool(shares)
+
+
+def no_room(whose, most):
+    """What is said where somebody's filters leave no room for another one."""
+    return f"topic filters of {whose} have their + in too many different places (limit of {most} levels)"
 
 
 def _session_of(destination):

@@ -9,22 +9,27 @@ cdef class FilterNode:
     cdef dict levels, destinations, below
 
 @cython.final
+cdef class Arrangements:
+    cdef readonly Py_ssize_t costly_levels
+    cdef dict _counts
+    cpdef bint has_room(self, list levels, Py_ssize_t most) except -1
+    @cython.locals(count=Py_ssize_t)
+    cpdef count(self, list levels, Py_ssize_t change)
+    cpdef bint is_empty(self) except -1
+
+@cython.final
 cdef class FilterTree:
     cdef FilterNode root
-    cdef readonly Py_ssize_t size, costly_levels
-    cdef dict _arrangements
+    cdef readonly Py_ssize_t size
+    cdef readonly Arrangements arrangements
     @cython.locals(levels=list, is_below=bint, node=FilterNode, destinations=dict)
     cpdef add(self, str topic_filter, destination)
     @cython.locals(levels=list, is_below=bint, node=FilterNode, destinations=dict, count=Py_ssize_t)
     cpdef remove(self, str topic_filter, destination)
     @cython.locals(node=FilterNode, child=FilterNode, front=list, reached=list, may_be_any=bint)
     cpdef match(self, str topic, set targets)
-    @cython.locals(levels=list)
-    cpdef Py_ssize_t costly_levels_added(self, str topic_filter) except -1
     @cython.locals(root=FilterNode)
     cpdef bint is_empty(self) except -1
-    @cython.locals(count=Py_ssize_t)
-    cdef _arrange(self, list levels, Py_ssize_t change)
     @cython.locals(node=FilterNode)
     cdef FilterNode _node(self, list levels)
     @cython.locals(child=FilterNode)
@@ -32,5 +37,7 @@ cdef class FilterTree:
     @cython.locals(parent=FilterNode)
     cdef _prune(self, FilterNode node)
 
+@cython.locals(levels=list)
+cpdef list levels_of(str topic_filter)
 cdef bint _is_below(str topic_filter) except -1
 cdef object _arrangement(list levels)

@@ -6,9 +6,9 @@ A leaf of mqtt.model, below exchange; compiled, because each topic that is not r
 Filters live in a tree of levels. A topic is matched by walking all the nodes that it can reach at once, one
 level at a time. A node has one parent and so is reached once; of the filters with their ``+`` in the same
 places a topic reaches one node per level, however many they are. So what can be costly is a tree with very
-many arrangements of ``+``: ``costly_levels`` bounds how many nodes a topic reaches, and whoever adds filters
-for clients refuses what makes that too many. A first level that begins with ``$`` is matched by itself
-alone [MQTT-4.7.2-1].
+many arrangements of ``+``: their ``costly_levels`` bound how many nodes a topic reaches, and whoever adds
+filters for clients refuses what makes that too many. A first level that begins with ``$`` is matched by
+itself alone [MQTT-4.7.2-1].
 
 What is no filter (a ``#`` before the end, wildcards beside other characters) stands for itself, and so
 matches no topic.
@@ -32,26 +32,58 @@ class FilterNode:
         self.levels = self.plus = self.destinations = self.below = None
 
 
+class Arrangements:
+    """Where some filters have their ``+``. ``costly_levels``: the most nodes that a topic may reach on their
+    way. Filters are told as levels_of() them.
+    """
+
+    __slots__ = ("costly_levels", "_counts")
+
+    def __init__(self):
+        self.costly_levels = 0
+        self._counts = {}  # (where + are, levels before a #): how many filters
+
+    def has_room(self, levels, most):
+        """Whether ``costly_levels`` stays as it is with one more filter, or is ``most`` at the most."""
+        key = _arrangement(levels)
+        return key is None or key in self._counts or self.costly_levels + len(levels) <= most
+
+    def count(self, levels, change):
+        """Count a filter that has come (1) or gone (-1)."""
+        key = _arrangement(levels)
+        if key is None:
+            return
+        count = self._counts.get(key, 0) + change
+        if not count:
+            del self._counts[key]
+            self.costly_levels -= len(levels)
+        else:
+            if key not in self._counts:
+                self.costly_levels += len(levels)
+            self._counts[key] = count
+
+    def is_empty(self):
+        """Whether no filter is counted."""
+        return not self._counts and not self.costly_levels
+
+
 class FilterTree:
     """Topic filters to destinations. ``size``: how many there are, each as often as it was added.
 
-    ``costly_levels``: the most nodes that a topic may reach on the way of filters with ``+``.
+    ``arrangements``: their Arrangements.
     """
 
-    __slots__ = ("root", "size", "costly_levels", "_arrangements")
+    __slots__ = ("root", "size", "arrangements")
 
     def __init__(self):
         self.root = FilterNode(None, None)
         self.size = 0
-        self.costly_levels = 0
-        self._arrangements = {}  # (where + are, levels before a #): how many filters
+        self.arrangements = Arrangements()
 
     def add(self, topic_filter, destination):
         """Let the filter lead to a destination; once more counts."""
-        levels = topic_filter.split("/")
+        levels = levels_of(topic_filter)
         is_below = _is_below(topic_filter)
-        if is_below:
-            levels.pop()
         node = self.root
         for level in levels:
             node = self._child(node, level)
@@ -64,16 +96,14 @@ class FilterTree:
             if destinations is None:
                 destinations = node.destinations = {}
         if not destinations:
-            self._arrange(levels, 1)
+            self.arrangements.count(levels, 1)
         destinations[destination] = destinations.get(destination, 0) + 1
         self.size += 1
 
     def remove(self, topic_filter, destination):
         """Take back one ``add``; nodes that lead nowhere go. Nothing where there is none to take back."""
-        levels = topic_filter.split("/")
+        levels = levels_of(topic_filter)
         is_below = _is_below(topic_filter)
-        if is_below:
-            levels.pop()
         node = self._node(levels)
         if node is None:
             return
@@ -92,7 +122,7 @@ class FilterTree:
             node.below = None
         else:
             node.destinations = None
-        self._arrange(levels, -1)
+        self.arrangements.count(levels, -1)
         self._prune(node)
 
     def match(self, topic, targets):
@@ -125,35 +155,13 @@ class FilterTree:
             if node.destinations is not None:
                 targets.update(node.destinations)
 
-    def costly_levels_added(self, topic_filter):
-        """By how much ``costly_levels`` would grow if this filter were added."""
-        levels = topic_filter.split("/")
-        if _is_below(topic_filter):
-            levels.pop()
-        key = _arrangement(levels)
-        return 0 if key is None or key in self._arrangements else len(levels)
-
     def is_empty(self):
         """Whether no filter, and no node of one, is left."""
         root = self.root
         return (
             root.levels is None and root.plus is None and root.destinations is None and root.below is None
-            and not self._arrangements and not self.costly_levels
+            and self.arrangements.is_empty()
         )
-
-    def _arrange(self, levels, change):
-        """Count a filter that has come (1) or gone (-1)."""
-        key = _arrangement(levels)
-        if key is None:
-            return
-        count = self._arrangements.get(key, 0) + change
-        if not count:
-            del self._arrangements[key]
-            self.costly_levels -= len(levels)
-        else:
-            if key not in self._arrangements:
-                self.costly_levels += len(levels)
-            self._arrangements[key] = count
 
     def _node(self, levels):
         """Where these levels lead, or None."""
@@ -193,6 +201,14 @@ class FilterTree:
                     parent.levels = None
             node.parent = None
             node = parent
+
+
+def levels_of(topic_filter):
+    """The levels of a filter, without ``#`` at its end."""
+    levels = topic_filter.split("/")
+    if _is_below(topic_filter):
+        levels.pop()
+    return levels
 
 
 def _is_below(topic_filter):

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.hub cimport turn_taker
+from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
@@ -11,6 +12,7 @@ cdef Py_ssize_t RECORD_OCTETS
 
 cdef class Inflight(turn_taker.TurnTaker):
     cdef readonly object vhost
+    cdef Scheduler scheduler
     cdef readonly MessageStore store
     cdef readonly uint64_t boot, last_received, sure_mark
     cdef public uint64_t sure_at
@@ -20,15 +22,19 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef unsigned char* at
     cdef Py_ssize_t segment
     cdef public object moving
-    cdef readonly dict stored
+    cdef readonly dict stored, outdated
     cdef readonly tuple together
     cdef object __weakref__
     cpdef uint64_t sent(
         self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms) except? 0
     cpdef uint64_t stored_ms(self, uint64_t kept_at) except? 0
     @cython.locals(kept_at=uint64_t)
-    cpdef uint64_t received(self, uint64_t key, unsigned int identifier) except? 0
+    cpdef uint64_t received(self, uint64_t key, unsigned int identifier, tuple queues) except? 0
     cpdef uint64_t mark(self) except? 0
+    @cython.locals(before=uint64_t)
+    cdef _delete_outdated(self, uint64_t kept_at)
+    cdef bint _opened(self) except -1
+    cpdef await_flush(self)
     @cython.locals(kept_at=uint64_t, before=uint64_t)
     cpdef sure(self, uint64_t mark)
     cpdef done(self, uint64_t kept_at)
@@ -39,23 +45,6 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef uint64_t _keep(
         self, int kind, int sure, unsigned int identifier, uint64_t key, uint64_t location,
         uint64_t number) except? 0
+    cdef _delete(self, uint64_t kept_at)
     @cython.locals(shown=Message, place=Py_ssize_t, location=uint64_t, kind=int, key=uint64_t)
     cdef _recover(self, by_key)
-
-@cython.final
-cdef class Received:
-    cdef readonly Inflight inflight
-    cdef readonly uint64_t key
-    cdef readonly Py_ssize_t count
-    cdef dict found
-    cpdef bint has(self, unsigned int identifier) except -1
-    @cython.locals(kept_at=uint64_t)
-    cpdef add(self, unsigned int identifier)
-    cpdef bint discard(self, unsigned int identifier) except -1
-    @cython.locals(kept_at=uint64_t)
-    cpdef tuple awaited(self, unsigned int identifier)
-    cpdef uint64_t mark(self) except? 0
-    cpdef sure(self, uint64_t mark)
-    cpdef restore(self, unsigned int identifier, uint64_t kept_at)
-    cpdef move(self, Py_ssize_t oldest)
-    cpdef close(self)

@@ -2,13 +2,15 @@
 store of their own.
 
 Beside the sessions, below the door, above storage. What is written outlives a kill at any instant, because it
-is in the store's mappings when a function returns; what was deleted does at the end of the batch. The disk
-has it with the next flush, which nobody waits for.
+is in the store's mappings when a function returns, and its files have their names; what was deleted does at
+the end of the batch. The disk has it soon; that an identifier was released, before PUBCOMP leaves. What is
+written anew is deleted where it was when it is on the disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
                 with the same identifier and DUP, and where it is settled, PUBREL does
     received    behind the append of a message that came at QoS 2, until its PUBREL: after a kill the client's
-                PUBLISH is known, and not stored twice
+                PUBLISH is known, and not stored twice. If the files of its message have no names yet, which
+                the kill loses, the identifier counts only when it is sure
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
 
 After a power cut, when the machine's boot is another, an identifier that is not sure does not count: its
@@ -22,15 +24,17 @@ Each is a record without routing and body, whose properties are:
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
     12      8       SENT: location of the message; SURE: location, here, of the last that is sure
-    20      8       SENT: when the message was stored, Unix milliseconds; RECEIVED: digest of the boot
+    20      8       SENT: when the message was stored, Unix milliseconds; RECEIVED: digest of the boot,
+                    0: a kill may lose its message
 """
 import hashlib
+from functools import partial
 
 from gomq_py import octets
 from gomq_py.errors import Refused
+from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub import turn_taker
-from gomq_py.hub.job import Job
-from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model.moving import Moving
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage import locations
@@ -60,14 +64,14 @@ class Inflight(turn_taker.TurnTaker):
     """
 
     __slots__ = (
-        "vhost", "store", "boot", "failed", "message", "shown", "record", "at", "last_received", "sure_at",
-        "sure_mark", "segment", "moving", "stored", "together", "__weakref__",
+        "vhost", "scheduler", "store", "boot", "failed", "message", "shown", "record", "at", "last_received",
+        "sure_at", "sure_mark", "segment", "moving", "stored", "outdated", "together", "__weakref__",
     )
 
     def __init__(self, vhost, boot):
         turn_taker.TurnTaker.__init__(self, f"QoS 2 identifiers of vhost '{vhost.name}'")
         self.vhost = vhost
-        self.store = None
+        self.scheduler = self.store = None
         self.boot = int.from_bytes(hashlib.sha256(boot).digest()[:8], "little")
         self.failed = False
         self.record = record = bytearray(len(NO_ROUTING) + RECORD_OCTETS)
@@ -83,6 +87,7 @@ class Inflight(turn_taker.TurnTaker):
         message.body_at = len(record)
         self.last_received = self.sure_at = self.sure_mark = self.segment = 0
         self.stored = {}  # of an earlier run: {location of a SENT: when its message was stored}
+        self.outdated = {}  # {location of what was written anew: where it was, and is until that is safe}
         self.moving = None
         self.together = (self,)
 
@@ -102,10 +107,16 @@ class Inflight(turn_taker.TurnTaker):
 
     # incoming
 
-    def received(self, key, identifier):
-        """A message with this identifier has been stored. Returns where that is kept, 0 where it cannot be.
+    def received(self, key, identifier, queues):
+        """A message with this identifier has been stored, durably in ``queues``, a tuple or None. Returns
+        where that is kept, 0 where it cannot be.
         """
-        kept_at = self._keep(RECEIVED, 0, identifier, key, 0, self.boot)
+        if not self._opened():
+            return 0
+        boot = self.boot
+        if queues is not None and self.store.pool.has_unnamed and not self._would_outlive_kill(queues):
+            boot = 0
+        kept_at = self._keep(RECEIVED, 0, identifier, key, 0, boot)
         if kept_at:
             self.last_received = kept_at
         return kept_at
@@ -113,6 +124,14 @@ class Inflight(turn_taker.TurnTaker):
     def mark(self):
         """What to say to sure() when all that was received until now is on the disk."""
         return self.last_received
+
+    def await_flush(self):
+        """All of it, with what is done with, is to be on the disk before the next promise is kept."""
+        if self.store is not None and not self.failed:
+            try:
+                self.store.mark()
+            except StoreError as error:
+                self.fail(error)
 
     def sure(self, mark):
         """What was received up to a mark() is on the disk: the client may be told."""
@@ -124,7 +143,7 @@ class Inflight(turn_taker.TurnTaker):
             self.sure_mark = mark
             self.sure_at = kept_at
             if before:
-                self.done(before)
+                self._delete(before)  # in a batch of its own it would cost a poll; the next one will do
 
     # both
 
@@ -134,12 +153,11 @@ class Inflight(turn_taker.TurnTaker):
             return
         if self.stored:
             self.stored.pop(kept_at, None)
-        try:
-            self.store.delete(kept_at)
-        except StoreError as error:
-            self.fail(error)
+        if self.outdated:
+            self._delete_outdated(kept_at)
+        self._delete(kept_at)
         if not self.touched:
-            self.vhost.scheduler.touch(self)
+            self.scheduler.touch(self)
 
     def again(self, kept_at):
         """Keep it anew, behind everything else. Returns where it is now."""
@@ -158,9 +176,15 @@ class Inflight(turn_taker.TurnTaker):
         if not now:
             return kept_at
         if kept_at in self.stored:
-            self.stored[now] = self.stored[kept_at]
-        self.done(kept_at)
+            self.stored[now] = self.stored.pop(kept_at)
+        self.outdated[now] = kept_at
         return now
+
+    def moved(self):
+        """What again() has kept anew is to be deleted where it was, once it is safe."""
+        if self.outdated:
+            self.await_flush()
+            self.vhost.when_safe(partial(self._settle, list(self.outdated)), self._has_failed, False)
 
     # the scheduler's side
 
@@ -207,7 +231,7 @@ class Inflight(turn_taker.TurnTaker):
 
     def _keep(self, kind, sure, identifier, key, location, number):
         """Write a record. Returns its location, 0 where it cannot be written."""
-        if self.failed:
+        if not self._opened():
             return 0
         at = self.at
         place = 2  # behind NO_ROUTING
@@ -219,9 +243,7 @@ class Inflight(turn_taker.TurnTaker):
         octets.put_le64(at, place + 20, number)
         message = self.message
         try:
-            if self.store is None:
-                self._begin(self.vhost.make_store(STORE))
-            message.timestamp_ms = self.vhost.scheduler.now_ms
+            message.timestamp_ms = self.scheduler.now_ms
             self.store.append(message)
             kept_at = message.location
             if self.store.peek(self.shown):
@@ -232,9 +254,15 @@ class Inflight(turn_taker.TurnTaker):
         if locations.number_of(kept_at) != self.segment:
             self.segment = locations.number_of(kept_at)
             self._make_space()
-        if not self.touched:
-            self.vhost.scheduler.touch(self)
         return kept_at
+
+    def _delete(self, kept_at):
+        if self.failed:
+            return
+        try:
+            self.store.delete(kept_at)
+        except StoreError as error:
+            self.fail(error)
 
     def _complain(self, error):
         if isinstance(error, StoreError) and not isinstance(error, StoreFull):
@@ -243,15 +271,56 @@ class Inflight(turn_taker.TurnTaker):
             QUIET.error(
                 self.name, "%s are not kept, so that a kill may double messages: %s", self.name, error)
 
+    def _has_failed(self):
+        return self.failed
+
+    def _settle(self, moved, error):
+        """What lies there is safe, or, with an error, may not be: then what was written anew the next time
+        takes the older copies with it.
+        """
+        if error is not None or self.failed:
+            return
+        for kept_at in moved:
+            self._delete_outdated(kept_at)
+        self.flush()
+
+    def _delete_outdated(self, kept_at):
+        """Delete what lay elsewhere before it was written anew here."""
+        before = self.outdated.pop(kept_at, 0)
+        while before:
+            self._delete(before)
+            before = self.outdated.pop(before, 0)
+
+    def _would_outlive_kill(self, queues):
+        """Whether what was appended to these destinations would: its files have their names."""
+        pool = self.store.pool
+        for queue in queues:
+            folder = queue.folder()
+            if folder is None or pool.is_naming(folder):
+                return False
+        return True
+
+    def _opened(self):
+        """Whether there is a store, made with the first record."""
+        if self.store is None and not self.failed:
+            try:
+                self._begin(self.vhost.make_store(STORE))
+            except (StoreError, Refused) as error:
+                self._complain(error)
+        return self.store is not None and not self.failed
+
     def _begin(self, store):
+        self.scheduler = self.vhost.scheduler
+        store.pool.name_at_once(store.folder)
         self.store = store
+        store.be_unawaited()
         store.listener = self
 
     def _make_space(self):
         """A segment is begun: write anew what keeps the oldest, if there are too many."""
         if self.segment > SEGMENTS and self.moving is None:
             self.moving = Moving(self, self.segment - SEGMENTS)
-            self.vhost.scheduler.start(self.moving)
+            self.scheduler.start(self.moving)
 
     def _recover(self, by_key):
         entries, over = {}, []
@@ -302,105 +371,3 @@ class Inflight(turn_taker.TurnTaker):
             self.sure(self.last_received)
         for key, rows in sent.items():
             by_key[key].sent_from(by_key[key].queue).restore(rows)
-
-
-class Received:
-    """The packet identifiers of one session's messages that came at QoS 2 and that PUBREL has not come for.
-
-    ``count``: how many. ``inflight``: the Inflight that keeps them under ``key``, or None.
-    """
-
-    __slots__ = ("inflight", "key", "count", "found")
-
-    def __init__(self, inflight=None, key=0):
-        self.inflight = inflight
-        self.key = key
-        self.count = 0
-        self.found = {}  # {identifier: where it is kept, or 0}
-
-    def has(self, identifier):
-        """Whether it is there."""
-        return identifier in self.found
-
-    def add(self, identifier):
-        """One that is not there: its message has been stored, just before."""
-        kept_at = 0
-        if self.inflight is not None:
-            kept_at = self.inflight.received(self.key, identifier)
-        self.found[identifier] = kept_at
-        self.count += 1
-
-    def discard(self, identifier):
-        """PUBREL, or its message is lost. Returns whether it was there."""
-        kept_at = self.found.pop(identifier, None)
-        if kept_at is None:
-            return False
-        self.count -= 1
-        if kept_at:
-            self.inflight.done(kept_at)
-        return True
-
-    def awaited(self, identifier):
-        """What must be flushed before a PUBREC may leave for one that is there: a tuple, None: nothing."""
-        kept_at = self.found.get(identifier, 0)
-        if kept_at and kept_at > self.inflight.sure_mark and not self.inflight.failed:
-            return self.inflight.together
-        return None
-
-    def mark(self):
-        """As Inflight.mark."""
-        return 0 if self.inflight is None else self.inflight.last_received
-
-    def sure(self, mark):
-        """As Inflight.sure: before PUBREC leaves."""
-        if mark:
-            self.inflight.sure(mark)
-
-    def restore(self, identifier, kept_at):
-        """One of an earlier run."""
-        self.found[identifier] = kept_at
-        self.count = len(self.found)
-
-    def move(self, oldest):
-        """Have kept anew what is kept in segments before this number."""
-        for identifier, kept_at in self.found.items():
-            if kept_at and locations.number_of(kept_at) < oldest:
-                self.found[identifier] = self.inflight.again(kept_at)
-
-    def close(self):
-        """The session is over."""
-        for identifier in list(self.found):
-            self.discard(identifier)
-
-
-class Moving(Job):
-    """Writes anew what is kept in old segments, some sessions at a time."""
-
-    name = "writing QoS 2 identifiers anew"
-
-    def __init__(self, inflight, oldest):
-        super().__init__()
-        self._inflight = inflight
-        self._oldest = oldest
-        self._left = None
-
-    def step(self):
-        if self._left is None:
-            self._left = self._inflight.vhost.extras["mqtt"].with_identifiers()
-            if self._inflight.sure_at and locations.number_of(self._inflight.sure_at) < self._oldest:
-                self._inflight.sure_at = self._inflight.again(self._inflight.sure_at)
-        clock = SliceClock(every=1)
-        while self._left:
-            session = self._left.pop()
-            for one in (session.sent, session.received):
-                if one is not None:
-                    one.move(self._oldest)
-            if clock.is_over():
-                return True
-        self._inflight.moving = None
-        return False
-
-    def failed(self, error):
-        """The next full segment is another occasion."""
-        self._inflight.moving = None
-        return False

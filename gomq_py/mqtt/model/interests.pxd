@@ -17,15 +17,17 @@ cdef class Interest:
 @cython.final
 cdef class Interests:
     cdef readonly object session
+    cdef readonly Py_ssize_t rights
     cdef readonly dict aliases
     cdef Interest last
     cdef bytes last_key
     cdef Py_ssize_t last_length
-    cdef dict found
+    cdef readonly dict found
     cdef FilterTree tree
     cdef set known
     cpdef changed(self, str topic_filter)
     cpdef forget(self)
+    cpdef rights_changed(self)
     cpdef new_connection(self)
     @cython.locals(key=bytes, interest=Interest)
     cdef Interest find(self, const unsigned char* at, Py_ssize_t start, Py_ssize_t length)

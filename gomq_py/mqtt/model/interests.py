@@ -45,12 +45,17 @@ class Interest:
 
 
 class Interests:
-    """Those of one session, a Session. ``aliases``: {routing key: topic alias} of its connection."""
+    """Those of one session, a Session. ``aliases``: {routing key: topic alias} of its connection. ``rights``
+    is another number after each change of what its client may have.
+    """
 
-    __slots__ = ("session", "aliases", "last", "last_key", "last_length", "found", "tree", "known")
+    __slots__ = (
+        "session", "rights", "aliases", "last", "last_key", "last_length", "found", "tree", "known",
+    )
 
     def __init__(self, session):
         self.session = session
+        self.rights = 1
         self.aliases = {}
         self.last = None
         self.last_key = b""
@@ -76,6 +81,11 @@ class Interests:
         self.found = self.last = None
         self.last_key = b""
         self.last_length = -1
+
+    def rights_changed(self):
+        """Its client may have other topics now."""
+        self.rights += 1
+        self.forget()
 
     def new_connection(self):
         """Nothing has a topic alias."""
@@ -111,6 +121,8 @@ class Interests:
         filters = self._matching(topic)
         if filters:
             filters = session.allowed(filters) or _NONE
+        elif filters is not _NONE and not session.may_have(topic.decode()):
+            filters = _NONE
         found = [session.subscriptions[one] for one in filters]
         interest = Interest(topic if filters is not _NONE else b"", found, self._is_kept(filters))
         if any([one.no_local for one in found]):

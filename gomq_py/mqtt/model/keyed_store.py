@@ -68,6 +68,9 @@ class KeyedStore(Destination):
         """Keep a copy of the message for the key, instead of any other. As publish() of a Destination."""
         return self._put(key, message, False)
 
+    def folder(self):
+        return None if self._shelf is None else self._shelf.store.folder
+
     def delete(self, key):
         """There is no message for the key any more. Whether there was one. On disk as what is put is."""
         if self.index.get(key) is None or self.closed:

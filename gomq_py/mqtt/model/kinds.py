@@ -3,27 +3,29 @@
 For whoever builds a broker or reads its folder, whether or not MQTT's ports are open: what an earlier run has
 kept is there all the same.
 """
+from functools import partial
+
+from gomq_py.broker.names import TOPIC_EXCHANGE
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.mqtt.model import inflight, retained, wills
 from gomq_py.mqtt.model.exchange import MQTTExchange
 from gomq_py.mqtt.model.session import PREFIX
 from gomq_py.mqtt.model.session_queue import EXTRA, KIND
 from gomq_py.mqtt.model.sessions import Sessions
+from gomq_py.mqtt.model.source import COMPONENT, SourceComponent
 from gomq_py.storage.data_dir import boot_id
 
 EXCHANGE = "mqtt.default"
-# What clients publish goes there, and what comes there goes to clients.
-SOURCE = "amq.topic"
 
 
-def all_kinds():
-    """The Kinds of a broker, with these among them."""
+def all_kinds(source=TOPIC_EXCHANGE):
+    """The Kinds of a broker, with these among them; ``source`` as Sessions.take_from()."""
     kinds = Kinds()
-    register(kinds)
+    register(kinds, source)
     return kinds
 
 
-def register(kinds):
+def register(kinds, source=TOPIC_EXCHANGE):
     """Add them to broker.topology.kinds.Kinds."""
     kinds.add_queue_kind(KIND)
     kinds.add_exchange_type(MQTTExchange)
@@ -32,16 +34,23 @@ def register(kinds):
     kinds.add_store(retained.STORE, lambda vhost, store: vhost.extras[EXTRA].retained.recovered(store))
     kinds.add_store(wills.STORE, lambda vhost, store: vhost.extras[EXTRA].wills.recovered(store))
     kinds.add_store(inflight.STORE, _inflight_opened)
-    kinds.on_vhost(_vhost_made)
+    kinds.on_vhost(partial(_vhost_made, source))
+    kinds.on_exchange(_exchange_added)
+    kinds.add_component(COMPONENT, SourceComponent(source))
 
 
-def _vhost_made(vhost):
-    exchange, source = vhost.exchange(EXCHANGE), vhost.exchange(SOURCE)
-    sessions = vhost.extras[EXTRA] = Sessions(vhost, exchange, source)
+def _vhost_made(source, vhost):
+    exchange = vhost.exchange(EXCHANGE)
+    sessions = vhost.extras[EXTRA] = Sessions(vhost, exchange)
     sessions.retained = exchange.retained = retained.Retained(vhost)
     sessions.wills = wills.Wills(vhost)
     sessions.inflight = inflight.Inflight(vhost, boot_id())
-    vhost.set_onward(source, exchange)
+    sessions.take_from(source)
+
+
+def _exchange_added(vhost, exchange):
+    if EXTRA in vhost.extras:
+        vhost.extras[EXTRA].exchange_added(exchange)
 
 
 def _inflight_opened(vhost, store):

@@ -1,19 +1,21 @@
 """Replays: retained messages on their way to a session that has subscribed, filter after filter.
 
 Between retained, which has them, and the session's queue or sink, which get them as copies that say
-everything: QoS, RETAIN and the identifier of the one subscription they are for (REPLAYED). A job in slices,
-which never has more than WINDOW messages in the queue before the client has taken them. Never yields.
+everything: QoS, RETAIN and the identifier of the one subscription they are for (REPLAYED of wire.crossing). A
+job in slices, which never has more than WINDOW messages in the queue before the client has taken them. Never
+yields.
 """
-from collections import deque
+from collections import OrderedDict
 
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.wire import crossing, fields
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.message import Message
 
-# A flag of a record of MQTT: its QoS and RETAIN are those of the delivery, and its properties hold the
-# identifier of the subscription.
-REPLAYED = 0x10
+QUIET = QuietLog(logger("mqtt"))
+
 # As in wire.crossing, whose numbers are C's.
 SUBSCRIPTION_IDENTIFIER, QOS_SHIFT, QOS_MASK = 11, 1, 3
 # Messages that wait for a client at a time: what it takes in some milliseconds.
@@ -31,23 +33,21 @@ class Replay(Job):
         super().__init__()
         self._retained = retained
         self._session = session
-        self._subscriptions = deque()
+        self._subscriptions = OrderedDict()  # topic filter: (Subscription, what was kept last before it)
         self._walk = None  # through the topics of the first of them
-        self._began_ms = 0
         self._timer = None
         self._pause_ms = SOON_MS
         self._message = Message()
 
-    def add(self, subscription):
-        """Replay for this subscription, too; from the beginning, if it is being replayed already."""
-        waiting = self._subscriptions
-        for place, (other, _) in enumerate(waiting):
-            if other.topic_filter == subscription.topic_filter:
-                del waiting[place]
-                if place == 0:
-                    self._walk = None
-                break
-        waiting.append((subscription, self._retained.vhost.timers.now_ms()))
+    def add(self, subscription, last):
+        """Replay for this subscription, too; from the beginning, if it is being replayed already. ``last``:
+        where what was kept last before it lies.
+        """
+        waiting, topic_filter = self._subscriptions, subscription.topic_filter
+        if waiting and next(iter(waiting)) == topic_filter:
+            self._walk = None
+        waiting.pop(topic_filter, None)
+        waiting[topic_filter] = subscription, last
         if self._timer is None:
             self._retained.vhost.scheduler.start(self)
 
@@ -63,20 +63,18 @@ class Replay(Job):
     def step(self):
         clock = SliceClock(every=8)
         while self._subscriptions and not self._retained.closed:
-            subscription, began_ms = self._subscriptions[0]
+            subscription, last = next(iter(self._subscriptions.values()))
             destination = self._destination(subscription)
             if destination is None:
-                self._subscriptions.popleft()
-                self._walk = None
+                self._next()
                 continue
             room = self._room(destination)
             if not room:
                 self._wait()
                 return False
             self._pause_ms = SOON_MS
-            if self._some(subscription, began_ms, destination, room, clock):
-                self._subscriptions.popleft()
-                self._walk = None
+            if self._some(subscription, last, destination, room, clock):
+                self._next()
             if clock.is_over():
                 return True
         self.end()
@@ -87,7 +85,12 @@ class Replay(Job):
         self.end()
         return False
 
-    def _some(self, subscription, began_ms, destination, room, clock):
+    def _next(self):
+        """The first of the subscriptions is done with."""
+        self._subscriptions.popitem(last=False)
+        self._walk = None
+
+    def _some(self, subscription, last, destination, room, clock):
         """Give it what there is room for. Whether that was all for this subscription."""
         retained, message = self._retained, self._message
         walk = self._walk
@@ -96,15 +99,31 @@ class Replay(Job):
         now_ms = retained.vhost.timers.now_ms()
         while room and not walk.is_over:
             found = walk.step()
-            if found is not None and retained.show_current(found[1], message, now_ms):
+            # What came later came to the subscription by itself.
+            if (
+                found is not None and retained.came_at(found[1]) <= last
+                and retained.show_current(found[1], message, now_ms)
+            ):
                 about = message.describe()
-                # What came later came to the subscription by itself.
-                if about["timestamp_ms"] <= began_ms:
-                    destination.publish(copy_for(message, about, subscription))
-                    room -= 1
+                if about["kind"] == crossing.KIND and crossing.is_block_of(message.get_raw()):
+                    room -= self._publish(message, about, subscription, destination)
+                else:
+                    QUIET.error(
+                        retained.name, "%s: the message for %r is malformed, and nobody gets it",
+                        retained.name, found[0])
             if clock.is_over():
                 break
         return walk.is_over
+
+    def _publish(self, message, about, subscription, destination):
+        """Give a message to a destination. Returns how many came there: none that the client published
+        itself and does not want back [MQTT-3.8.3-3].
+        """
+        properties, publisher = crossing.without_publisher(message.get_raw(), about["flags"])
+        if subscription.no_local and publisher == self._session.client_id:
+            return 0
+        destination.publish(copy_for(message, about, properties, subscription))
+        return 1
 
     def _destination(self, subscription):
         """Where it goes, while the session has this subscription."""
@@ -121,8 +140,15 @@ class Replay(Job):
         room = getattr(destination, "room", None)
         return max(0, WINDOW - destination.ready_count) if room is None else room()
 
+    def go_on(self):
+        """Its client has connected."""
+        if self._timer is None:
+            self._retained.vhost.scheduler.start(self)
+
     def _wait(self):
-        """The client has not taken what it got."""
+        """The client has not taken what it got, or is not there: then it goes on with its next connection."""
+        if self._session.connection is None:
+            return
         self._timer = self._retained.vhost.timers.start(self._pause_ms, self._go_on)
         self._pause_ms = min(2 * self._pause_ms, LATER_MS)
 
@@ -136,10 +162,11 @@ def qos_of(flags):
     return flags >> QOS_SHIFT & QOS_MASK
 
 
-def copy_for(message, about, subscription):
-    """A retained message, of which describe() says ``about``, as it goes to a subscription."""
+def copy_for(message, about, properties, subscription):
+    """A retained message with these properties, of which describe() says ``about``, as it goes to a
+    subscription.
+    """
     qos = min(qos_of(about["flags"]), subscription.qos)
-    properties = message.get_raw()
     if subscription.identifier:
         properties += bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(
             subscription.identifier)
@@ -147,5 +174,5 @@ def copy_for(message, about, subscription):
     copy.assign(
         message.get_exchange(), message.get_routing_key(), properties, message.get_body(),
         about["timestamp_ms"], about["expires_at_ms"], persistent=qos > 0)
-    copy.set_kind(crossing.KIND, crossing.record_flags(qos, True) | REPLAYED)
+    copy.set_kind(crossing.KIND, crossing.record_flags(qos, True, True))
     return copy

@@ -9,6 +9,7 @@ gone. Never yields.
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
+from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import KeyedStore
 from gomq_py.mqtt.model.replays import Replay, qos_of
 from gomq_py.mqtt.model.shelf import TOMBSTONE
@@ -25,6 +26,7 @@ STORE = "mqtt.retained"
 # Of a vhost, unless settings say otherwise: some 100 MB of memory; octets of payloads on disk.
 MAX_MESSAGES, MAX_OCTETS = 1_000_000, 1 << 30
 
+
 # Retain handling of a subscription (MQTT 5 §3.8.3.1).
 ALWAYS, IF_NEW, NEVER = 0, 1, 2
 
@@ -34,10 +36,15 @@ class Retained(KeyedStore):
     be replaced by less.
     """
 
+    takes_publishes_only = True
+
     def __init__(self, vhost):
         super().__init__(vhost, STORE, _topic_of, _tombstone)
         self.max_messages, self.max_octets = MAX_MESSAGES, MAX_OCTETS
         self.replays = {}  # session: Replay
+        self._last = 0  # location of what was kept last
+        self._moves = 0
+        self._moved = {}  # location of what was written anew while there are replays: where it came
         self._expiries = Expiries(lambda: vhost.timers, self._expire)
         self._expiring = Expiring(self)
 
@@ -82,8 +89,24 @@ class Retained(KeyedStore):
         return super().delete(topic)
 
     def on_kept(self, key, location, expires_at_ms):
+        self._last = max(self._last, location)
         if expires_at_ms:
             self._expiries.note(key, expires_at_ms)
+
+    def write_anew(self, key, location):
+        super().write_anew(key, location)
+        self._moves += 1
+        came_at, now = self._moved.pop(location, location), self.index.get(key)
+        if self.replays and now is not None:
+            self._moved[now] = came_at
+
+    def mark(self):
+        """What is retained from now on is told from what is there, for replay()."""
+        return self._last, self._moves
+
+    def came_at(self, location):
+        """Where what lies there lay when it came, as far as that matters to replays under way."""
+        return self._moved.get(location, location)
 
     # messages are looked at
 
@@ -99,21 +122,18 @@ class Retained(KeyedStore):
         """As show(); False for what has expired, too."""
         return self.show(location, message) and not self._is_expired(message, now_ms)
 
-    def page(self, after, most, now_ms):
-        """[(topic, octets of its payload)] of the next topics behind ``after`` ("": from the first on), up to
-        ``most``.
+    def topics(self, now_ms, after="", may_see=None):
+        """Yield (topic, octets of its payload) of the topics behind ``after`` ("": from the first on), in
+        order; None for the octets where the message has expired or ``may_see(topic)`` is false. The caller
+        may switch in between.
         """
-        found, message = [], Message()
-        place = after + "\0" if after else ""
-        while len(found) < most:
-            page = self.index.page(place)
-            if not page:
-                break
-            for topic, location in page[:most - len(found)]:
-                if self.show_current(location, message, now_ms):
-                    found.append((topic, message.get_body_length()))
-                place = topic + "\0"
-        return found
+        message = Message()
+        place = successor(after) if after else ""
+        while (found := self.index.seek(place)) is not None:
+            topic, location = found
+            place = successor(topic)
+            is_shown = (may_see is None or may_see(topic)) and self.show_current(location, message, now_ms)
+            yield topic, message.get_body_length() if is_shown else None
 
     @staticmethod
     def _is_expired(message, now_ms):
@@ -122,9 +142,10 @@ class Retained(KeyedStore):
 
     # replay
 
-    def replay(self, session, subscription, is_new):
+    def replay(self, session, subscription, is_new, mark=None):
         """A Session has subscribed: give it what is retained for the filter, in slices, in the order of the
-        topics, as its retain handling says. ``is_new``: it had no subscription to this filter.
+        topics, as its retain handling says. ``is_new``: it had no subscription to this filter; ``mark``: that
+        of when it subscribed, which need not have been now.
         """
         handling = subscription.retain_handling
         if not self.index.count or handling == NEVER or handling == IF_NEW and not is_new:
@@ -132,11 +153,27 @@ class Retained(KeyedStore):
         replay = self.replays.get(session)
         if replay is None:
             replay = self.replays[session] = Replay(self, session)
-        replay.add(subscription)
+        last, moves = self.mark() if mark is None else mark
+        # What was written anew meanwhile cannot be told from what came: rather twice than not at all.
+        replay.add(subscription, last if moves == self._moves else self._last)
+
+    def session_connected(self, session):
+        """A session's client is there: a replay that has not ended goes on."""
+        replay = self.replays.get(session)
+        if replay is not None:
+            replay.go_on()
+
+    def session_ended(self, session):
+        """A session is gone."""
+        replay = self.replays.get(session)
+        if replay is not None:
+            replay.end()
 
     def replayed(self, session):
         """The replay to a session is over."""
         self.replays.pop(session, None)
+        if not self.replays:
+            self._moved.clear()
 
     # time and ends
 
@@ -224,9 +261,12 @@ def _as_kept(message):
         lives_s = -(-(expires_at_ms - fields["timestamp_ms"]) // 1000) if expires_at_ms else -1
         properties = crossing.block_of(raw, max(lives_s, -1))
         flags = crossing.flags_of_basic(raw, fields["persistent"])
+    publisher = message.publisher
+    if publisher is not None:
+        properties = crossing.with_publisher(properties, publisher.client_id)
     kept = Message()
     kept.assign(
         message.get_exchange(), message.get_routing_key(), properties, message.get_body(),
         fields["timestamp_ms"], fields["expires_at_ms"], persistent=True)
-    kept.set_kind(crossing.KIND, crossing.record_flags(qos_of(flags), True))
+    kept.set_kind(crossing.KIND, crossing.record_flags(qos_of(flags), True, False, publisher is not None))
     return kept

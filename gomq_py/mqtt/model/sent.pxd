@@ -22,6 +22,8 @@ cdef class Sent:
     cdef Py_ssize_t capacity, next_before
     cdef unsigned int first_free, last_free
     cdef readonly list before
+    cdef bint is_connected
+    cdef object owed
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
     cpdef list begin(self, Py_ssize_t window)
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
@@ -30,6 +32,8 @@ cdef class Sent:
     cpdef restore(self, list entries)
     @cython.locals(identifier=Py_ssize_t)
     cpdef close(self)
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
+    cpdef dict begun(self)
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, kept_at=uint64_t)
     cpdef move(self, Py_ssize_t oldest)
     @cython.locals(room=Py_ssize_t)
@@ -38,8 +42,12 @@ cdef class Sent:
     cpdef unsigned int add(self, uint64_t location, uint64_t timestamp_ms, int qos) except 0
     @cython.locals(place=uint64_t, identifier=cython.uint, stored_ms=uint64_t)
     cpdef unsigned int known(self, uint64_t location, uint64_t timestamp_ms) except? 0
-    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, stored_ms=uint64_t)
+    @cython.locals(location=uint64_t, place=Py_ssize_t, identifier=Py_ssize_t)
     cpdef bint is_owed(self, Message message) except -1
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
+    cdef _list_owed(self)
+    @cython.locals(row=Py_ssize_t, stored_ms=uint64_t)
+    cdef bint _is_owed_by(self, Py_ssize_t identifier, Message message) except -1
     @cython.locals(row=Py_ssize_t)
     cpdef again(self, unsigned int identifier)
     cpdef int qos_of(self, unsigned int identifier) except -1

@@ -13,6 +13,9 @@ needed:
 
 Identifiers are given in the order in which they became free. Never yields.
 """
+from array import array
+from bisect import bisect_left
+
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401
@@ -44,7 +47,7 @@ class Sent:
 
     __slots__ = (
         "queue", "window", "count", "used", "to_release", "inflight", "key", "rows", "at", "capacity",
-        "first_free", "last_free", "before", "next_before",
+        "first_free", "last_free", "before", "next_before", "is_connected", "owed",
     )
 
     def __init__(self, queue, inflight=None, key=0):
@@ -57,6 +60,8 @@ class Sent:
         self.rows = bytearray()
         self.at = octets.pointer(self.rows)
         self.before = None  # [(location, identifier, when it was stored or 0)], as they lie in the queue
+        self.is_connected = False
+        self.owed = None  # locations of what is_owed() of a client that is absent, once that was asked
 
     # a connection
 
@@ -67,6 +72,7 @@ class Sent:
         self.window = window
         self.count = 0
         self.to_release = []
+        self.is_connected, self.owed = True, None
         released, self.before, self.next_before = [], [], 0
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
@@ -85,7 +91,8 @@ class Sent:
 
     def end(self):
         """The connection ends: what was under way goes back to the queue, to its place there."""
-        self.before = None
+        self.before = self.owed = None
+        self.is_connected = False
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
             state = self.at[row + 20]
@@ -121,6 +128,17 @@ class Sent:
         for identifier in range(1, self.capacity + 1):
             if self.at[(identifier - 1) * ROW + 20] != FREE:
                 self._free(identifier)
+
+    def begun(self):
+        """{location: when it was stored, or 0 where the location is that of this run} of messages whose
+        delivery at QoS 2 has begun over an earlier connection, and that have not been settled.
+        """
+        found = {}
+        for identifier in range(1, self.capacity + 1):
+            row = (identifier - 1) * ROW
+            if self.at[row + 20] == QOS_2 | FROM_BEFORE:
+                found[octets.le64(self.at, row)] = self._stored_ms(row)
+        return found
 
     def move(self, oldest):
         """Have kept anew what is kept in segments before this number."""
@@ -178,12 +196,24 @@ class Sent:
 
     def is_owed(self, message):
         """Whether this message of the queue has been sent at QoS 2, and comes again with its identifier."""
-        for identifier in range(1, self.capacity + 1):
-            row = (identifier - 1) * ROW
-            if self.at[row + 20] == QOS_2 | FROM_BEFORE and octets.le64(self.at, row) == message.location:
-                stored_ms = self._stored_ms(row)
-                if stored_ms == 0 or stored_ms == message.timestamp_ms:
+        location = message.location
+        if self.is_connected:
+            if self.before is None:
+                return False
+            place = bisect_left(self.before, (location,))
+            while place < len(self.before) and self.before[place][0] == location:
+                if self._is_owed_by(self.before[place][1], message):
                     return True
+                place += 1
+            return False
+        if self.owed is None:
+            self._list_owed()
+        place = bisect_left(self.owed, location)
+        if place == len(self.owed) or self.owed[place] != location:
+            return False
+        for identifier in range(1, self.capacity + 1):  # once a turn: it stays where it is, and is the oldest
+            if self._is_owed_by(identifier, message):
+                return True
         return False
 
     def again(self, identifier):
@@ -266,6 +296,23 @@ class Sent:
         return NOTHING
 
     # helpers
+
+    def _list_owed(self):
+        """Note the locations of what was sent at QoS 2 over an earlier connection."""
+        owed = array("Q")
+        for identifier in range(1, self.capacity + 1):
+            row = (identifier - 1) * ROW
+            if self.at[row + 20] == QOS_2 | FROM_BEFORE:
+                owed.append(octets.le64(self.at, row))
+        self.owed = array("Q", sorted(owed))
+
+    def _is_owed_by(self, identifier, message):
+        """Whether a message was sent at QoS 2 with an identifier, and comes again with it."""
+        row = (identifier - 1) * ROW
+        if self.at[row + 20] != QOS_2 | FROM_BEFORE or octets.le64(self.at, row) != message.location:
+            return False
+        stored_ms = self._stored_ms(row)
+        return stored_ms == 0 or stored_ms == message.timestamp_ms
 
     def _stored_ms(self, row):
         """When the message of a row was stored, where its location may be another one's by now: after a

@@ -4,9 +4,10 @@ Made and ended by sessions.Sessions. Subscriptions are bindings of the MQTT exch
 earlier run has those that the log has: they come by ``subscribed``, whoever made the binding.
 """
 from gomq_py.broker.topology.binding import identity_of
-from gomq_py.mqtt.model.inflight import Received
 from gomq_py.mqtt.model.interests import Interests
+from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.sent import Sent
+from gomq_py.mqtt.wire.topics import is_shared
 
 # Of names: those of sessions' queues, and of our exchange.
 PREFIX = "mqtt."
@@ -105,6 +106,11 @@ class Session:
         return f"<Session {self.client_id!r}, {state}, {len(self.subscriptions)} subscriptions>"
 
     @property
+    def exchange(self):
+        """The exchange of its subscriptions."""
+        return self._sessions.exchange
+
+    @property
     def queue_name(self):
         """The name that its queue has, or would have."""
         return PREFIX + self.client_id
@@ -157,6 +163,12 @@ class Session:
         may_get = self.may_get
         return filters if may_get is None else [one for one in filters if may_get(one)]
 
+    def may_have(self, topic):
+        """Whether its client may have a message that was stored for it before it unsubscribed: whether it
+        could subscribe to the topic now.
+        """
+        return self.may_get is None or not is_shared(topic) and self.may_get(topic)
+
     # what is under way
 
     def sent_from(self, queue):
@@ -193,7 +205,7 @@ class Session:
     def queue_failed(self, queue):
         """What its queue took last may be lost."""
         if self.queue is queue:
-            self._sessions.exchange.session_changed(self)
+            self._sessions.queue_failed(self)
 
     # for the exchange
 
@@ -213,7 +225,10 @@ class Session:
         self.revision += 1
         bindings = self._bindings[topic_filter]
         if bindings:
+            if topic_filter not in self.subscriptions:
+                self._sessions.arranged(self, topic_filter, 1)
             self.subscriptions[topic_filter] = subscription_of(bindings[-1])
         else:
             del self._bindings[topic_filter], self.subscriptions[topic_filter]
+            self._sessions.arranged(self, topic_filter, -1)
         self.interests.changed(topic_filter)

@@ -13,6 +13,8 @@ from gomq_py.broker.queues import queue as broker_queue
 from gomq_py.broker.topology.kinds import QueueKind
 from gomq_py.errors import AccessRefused
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
+from gomq_py.mqtt.model import legacy
+from gomq_py.mqtt.model.exchange import MQTTExchange
 
 TYPE = "mqtt"
 # Under which a vhost keeps its Sessions.
@@ -47,8 +49,31 @@ class SessionQueue(broker_queue.Queue):
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
+    def purge(self):
+        count = broker_queue.Queue.purge(self)
+        self._emptied()
+        return count
+
+    def purge_some(self, limit):
+        count = broker_queue.Queue.purge_some(self, limit)
+        self._emptied()
+        return count
+
+    def _emptied(self):
+        """Tell its connection, which may wait to send something again that is not there any more."""
+        if self.ring is not None and self.ready_count == 0 and not self.is_opening():
+            for consumer in self.ring.consumers:
+                consumer.emptied()
+
     def check_taking(self):
         raise AccessRefused(f"{described('queue', self.name, self.vhost)} belongs to an MQTT session")
+
+    def check_binding_from(self, source):
+        if not isinstance(source, MQTTExchange):
+            raise AccessRefused(
+                f"cannot bind {described('queue', self.name, self.vhost)}, of an MQTT session, to "
+                f"{described('exchange', source.name, self.vhost)}: its client gets what it has subscribed to"
+            )
 
     def on_added(self, vhost):
         vhost.extras[EXTRA].queue_added(self)
@@ -57,6 +82,9 @@ class SessionQueue(broker_queue.Queue):
         broker_queue.Queue.fail(self, error)
         if self.session is not None:
             self.session.queue_failed(self)
+
+    def legacy(self):
+        return None if self.session is None else legacy.of(self.session)
 
     def on_deleted(self, reason):
         if self.session is not None:

@@ -10,13 +10,21 @@ from gomq_py.broker.features.arguments import QUEUE_TYPE
 from gomq_py.broker.features.expiry import EXPIRES
 from gomq_py.broker.names import NAME_OCTETS_MAX, described
 from gomq_py.broker.values import MAX_TIMER_MS
-from gomq_py.errors import ResourceLocked
+from gomq_py.errors import OutOfResources, ResourceLocked
+from gomq_py.mqtt.model import source
+from gomq_py.mqtt.model.exchange import MAX_COSTLY_LEVELS, no_room
+from gomq_py.mqtt.model.filter_tree import Arrangements, levels_of
 from gomq_py.mqtt.model.session import PREFIX, Session
 from gomq_py.mqtt.model.session_queue import TYPE
 from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, shared_fault, split_shared
 
 # Seconds after which a session that is absent never ends (MQTT 5 §3.1.2.11.2).
 NEVER = 0xFFFFFFFF
+# As exchange.MAX_COSTLY_LEVELS, of the sessions of one user: others shall have room, too. All arrangements of
+# + in filters of up to seven levels are 1538.
+MAX_COSTLY_LEVELS_OF_USER = MAX_COSTLY_LEVELS // 8
+# Octets of a share name: as many as a filter may have.
+SHARE_NAME_MAX = NAME_OCTETS_MAX
 # What is kept of a session besides, as arguments of its queue.
 _USER, _VERSION = "x-mqtt-user", "x-mqtt-version"
 
@@ -33,8 +41,8 @@ class Connected(NamedTuple):
 
 class Sessions:
     """``by_client``: {client id: Session}, read by everybody. ``exchange`` is that of their subscriptions,
-    ``source`` the one that hands on to it what is published. ``inflight``: the
-    Inflight that keeps what is under way at QoS 2, or None.
+    which gets what is published to the vhost's ``topic_exchange`` (source). ``inflight``: the Inflight that
+    keeps what is under way at QoS 2, or None.
 
     A connection is any object with two functions that do not switch: ``taken_over()``, somebody else has
     connected with its client id, and ``session_ended(reason)``, somebody deleted its session. Both end it
@@ -42,14 +50,14 @@ class Sessions:
     held. ``wants_will``: its will is to be published unless it is over by a DISCONNECT that forbids that.
     """
 
-    def __init__(self, vhost, exchange, source):
+    def __init__(self, vhost, exchange):
         self.vhost = vhost
         self.exchange = exchange
-        self.source = source
         self.by_client = {}
         self.inflight: Any = None
         self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
         self.wills: Any = None
+        self._arrangements = {}  # user: the Arrangements of his sessions' filters
 
     def connect(self, connection, client_id, user, clean_start, expiry_s, version, kept=None):
         """Returns Connected. ``expiry_s``: how long it is kept without a connection; 0: not at all, NEVER:
@@ -76,8 +84,12 @@ class Sessions:
         else:
             session = self._begin(client_id, arguments, expiry_s)
             is_recorded = is_recorded or session.is_durable
-        session.user, session.expiry_s, session.version, session.kept = user, expiry_s, version, kept or {}
+        self._set_user(session, user)
+        session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection
+        self.exchange.presence_changed(session)
+        if self.retained is not None:
+            self.retained.session_connected(session)
         return Connected(session, was_there, is_recorded)
 
     def disconnect(self, session, connection, expiry_s=None):
@@ -89,6 +101,8 @@ class Sessions:
         if session.connection is not connection:
             return
         session.connection = session.may_get = None
+        session.interests.new_connection()  # what it remembers of topics is for deliveries
+        self.exchange.presence_changed(session)
         self._drop_sink(session)
         if self.wills is not None:
             self.wills.connection_ended(session.client_id, connection.wants_will)
@@ -112,14 +126,69 @@ class Sessions:
             fault = shared_fault(topic_filter)  # a client of 3.x may send one
             if fault:
                 return fault
-        topic_filter = split_shared(topic_filter)[1]
+        share_name, topic_filter = split_shared(topic_filter)
+        if len(share_name) > SHARE_NAME_MAX // 4 and len(share_name.encode()) > SHARE_NAME_MAX:
+            return f"a share name has more than {SHARE_NAME_MAX} octets"
         if topic_filter.count(SEPARATOR) >= levels_max:
             return f"a topic filter has more than {levels_max} levels"
         if len(topic_filter) > NAME_OCTETS_MAX // 4 and len(topic_filter.encode()) > NAME_OCTETS_MAX:
             return f"a topic filter has more than {NAME_OCTETS_MAX} octets, as no topic here has"
         return self.exchange.filter_fault(topic_filter)
 
+    # what clients publish to
+
+    @property
+    def source_name(self):
+        """Name of the exchange that clients publish to: rights are asked on it, whether or not it is there.
+        """
+        return self.vhost.topic_exchange
+
+    def source(self):
+        """That exchange. Raises NotFound where there is none, or none that can be it."""
+        return source.find(self.vhost)
+
+    def take_from(self, name):
+        """From here on that is the exchange of this name, as soon as there is one."""
+        vhost = self.vhost
+        before = vhost.exchanges.get(vhost.topic_exchange)
+        if before is not None and before.onward is self.exchange:
+            vhost.set_onward(before, None)
+        vhost.topic_exchange = name
+        if name in vhost.exchanges:
+            self.exchange_added(vhost.exchanges[name])
+
+    def exchange_added(self, exchange):
+        """An exchange of the vhost is in place."""
+        if exchange.name != self.vhost.topic_exchange or source.fault_of(exchange):
+            return
+        self.vhost.set_onward(exchange, self.exchange)
+        for session in self.by_client.values():
+            if session.may_get is not None:  # its rights are those on another exchange now
+                session.interests.rights_changed()
+
+    def check_room(self, session, topic_filter):
+        """Raise OutOfResources if a filter without a fault has its ``+`` where it may not have them now."""
+        topic_filter = split_shared(topic_filter)[1]
+        arrangements = self._arrangements.get(session.user)
+        if arrangements is not None and not arrangements.has_room(
+            levels_of(topic_filter), MAX_COSTLY_LEVELS_OF_USER
+        ):
+            raise OutOfResources(
+                no_room(f"the sessions of user '{session.user}'", MAX_COSTLY_LEVELS_OF_USER))
+        fault = self.exchange.room_fault(topic_filter)
+        if fault:
+            raise OutOfResources(fault)
+
     # for sessions and their queues
+
+    def arranged(self, session, topic_filter, change):
+        """A session has a filter (1), or has it no more (-1)."""
+        if "+" not in topic_filter:
+            return
+        arrangements = self._arrangements.setdefault(session.user, Arrangements())
+        arrangements.count(levels_of(split_shared(topic_filter)[1]), change)
+        if arrangements.is_empty():
+            del self._arrangements[session.user]
 
     def make_queue(self, session):
         """Keep messages for a session that ends with its connection."""
@@ -140,9 +209,24 @@ class Sessions:
         """The queue of a session is gone, whoever deleted it, and so is the session."""
         self._ended(session, reason)
 
+    def queue_failed(self, session):
+        """What the queue of a session took last may be lost: what is published from now on goes by other
+        Shares than that did.
+        """
+        if self.exchange.queue_failed(session):
+            self.vhost.routes_changed(self.exchange)
+
     def with_identifiers(self):
         """The sessions that have anything under way, as a new list."""
         return [session for session in self.by_client.values() if session.sent or session.received]
+
+    def _set_user(self, session, user):
+        if session.user != user:
+            for topic_filter in session.subscriptions:
+                self.arranged(session, topic_filter, -1)
+            session.user = user
+            for topic_filter in session.subscriptions:
+                self.arranged(session, topic_filter, 1)
 
     def _take_over(self, client_id):
         session = self.by_client.get(client_id)
@@ -184,6 +268,8 @@ class Sessions:
         if self.by_client.get(session.client_id) is session:
             del self.by_client[session.client_id]
         session.ended()
+        if self.retained is not None:
+            self.retained.session_ended(session)
         session.queue = None
         self._drop_sink(session)
         connection, session.connection = session.connection, None
@@ -204,7 +290,7 @@ def _arguments(user, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, version, expiry in seconds) of a session of an earlier run."""
-    expires_ms = arguments.get(EXPIRES)
-    expiry_s = NEVER if expires_ms is None else expires_ms // 1000
-    return arguments.get(_USER, ""), arguments.get(_VERSION, 4), expiry_s
+    """(user, version, expiry in seconds) of a session of an earlier run, whatever the log says of it."""
+    expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
+    expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
+    return user if isinstance(user, str) else "", version if type(version) is int else 4, expiry_s

@@ -1,6 +1,7 @@
 cimport cython
 from gomq_py.broker.routing cimport destination as _destination
 from gomq_py.broker.routing.destination cimport Destination
+from gomq_py.mqtt.model.interests cimport Interests
 from gomq_py.storage.message cimport Message
 
 cdef int LATER
@@ -9,22 +10,37 @@ cdef int LATER
 cdef class Member:
     cdef readonly object session
     cdef readonly Destination target
-    cdef Py_ssize_t count
-    cdef bint is_allowed
+    cdef Interests interests
+    cdef Py_ssize_t count, rights
+    cdef bint is_present, is_allowed
+    cdef bint may_get(self, topic_filter) except -1
+
+@cython.final
+cdef class Turns:
+    cdef list members
+    cdef Py_ssize_t next
+    cdef add(self, Member member)
+    @cython.locals(other=Member, place=Py_ssize_t)
+    cdef remove(self, Member member)
 
 cdef class Share(_destination.Destination):
-    cdef readonly list members
-    cdef Py_ssize_t next
+    cdef readonly dict members
+    cdef Turns present, absent
+    cdef Py_ssize_t durables
     cdef dict departed
     @cython.locals(member=Member)
     cpdef add(self, session, Destination target)
-    @cython.locals(member=Member, place=Py_ssize_t)
+    @cython.locals(member=Member)
     cpdef remove(self, Destination target)
     @cython.locals(member=Member)
-    cpdef refresh(self)
+    cpdef move(self, target)
+    @cython.locals(share=Share)
+    cpdef Share renewed(self)
     @cython.locals(answer=int)
     cpdef int publish(self, Message message) except -1
     @cython.locals(
         members=list, count=Py_ssize_t, first=Py_ssize_t, step=Py_ssize_t, place=Py_ssize_t, member=Member,
         answer=int)
-    cdef int _publish(self, Message message, bint is_connected) except -1
+    cdef int _publish(self, Message message, Turns turns) except -1
+    cdef Turns _turns_of(self, Member member)
+    cdef _count_durable(self, Member member, Py_ssize_t change)

@@ -9,91 +9,141 @@ from gomq_py.broker.routing.destination import LATER
 
 class Member:
     """A subscription of ``session`` that leads to ``target``, its queue or sink; ``count``: how many bindings
-    say so; ``is_allowed``: its client may have what comes by it.
+    say so; ``is_present``: it has a turn among those that are connected; ``is_allowed``: its client may have
+    what comes by it, as of the session's ``rights``, a count of their changes.
     """
 
-    __slots__ = ("session", "target", "count", "is_allowed")
+    __slots__ = ("session", "target", "interests", "count", "is_present", "rights", "is_allowed")
 
     def __init__(self, session, target):
         self.session = session
         self.target = target
+        self.interests = session.interests
         self.count = 1
-        self.is_allowed = True
+        self.is_present = session.connection is not None
+        self.rights = 0
+        self.is_allowed = False
+
+    def may_get(self, topic_filter):
+        """Whether its client may have what comes by the filter. Asked once for each change of rights."""
+        if self.rights != self.interests.rights:
+            self.rights = self.interests.rights
+            self.is_allowed = len(self.session.allowed([topic_filter])) > 0
+        return self.is_allowed
+
+
+class Turns:
+    """``members`` in the order of their turns, of which the one at ``next`` has the next."""
+
+    __slots__ = ("members", "next")
+
+    def __init__(self):
+        self.members = []
+        self.next = 0
+
+    def add(self, member):
+        self.members.append(member)
+
+    def remove(self, member):
+        for place, other in enumerate(self.members):
+            if other is member:
+                del self.members[place]
+                if place < self.next:
+                    self.next -= 1
+                elif self.next >= len(self.members):
+                    self.next = 0
+                return
 
 
 class Share(_destination.Destination):
     """The Destination of the members together: each message goes to one of them.
 
-    Those that are connected have turns, in the order in which they subscribed; where none is, those that are
-    absent have. Who cannot take a message, for lack of room, is passed over.
+    Those that are connected have turns, in the order in which they subscribed or came back; where none is,
+    those that are absent have. Who cannot take a message, for lack of room, is passed over. It is as durable
+    as any of its members; one whose store has failed fails it for good, and another one takes its place
+    (``renewed``), because what this one took before may have gone to that member.
     """
 
-    __slots__ = ("members", "next", "departed")
+    __slots__ = ("members", "present", "absent", "durables", "departed")
 
     def __init__(self, name, departed):
         """``departed``: destinations that are gone and still bound, of the exchange."""
         _destination.Destination.__init__(self, name, False)
-        self.members = []
-        self.next = 0
+        self.members = {}  # by target
+        self.present = Turns()
+        self.absent = Turns()
+        self.durables = 0
         self.departed = departed
 
     def add(self, session, target):
         """A session has subscribed, once more counts."""
-        for member in self.members:
-            if member.target is target:
-                member.count += 1
-                return
-        self.members.append(Member(session, target))
-        self.refresh()
+        member = self.members.get(target)
+        if member is not None:
+            member.count += 1
+            return
+        member = self.members[target] = Member(session, target)
+        self._turns_of(member).add(member)
+        self._count_durable(member, 1)
 
     def remove(self, target):
         """Take back one ``add``."""
-        for place, member in enumerate(self.members):
-            if member.target is target:
-                member.count -= 1
-                if not member.count:
-                    del self.members[place]
-                    if place < self.next:
-                        self.next -= 1
-                    self.refresh()
-                return
+        member = self.members[target]
+        member.count -= 1
+        if not member.count:
+            del self.members[target]
+            self._turns_of(member).remove(member)
+            self._count_durable(member, -1)
 
-    def refresh(self):
-        """Something about the members has changed, of which follows what is asked of a destination."""
-        for member in self.members:
-            member.is_allowed = len(member.session.allowed([self.name])) > 0
-        self.durable = any([member.target.durable for member in self.members])
-        self.failed = any([member.target.failed for member in self.members])
+    def move(self, target):
+        """A member's client has connected, or its connection has ended."""
+        member = self.members.get(target)
+        if member is not None and member.is_present != (member.session.connection is not None):
+            self._turns_of(member).remove(member)
+            member.is_present = not member.is_present
+            self._turns_of(member).add(member)
+
+    def renewed(self):
+        """A member's store has failed: the Share with the same members that is in force from now on."""
+        self.failed = True
+        share = Share(self.name, self.departed)
+        share.members, share.present, share.absent = self.members, self.present, self.absent
+        share.durables, share.durable = self.durables, self.durable
+        return share
 
     def publish(self, message):
         """As Destination.publish: the answer of the member that gets the message, 0 where nobody takes it."""
-        answer = self._publish(message, True)
-        return answer if answer else self._publish(message, False)
+        answer = self._publish(message, self.present)
+        return answer if answer else self._publish(message, self.absent)
 
-    def _publish(self, message, is_connected):
-        """Give the message to the next of the members that are connected, or that are not."""
-        members = self.members
+    def _publish(self, message, turns):
+        """Give the message to the next of these who takes it."""
+        members = turns.members
         count = len(members)
-        first = self.next
+        first = turns.next
         for step in range(count):
             place = first + step
             if place >= count:
                 place -= count
             member = members[place]
-            if (
-                (member.session.connection is not None) != is_connected or not member.is_allowed
-                or member.target in self.departed
-            ):
+            if not member.may_get(self.name) or member.target in self.departed:
                 continue
             answer = member.target.publish(message)
             if answer == LATER:
-                self.next = place  # it is asked again, for the same message
+                turns.next = place  # it is asked again, for the same message
                 return LATER
             if answer:
-                self.next = place + 1 if place + 1 < count else 0
+                turns.next = place + 1 if place + 1 < count else 0
                 return answer
             self.unable = member.target.unable
         return 0
+
+    def _turns_of(self, member):
+        return self.present if member.is_present else self.absent
+
+    def _count_durable(self, member, change):
+        if member.target.durable:
+            self.durables += change
+            self.durable = self.durables > 0
 
 
 class Shares:
@@ -101,6 +151,7 @@ class Shares:
 
     def __init__(self, departed):
         self._by_filter = {}
+        self._of = {}  # session: {filter: how many bindings}
         self._departed = departed
 
     def add(self, topic_filter, session, target):
@@ -110,17 +161,34 @@ class Shares:
         if is_new:
             share = self._by_filter[topic_filter] = Share(topic_filter, self._departed)
         share.add(session, target)
+        filters = self._of.setdefault(session, {})
+        filters[topic_filter] = filters.get(topic_filter, 0) + 1
         return share, is_new
 
-    def remove(self, topic_filter, target):
+    def remove(self, topic_filter, session, target):
         """Take back one ``add``. Returns its Share, and whether nobody is left in it."""
         share = self._by_filter[topic_filter]
         share.remove(target)
+        filters = self._of[session]
+        filters[topic_filter] -= 1
+        if not filters[topic_filter]:
+            del filters[topic_filter]
+            if not filters:
+                del self._of[session]
         if share.members:
             return share, False
         del self._by_filter[topic_filter]
         return share, True
 
-    def of(self, topic_filters):
-        """The shares under these filters."""
-        return [self._by_filter[one] for one in topic_filters if one in self._by_filter]
+    def find(self, topic_filter):
+        """The share of a filter; None: there is none."""
+        return self._by_filter.get(topic_filter)
+
+    def of(self, session):
+        """The shares that a session is in."""
+        return [self._by_filter[topic_filter] for topic_filter in self._of.get(session, ())]
+
+    def renew(self, share):
+        """Put another Share in the place of one. Returns it."""
+        self._by_filter[share.name] = renewed = share.renewed()
+        return renewed

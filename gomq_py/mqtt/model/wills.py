@@ -143,7 +143,12 @@ class Wills:
     def _publish_now(self, will):
         client_id = will.client_id
         self._due.forget(client_id)
-        if not self._publish(will, self._users.get(client_id)):
+        try:
+            is_done = self._publish(will, self._users.get(client_id))
+        except Exception:  # it costs this will, not those behind it, nor the end of its session
+            LOG.exception("a fault of the broker: the will of client %r is not published", client_id[:256])
+            is_done = True
+        if not is_done:
             self._put(will._replace(state=WAITING, due_ms=will.due_ms or self.vhost.timers.now_ms()))
             self._wait(client_id, self.vhost.timers.now_ms() + TRY_AGAIN_MS)
             return

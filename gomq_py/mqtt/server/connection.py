@@ -14,13 +14,15 @@ from typing import NamedTuple
 
 from gevent.event import AsyncResult
 
-from gomq_py.broker.signals import connection_events
+from gomq_py.broker.signals import connection_events, tracing
+from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.errors import Refused, ResourceLocked
 from gomq_py.hub.slow_walk import SlowWalk
-from gomq_py.mqtt.model.session_queue import EXTRA, kept_arguments
+from gomq_py.mqtt.model import administration
+from gomq_py.mqtt.model.session_queue import EXTRA, TYPE, kept_arguments
 from gomq_py.mqtt.server import subscribe, will
 from gomq_py.mqtt.server.fast_lane import FastLane
 from gomq_py.mqtt.server.greeting import RECEIVE_MAXIMUM, Greeting
@@ -35,7 +37,6 @@ from gomq_py.mqtt.wire.constants import (
     AUTH, DISCONNECT, MQTT_5, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE,
     VERSION_NAMES,
 )
-from gomq_py.mqtt.wire.constants import Limits as PacketLimits
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError
 from gomq_py.mqtt.wire.packets import ConnackPacket, DisconnectPacket, PingrespPacket
 from gomq_py.net.listener import format_address, host_of
@@ -78,7 +79,6 @@ class Connection:
     door = DOOR
     channels = MappingProxyType({})
     capabilities = MappingProxyType({})
-    mechanism = "PLAIN"
 
     def __init__(self, server, socket, address, admitted=None):
         self.server = server
@@ -100,7 +100,7 @@ class Connection:
         self.receive_maximum = RECEIVE_MAXIMUM
         self.maximum_packet_size = self.topic_alias_maximum = 0
         self.tells_reasons = True
-        self.client_id = ""
+        self.client_id = self.mechanism = ""
         self.client_properties = {}
         self.connected_at = time.time()
         self.blocked_reason = None
@@ -124,6 +124,7 @@ class Connection:
         self.server.gate.logged_in(self.admitted)
         greeting = Greeting(login.connect, self.server.settings)
         self.user, self.vhost, self.client_id = login.user, login.vhost, greeting.client_id
+        self.mechanism = login.mechanism
         self.version = greeting.version
         self.receive_maximum = greeting.receive_maximum
         self.maximum_packet_size = greeting.maximum_packet_size
@@ -145,9 +146,22 @@ class Connection:
             self.hub.lingering.end(self.socket)
 
     @property
+    def is_open(self):
+        """Whether what it asks for is done: it has not been told of its end."""
+        return self.state == OPEN
+
+    @property
     def protocol(self):
         """What it speaks, for lists of connections."""
         return VERSION_NAMES[self.version]
+
+    def publishers(self):
+        """What counts its publishes."""
+        return () if self.inbound is None else (self.inbound,)
+
+    def unkept(self):
+        """As Outbound.unkept()."""
+        return (0, 0) if self.outbound is None else self.outbound.unkept()
 
     def _serve(self, greeting, rest):
         """Take up the session, answer, and read until the end. May switch."""
@@ -179,8 +193,7 @@ class Connection:
         if not will.check(self, greeting.will):
             return False
         try:
-            if settings.mqtt_client_id_validation == "owner":
-                self._check_owner()
+            self._check_owner(settings.mqtt_client_id_validation == "owner")
             session, was_there, is_recorded = self.sessions.connect(
                 self, self.client_id, self.user.name, greeting.clean_start, greeting.expiry_s, self.version,
                 kept_arguments(settings.mqtt_max_session_octets, settings.mqtt_session_overflow))
@@ -189,7 +202,7 @@ class Connection:
             return False
         self.session = session
         session.may_get = self.may_get
-        self.sessions.exchange.session_changed(session)
+        session.interests.rights_changed()
         self.outbound = Outbound(self)
         self.outbound.start()
         if not will.begin(self, greeting.will):
@@ -217,20 +230,24 @@ class Connection:
         self._tell("connection.created", connection_events.connection_created, self, self.protocol)
         self.output.write(greeting.connack(was_there))
         self.outbound.begin()
-        self.server.broker_topics.subscribed(session)
+        self.server.broker_topics.connected(session)
         return True
 
     def _open_lane(self, greeting):
         self.inbound = Inbound(self, self.durability.when_safe, greeting.inbound_maximum)
-        limits = PacketLimits(packet_octets=self.server.settings.max_packet_size)
-        self.lane = FastLane(self, self.hub.buffers, self.scheduler, limits)
+        self.lane = FastLane(self, self.hub.buffers, self.scheduler, greeting.packet_limits)
         self.vhost.watch_tracing(self, self._choose_lane)
         self._choose_lane()
 
-    def _check_owner(self):
-        """The session that there is must be the user's own. Raises ResourceLocked."""
+    def _check_owner(self, is_locked):
+        """To take or end a session of another user takes the right to configure it, as anywhere, unless such
+        a session ``is_locked``. Raises ResourceLocked, NoPermission.
+        """
         session = self.sessions.by_client.get(self.client_id)
-        if session is not None and session.user != self.user.name:
+        if session is None or session.user == self.user.name:
+            return
+        administration.check_configure(self.caller, session)
+        if is_locked:
             raise ResourceLocked(
                 f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
 
@@ -283,8 +300,7 @@ class Connection:
     def rights_changed(self):
         """Its user may do other things now: deliveries ask again."""
         if self.session is not None:
-            self.session.interests.forget()
-            self.sessions.exchange.session_changed(self.session)
+            self.session.interests.rights_changed()
 
     def _how_it_broke(self):
         if self.output.error is not None:
@@ -306,10 +322,12 @@ class Connection:
             self.lane.close()
             self.lane = None  # it holds the connection
             self.inbound.close()
+            self.vhost.totals.add_channel(self.inbound)
         if self.stream is not None:
             self.answers.close()
             self.vhost.totals.received_octets += self.stream.received_octets
             self.vhost.totals.sent_octets += self.output.sent_octets
+            self.vhost.totals.add_unkept(TYPE, *self.unkept())
             self.output.close()
         self.hub.clients.forget(self)
         if self._is_connected:
@@ -474,6 +492,12 @@ class Connection:
     def _choose_lane(self):
         if self.lane is not None:
             self.lane.set_modes(self.vhost.tracing, self.blocked_reason is not None)
+            self.outbound.trace(self._trace if self.vhost.tracing else None)
+
+    def _trace(self, message):
+        """A message goes out while the vhost is traced."""
+        tracing.delivered(
+            self.vhost, publishing.traced(self.caller), message, self.session.queue_name)
 
     @property
     def flow(self):
@@ -492,8 +516,13 @@ class KeepAliveTimeout(MQTTError):
 
 
 def _utf8(text):
-    """A text that a string of MQTT can hold."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "?")
+    """A text that a string of MQTT can hold, without control characters, which a client need not take
+    [MQTT5 1.5.4].
+    """
+    return text.encode("utf-8", "replace").decode().translate(_WITHOUT_CONTROLS)
+
+
+_WITHOUT_CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
 
 
 HANDLERS = {

@@ -6,6 +6,7 @@ from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.mqtt.model.sent cimport Sent
+from gomq_py.mqtt.server cimport publication as mqtt_publication
 from gomq_py.mqtt.server.publication cimport Publication
 from gomq_py.mqtt.server.sink cimport Sink
 from gomq_py.mqtt.wire cimport frames
@@ -22,6 +23,7 @@ cdef class SessionConsumer(consumers.Consumer):
     cdef readonly Publication publication
     cdef readonly Py_ssize_t dropped
     cdef readonly object give_up
+    cdef public object trace
     cdef object large, ended
     cdef Sink sink
     cdef Message message
@@ -32,9 +34,12 @@ cdef class SessionConsumer(consumers.Consumer):
     @cython.locals(room=Py_ssize_t)
     cpdef Py_ssize_t capacity(self) except -1
     cpdef room_again(self)
+    cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    @cython.locals(at=Py_ssize_t)
+    cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
     @cython.locals(queue=Queue, message=Message, out=cython.p_uchar, room=Py_ssize_t, at=Py_ssize_t,
         taken=Py_ssize_t, size=Py_ssize_t)
-    cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    cdef Py_ssize_t _deliver(self, Py_ssize_t limit) except -1
     @cython.locals(queue=Queue, sent=Sent, message=Message, publication=Publication, qos=int, size=Py_ssize_t)
     cdef Py_ssize_t _look(self) except -1
     @cython.locals(qos=int, identifier=cython.uint)

@@ -7,9 +7,11 @@ is 0. Never yields.
 """
 from gomq_py import octets
 from gomq_py.broker.queues import consumers, queue as broker_queue
+from gomq_py.content import forms
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
-from gomq_py.mqtt.server import publication as _publication, sink as _sink  # noqa: F401
+from gomq_py.mqtt.server import publication as mqtt_publication, sink as _sink  # noqa: F401
 from gomq_py.mqtt.wire import frames
 from gomq_py.net import output as _output  # noqa: F401
 from gomq_py.storage.message import Message
@@ -25,12 +27,13 @@ class SessionConsumer(consumers.Consumer):
 
     ``sink`` (or None) sends what it has gathered before anything from the queue goes out. ``large`` is the
     hub's LargeOutput; ``ended(reason)`` is called when the queue let go of it. ``dropped``: messages that the
-    client does not accept, or that are none for MQTT.
+    client does not accept, or that are none for MQTT. ``trace(message)`` is told of each that goes out; None:
+    nobody asks.
     """
 
     __slots__ = (
         "output", "source", "sent", "publication", "sink", "message", "started", "waiting", "held", "is_full",
-        "large", "ended", "give_up", "dropped", "now_ms", "identifier", "to_drop",
+        "large", "ended", "give_up", "dropped", "now_ms", "identifier", "to_drop", "trace",
     )
 
     def __init__(self, output, queue, sent, publication, sink, large, ended, give_up):
@@ -46,6 +49,7 @@ class SessionConsumer(consumers.Consumer):
         self.message = Message()
         self.dropped = self.now_ms = self.identifier = self.to_drop = 0
         self.started = self.waiting = self.held = self.is_full = False
+        self.trace = None
 
     def start(self):
         """Attach to the queue."""
@@ -87,12 +91,29 @@ class SessionConsumer(consumers.Consumer):
                 self.queue.offer(self)
 
     def deliver(self, limit):
+        self.now_ms = self.source.scheduler.now_ms
+        self.to_drop = DROPPED_AT_ONCE
+        return self._deliver(limit) if self.trace is None else self._deliver_traced(limit)
+
+    def _deliver_traced(self, limit):
+        """As ``_deliver``, one message at a time. Ends with its time, because copying large headers may take
+        1 ms.
+        """
+        at = 0
+        clock = SliceClock()
+        while limit > 0 and self.capacity() > 0 and self._look() > 0:
+            self.trace(self.message)
+            at += self._deliver(1)
+            limit -= 1
+            if at and clock.is_over():
+                return max(at, broker_queue.TURN_OCTETS)  # the turn is over, whatever it has written
+        return at if self.to_drop else max(at, broker_queue.TURN_OCTETS)
+
+    def _deliver(self, limit):
         queue = self.source
         message = self.message
         out = self.output.buffers.output_at
         room = self.output.buffers.output_octets
-        self.now_ms = queue.scheduler.now_ms
-        self.to_drop = DROPPED_AT_ONCE
         at = taken = 0
         if self.sink is not None and self.sink.gathered:
             self.sink.send()
@@ -161,9 +182,17 @@ class SessionConsumer(consumers.Consumer):
         return at
 
     def _drop(self, message):
-        """A message that is not for this client: as if it had been sent and acknowledged [MQTT-3.1.2-25]."""
-        self.dropped += 1
-        self.source.take(message, True)
+        """A message that is not for this client: as if it had been sent and acknowledged [MQTT-3.1.2-25].
+        What nobody can read is set aside.
+        """
+        if self.publication.size == mqtt_publication.UNREADABLE:
+            self.source.shift_head()
+            self.source.set_aside(message.location, forms.malformed(message.kind), "delivering it")
+        else:
+            self.dropped += 1
+            self.source.take(message, True)
+            self.source.delivered -= 1
+            self.source.auto_delivered -= 1
         if self.identifier:
             self.sent.drop(self.identifier)
 
@@ -194,6 +223,13 @@ class SessionConsumer(consumers.Consumer):
             frames.write_acknowledgement(
                 octets.pointer(data), 0, self.publication.version, PUBREL, identifier, 0)
             self.output.write(data)
+
+    def emptied(self):
+        """Somebody has emptied the queue: there is nothing to send again."""
+        if self.started:
+            self.sent.nothing_left()
+            if self.sent.to_release:
+                self._release()
 
     def _drained(self):
         self.waiting = False

@@ -76,7 +76,7 @@ class FastLane:
                     return start
             self.at = self.buffers.input_at
             self.walk.begin(self.buffers.input, start, end)
-            position = self._walk()
+            position = self._walk(self.is_blocked)
             if position < end and not self.held:
                 position = self._begin_large(position, end)
             return position
@@ -89,6 +89,7 @@ class FastLane:
     def finish(self):
         """The read is done with: everything touched gets its turn, and what was published is answered."""
         self.scheduler.finish()
+        self.outbound.done()
         self.inbound.done()
 
     def close(self):
@@ -98,9 +99,9 @@ class FastLane:
             self.large = None
             large.end()
 
-    def _walk(self):
-        """Walk what the walk has begun with. Returns the first octet that was not walked; ``held``: it stops
-        there.
+    def _walk(self, is_blocked):
+        """Walk what the walk has begun with, up to the first PUBLISH if it ``is_blocked``. Returns the first
+        octet that was not walked; ``held``: it stops there.
         """
         walk = self.walk
         while True:
@@ -108,7 +109,7 @@ class FastLane:
             if kind == 0:
                 return walk.position
             if kind == PUBLISH:
-                if self.is_blocked:
+                if is_blocked:
                     self.held = True
                     self.connection.hold_publishing()
                     return walk.at
@@ -143,7 +144,8 @@ class FastLane:
             if state != _inbound.NEW:
                 if state != _inbound.AGAIN:
                     return False
-                self.inbound.again(walk.packet_identifier)
+                if not self.inbound.again(walk.packet_identifier):
+                    self.held = True
                 return True
         octets.copy(self.at, routing_at, route.routing, 0, length)
         message = self.message
@@ -189,6 +191,8 @@ class FastLane:
         message.own()
         self.message = self.new_message()
         self.held = True
+        if walk.qos == 2:
+            self.inbound.received.begin(walk.packet_identifier)
         publish_later(
             self.connection, message, route.queues[number - 1:], taken,
             partial(self.stored, route, walk.qos, walk.packet_identifier))
@@ -243,7 +247,8 @@ class FastLane:
         large.end()
         self.at = octets.pointer(large.octets)
         self.walk.begin(large.octets, FRONT, len(large.octets))
-        self._walk()
+        # One that was under way when an alarm began is taken: its octets are here, and would only wait.
+        self._walk(False)
         return end
 
 

@@ -6,7 +6,7 @@ import secrets
 
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.server.inbound import IDENTIFIERS, TOPIC_ALIASES
-from gomq_py.mqtt.wire.constants import MQTT_5, VARIABLE_MAX
+from gomq_py.mqtt.wire.constants import MQTT_5, VARIABLE_MAX, Limits
 from gomq_py.mqtt.wire.packets import ConnackPacket
 
 # Of an id that is given to a client that has none: 128 bits, which are 22 characters.
@@ -17,7 +17,8 @@ RECEIVE_MAXIMUM = 65_535  # of a client that says nothing about it (§3.1.2.11.3
 
 class Greeting:
     """``expiry_s`` is how long the session outlives the connection, ``tells_reasons`` whether the client
-    takes reason strings in other packets than CONNACK and DISCONNECT (request problem information).
+    takes reason strings in other packets than CONNACK and DISCONNECT (request problem information),
+    ``packet_limits`` what its packets may hold.
     """
 
     def __init__(self, connect, settings):
@@ -37,8 +38,9 @@ class Greeting:
         if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIERS:
             self.inbound_maximum = settings.mqtt_max_inflight_messages
             self._properties["receive_maximum"] = self.inbound_maximum
-        if settings.max_packet_size < PACKET_MAX:
-            self._properties["maximum_packet_size"] = settings.max_packet_size
+        self.packet_limits = Limits(packet_octets=settings.mqtt_max_packet_size)
+        if settings.mqtt_max_packet_size < PACKET_MAX:
+            self._properties["maximum_packet_size"] = settings.mqtt_max_packet_size
         if not self.client_id:
             self.client_id = ASSIGNED_PREFIX + secrets.token_urlsafe(ASSIGNED_OCTETS)
             self._properties["assigned_client_identifier"] = self.client_id

@@ -2,28 +2,29 @@ cimport cython
 from gomq_py cimport octets
 from gomq_py.broker.verbs.promised cimport Answer, Promised
 from gomq_py.broker.verbs.unsynced cimport Unsynced
-from gomq_py.mqtt.model.inflight cimport Received
+from gomq_py.mqtt.model.received cimport Received
+from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements
 from gomq_py.mqtt.wire cimport frames
 
 cdef unsigned int PUBACK, PUBREC, PUBREL, PUBCOMP
 cdef int MQTT_5
 cdef unsigned int NO_MATCHING_SUBSCRIBERS, UNSPECIFIED_ERROR, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED
 cdef int NEW, AGAIN, TOO_MANY, IN_USE
-cdef Py_ssize_t ANSWER_MAX, ROOM, ROOM_KEPT
 
 @cython.final
 cdef class Inbound:
     cdef object connection
     cdef int version
     cdef readonly Py_ssize_t receive_maximum
-    cdef readonly unsigned long long publishes
+    cdef readonly unsigned long long publishes, published, confirmed_count
     cdef readonly Unsynced unsynced
     cdef Promised promised
     cdef readonly Received received
-    cdef bytearray answers
+    cdef Acknowledgements answers
     cdef dict aliases
     cdef readonly bint is_over
-    cdef Py_ssize_t used, pubacks
+    cdef bint has_released
+    cdef Py_ssize_t pubacks, confirms
     cdef readonly Py_ssize_t unanswered
     cpdef int begin(self, unsigned int qos, unsigned int packet_identifier) except -1
     @cython.locals(state=int)
@@ -35,10 +36,10 @@ cdef class Inbound:
     cpdef int refused(
         self, unsigned int qos, unsigned int packet_identifier, unsigned int reason_code) except -1
     cpdef bytes alias(self, unsigned int alias, bytes topic)
-    cpdef int again(self, unsigned int packet_identifier) except -1
+    cdef _refused_by_queue(self, unsigned int qos, unsigned int packet_identifier)
+    cpdef bint again(self, unsigned int packet_identifier) except -1
     @cython.locals(known=bint, code=cython.uint)
     cpdef int released(self, unsigned int packet_identifier) except -1
-    @cython.locals(out="unsigned char*")
     cpdef int answer(
         self, unsigned int kind, unsigned int packet_identifier, unsigned int reason_code) except -1
     @cython.locals(batch=Batch, unsynced=tuple)
@@ -51,5 +52,5 @@ cdef class Inbound:
 cdef class Batch(Answer):
     cdef Inbound inbound
     cdef bytes answers
-    cdef Py_ssize_t pubacks
+    cdef Py_ssize_t pubacks, confirms
     cdef unsigned long long mark

@@ -6,10 +6,14 @@ Between the lanes of a connection and the flushes. Answers are noted as octets w
 leave together in the order of the publishes (MQTT 5 §4.6), when what they promise is on disk. Never stores a
 message and never switches.
 """
+from functools import partial
+
 from gomq_py import octets
+from gomq_py.broker.verbs.held_publish import WAITS_FOR
 from gomq_py.broker.verbs.promised import Answer, Promised
 from gomq_py.broker.verbs.unsynced import Unsynced
-from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what is received)
+from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types what is received)
+from gomq_py.mqtt.server.acknowledgements import Acknowledgements
 from gomq_py.mqtt.wire import frames, reason_codes
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError, TopicAliasInvalid
 
@@ -19,11 +23,6 @@ NO_MATCHING_SUBSCRIBERS, UNSPECIFIED_ERROR = 0x10, 0x80
 PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED = 0x92, 0x97
 # An identifier that begins: it may be stored, it was stored before, it is too many, or it belongs to another.
 NEW, AGAIN, TOO_MANY, IN_USE = 0, 1, 2, 3
-# An acknowledgement with a reason code.
-ANSWER_MAX = 5
-# Octets for the answers of a read, at first, and what is kept for the next one.
-ROOM = 160
-ROOM_KEPT = 4096
 IDENTIFIERS = 65535
 # Topics that a client may give an alias at once: each takes up to 255 octets here. As RabbitMQ does.
 TOPIC_ALIASES = 16
@@ -57,29 +56,30 @@ class Inbound:
     storage.durability. ``receive_maximum``: how many publishes of QoS 1 and 2 may be under way.
 
     What came at QoS 2 and was not released is in ``received``, which is the session's and outlives the
-    process where that does. ``publishes`` counts those of all QoS. ``is_over``: the connection ends, and
-    nothing more is walked.
+    process where that does. As a channel of AMQP (broker.signals.totals) it counts ``publishes``, those of
+    all QoS, ``published``, those of them that ask for an answer, and ``confirmed_count``, those that were
+    answered with success. ``is_over``: the connection ends, and nothing more is walked.
     """
 
     __slots__ = (
-        "connection", "version", "receive_maximum", "publishes", "unsynced", "promised", "received",
-        "answers", "used", "pubacks", "unanswered", "aliases", "is_over",
+        "connection", "version", "receive_maximum", "publishes", "published", "confirmed_count", "unsynced",
+        "promised", "received", "answers", "pubacks", "confirms", "unanswered", "aliases", "is_over",
+        "has_released",
     )
 
     def __init__(self, connection, when_safe, receive_maximum):
         self.connection = connection
         self.version = connection.version
         self.receive_maximum = receive_maximum
-        self.publishes = 0
+        self.publishes = self.published = self.confirmed_count = 0
         self.unsynced = Unsynced()
         self.promised = Promised(connection.output.write, when_safe)
         self.received = connection.session.received_ids()
         self.aliases = None
-        self.is_over = False
-        self.answers = bytearray()
-        self.used = 0
-        # PUBACKs noted in this read, and publishes of QoS 1 whose PUBACK has not left.
-        self.pubacks = self.unanswered = 0
+        self.is_over = self.has_released = False
+        self.answers = Acknowledgements(self.version)
+        # PUBACKs noted in this read, messages taken in it, and publishes of QoS 1 whose PUBACK has not left.
+        self.pubacks = self.confirms = self.unanswered = 0
 
     # for the lanes
 
@@ -103,6 +103,8 @@ class Inbound:
                 reason_codes.RECEIVE_MAXIMUM_EXCEEDED,
                 f"more than {self.receive_maximum} publishes under way at QoS 1 and 2")
         if state == IN_USE:
+            if qos == 1:
+                self.unanswered += 1  # until its refusal leaves
             raise Refusal(
                 reason_codes.PACKET_IDENTIFIER_IN_USE,
                 f"packet identifier {packet_identifier} is in use at QoS 2")
@@ -116,17 +118,25 @@ class Inbound:
         """
         self.publishes += 1
         if qos:
+            self.published += 1
             if taken:
+                self.confirms += 1
                 if queues is not None and self.unsynced.last is not queues:
                     self.unsynced.add(queues)
                 if qos == 2:
-                    self.received.add(packet_identifier)
+                    self.received.add(packet_identifier, queues)
                 code = 0 if has_destinations else NO_MATCHING_SUBSCRIBERS
                 self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, code)
-            elif self.version >= MQTT_5:
-                self.refused(qos, packet_identifier, QUOTA_EXCEEDED)
             else:
-                self.connection.fail(RefusedByQueue("a queue has refused a message"))
+                if qos == 2:
+                    self.received.not_stored(packet_identifier)
+                self._refused_by_queue(qos, packet_identifier)
+
+    def _refused_by_queue(self, qos, packet_identifier):
+        if self.version >= MQTT_5:
+            self.refused(qos, packet_identifier, QUOTA_EXCEEDED)
+        else:
+            self.connection.fail(RefusedByQueue("a queue has refused a message"))
 
     def refused(self, qos, packet_identifier, reason_code):
         """A PUBLISH is not taken on, for a reason that MQTT 5 has an answer for."""
@@ -149,43 +159,58 @@ class Inbound:
         return self.aliases[alias]
 
     def again(self, packet_identifier):
-        """A PUBLISH of QoS 2 that was stored before has come once more."""
+        """A PUBLISH of QoS 2 that was stored before has come once more. Returns False when reading must
+        pause: the first one, which came over an earlier connection, waits for files, and this one for it.
+        """
+        if self.received.is_storing(packet_identifier):
+            hold = self.connection.stream.hold(WAITS_FOR)
+            self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
+            return False
         awaited = self.received.awaited(packet_identifier)
         if awaited is not None:
             self.unsynced.add(awaited)
         self.answer(PUBREC, packet_identifier, 0)
+        return True
+
+    def _first_stored(self, packet_identifier, hold, taken, queues):
+        """The first of two that are the same has been stored, or refused."""
+        if not self.is_over:
+            if taken:
+                if queues is not None:
+                    self.unsynced.add(queues)
+                self.answer(PUBREC, packet_identifier, 0)
+            else:
+                self._refused_by_queue(2, packet_identifier)
+            self.done()
+        hold.release()
 
     def released(self, packet_identifier):
         """PUBREL."""
         known = self.received.discard(packet_identifier)
         if known and self.received.inflight is not None:
             # A power cut must not bring it back: the client takes the identifier for another message.
+            self.has_released = True
             self.unsynced.add(self.received.inflight.together)
         code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
         self.answer(PUBCOMP, packet_identifier, code)
 
     def answer(self, kind, packet_identifier, reason_code):
         """Note an answer."""
-        if self.version < MQTT_5:
-            reason_code = 0
-        if self.used + ANSWER_MAX > len(self.answers):
-            self.answers.extend(bytes(ROOM + self.used))
         if kind == PUBACK:
             self.pubacks += 1
-        out = octets.pointer(self.answers)
-        self.used = frames.write_acknowledgement(
-            out, self.used, self.version, kind, packet_identifier, reason_code)
+        self.answers.add(kind, packet_identifier, reason_code)
 
     def done(self):
         """End of a read: what was noted leaves as soon as it may."""
-        if self.used == 0:
+        if self.answers.used == 0:
             return
+        if self.has_released:
+            self.has_released = False
+            self.received.inflight.await_flush()
         unsynced = self.unsynced.take()
         batch = Batch(
-            self, bytes(self.answers[:self.used]), self.pubacks, self.received.mark() if unsynced else 0)
-        self.used = self.pubacks = 0
-        if len(self.answers) > ROOM_KEPT:
-            self.answers = bytearray()
+            self, self.answers.take(), self.pubacks, self.confirms, self.received.mark() if unsynced else 0)
+        self.pubacks = self.confirms = 0
         self.promised.done(batch, unsynced)
 
     def leave(self):
@@ -223,21 +248,23 @@ class Inbound:
 
 
 class Batch(Answer):
-    """The answers of a read, of which ``pubacks`` are PUBACKs; ``mark`` (mqtt.model.inflight) of what is
-    sure when they leave.
+    """The answers of a read, of which ``pubacks`` are PUBACKs, and ``confirms`` tell that a message was
+    taken; ``mark`` (mqtt.model.inflight) of what is sure when they leave.
     """
 
-    __slots__ = ("inbound", "answers", "pubacks", "mark")
+    __slots__ = ("inbound", "answers", "pubacks", "confirms", "mark")
 
-    def __init__(self, inbound, answers, pubacks, mark):
+    def __init__(self, inbound, answers, pubacks, confirms, mark):
         Answer.__init__(self)
         self.inbound = inbound
         self.answers = answers
         self.pubacks = pubacks
+        self.confirms = confirms
         self.mark = mark
 
     def kept(self):
         self.inbound.unanswered -= self.pubacks
+        self.inbound.confirmed_count += self.confirms
         self.inbound.received.sure(self.mark)
         return self.answers
 

@@ -46,12 +46,15 @@ class LoginEnd(Exception):
 
 
 class Login(NamedTuple):
-    """What a login came to: ``connect`` is the packet, ``rest`` the octets read behind it."""
+    """What a login came to: ``connect`` is the packet, ``rest`` the octets read behind it. ``mechanism``:
+    what the client is known by, in words of SASL.
+    """
 
     user: Any
     vhost: Any
     connect: Any
     rest: bytes
+    mechanism: str
 
 
 class LoginAttempt:
@@ -67,7 +70,7 @@ class LoginAttempt:
         self._peer_host = peer_host
         self._peer_port = peer_port
         self._timeout_s = settings.mqtt_login_timeout
-        self._most_octets = settings.mqtt_max_octets_before_login
+        self._most_octets = min(settings.mqtt_max_octets_before_login, settings.mqtt_max_packet_size)
         self._patience = Patience(self._timeout_s, LoginEnd(f"no login within {self._timeout_s} s"))
         self._certified_name = certified_name(socket, settings)
         self._octets = bytearray()
@@ -123,7 +126,12 @@ class LoginAttempt:
         if fault:
             raise LoginEnd(fault, _connack(connect, client_id_code(connect.version)))
         self._check_not_stopping()
-        return Login(user, vhost, connect, bytes(self._octets))
+        return Login(user, vhost, connect, bytes(self._octets), self._mechanism(connect))
+
+    def _mechanism(self, connect):
+        if connect.user_name is not None:
+            return "PLAIN"
+        return "EXTERNAL" if self._certified_name else "ANONYMOUS"
 
     def _checked(self, connect, user_name):
         """The User, whom the event exchange is told of. Raises LoginRefused. May switch."""

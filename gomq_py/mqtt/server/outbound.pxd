@@ -1,15 +1,13 @@
 cimport cython
-from gomq_py cimport octets
 from gomq_py.mqtt.model cimport sent as _sent
 from gomq_py.mqtt.model.sent cimport Sent
+from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements
 from gomq_py.mqtt.server.delivery cimport SessionConsumer
 from gomq_py.mqtt.server.publication cimport Publication
 from gomq_py.mqtt.server.sink cimport Sink
-from gomq_py.mqtt.wire cimport frames
 from gomq_py.net.output cimport Output
 
-cdef int PUBREC, PUBREL, MQTT_5, NOT_FOUND, REFUSED
-cdef Py_ssize_t ANSWER_OCTETS
+cdef int PUBREC, PUBREL, NOT_FOUND, REFUSED
 
 @cython.final
 cdef class Outbound:
@@ -20,10 +18,11 @@ cdef class Outbound:
     cdef readonly SessionConsumer consumer
     cdef readonly Sink sink
     cdef readonly Sent sent
+    cdef Acknowledgements answers
     cdef readonly bint is_begun, is_stopped
+    cdef object traced
     @cython.locals(todo=int)
     cpdef acknowledged(self, int kind, unsigned int packet_identifier)
     @cython.locals(todo=int)
     cpdef acknowledged_with(self, int kind, unsigned int packet_identifier, int reason_code)
-    @cython.locals(data=bytearray, end=Py_ssize_t)
-    cdef _release(self, unsigned int packet_identifier, unsigned int reason_code)
+    cpdef done(self)

@@ -3,23 +3,19 @@
 Between the connection, whose lanes hand over the acknowledgements, and the session of the model: the consumer
 of its queue (delivery), its sink, what is under way (sent). Never yields.
 """
-from gomq_py import octets
 from gomq_py.mqtt.model import sent as _sent
 from gomq_py.mqtt.server import delivery as _delivery  # noqa: F401  (its .pxd types what is made here)
+from gomq_py.mqtt.server.acknowledgements import Acknowledgements
 from gomq_py.mqtt.server.delivery import SessionConsumer
 from gomq_py.mqtt.server.publication import Publication
 from gomq_py.mqtt.server.sink import Sink
-from gomq_py.mqtt.wire import frames
 from gomq_py.mqtt.wire.errors import ProtocolError
 from gomq_py.net import output as _output  # noqa: F401
 
 PUBREC, PUBREL = 5, 6
-MQTT_5 = 5
 NOT_FOUND = 0x92
 # Reason codes from here on are errors.
 REFUSED = 0x80
-# The longest packet that answers an acknowledgement.
-ANSWER_OCTETS = 5
 
 
 class Outbound:
@@ -31,8 +27,8 @@ class Outbound:
     """
 
     __slots__ = (
-        "connection", "session", "output", "version", "publication", "consumer", "sink", "sent", "is_begun",
-        "is_stopped",
+        "connection", "session", "output", "version", "publication", "consumer", "sink", "sent", "answers",
+        "is_begun", "is_stopped", "traced",
     )
 
     def __init__(self, connection):
@@ -44,7 +40,9 @@ class Outbound:
             self.session.interests, self.output.buffers, self.version, connection.maximum_packet_size,
             connection.topic_alias_maximum)
         self.consumer = self.sink = self.sent = None
+        self.answers = Acknowledgements(self.version)
         self.is_begun = self.is_stopped = False
+        self.traced = None
 
     # its life
 
@@ -68,6 +66,7 @@ class Outbound:
         self.consumer = SessionConsumer(
             self.output, queue, self.sent, self.publication, self.sink, connection.hub.large_output,
             self._ended, connection.abort)
+        self.consumer.trace = self.traced
         self.consumer.start()
         if self.is_begun:
             self._begin_consumer()
@@ -91,6 +90,28 @@ class Outbound:
             self.consumer.stop()
             self.sent.end()
 
+    # for who looks on
+
+    def trace(self, traced):
+        """Call ``traced(message)`` with each message that goes out from here on; None: nobody asks."""
+        self.traced = traced
+        if self.sink is not None:
+            self.sink.trace = traced
+        if self.consumer is not None:
+            self.consumer.trace = traced
+
+    def unkept(self):
+        """(messages that it was sent and no queue held, messages that it was not sent because it does not
+        read, or does not take so large ones).
+        """
+        sent = dropped = 0
+        if self.sink is not None:
+            sent = self.sink.sent
+            dropped = self.sink.dropped
+        if self.consumer is not None:
+            dropped += self.consumer.dropped
+        return sent, dropped
+
     # acknowledgements
 
     def acknowledged(self, kind, packet_identifier):
@@ -103,12 +124,12 @@ class Outbound:
         if self.sent is not None:
             todo = self.sent.acknowledged(kind, packet_identifier)
         if todo == _sent.RELEASE:
-            self._release(packet_identifier, 0)
+            self.answers.add(PUBREL, packet_identifier, 0)
         elif todo == _sent.NOTHING:
             self.consumer.room_again()
         elif todo == _sent.UNKNOWN:
             if kind == PUBREC:
-                self._release(packet_identifier, NOT_FOUND)
+                self.answers.add(PUBREL, packet_identifier, NOT_FOUND)
         else:
             raise ProtocolError(
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
@@ -130,22 +151,20 @@ class Outbound:
         elif todo == _sent.WRONG:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
+    def done(self):
+        """End of a read: the PUBRELs leave that it gave rise to."""
+        if self.answers.used:
+            self.output.write(self.answers.take())
+
     # helpers
 
     def _begin_consumer(self):
         for packet_identifier in self.sent.begin(self.connection.receive_maximum):
-            self._release(packet_identifier, 0)
+            self.answers.add(PUBREL, packet_identifier, 0)
         for packet_identifier in self.sent.take_to_release():
-            self._release(packet_identifier, 0)
+            self.answers.add(PUBREL, packet_identifier, 0)
+        self.done()
         self.consumer.begin()
-
-    def _release(self, packet_identifier, reason_code):
-        """Send PUBREL."""
-        data = bytearray(ANSWER_OCTETS)
-        end = frames.write_acknowledgement(
-            octets.pointer(data), 0, self.version, PUBREL, packet_identifier, reason_code)
-        del data[end:]
-        self.output.write(data)
 
     def _ended(self, reason):
         """The queue is gone."""

@@ -1,15 +1,17 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
+from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.mqtt.model cimport interests as _interests
 from gomq_py.mqtt.model.interests cimport Interest, Interests
 from gomq_py.mqtt.wire cimport crossing, frames
 from gomq_py.storage.message cimport Message
 
-cdef unsigned int KIND_AMQP, KIND_MQTT, REPLAYED, DUP, RETAIN, MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS, ALIASES
+cdef unsigned int KIND_AMQP, KIND_MQTT, DUP, RETAIN, MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS, ALIASES
 cdef int MQTT_5
-cdef Py_ssize_t ALIAS_OCTETS, NO_PROPERTIES, NOT_SENDABLE
+cdef Py_ssize_t ALIAS_OCTETS, NO_PROPERTIES, NOT_SENDABLE, UNREADABLE
+cdef PropertyScan _SCAN
 
 @cython.final
 cdef class Publication:

@@ -5,14 +5,13 @@ first measure(), which says how many octets the packet has, then, where there is
 came over MQTT goes out as it lies; of what came over AMQP the properties are crossed. Never yields.
 """
 from gomq_py import octets
+from gomq_py.content.properties import PropertyScan
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
 from gomq_py.mqtt.wire import crossing, frames
 
 # Of storage.message.
 KIND_AMQP, KIND_MQTT = 1, 2
 MQTT_5 = 5
-# Of mqtt.model.replays: a retained message on its way to one subscription says itself how it goes out.
-REPLAYED = 16
 DUP, RETAIN = 8, 1
 MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS = 2, 35
 ALIAS_OCTETS = 3
@@ -22,6 +21,11 @@ NO_PROPERTIES = 2
 ALIASES = 64
 # Of a packet that is never sent: no client takes so large a one.
 NOT_SENDABLE = 1 << 40
+# Of content that is not what its kind says: of a damaged store, or of a kind that is unknown here.
+UNREADABLE = NOT_SENDABLE + 1
+
+# What is scanned is looked at before anybody else has a turn.
+_SCAN = PropertyScan()
 
 
 class Publication:
@@ -59,7 +63,8 @@ class Publication:
 
     def measure(self, message, interest, now_ms, qos):
         """Octets of the packet that tells this message, at this QoS or, where it is -1, at that of the
-        subscriptions and of what was published. More than ``packet_max``: it must not be sent.
+        subscriptions and of what was published. More than ``packet_max``: it must not be sent; UNREADABLE:
+        to nobody.
         """
         self.interest = interest
         flags = message.flags
@@ -67,22 +72,29 @@ class Publication:
         if is_amqp:
             if message.properties_length <= NO_PROPERTIES:
                 flags = message.persistent << crossing.QOS_SHIFT
-            else:
+            elif _SCAN.scan(
+                message.buffer, message.properties_at, message.properties_at + message.properties_length
+            ) == 0:
                 flags = crossing.flags_of(
                     message.buffer, message.properties_at, message.properties_length, message.persistent)
-        elif message.kind != KIND_MQTT:
-            self.size = NOT_SENDABLE
+            else:
+                self.size = UNREADABLE
+                return self.size
+        elif message.kind != KIND_MQTT or not crossing.is_block(
+            message.buffer, message.properties_at, message.properties_at + message.properties_length
+        ):
+            self.size = UNREADABLE
             return self.size
         if interest.topic_length == 0:
             self.size = NOT_SENDABLE
             return self.size
         if qos < 0:
             qos = flags >> crossing.QOS_SHIFT & crossing.QOS_MASK
-            if qos > interest.qos and not flags & REPLAYED:
+            if qos > interest.qos and not flags & crossing.REPLAYED:
                 qos = interest.qos
         self.qos = qos
         self.flags = qos << 1
-        self.is_replayed = flags & REPLAYED != 0
+        self.is_replayed = flags & crossing.REPLAYED != 0
         if flags & crossing.RETAIN and (self.is_replayed or interest.as_published):
             self.flags |= RETAIN
         self.topic_length = interest.topic_length

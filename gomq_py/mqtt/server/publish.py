@@ -18,8 +18,6 @@ from gomq_py.mqtt.wire import crossing, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5
 from gomq_py.storage.message import Message
 
-# The exchange that clients publish to.
-PUBLISHED_TO = "amq.topic"
 # Under it they publish to queues and direct replies, by the default exchange, whose keys the rest stands for.
 OF_DEFAULT_EXCHANGE = b"$default/"
 # Clients hear of the broker under it, and write nothing there.
@@ -72,7 +70,7 @@ def publish(connection, walk):
     body = walk.part(walk.payload_at, walk.payload_length)
     try:
         if qos and not connection.inbound.is_new(qos, identifier):
-            return True
+            return not connection.stream.paused
         publication = _prepare(connection, walk, topic, properties, body)
     except (Refusal, Refused) as error:
         _refuse(connection, qos, identifier, error)
@@ -118,9 +116,10 @@ def _prepare(connection, walk, topic, properties, body):
     if walk.topic_alias_at >= 0:
         at = walk.topic_alias_at - 1 - walk.properties_at
         properties = properties[:at] + properties[at + 3:]
-    exchange = PUBLISHED_TO
     if topic.startswith(OF_DEFAULT_EXCHANGE):
         exchange, topic = "", topic.removeprefix(OF_DEFAULT_EXCHANGE)
+    else:
+        exchange = connection.sessions.source().name
     key = crossing.swap(topic)
     envelope = MQTTEnvelope(properties, key, walk.qos, walk.retain, expiry_s)
     return publishing.prepare(
@@ -141,6 +140,8 @@ def _wait(connection, qos, packet_identifier, publication, destinations, taken):
         _stored(connection, publication, qos, packet_identifier)
         connection.inbound.done()
 
+    if qos == 2:
+        connection.inbound.received.begin(packet_identifier)
     held_publish.wait_for_files(
         connection.hub, connection.stream, connection.vhost, publication.message, destinations, taken, stored)
 
@@ -179,13 +180,17 @@ def route_of(connection, key):
         return None
     if connection.slow_walk.is_over():
         return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
+    try:
+        exchange = connection.sessions.source().name
+    except Refused:
+        return None
     return publishing.remembered_route(
-        connection.caller.access, connection.vhost, PUBLISHED_TO, crossing.swap(key).decode())
+        connection.caller.access, connection.vhost, exchange, crossing.swap(key).decode())
 
 
 def routing_of(connection, key):
     """What is stored as the routing of messages with this topic: two short strings."""
-    exchange = PUBLISHED_TO.encode()
+    exchange = connection.sessions.source_name.encode("utf-8", "surrogateescape")
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)
 
 

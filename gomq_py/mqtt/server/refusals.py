@@ -32,6 +32,7 @@ _SESSION = {
     ResourceLocked: (reason_codes.CLIENT_IDENTIFIER_NOT_VALID, IDENTIFIER_REJECTED_3),
     PreconditionFailed: (reason_codes.QUOTA_EXCEEDED, UNAVAILABLE_3),
     OutOfResources: (reason_codes.SERVER_UNAVAILABLE, UNAVAILABLE_3),
+    AccessRefused: (reason_codes.NOT_AUTHORIZED, NOT_AUTHORIZED_3),
 }
 _UNAVAILABLE = (reason_codes.SERVER_UNAVAILABLE, UNAVAILABLE_3)
 _SUBSCRIBE = {

@@ -3,6 +3,7 @@
 Handed to a listener by the node; below it one connection per accepted socket. What connections of every
 protocol share is the hub's (hub.context). Never accepts and never parses.
 """
+from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.server.broker_topics import BrokerTopics
 from gomq_py.mqtt.server.connection import Connection
@@ -27,7 +28,8 @@ class MQTTServer:
         self.broker_topics = BrokerTopics(self)
         for vhost in broker.vhosts.values():
             self.look_after(vhost)
-        # a log with a limit of rate, for events that peers who have not logged in can trigger at will
+            source.say_fault(vhost)
+        # a log with a limit of rate, for events that peers can trigger at will
         self.strangers = QuietLog(LOG)
         broker.users.rights_watchers.append(self._rights_changed)
         if settings.mqtt_anonymous_user:

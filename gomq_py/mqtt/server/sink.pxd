@@ -6,10 +6,10 @@ from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.mqtt.model.interests cimport Interest
 from gomq_py.mqtt.server.publication cimport Publication
+from gomq_py.mqtt.wire cimport crossing
 from gomq_py.net.output cimport Output
 from gomq_py.storage.message cimport Message
 
-cdef unsigned int REPLAYED
 cdef Py_ssize_t REPLAYED_AT_ONCE
 
 cdef class Sink(destination.Destination):
@@ -25,6 +25,7 @@ cdef class Sink(destination.Destination):
     cdef readonly Py_ssize_t gathered
     cdef readonly unsigned long long sent, dropped
     cdef bint is_open
+    cdef public object trace
     @cython.locals(interest=Interest, size=Py_ssize_t, publication=Publication)
     cpdef int publish(self, Message message) except -1
     @cython.locals(count=Py_ssize_t)

@@ -10,10 +10,9 @@ from gomq_py.hub import buffers
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401
 from gomq_py.mqtt.server import publication as _publication  # noqa: F401
+from gomq_py.mqtt.wire import crossing
 from gomq_py.net import output as _output  # noqa: F401
 
-# Of mqtt.model.replays: a retained message for one subscription.
-REPLAYED = 16
 # Retained messages taken at a time.
 REPLAYED_AT_ONCE = 64
 
@@ -21,12 +20,13 @@ REPLAYED_AT_ONCE = 64
 class Sink(destination.Destination):
     """``session`` is the model's; ``limit``: octets that may wait for the socket, besides one large message.
 
-    ``sent`` and ``dropped`` count messages.
+    ``sent`` and ``dropped`` count messages. ``trace(message)`` is told of each that is sent; None: nobody
+    asks.
     """
 
     __slots__ = (
         "session", "output", "publication", "scheduler", "buffers", "large", "limit", "spare", "at",
-        "capacity", "gathered", "sent", "dropped", "is_open", "give_up",
+        "capacity", "gathered", "sent", "dropped", "is_open", "give_up", "trace",
     )
 
     def __init__(self, session, output, publication, scheduler, large, limit, give_up):
@@ -43,6 +43,7 @@ class Sink(destination.Destination):
         self.at = octets.pointer(b"\0")
         self.capacity = self.gathered = self.sent = self.dropped = 0
         self.is_open = False
+        self.trace = None
 
     def begin(self):
         """The client expects messages from here on."""
@@ -61,7 +62,7 @@ class Sink(destination.Destination):
             interest = interest.own
             if interest is None:
                 return 1
-        if interest.is_kept and not message.flags & REPLAYED:  # it comes from the queue
+        if interest.is_kept and not message.flags & crossing.REPLAYED:  # it comes from the queue
             return 1
         if not self.is_open or self.output.broken:
             return 1
@@ -78,6 +79,8 @@ class Sink(destination.Destination):
         self.sent += 1
         if not self.touched:
             self.scheduler.touch(self)
+        if self.trace is not None:
+            self.trace(message)
         return 1
 
     def room(self):
@@ -133,6 +136,8 @@ class Sink(destination.Destination):
         self.sent += 1
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
+        if self.trace is not None:
+            self.trace(message)
         return 1
 
     def _give_spare(self):

@@ -3,20 +3,21 @@
 Handlers of the connection. An answer leaves when what it says is on the disk, where that is to be kept, and
 answers leave in order. Never switches.
 """
+from collections import deque
+
 from gomq_py.broker.verbs import bindings
 from gomq_py.broker.verbs.promised import Answer, Promised
 from gomq_py.errors import OutOfResources, Refused
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.server.broker_topics import PREFIX as BROKER_TOPICS
+from gomq_py.mqtt.server.broker_topics import is_of_broker
 from gomq_py.mqtt.server.refusals import FilterRefused, subscribe_code
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5
-from gomq_py.mqtt.wire.errors import shown
+from gomq_py.mqtt.wire.errors import MQTTError, shown
 from gomq_py.mqtt.wire.packets import SubackPacket, UnsubackPacket
 from gomq_py.mqtt.wire.topics import binding_key, is_shared, split_shared
-from gomq_py.observability.log import logger
-
-LOG = logger("mqtt")
 
 
 class Answers:
@@ -30,7 +31,7 @@ class Answers:
         promised = Promised(self._send, connection.durability.when_safe)
         self.done, self.close = promised.done, promised.close
         self._connection = connection
-        self._told = []  # (Subscription, whether it is new) of SUBACKs on their way out
+        self._told = []  # (Subscription, whether it is new, Retained.mark()) of SUBACKs on their way out
 
     def tell(self, replays):
         """A SUBACK leaves with what is to be sent next."""
@@ -40,8 +41,8 @@ class Answers:
         connection, told = self._connection, self._told
         self._told = []
         connection.output.write(octets)
-        for subscription, is_new in told:
-            connection.sessions.retained.replay(connection.session, subscription, is_new)
+        for subscription, is_new, mark in told:
+            connection.sessions.retained.replay(connection.session, subscription, is_new, mark)
 
 
 class _Suback(Answer):
@@ -75,16 +76,61 @@ def subscribe(connection, packet):
     """SUBSCRIBE: each filter is answered for itself."""
     identifier = packet.properties.get("subscription_identifier", 0)
     answer = _Suback(SubackPacket, connection, packet.packet_identifier)
-    for wanted in packet.subscriptions:
-        answer.codes.append(_subscribe_one(connection, wanted, identifier, answer.replays))
-    _answer(connection, answer)
+    _Filters(
+        connection, answer, packet.subscriptions,
+        lambda wanted: _subscribe_one(connection, wanted, identifier, answer.replays)).begin()
 
 
 def unsubscribe(connection, packet):
     """UNSUBSCRIBE, which asks for no rights."""
     answer = _Suback(UnsubackPacket, connection, packet.packet_identifier)
-    answer.codes = [_unsubscribe_one(connection, topic_filter) for topic_filter in packet.topic_filters]
-    _answer(connection, answer)
+    _Filters(
+        connection, answer, packet.topic_filters,
+        lambda topic_filter: _unsubscribe_one(connection, topic_filter)).begin()
+
+
+class _Filters(Job):
+    """The filters of a packet, one after the other: ``one(filter)`` gives the reason code. Where they take
+    long the rest is done in slices, while the client is not read.
+    """
+
+    name = "subscribing MQTT clients"
+
+    def __init__(self, connection, answer, filters, one):
+        super().__init__()
+        self._connection = connection
+        self._answer = answer
+        self._filters = deque(filters)
+        self._one = one
+        self._hold = None
+
+    def begin(self):
+        """Do as much as may be done at once."""
+        if self._some():
+            self._hold = self._connection.stream.hold("its filters to be done")
+            self._connection.scheduler.start(self)
+
+    def step(self):
+        if self._connection.is_open and self._some():
+            return True
+        self._hold.release()
+        return False
+
+    def failed(self, error):
+        """The client is not told of what was done, and ends."""
+        self._hold.release()
+        self._connection.fail(MQTTError("a fault of the broker"))
+        return False
+
+    def _some(self):
+        """Do a slice, and answer behind the last filter. Whether there are more."""
+        clock = SliceClock()
+        while self._filters:
+            self._answer.codes.append(self._one(self._filters.popleft()))
+            if clock.is_over() and self._filters:
+                return True
+        _answer(self._connection, self._answer)
+        return False
 
 
 def _subscribe_one(connection, wanted, identifier, replays):
@@ -93,30 +139,32 @@ def _subscribe_one(connection, wanted, identifier, replays):
         wanted.topic_filter, wanted.qos, wanted.no_local, wanted.retain_as_published, wanted.retain_handling,
         identifier)
     try:
+        connection.sessions.source()
         check_rights(connection, subscription.topic_filter)
         _check_limits(connection, subscription.topic_filter)
         is_new = connection.session.subscribe(subscription)
     except Refused as error:
-        LOG.warning(
-            "connection %s: it does not subscribe to %s: %s", connection.name, shown(wanted.topic_filter),
-            error.text)
+        connection.server.strangers.warning(  # a packet may have a thousand filters
+            connection.name, "connection %s: it does not subscribe to %s: %s", connection.name,
+            shown(wanted.topic_filter), error.text)
         code = subscribe_code(error)
         return code if connection.version >= MQTT_5 else reason_codes.SUBACK_FAILURE
     connection.outbound.attach()  # there may be a queue now
-    if BROKER_TOPICS in subscription.topic_filter:
+    if is_of_broker(subscription.topic_filter):
         connection.server.broker_topics.subscribed(connection.session)
     if not is_shared(subscription.topic_filter):
-        replays.append((subscription, is_new))
+        replays.append((subscription, is_new, connection.sessions.retained.mark()))
     return wanted.qos
 
 
 def check_rights(connection, topic_filter):
-    """The client may have what comes by this filter. Raises NoPermission, NotFound.
+    """The client may have what comes by this filter. Raises NoPermission.
 
-    Rights are asked as if its session's queue were bound to the exchange by the filter in AMQP's words.
+    Rights are asked as if its session's queue were bound to the exchange by the filter in AMQP's words. While
+    that is not there nothing new comes, and what is kept for the client stays its own.
     """
     bindings.check_own(
-        connection.caller, connection.session.queue_name, connection.sessions.source.name,
+        connection.caller, connection.session.queue_name, connection.vhost.topic_exchange,
         binding_key(split_shared(topic_filter)[1]))
 
 
@@ -138,14 +186,16 @@ def _check_limits(connection, topic_filter):
     most = settings.mqtt_max_subscriptions
     if topic_filter not in session.subscriptions and len(session.subscriptions) >= most:
         raise OutOfResources(f"it has {most} subscriptions (mqtt max_subscriptions)")
+    connection.sessions.check_room(session, topic_filter)
 
 
 def _unsubscribe_one(connection, topic_filter):
     try:
         there_was = connection.session.unsubscribe(topic_filter)
     except Refused as error:
-        LOG.warning(
-            "connection %s: it does not unsubscribe from %r: %s", connection.name, topic_filter, error.text)
+        connection.server.strangers.warning(
+            connection.name, "connection %s: it does not unsubscribe from %s: %s", connection.name,
+            shown(topic_filter), error.text)
         return reason_codes.UNSPECIFIED_ERROR
     return reason_codes.SUCCESS if there_was else reason_codes.NO_SUBSCRIPTION_EXISTED
 

@@ -7,9 +7,10 @@ from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.errors import Refused
+from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.wills import Will
 from gomq_py.mqtt.server.inbound import TOPIC_MAX
-from gomq_py.mqtt.server.publish import OF_THE_BROKER, PUBLISHED_TO, MQTTEnvelope
+from gomq_py.mqtt.server.publish import OF_THE_BROKER, MQTTEnvelope
 from gomq_py.mqtt.wire import crossing, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, WILL
 from gomq_py.mqtt.wire.properties import encode_values
@@ -93,8 +94,9 @@ class WillPublisher:
         envelope = MQTTEnvelope(
             will.block, key, will.qos, will.retain, None if will.expiry_s < 0 else will.expiry_s)
         try:
+            exchange = vhost.extras[EXTRA].source().name
             publication = publishing.prepare(
-                caller, PUBLISHED_TO, key.decode(), lambda _tables: envelope, will.payload, now_ms)
+                caller, exchange, key.decode(), lambda _tables: envelope, will.payload, now_ms)
         except Refused as error:
             LOG.warning("the will of client %r is not published: %s", will.client_id[:256], error.text)
             return True

@@ -5,7 +5,7 @@ from gomq_py.content.properties cimport PropertyScan
 from gomq_py.mqtt.wire cimport texts
 from libc.stdint cimport uint64_t
 
-cdef unsigned int QOS_SHIFT, QOS_MASK, RETAIN
+cdef unsigned int QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED
 cdef unsigned int PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE, RESPONSE_TOPIC
 cdef unsigned int CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, WILL_DELAY_INTERVAL, TOPIC_ALIAS, USER_PROPERTY
 cdef const unsigned char* TOPIC_KEY
@@ -17,8 +17,8 @@ cdef const unsigned char* CORRELATION_KEY
 cdef const unsigned char* RESPONSE_KEY
 cdef const unsigned char* PREFIX
 cdef const unsigned char* DEFAULT_EXCHANGE
-cdef const unsigned char* TOPIC_EXCHANGE
-cdef Py_ssize_t TOPIC_EXCHANGE_BYTES
+cdef const unsigned char* TOPIC_ADDRESS
+cdef Py_ssize_t TOPIC_ADDRESS_BYTES
 cdef Py_ssize_t TOPIC_KEY_BYTES, QOS_KEY_BYTES, RETAIN_KEY_BYTES, TYPE_KEY_BYTES, FORMAT_KEY_BYTES
 cdef Py_ssize_t CORRELATION_KEY_BYTES, RESPONSE_KEY_BYTES, PREFIX_BYTES, DEFAULT_EXCHANGE_BYTES
 cdef unsigned char LONGSTR, OCTETS, BOOLEAN, UINT8, SLASH, DOT, TRANSIENT, PERSISTENT
@@ -74,7 +74,8 @@ cdef Py_ssize_t write_milliseconds(unsigned char* out, Py_ssize_t at, uint64_t s
 
 @cython.locals(bound=Py_ssize_t)
 cdef Py_ssize_t block_bound(Py_ssize_t properties_length) noexcept
-@cython.locals(qos=cython.uint, table=Py_ssize_t, end=Py_ssize_t, found=Py_ssize_t, flags=cython.uint)
+@cython.locals(
+    qos=cython.uint, value="long long", table=Py_ssize_t, end=Py_ssize_t, found=Py_ssize_t, flags=cython.uint)
 cdef int flags_of(const unsigned char* p, Py_ssize_t at, Py_ssize_t length, bint persistent) except -1
 @cython.locals(
     scan=PropertyScan, limit=Py_ssize_t, table=Py_ssize_t, table_end=Py_ssize_t, found=Py_ssize_t,
@@ -110,6 +111,7 @@ cdef Py_ssize_t write_user_property(
 cdef Py_ssize_t write_user_properties(
     unsigned char* out, Py_ssize_t at, Py_ssize_t limit, const unsigned char* p, Py_ssize_t table,
     Py_ssize_t table_end) except -1
+cdef long long integer_of(const unsigned char* p, Py_ssize_t at) except? -1
 @cython.locals(kind=cython.uint)
 cdef bytes text_of(const unsigned char* p, Py_ssize_t at)
 cdef MQTTForm FORM
@@ -117,5 +119,7 @@ cdef MQTTForm FORM
 cpdef bytes basic_of(bytes routing, bytes raw, unsigned char flags)
 @cython.locals(data=bytearray, end=Py_ssize_t)
 cpdef bytes block_of(bytes raw, long long expiry_s=*)
+cpdef bint is_block_of(bytes raw)
 cpdef int flags_of_basic(bytes raw, bint persistent) except -1
-cpdef int record_flags(int qos, bint retain)
+cpdef int record_flags(int qos, bint retain, bint replayed=*, bint named=*)
+cpdef bint is_acknowledged(int flags)

@@ -14,7 +14,7 @@ without their length) as they came, and as flags QoS and RETAIN. MQTTForm reads 
     message expiry, s        expiration, ms
     correlation data         correlation_id; no text, or over 255 octets: the header mqtt.correlation-data
     response topic           the header mqtt.response-topic, and reply_to: amq.topic. and its routing key,
-                             which the default exchange takes to amq.topic; up to 255 octets
+                             which the default exchange takes to that of topics; up to 255 octets
                              $default/ and a topic: only reply_to, the key of what is behind
     user property            a header, a text; not one named mqtt.* or x-mqtt-publish-qos
 
@@ -34,8 +34,12 @@ from gomq_py.mqtt.wire import texts
 
 KIND = 2
 
-# The flags of a record of kind 2, beside bit 0.
-QOS_SHIFT, QOS_MASK, RETAIN = 1, 3, 8
+# The flags of a record of kind 2, beside bit 0. REPLAYED: a retained message on its way to one subscription,
+# which says itself how it goes out: its QoS and RETAIN are those of the delivery, and its properties hold the
+# identifier of the subscription. NAMED: its last property is a user property that tells who published it.
+QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED = 1, 3, 8, 16, 32
+# That property up to its value, the client id of the publisher.
+PUBLISHER_KEY = b"\x26\x00\x0emqtt.publisher"
 
 # Identifiers of the properties of PUBLISH and of a will.
 PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE, RESPONSE_TOPIC = 1, 2, 3, 8
@@ -52,8 +56,8 @@ RESPONSE_KEY, RESPONSE_KEY_BYTES = b"\x13mqtt.response-topic", 20
 PREFIX, PREFIX_BYTES = b"mqtt.", 5
 DEFAULT_EXCHANGE, DEFAULT_EXCHANGE_BYTES = b"$default/", 9
 
-# In front of a routing key of amq.topic where it is an address by itself (broker.verbs.publishing).
-TOPIC_EXCHANGE, TOPIC_EXCHANGE_BYTES = b"amq.topic.", 10
+# In front of a topic's routing key where it is an address by itself (broker.names).
+TOPIC_ADDRESS, TOPIC_ADDRESS_BYTES = b"amq.topic.", 10
 
 LONGSTR, OCTETS, BOOLEAN, UINT8 = b"SxtB"
 SLASH, DOT = b"/."
@@ -157,7 +161,7 @@ def is_block(p, at, end):
 def find_property(p, at, end, identifier):
     """Where the value of the first property with this identifier begins in a block that is one; -1: nowhere.
     """
-    while at < end:
+    while 0 <= at < end:
         if p[at] == identifier:
             return at + 1
         at = skip_property(p, at, end)
@@ -289,11 +293,11 @@ def write_reply_to(out, at, p, response):
         length -= DEFAULT_EXCHANGE_BYTES
         out[at] = length
         return write_swapped(out, at + 1, p, response + 2 + DEFAULT_EXCHANGE_BYTES, length)
-    if length == 0 or length + TOPIC_EXCHANGE_BYTES > SHORT_MAX:
+    if length == 0 or length + TOPIC_ADDRESS_BYTES > SHORT_MAX:
         return at
-    out[at] = TOPIC_EXCHANGE_BYTES + length
-    octets.copy(out, at + 1, TOPIC_EXCHANGE, 0, TOPIC_EXCHANGE_BYTES)
-    return write_swapped(out, at + 1 + TOPIC_EXCHANGE_BYTES, p, response + 2, length)
+    out[at] = TOPIC_ADDRESS_BYTES + length
+    octets.copy(out, at + 1, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
+    return write_swapped(out, at + 1 + TOPIC_ADDRESS_BYTES, p, response + 2, length)
 
 
 def is_reserved(p, at, length):
@@ -364,9 +368,9 @@ def flags_of(p, at, length, persistent):
     end = table + 4 + octets.be32(p, table)
     found = header_scan.find_key(p, table + 4, end, QOS_KEY, QOS_KEY_BYTES)
     if found >= 0:
-        value = fields.read_value(p, found + QOS_KEY_BYTES)
-        if isinstance(value, int) and value >= 0 and value <= 2:
-            qos = int(value)
+        value = integer_of(p, found + QOS_KEY_BYTES)
+        if value >= 0 and value <= 2:
+            qos = value
     flags = qos << QOS_SHIFT
     found = header_scan.find_key(p, table + 4, end, RETAIN_KEY, RETAIN_KEY_BYTES)
     if found >= 0 and p[found + RETAIN_KEY_BYTES] == BOOLEAN and p[found + RETAIN_KEY_BYTES + 1]:
@@ -395,7 +399,7 @@ def write_block(out, at, p, start, length, expiry_s):
         table = scan.headers_at + 4
         table_end = scan.headers_at + scan.headers_length
         found = header_scan.find_key(p, table, table_end, FORMAT_KEY, FORMAT_KEY_BYTES)
-        if found >= 0 and fields.read_value(p, found + FORMAT_KEY_BYTES) == 1:
+        if found >= 0 and integer_of(p, found + FORMAT_KEY_BYTES) == 1:
             out[at] = PAYLOAD_FORMAT_INDICATOR
             out[at + 1] = 1
             at += 2
@@ -462,10 +466,10 @@ def write_response_topic(out, at, limit, p, start, length):
     """Write the response topic of a reply_to, if that is the address of a topic."""
     prefix = DEFAULT_EXCHANGE_BYTES
     if (
-        length > TOPIC_EXCHANGE_BYTES and octets.same(p, start, TOPIC_EXCHANGE, 0, TOPIC_EXCHANGE_BYTES)
+        length > TOPIC_ADDRESS_BYTES and octets.same(p, start, TOPIC_ADDRESS, 0, TOPIC_ADDRESS_BYTES)
     ):
-        start += TOPIC_EXCHANGE_BYTES
-        length -= TOPIC_EXCHANGE_BYTES
+        start += TOPIC_ADDRESS_BYTES
+        length -= TOPIC_ADDRESS_BYTES
         prefix = 0
     if at + 3 + prefix + length > limit or not is_topic(p, start, length):
         return at
@@ -539,6 +543,15 @@ def write_user_properties(out, at, limit, p, table, table_end):
     return at
 
 
+def integer_of(p, at):
+    """The value at ``at`` if it is an integer, else -1. Others are not decoded: an array may be long, and
+    this is asked for each recipient.
+    """
+    if p[at] in b"bBsuIilL":
+        return fields.read_value(p, at)
+    return -1
+
+
 def text_of(p, at):
     """A number or a boolean as octets; none for any other value."""
     kind = p[at]
@@ -554,9 +567,31 @@ def text_of(p, at):
 FORM = MQTTForm()
 
 
-def record_flags(qos, retain):
+def record_flags(qos, retain, replayed=False, named=False):
     """The flags of a record of kind 2."""
-    return qos << QOS_SHIFT | (RETAIN if retain else 0)
+    flags = qos << QOS_SHIFT | (RETAIN if retain else 0)
+    return flags | (REPLAYED if replayed else 0) | (NAMED if named else 0)
+
+
+def is_acknowledged(flags):
+    """Whether a record of kind 2 with these flags was published at QoS 1 or 2, and is no replay."""
+    return flags >> QOS_SHIFT & QOS_MASK > 0 and not flags & REPLAYED
+
+
+def with_publisher(block, client_id):
+    """Properties of a PUBLISH, and behind them who published it: for records that are NAMED."""
+    octets_ = client_id.encode()
+    return b"".join((block, PUBLISHER_KEY, len(octets_).to_bytes(2, "big"), octets_))
+
+
+def without_publisher(block, flags):
+    """(the properties as they were published, client id of the publisher or None) of a record of kind 2."""
+    if not flags & NAMED:
+        return block, None
+    at = block.rfind(PUBLISHER_KEY)
+    if at < 0:
+        return block, None
+    return block[:at], block[at + len(PUBLISHER_KEY) + 2:].decode("utf-8", "replace")
 
 
 def basic_of(routing, raw, flags):
@@ -579,6 +614,11 @@ def block_of(raw, expiry_s=-1):
     if end < 0:
         raise ValueError("malformed basic properties")
     return bytes(data[:end])
+
+
+def is_block_of(raw):
+    """is_block() of bytes."""
+    return is_block(octets.pointer(raw), 0, len(raw))
 
 
 def flags_of_basic(raw, persistent):

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gomq_py.mqtt.model.filter_tree import FilterTree
+from gomq_py.mqtt.model.filter_tree import FilterTree, levels_of
 from gomq_py.mqtt.wire.topics import matches
 
 LEVEL = st.sampled_from(["", "a", "b", "$SYS", "é"])
@@ -92,13 +92,16 @@ def test_arrangements_of_plus_are_what_is_costly():
     and those without + cost nothing.
     """
     tree = tree_of(*(f"devices/{number}/+/state" for number in range(100)), "a/b/c", "a/b/#")
-    assert (tree.costly_levels, tree.costly_levels_added("x/y/+/z"), tree.costly_levels_added("+/y/x/#")) == (
-        4, 0, 3
-    )
+    arrangements = tree.arrangements
+    before = arrangements.costly_levels
+    room = [
+        bool(arrangements.has_room(levels_of(topic_filter), most))
+        for topic_filter, most in (("x/y/+/z", 4), ("+/y/x/#", 7), ("+/y/x/#", 6), ("x/y/#", 4))
+    ]
 
     tree.add("+/y/x/#", 1)
 
-    assert tree.costly_levels == 7
+    assert (before, room, arrangements.costly_levels) == (4, [True, True, False, True], 7)
 
 
 def test_topic_reaches_no_more_nodes_than_the_costly_levels_and_its_own():
@@ -107,7 +110,7 @@ def test_topic_reaches_no_more_nodes_than_the_costly_levels_and_its_own():
     tree = tree_of(*filters)
 
     assert matched(tree, "/".join("a" * 10)) == set(filters)
-    assert tree.costly_levels == (2 ** 10 - 1) * 10
+    assert tree.arrangements.costly_levels == (2 ** 10 - 1) * 10
 
 
 def test_filter_of_very_many_levels_is_added_matched_and_removed():

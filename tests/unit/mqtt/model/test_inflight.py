@@ -2,11 +2,13 @@
 messages may not.
 """
 import os
+from random import Random
 
 import pytest
 
+from gomq_py.broker.routing.destination import Destination
 from gomq_py.mqtt.model import kinds
-from gomq_py.mqtt.model.inflight import Received
+from gomq_py.mqtt.model.received import Received
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
 
 
@@ -44,6 +46,25 @@ def test_identifiers_are_there_until_they_are_taken_out():
     assert identifiers.count == 6
     assert identifiers.discard(65535) and not identifiers.discard(65535) and not identifiers.has(65535)
     assert identifiers.has(512) and identifiers.count == 5
+
+
+def test_any_identifiers_in_any_order_are_there_until_they_are_taken_out():
+    """As a client may number that does not do so in sequence; compared with a set."""
+    identifiers, expected, random = Received(), set(), Random(1)
+
+    for _ in range(20000):
+        each = random.choice((random.randrange(1, 200), random.randrange(1, 65536)))
+        assert identifiers.has(each) == (each in expected)
+        if each in expected or random.random() < 0.3:
+            assert identifiers.discard(each) == (each in expected)
+            expected.discard(each)
+        else:
+            identifiers.add(each)
+            expected.add(each)
+        assert identifiers.count == len(expected)
+    identifiers.close()
+
+    assert identifiers.count == 0 and not any(identifiers.has(each) for each in range(1, 65536))
 
 
 def test_after_a_kill_all_identifiers_count(nodes):
@@ -118,10 +139,110 @@ def test_old_entries_do_not_keep_segments(nodes):
         peer.poll(3)
 
     folder = node.vhost.extras["mqtt"].inflight.store.folder
-    assert len([name for name in os.listdir(folder) if name.startswith("msgs")]) <= 5
+    node.wait(lambda: len([name for name in os.listdir(folder) if name.startswith("msgs")]) <= 5)
     again = nodes()
     assert received(again) == {7}
     assert Peer(again).packet().dup
+
+
+def test_a_kill_before_a_thread_has_named_files_loses_nothing(nodes, monkeypatch):
+    """Files that were made ahead get their names later, for other stores."""
+    node = nodes()
+    ids = Peer(node).session.received_ids()
+    ids.add(7)
+    monkeypatch.setattr(node.committer, "change", names_nothing)
+
+    fill(node, ids, 1)
+    ids.add(9)
+
+    assert received(nodes()) == {7, 9}
+
+
+def test_what_is_written_anew_is_there_twice_until_it_is_safe(nodes, monkeypatch):
+    node, ids, flushed = written_anew(nodes, monkeypatch)
+    assert segments(node)[0] == 1
+
+    for callback in flushed:
+        callback(None)
+
+    assert segments(node)[0] > 1
+    assert received(nodes()) == {7}
+
+
+def test_what_was_written_anew_and_released_does_not_come_back(nodes, monkeypatch):
+    node, ids, _ = written_anew(nodes, monkeypatch)
+
+    ids.discard(7)
+    node.hub.scheduler.finish()
+
+    assert received(nodes()) == set()
+
+
+def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_names(nodes, monkeypatch):
+    node = nodes()
+    ids = Peer(node).session.received_ids()
+    ids.add(4)
+    pool = node.vhost.extras["mqtt"].inflight.store.pool
+    named, unnamed = (os.path.join(os.path.dirname(pool.folder), name) for name in ("named", "unnamed"))
+    pool.expect(65536)
+    node.wait(lambda: pool.has(65536))
+    monkeypatch.setattr(node.committer, "change", names_nothing)
+    files = pool.take(*(os.path.join(unnamed, f"{kind}.0000000001") for kind in ("msgs", "acks")), 65536)
+
+    ids.add(5, (StoresIn(unnamed),))
+    ids.add(6, (StoresIn(named),))
+    ids.add(7, (StoresIn(unnamed),))
+    for file in files:
+        file.close()
+
+    assert received(nodes()) == {4, 6}
+
+
+class StoresIn(Destination):
+    """A destination that stores messages in this folder."""
+
+    def __init__(self, folder):
+        super().__init__("q", True)
+        self._folder = folder
+
+    def folder(self):
+        return self._folder
+
+
+def names_nothing(changes, done=None, soon=False):
+    """Instead of GroupCommit.change: the process is killed before a thread changes names."""
+
+
+def fill(node, ids, rolls):
+    """Have exchanges begin and end until so many segments more have been begun, from files made ahead."""
+    store = node.vhost.extras["mqtt"].inflight.store
+    last = segments(node)[-1] + rolls
+    while segments(node)[-1] < last:
+        for _ in range(100):
+            ids.add(8)
+            ids.discard(8)
+        node.hub.scheduler.finish()
+        if store.pool._expected:
+            node.wait(lambda: all(store.pool.has(size) for size, _ in store.pool._expected))
+
+
+def segments(node):
+    """The numbers of the segments that are there."""
+    return [number for number, _, _ in node.vhost.extras["mqtt"].inflight.store.layout()]
+
+
+def written_anew(nodes, monkeypatch):
+    """A node where identifier 7 was written anew, and what waits for the disk waits still: the node, the
+    identifiers, and who waits.
+    """
+    node, flushed = nodes(), []
+    ids = Peer(node).session.received_ids()
+    ids.add(7)
+    ids.sure(ids.mark())
+    monkeypatch.setattr(node.committer, "after_sync", lambda callback, *_, **__: flushed.append(callback))
+    fill(node, ids, 4)
+    node.wait(lambda: node.vhost.extras["mqtt"].inflight.moving is None)
+    return node, ids, flushed
 
 
 def test_a_full_disk_keeps_nobody_from_their_messages(nodes, monkeypatch):

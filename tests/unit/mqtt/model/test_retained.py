@@ -3,20 +3,23 @@ import gevent
 import pytest
 
 from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.transfer.moves import Move, to_origin
 from gomq_py.content import forms
 from gomq_py.content.properties import Properties
 from gomq_py.mqtt.model import replays
 from gomq_py.mqtt.model.kinds import all_kinds
-from gomq_py.mqtt.model.replays import REPLAYED
 from gomq_py.mqtt.model.retained import STORE
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.message import Message
+from tests.support.door import poll_the_loop
 from tests.support.hand_timers import NodeClock
 from tests.support.node import Node
 
 forms.register(crossing.MQTTForm())
+
+REPLAYED = 0x10  # of wire.crossing, whose flags are C's
 
 
 class World:
@@ -61,7 +64,8 @@ class World:
 
     def there(self):
         """{topic: octets} of all that is retained."""
-        return dict(self.retained.page("", 1000, self.clock.now_ms))
+        return {
+            topic: octets for topic, octets in self.retained.topics(self.clock.now_ms) if octets is not None}
 
     def subscribe(self, topic_filter, qos=2, session=None, is_new=True, **options):
         """What is replayed: [(topic, body, qos, properties)], in order."""
@@ -81,9 +85,10 @@ class Sink(Destination):
 
     def __init__(self, most):
         super().__init__("sink")
-        self.got, self.most = [], most
+        self.got, self.most, self.asked = [], most, 0
 
     def room(self):
+        self.asked += 1
         return max(0, self.most - len(self.got))
 
     def publish(self, message):
@@ -102,6 +107,7 @@ class Session:
     """As much of one as a replay sees."""
 
     is_durable, queue = False, None
+    connection = "its own"
 
     def __init__(self, most=1000):
         self.sink = Sink(most)
@@ -283,6 +289,43 @@ def test_slow_client_gets_it_all_and_never_more_than_its_room(world):
     assert topics(got) == expected
 
 
+def absent_in_a_replay(world):
+    """A session whose client has gone while five of eight messages waited for it."""
+    for number in range(8):
+        world.publish(f"{number}")
+    session = Session(most=5)
+    subscription = session.subscriptions["#"] = Subscription("#", 1)
+    world.retained.replay(session, subscription, True)
+    world.node.wait(lambda: session.sink.got)
+    session.connection = None
+    world.clock.advance(replays.LATER_MS)
+    poll_the_loop()
+    return session
+
+
+def test_client_that_is_absent_is_not_asked_again_and_gets_the_rest_when_it_is_back(world):
+    session = absent_in_a_replay(world)
+    asked = session.sink.asked
+
+    for _ in range(5):
+        world.clock.advance(replays.LATER_MS)
+        poll_the_loop()
+    found = session.sink.asked - asked, len(session.sink.got)
+    session.connection, session.sink.most = "its next", 100
+    world.retained.session_connected(session)
+    world.node.wait(lambda: not world.retained.replays)
+
+    assert found == (0, 5) and topics(session.sink.got) == [f"{number}" for number in range(8)]
+
+
+def test_session_that_ends_while_it_is_absent_ends_its_replay(world):
+    session = absent_in_a_replay(world)
+
+    world.retained.session_ended(session)
+
+    assert not world.retained.replays
+
+
 def test_subscription_that_ends_ends_its_replay(world):
     for number in range(20):
         world.publish(f"{number}")
@@ -310,19 +353,47 @@ def test_who_subscribes_again_gets_it_again_from_the_beginning(world):
     assert topics(world.subscribe("#", 0, session)) == [f"{number}" for number in range(8)]
 
 
-def test_what_comes_after_the_subscription_is_not_replayed(world):
-    """It came to the subscriber by itself."""
+@pytest.mark.parametrize("later_ms", [1, 0, -10_000])
+def test_what_comes_after_the_subscription_is_not_replayed(world, later_ms):
+    """It came to the subscriber by itself, whatever the clock says."""
     world.publish("a")
     session = Session()
     subscription = session.subscriptions["#"] = Subscription("#", 1)
     world.retained.replay(session, subscription, True)
-    world.clock.now_ms += 1
+    world.clock.now_ms += later_ms
     world.publish("b")
     world.publish("a", b"newer")
 
     world.node.wait(lambda: not world.retained.replays)
 
     assert session.sink.got == []
+
+
+def test_step_of_the_clock_backwards_hides_nothing(world):
+    world.publish("a")
+
+    world.clock.now_ms -= 3_600_000
+
+    assert topics(world.subscribe("#")) == ["a"]
+
+
+def test_what_is_written_anew_is_replayed_and_what_replaces_it_is_not(world):
+    """Segments that hold little are written anew at any time: before a SUBACK leaves, and during a replay."""
+    for topic in "abc":
+        world.publish(topic)
+    kept, session = world.retained, Session(most=0)
+    subscription = session.subscriptions["#"] = Subscription("#", 1)
+    mark = kept.mark()
+    kept.write_anew("a", kept.index.get("a"))
+    kept.replay(session, subscription, True, mark)
+    for topic in "bab":
+        kept.write_anew(topic, kept.index.get(topic))
+    world.publish("c", b"newer")
+
+    session.sink.most = 100
+    world.wait(lambda: not kept.replays)
+
+    assert topics(session.sink.got) == ["a", "b"] and not kept._moved
 
 
 def test_several_filters_are_replayed_one_after_the_other(world):
@@ -338,13 +409,18 @@ def test_several_filters_are_replayed_one_after_the_other(world):
     assert topics(session.sink.got) == ["a", "b", "b", "a"]
 
 
-def test_pages_of_topics(world):
+def test_topics_in_order(world):
     for number in range(5):
-        world.publish(f"{number}", bytes(number + 1))
+        world.publish(f"{number}", bytes(number + 1), expires_in_ms=10 if number == 2 else 0)
 
     now_ms = world.clock.now_ms
-    assert world.retained.page("", 2, now_ms) == [("0", 1), ("1", 2)]
-    assert world.retained.page("1", 10, now_ms) == [("2", 3), ("3", 4), ("4", 5)]
+    assert list(world.retained.topics(now_ms)) == [("0", 1), ("1", 2), ("2", 3), ("3", 4), ("4", 5)]
+    assert list(world.retained.topics(now_ms + 10, "1", lambda topic: topic != "3")) == [
+        ("2", None), ("3", None), ("4", 5)]
+    topics = world.retained.topics(now_ms)
+    assert next(topics) == ("0", 1)
+    world.retained.delete("1")  # while others have their turn
+    assert next(topics) == ("2", 3)
     message = Message()
     assert world.retained.look("3", message) and message.get_body_length() == 4
     assert not world.retained.look("x", message)
@@ -359,3 +435,75 @@ def test_record_whose_key_is_no_topic_keeps_nothing_from_booting(world, caplog):
     world.restart()
 
     assert world.there() == {"a": 1} and world.retained.set_aside == 1
+
+
+@pytest.mark.parametrize("kind, block", [(2, b"\xff"), (2, b"\x02\0"), (1, b"\0\0")])
+def test_record_that_is_malformed_is_replayed_to_nobody(world, kind, block):
+    world.publish("a")
+    world.publish("c")
+    message = Message()
+    message.assign(b"amq.topic", b"b", block, b"x", 1, persistent=True)
+    message.set_kind(kind, 2)
+
+    world.retained.put("b", message)
+
+    assert topics(world.subscribe("#")) == ["a", "c"]
+
+
+RETAINED = {"mqtt.retain": True}
+
+
+def _publish_to_retain(world, routing_key):
+    """Over AMQP, as its door does: to all that the message reaches."""
+    message = Message()
+    message.assign(
+        b"amq.topic", routing_key.encode(), Properties(headers=RETAINED).encode(), b"x", world.clock.now_ms)
+    vhost = world.node.vhost
+    for destination in vhost.route(vhost.exchange("amq.topic"), routing_key, RETAINED):
+        assert destination.publish(message) == 1
+
+
+@pytest.fixture
+def looked_into(world):
+    """A world in which routes from amq.topic depend on headers."""
+    vhost = world.node.vhost
+    vhost.declare_exchange("h", "headers")
+    vhost.bind_exchange("h", "amq.topic", "#", {})
+    return world
+
+
+def test_dead_letters_are_not_retained(looked_into):
+    vhost = looked_into.node.vhost
+    vhost.declare_queue("q", arguments={
+        "x-max-length": 0, "x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "dead.letter"})
+    vhost.bind_queue("q", "amq.topic", "a.*")
+    vhost.declare_queue("dead")
+    vhost.bind_queue("dead", "amq.topic", "dead.*")
+
+    _publish_to_retain(looked_into, "a.b")
+
+    looked_into.node.wait(lambda: vhost.queue("dead").ready_count == 1)
+    assert looked_into.there() == {"a/b": 1}
+
+
+def test_what_an_operator_brings_back_is_not_retained_again(looked_into):
+    vhost = looked_into.node.vhost
+    vhost.declare_queue("q", arguments={
+        "x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    vhost.bind_queue("q", "amq.topic", "a.*")
+    dead, _ = vhost.declare_queue("dead")
+    _publish_to_retain(looked_into, "a.b")
+    looked_into.node.wait(lambda: dead.ready_count == 1)
+    looked_into.retained.delete("a/b")
+    vhost.delete_queue("q")
+    vhost.declare_queue("other")
+    vhost.bind_queue("other", "amq.topic", "a.*")
+    results = []
+    broker = looked_into.node.broker
+
+    Move(
+        dead, to_origin(vhost, dead, lambda _: True, lambda *_: True, "exchange"), broker.durability,
+        broker.scheduler, lambda *result: results.append(result)).start()
+
+    looked_into.node.wait(lambda: results)
+    assert vhost.queue("other").ready_count == 1 and looked_into.there() == {}

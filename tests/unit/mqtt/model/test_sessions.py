@@ -6,6 +6,7 @@ from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.topology.definitions import exported
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.errors import AccessRefused, NotFound, OutOfResources, PreconditionFailed, ResourceLocked
+from gomq_py.mqtt.model import exchange, sessions
 from gomq_py.mqtt.model.kinds import register
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
@@ -100,6 +101,19 @@ def destinations(node, routing_key):
     return list(node.vhost.route(node.vhost.exchange("amq.topic"), routing_key))
 
 
+def test_queue_of_a_session_is_bound_to_the_exchange_of_subscriptions_alone(node):
+    session, *_ = connect(node)
+
+    with pytest.raises(AccessRefused) as refused:
+        node.vhost.bind_queue("mqtt.c", "amq.fanout", "")
+    node.vhost.bind_queue("mqtt.c", "mqtt.default", "a/+")
+
+    assert refused.value.text == (
+        "cannot bind queue 'mqtt.c' in vhost '/', of an MQTT session, to exchange 'amq.fanout' in vhost '/': "
+        "its client gets what it has subscribed to")
+    assert destinations(node, "a.b") == [session.queue]
+
+
 # durable sessions
 
 def test_session_outlives_its_connection_with_its_subscriptions_and_messages(node):
@@ -136,6 +150,16 @@ def test_session_outlives_a_restart_with_its_subscriptions_and_messages(nodes):
     assert session.subscriptions == {subscription.topic_filter: subscription for subscription in wanted}
     assert destinations(node, "v1/2.x") == [session.queue] and session.queue.ready_count == 1
     assert connect(node)[1]
+
+
+def test_session_whose_record_makes_no_sense_is_there(node):
+    node.vhost.create_queue("mqtt.c", True, False, {
+        "x-queue-type": "mqtt", "x-expires": "soon", "x-mqtt-user": 7, "x-mqtt-version": "5"})
+
+    session = sessions_of(node).by_client["c"]
+
+    assert (session.user, session.version, session.expiry_s) == ("", 4, NEVER)
+    assert connect(node)[0] is session
 
 
 def test_clean_start_ends_the_session_that_was_there(node):
@@ -325,6 +349,58 @@ def test_each_change_of_subscriptions_changes_the_revision(node):
     assert len(set(revisions)) == 4
 
 
+def with_plus_at(places):
+    """A filter of twelve levels."""
+    return "/".join("+" if place in places else "" for place in range(12))
+
+
+def test_filters_of_one_user_leave_room_for_those_of_others(node, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_COSTLY_LEVELS_OF_USER", 24)
+    first, *_ = connect(node, "c", user="greedy")
+    first.subscribe(Subscription(with_plus_at([0]), 1))
+    first.subscribe(Subscription("$share/g/" + with_plus_at([1]), 1))
+    second, _, connection = connect(node, "d", user="greedy")
+    third, *_ = connect(node, "e", user="modest")
+    check = sessions_of(node).check_room
+
+    with pytest.raises(OutOfResources) as refused:
+        check(second, "$share/g/" + with_plus_at([2]))
+    check(second, with_plus_at([1]))
+    check(second, "a/b/#")
+    check(third, with_plus_at([2]))
+    first.unsubscribe(with_plus_at([0]))
+    check(second, with_plus_at([2]))
+
+    assert refused.value.text == (
+        "topic filters of the sessions of user 'greedy' have their + in too many different places "
+        "(limit of 24 levels)")
+
+
+def test_filters_count_for_the_user_who_has_the_session_now_also_after_a_restart(nodes, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_COSTLY_LEVELS_OF_USER", 12)
+    node = nodes()
+    session, _, connection = connect(node, user="first")
+    session.subscribe(Subscription(with_plus_at([0]), 1))
+    disconnect(node, session, connection)
+    disconnect(node, *connect(node, user="second")[::2])
+
+    node = nodes()
+    first, *_ = connect(node, "d", user="first")
+    second, *_ = connect(node, "e", user="second")
+
+    sessions_of(node).check_room(first, with_plus_at([2]))
+    with pytest.raises(OutOfResources, match="user 'second'"):
+        sessions_of(node).check_room(second, with_plus_at([2]))
+
+
+def test_room_of_the_vhost_is_no_fault_of_a_filter(node, monkeypatch):
+    monkeypatch.setattr(exchange, "MAX_COSTLY_LEVELS", 11)
+    session, *_ = connect(node)
+
+    with pytest.raises(OutOfResources, match="topic filters of virtual host '/' have"):
+        sessions_of(node).check_room(session, with_plus_at([0]))
+
+
 # shared subscriptions
 
 def member(node, client_id, topic_filter="$share/g/a/+", **options):
@@ -373,7 +449,7 @@ def test_member_without_room_is_passed_over(node):
 def test_members_whose_rights_were_withdrawn_are_passed_over(node):
     members = [member(node, client_id) for client_id in "cd"]
     members[0][0].may_get = lambda topic_filter: topic_filter != "$share/g/a/+"
-    sessions_of(node).exchange.session_changed(members[0][0])
+    members[0][0].interests.rights_changed()
 
     for _ in range(2):
         node.publish("amq.topic", "a.b")
@@ -416,17 +492,85 @@ def test_shares_outlive_a_restart(nodes):
     assert [sessions_of(node).by_client[one].queue.ready_count for one in "cd"] == [2, 2]
 
 
-def test_share_is_on_disk_where_a_member_is_and_fails_with_it(node):
+def counting_rights(session, asked):
+    """Have a session note in a list each question for its rights."""
+    session.may_get = lambda topic_filter: asked.append(session.client_id) or True
+    session.interests.rights_changed()
+
+
+def test_rights_of_members_are_asked_for_when_it_is_their_turn_and_once_for_each_change(node):
+    asked, sessions = [], []
+    for number in range(30):
+        session, *_ = connect(node, f"c{number}")
+        counting_rights(session, asked)
+        session.subscribe(Subscription("$share/g/a/+", 1))
+        sessions.append(session)
+    for session in sessions:
+        session.interests.rights_changed()
+    before = list(asked)
+
+    for _ in range(40):
+        node.publish("amq.topic", "a.b")
+
+    assert (before, asked) == ([], [session.client_id for session in sessions])
+
+
+def test_members_that_are_absent_are_not_looked_at_while_one_is_connected(node):
+    asked = []
+    for number in range(10):
+        session, connection = member(node, f"c{number}")
+        disconnect(node, session, connection)
+        counting_rights(session, asked)
+    session, connection = member(node, "d")
+    absent, _ = member(node, "e")
+    disconnect(node, absent, _)
+    again, *_ = connect(node, "e")
+
+    for _ in range(4):
+        node.publish("amq.topic", "a.b")
+
+    assert (asked, session.queue.ready_count, again.queue.ready_count) == ([], 2, 2)
+
+
+def test_share_is_on_disk_where_a_member_is(node):
     transient, _, _ = connect(node, "c", expiry_s=0, sink=True)
     transient.subscribe(Subscription("$share/g/a", 0))
     (share,) = destinations(node, "a")
-    was_durable = bool(share.durable)
+    found = [bool(share.durable)]
     session, _ = member(node, "d", "$share/g/a")
+    found.append(bool(share.durable))
+    session.unsubscribe("$share/g/a")
+    found.append(bool(share.durable))
 
-    found = bool(share.durable), bool(share.failed)
-    session.queue.store.fence(OSError(5, "the disk failed"))
+    assert found == [False, True, False]
 
-    assert (was_durable, found, bool(share.failed)) == (False, (True, False), True)
+
+def test_failure_of_a_member_is_one_of_what_the_share_took_before_it(node):
+    """What is published afterwards goes to the other members."""
+    members = [member(node, client_id) for client_id in "cde"]
+    (before,) = destinations(node, "a.b")
+    found = bool(before.failed)
+
+    members[0][0].queue.store.fence(OSError(5, "the disk failed"))
+    (after,) = destinations(node, "a.b")
+    answers = [node.publish("amq.topic", "a.b") for _ in range(4)]
+    members[1][0].unsubscribe("$share/g/a/+")
+    node.publish("amq.topic", "a.b")
+
+    assert (found, bool(before.failed), bool(after.failed), bool(after.durable)) == (False, True, False, True)
+    assert answers == [[1]] * 4 and counts(members[1:]) == [2, 3]
+
+
+def test_member_whose_queue_is_opened_again_has_its_turn(node):
+    members = [member(node, client_id) for client_id in "cd"]
+    queue = members[0][0].queue
+    queue.store.fence(OSError(5, "the disk failed"))
+
+    node.vhost.restart_queue(queue)
+    for _ in range(4):
+        node.publish("amq.topic", "a.b")
+
+    assert counts(members) == [2, 2]
 
 
 # policies

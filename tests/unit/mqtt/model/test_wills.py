@@ -57,6 +57,8 @@ class World:
 
     def publish(self, will, user):
         is_done = self.answers.pop(0) if self.answers else True
+        if isinstance(is_done, Exception):
+            raise is_done
         if is_done:
             self.published.append(will.topic)
             self.users.append(user)
@@ -113,6 +115,20 @@ def test_client_without_a_will_leaves_none_of_an_earlier_connection(world):
     world.pass_time(100)
 
     assert world.published == []
+
+
+@pytest.mark.parametrize("delay_s", [0, 10])
+def test_fault_in_publishing_a_will_costs_that_will_alone(world, delay_s):
+    ends = [world.connect(client_id, client_id, delay_s=delay_s, expiry_s=60) for client_id in "ab"]
+    world.answers = [ValueError("a fault")]
+    for end in ends:
+        world.lose(*end)
+
+    world.pass_time(delay_s)
+
+    world.settle()
+    assert world.published == ["b"] and world.sessions.wills.count == 0
+    assert ends[0][0].connection is None
 
 
 def test_will_waits_for_its_delay(world):

@@ -225,6 +225,21 @@ def test_session_may_be_its_first_users_alone(make_mqtt):
     assert sessions_of(mqtt)["c"].connection is mqtt.connection()
 
 
+@pytest.mark.parametrize("version, clean, code", [(5, True, 0x87), (5, False, 0x87), (4, True, 5)])
+def test_session_of_another_user_takes_the_right_to_configure_it(make_mqtt, version, clean, code):
+    mqtt = make_mqtt()
+    mqtt.broker.users.set_user("eve", "guest", grants=("/",))
+    mqtt.broker.users.set_permission("eve", "/", "^mqtt[.]d", ".*", ".*")
+    mqtt.client(connect(properties=expiry(60)), connack())
+    client = mqtt.stranger()
+
+    client.send(connect(version=version, user=b"eve", clean=clean))
+
+    client.expect(connack(version=version, code=code))
+    client.expect_end()
+    assert sessions_of(mqtt)["c"].connection is mqtt.connection()
+
+
 # users
 
 @pytest.mark.parametrize("anonymous, version, answer", [

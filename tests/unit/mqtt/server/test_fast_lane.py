@@ -20,6 +20,8 @@ EXPIRY_60 = b"\x02\x00\x00\x00\x3c"
 KEPT_5 = CONNECT_5[:9] + b"\xc0\x00\x3c\x05\x11\x00\x00\xff\xff" + CONNECT_5[13:]
 KEPT_5 = b"\x10" + bytes((len(KEPT_5) - 2,)) + KEPT_5[2:]
 
+PRESENT_5 = CONNACK_5[:2] + b"\x01" + CONNACK_5[3:]
+
 
 @pytest.fixture(params=["quick", "slow"], autouse=True)
 def lane(request, monkeypatch):
@@ -517,7 +519,107 @@ def test_client_that_is_gone_leaves_what_waits_for_files(mqtt, modern):
     assert bodies(queue) == [b"1"] and mqtt.hub.bodies.held == 0
 
 
+def held_publish(mqtt):
+    """A kept session whose client was lost while its publish of QoS 2 waits for files, and is back: (the
+    queue, who waits, the client).
+    """
+    queue = bound(mqtt.door, durable=True)
+    later = Later(queue)
+    mqtt.door.vhost.route_by_key = lambda *_arguments: (later,)
+    mqtt.door.vhost.route = lambda *_arguments: (later,)
+    client = mqtt.client(KEPT_5, CONNACK_5)
+    client.send(publish(b"t", b"1", 2, 1, 5))
+    wait_until(lambda: later.callbacks, what="nothing was published")
+    return queue, later, mqtt.client(KEPT_5, PRESENT_5)
+
+
+def test_qos_2_that_waits_for_files_and_comes_again_is_stored_once(mqtt):
+    queue, later, client = held_publish(mqtt)
+    received = mqtt.door.vhost.extras["mqtt"].by_client["c"].received
+
+    client.send(publish(b"t", b"1", 2, 1, 5, dup=True) + publish(b"t", b"2", 1, 2, 5))
+    client.expect_nothing()
+    assert len(later.callbacks) == 1
+    later.is_ready = True
+    later.callbacks[0](None)
+
+    client.expect(b"\x50\x02\x00\x01" + b"\x40\x02\x00\x02")
+    assert bodies(queue) == [b"1", b"2"] and received.count == 1
+    client.send(b"\x62\x02\x00\x01")
+    client.expect(b"\x70\x02\x00\x01")
+    assert received.count == 0 and received.inflight.store.unacked_count == 1  # what is sure
+
+
+def test_qos_2_that_waits_for_files_and_is_refused_is_refused_when_it_comes_again(mqtt):
+    queue, later, client = held_publish(mqtt)
+    client.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    client.expect_nothing()
+
+    later.callbacks[0](OSError(errno.ENOSPC, "no room"))
+
+    client.expect(b"\x50\x03\x00\x01\x97")
+    later.is_ready = True
+    client.send(publish(b"t", b"2", 2, 1, 5))
+    client.expect(b"\x50\x02\x00\x01")
+    assert bodies(queue) == [b"2"]
+
+
+def test_pubrel_of_what_waits_for_files_finds_nothing(mqtt):
+    queue, later, client = held_publish(mqtt)
+
+    client.send(b"\x62\x02\x00\x01")
+    client.expect(b"\x70\x03\x00\x01\x92")
+    later.is_ready = True
+    later.callbacks[0](None)
+    client.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+
+    client.expect(b"\x50\x02\x00\x01")
+    assert bodies(queue) == [b"1"]
+
+
+def test_qos_2_that_waits_for_files_leaves_nothing_of_a_session_that_ends(mqtt):
+    queue, later, client = held_publish(mqtt)
+    received = mqtt.door.vhost.extras["mqtt"].by_client["c"].received
+
+    mqtt.client(CONNECT_5, CONNACK_5)
+    later.is_ready = True
+    later.callbacks[0](None)
+
+    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+    assert received.count == 0 and received.inflight.store is None
+
+
+def test_identifier_in_use_costs_nothing_of_the_receive_maximum(mqtt, modern):
+    bound(mqtt.door)
+    modern.send(publish(b"t", b"1", 2, 1, 5))
+    modern.expect(b"\x50\x02\x00\x01")
+
+    modern.send(publish(b"t", b"2", 1, 1, 5) * 3)
+
+    modern.expect(b"\x40\x03\x00\x01\x91" * 3)
+    assert mqtt.connection().inbound.unanswered == 0
+
+
 # large packets
+
+@pytest.mark.parametrize("qos, answer", [(0, b""), (1, b"\x40\x02\x00\x01"), (2, b"\x50\x02\x00\x01")])
+def test_large_publish_that_is_under_way_when_an_alarm_begins_is_taken(mqtt, modern, qos, answer):
+    """What is sent behind it waits for the end of the alarm."""
+    queue = bound(mqtt.door)
+    large = publish(b"t", bytes(600_000), qos, 1, 5)
+    modern.send(large[:300_000])
+    wait_until(lambda: mqtt.hub.bodies.held, what="it is not gathered")
+    mqtt.hub.clients.alarmed("the disk is full")
+
+    modern.send(large[300_000:] + publish(b"t", b"2", 1, 2, 5))
+    modern.expect(answer)
+    wait_until(lambda: mqtt.connection().flow == "blocked", what="it is not held")
+    assert [len(body) for body in bodies(queue)] == [600_000]
+    mqtt.hub.clients.alarmed(None)
+
+    modern.expect(b"\x40\x02\x00\x02")
+    assert mqtt.hub.bodies.held == 0
+
 
 def test_large_packets_are_gathered(mqtt, modern):
     """Larger than what fits in front of a read, whatever comes before and behind."""
@@ -577,7 +679,7 @@ def test_large_packet_that_is_wrong_ends_the_connection(mqtt, modern):
 
 
 def test_packet_larger_than_the_setting_is_refused_by_its_head(make_mqtt):
-    mqtt = make_mqtt(max_packet_size=1000)
+    mqtt = make_mqtt(mqtt_max_packet_size=1000)
     client = mqtt.stranger()
     client.send(CONNECT_5)
     client.expect(b"\x20\x0b\x00\x00\x08\x22\x00\x10\x27\x00\x00\x03\xe8")
@@ -598,7 +700,7 @@ def test_retained_message_is_kept_beside_its_other_ways(mqtt, modern):
     wait_until(lambda: queue.ready_count == 2, what="the messages are not stored")
 
     assert [row[3:5] for row in drained(queue)] == [(b"1", 1 | 4), (b"2", 4)]
-    assert [topic for topic, _ in retained.page("", 10, 0)] == ["a/b", "c"]
+    assert [topic for topic, _ in retained.topics(0)] == ["a/b", "c"]
 
 
 # durable sessions

@@ -2,6 +2,8 @@
 import pytest
 
 from gomq_py.mqtt.wire.errors import ProtocolError
+from gomq_py.mqtt.wire.topics import swapped
+from gomq_py.storage.message import Message
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
@@ -187,6 +189,48 @@ def test_topic_without_utf_8_or_with_a_wildcard_is_not_sent(node):
     assert peer.session.queue.ready_count == 0 and peer.outbound.consumer.dropped == 4
 
 
+def _content(kind, properties, topic="t", expires_at_ms=1 << 60):
+    """A message of any kind and with any octets as properties, as a damaged store may hold it."""
+    message = Message()
+    message.assign(
+        b"amq.topic", swapped(topic).encode(), properties, b"bad", 1, expires_at_ms, persistent=True)
+    message.set_kind(kind, 2)
+    return message
+
+
+@pytest.mark.parametrize("kind, properties", [
+    (2, b"\0"), (2, b"\xff"), (2, b"\x0b"), (2, b"\x26\0\xff"), (2, b"\x03\0\xfft"), (2, b"\x02\0\0\0"),
+    (1, b"\x20\0\x7f\xff\xff\xff"), (1, b"\x20\0\0\0\0\x0e\x12x-mqtt-publish-qos"), (1, b"\xff\xff\xff"),
+    (3, b""), (0, b""),
+])
+@pytest.mark.parametrize("version", [4, 5])
+def test_content_that_nobody_can_read_is_set_aside_and_what_is_behind_it_goes_on(
+    node, kind, properties, version
+):
+    peer = Peer(node, version=version).subscribe("t", qos=1)
+    queue = peer.session.queue
+
+    queue.publish(_content(kind, properties))
+    publish(node, mqtt_message("t", b"good", 1))
+
+    assert peer.packet().payload == b"good" and queue.aside.count == 1
+    peer.disconnect()
+    again = Peer(node, version=version)
+    assert again.packet().payload == b"good" and again.outbound.consumer.dropped == 0
+    again.acknowledge(PUBACK, 1)
+    assert queue.ready_count == 0 and queue.unacked_count == 1
+
+
+@pytest.mark.parametrize("kind, properties", [(2, b"\xff"), (1, b"\x20\0\x7f\xff\xff\xff"), (3, b"")])
+def test_sink_drops_content_that_nobody_can_read(node, kind, properties):
+    peer = Peer(node, expiry_s=0).subscribe("t", qos=0)
+
+    peer.session.sink.publish(_content(kind, properties))
+    publish(node, mqtt_message("t", b"good"))
+
+    assert peer.packet().payload == b"good" and peer.session.sink.dropped == 1
+
+
 # limits of the client
 
 @pytest.mark.parametrize("expiry_s", [0, 1000])
@@ -240,6 +284,17 @@ def test_next_connection_has_no_topic_aliases(node):
 
 
 # acknowledgements
+
+def test_what_is_remembered_of_topics_goes_with_the_connection(node):
+    peer = Peer(node).subscribe("a/+", qos=1)
+    publish(node, mqtt_message("a/b", qos=1))
+    peer.packet()
+    found = peer.session.interests.found
+
+    peer.disconnect()
+
+    assert list(found) == [b"a.b"] and not peer.session.interests.found
+
 
 def test_puback_of_an_unknown_identifier_changes_nothing(node):
     peer = Peer(node).subscribe("t", qos=1)
@@ -336,6 +391,65 @@ def test_message_that_is_gone_meanwhile_is_released(node):
 
     again.expect(b"\x62\x02\x00\x01")
     again.expect_nothing()
+
+
+def may_expire(queue):
+    """The answer for each message that is ready, which are taken out."""
+    found, message = [], Message()
+    while queue.head(message):
+        found.append(bool(queue.may_expire(message)))
+        assert queue.get(message, True)
+    return found
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["absent", "back"])
+def test_what_was_sent_at_qos_2_may_not_expire(node, is_back):
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, *[mqtt_message("t", b"%d" % number, qos=2 - number % 2) for number in range(4)])
+    peer.packets(4)
+    peer.disconnect()
+    publish(node, mqtt_message("t", b"4", qos=2))
+
+    if is_back:
+        Peer(node)
+
+    assert may_expire(peer.session.queue) == [False, True, False, True, True]
+
+
+def test_what_was_received_may_expire(node):
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, mqtt_message("t", qos=2), mqtt_message("t", qos=2))
+    peer.packets(2)
+    peer.disconnect()
+    again = Peer(node)
+    again.packets(2)
+    again.acknowledge(PUBREC, 1)
+    again.packet()
+    again.disconnect()
+
+    assert may_expire(again.session.queue) == [False]
+
+
+@pytest.mark.parametrize("purge", ["purge", "purge_some"])
+def test_purge_releases_what_waits_to_be_sent_again(node, purge):
+    """PUBREL is all that the client waits for, and no message may come that brings it about."""
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, *[mqtt_message("t", b"%d" % each, 2) for each in (1, 2, 3)])
+    peer.packets(3)
+    peer.disconnect()
+    again = Peer(node, receive_maximum=1)
+    again.expect(b"\x3c\x07\0\1t\0\1\0001")
+
+    getattr(peer.session.queue, purge)(*[10][:purge == "purge_some"])
+
+    again.expect(b"\x62\2\0\2\x62\2\0\3")
+    again.acknowledge(PUBREC, 1)
+    again.expect(b"\x62\2\0\1")
+    for identifier in (1, 2, 3):
+        again.acknowledge(PUBCOMP, identifier)
+    assert again.outbound.sent.used == again.outbound.sent.count == 0
+    publish(node, mqtt_message("t", b"4", 2))
+    assert again.packet().payload == b"4"
 
 
 def test_nothing_is_sent_before_connack(node):

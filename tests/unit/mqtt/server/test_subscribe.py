@@ -1,14 +1,22 @@
 """SUBSCRIBE and UNSUBSCRIBE in literal octets: what is granted, and when it is said."""
+from types import SimpleNamespace
+
 import pytest
 
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.server import broker_topics, subscribe as subscribe_module
+from tests.support.door import poll_the_loop
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNECT_5, CONNECT_311
 
 # CONNECT as conftest has them, of a session that is kept for ever.
 KEPT_311 = CONNECT_311[:9] + b"\xc0" + CONNECT_311[10:]
 KEPT_5 = (
     b"\x10\x21\x00\x04MQTT\x05\xc2\x00\x3c\x05\x11\xff\xff\xff\xff\x00\x01c\x00\x05guest\x00\x05guest"
+)
+# Receive maximum 1.
+CONNECT_ONE_AT_A_TIME = (
+    b"\x10\x1f\x00\x04MQTT\x05\xc2\x00\x3c\x03\x21\x00\x01\x00\x01c\x00\x05guest\x00\x05guest"
 )
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = b"\x87", b"\x8f", b"\x97"
 
@@ -155,6 +163,40 @@ def test_rights_that_are_withdrawn_count_at_once(mqtt, modern):
     modern.expect(publish_a)
 
 
+@pytest.mark.parametrize("is_withdrawn", [True, False], ids=["withdrawn", "there"])
+def test_what_waits_for_a_client_that_has_unsubscribed_comes_while_it_has_the_right(mqtt, is_withdrawn):
+    publish = b"\x32\x07\x00\x01a\x00%c\x00x"
+    client = mqtt.client(CONNECT_ONE_AT_A_TIME, CONNACK_5)
+    client.send(subscribe(b"a"))
+    client.expect(suback(b"\x01"))
+    publisher = mqtt.client(CONNECT_5.replace(b"\x00\x01c", b"\x00\x01d"), CONNACK_5)
+    publisher.send(publish % 1 + publish % 2)
+    publisher.expect(b"\x40\x02\x00\x01\x40\x02\x00\x02")
+    client.expect(publish % 1)
+
+    if is_withdrawn:
+        mqtt.broker.users.set_topic_permission("guest", "/", "amq.topic", ".*", "^b$")
+    client.send(b"\xa2\x06\x00\x02\x00\x00\x01a")
+    client.expect(b"\xb0\x04\x00\x02\x00\x00")
+    client.send(b"\x40\x02\x00\x01")
+
+    if is_withdrawn:
+        client.expect_nothing()
+    else:
+        client.expect(publish % 2)
+    assert sessions_of(mqtt)["c"].queue.ready_count == 0
+
+
+def test_session_is_not_reached_by_the_name_of_its_queue(mqtt, modern):
+    modern.send(subscribe(b"a"))
+    modern.expect(suback(b"\x01"))
+
+    modern.send(b"\x32\x15\x00\x0f$default/mqtt/c\x00\x01\x00x")
+
+    modern.expect(b"\x40\x03\x00\x01\x10")  # no matching subscribers
+    modern.expect_nothing()
+
+
 # limits
 
 def test_session_has_as_many_subscriptions_as_its_limit(make_mqtt):
@@ -164,6 +206,25 @@ def test_session_has_as_many_subscriptions_as_its_limit(make_mqtt):
     client.send(subscribe(b"a", b"b", b"c", b"a"))
 
     client.expect(suback(b"\x01\x01" + QUOTA_EXCEEDED + b"\x01"))
+
+
+@pytest.mark.parametrize("begins, octets, code", [
+    (b"\x82\x8e\x02\x00\x01\x00\x01\x08", 255, b"\x01"),
+    (b"\x82\x8f\x02\x00\x01\x00\x01\x09", 256, FILTER_INVALID),
+])
+def test_share_name_has_as_many_octets_as_a_filter(modern, begins, octets, code):
+    modern.send(begins + b"$share/" + b"g" * octets + b"/a\x01")
+
+    modern.expect(suback(code))
+
+
+def test_filters_of_a_packet_that_are_refused_are_one_line_in_the_log(mqtt, modern, caplog):
+    mqtt.broker.users.set_topic_permission("guest", "/", "amq.topic", ".*", "^b$")
+
+    modern.send(subscribe(*[b"%d" % number for number in range(5)]))
+
+    modern.expect(suback(NOT_AUTHORIZED * 5))
+    assert caplog.text.count("it does not subscribe to") == 1
 
 
 def test_filter_has_as_many_levels_as_its_limit(make_mqtt):
@@ -246,3 +307,102 @@ def test_session_that_the_disk_refuses_is_refused(make_mqtt):
 
     client.expect(b"\x20\x03\x00\x88\x00")
     client.expect_end()
+
+
+# what it costs
+
+@pytest.fixture
+def slices_of_one(monkeypatch):
+    """Each filter is a slice of its own."""
+    monkeypatch.setattr(subscribe_module, "SliceClock", lambda: SimpleNamespace(is_over=lambda: True))
+
+
+PINGREQ, PINGRESP = b"\xc0\x00", b"\xd0\x00"
+FILTERS = [b"%03d" % number for number in range(200)]
+SUBSCRIBE_200 = b"\x82\xb3\x09\x00\x01\x00" + b"".join([b"\x00\x03%b\x00" % each for each in FILTERS])
+SUBACK_200 = b"\x90\xcb\x01\x00\x01\x00" + bytes(200)
+UNSUBSCRIBE_200 = b"\xa2\xeb\x07\x00\x01\x00" + b"".join([b"\x00\x03%b" % each for each in FILTERS])
+UNSUBACK_200 = b"\xb0" + SUBACK_200[1:]
+
+
+def test_others_have_their_turns_between_the_filters_of_a_packet(mqtt, modern, slices_of_one):
+    """And what follows the packet is done behind it."""
+    other = mqtt.client(CONNECT_5.replace(b"\x00\x01c", b"\x00\x01d"), CONNACK_5)
+    counts = []
+
+    for packet, answer in ((SUBSCRIBE_200, SUBACK_200), (UNSUBSCRIBE_200, UNSUBACK_200)):
+        modern.send(packet + PINGREQ)
+        other.send(PINGREQ)
+        other.expect(PINGRESP)
+        counts.append(len(sessions_of(mqtt)["c"].subscriptions))
+        modern.expect(answer + PINGRESP)
+        counts.append(len(sessions_of(mqtt)["c"].subscriptions))
+
+    assert 0 < counts[0] < 200 and counts[1] == 200 and 0 < counts[2] < 200 and counts[3] == 0
+
+
+def test_take_over_between_the_filters_of_a_packet_ends_it(mqtt, modern, slices_of_one):
+    modern.send(SUBSCRIBE_200)
+    while not sessions_of(mqtt)["c"].subscriptions:
+        poll_the_loop()
+
+    mqtt.client(CONNECT_5, CONNACK_5)
+
+    modern.expect(b"\xe0\x01\x8e")
+    modern.expect_end()
+    for _ in FILTERS:
+        poll_the_loop()
+    assert sessions_of(mqtt)["c"].subscriptions == {}
+
+
+def test_filters_are_looked_at_once_for_topics_of_the_broker(mqtt, modern, monkeypatch):
+    """Not all that the session has, for each of them."""
+    def not_again(_session):
+        raise AssertionError("all filters of the session were looked at")
+
+    monkeypatch.setattr(broker_topics, "wants", not_again)
+
+    modern.send(subscribe(b"a/$SYS/b", b"$SYS/broker/#", b"$share/g/$SYS/x"))
+
+    modern.expect(suback(b"\x01\x01\x01"))
+    monkeypatch.undo()
+    assert list(mqtt.server.broker_topics._sessions) == [sessions_of(mqtt)["c"]]
+
+
+# what is retained
+
+def test_what_is_published_before_suback_comes_once(make_mqtt):
+    """By the subscription, which counts from SUBSCRIBE on."""
+    mqtt = make_mqtt(manual=True)
+    client = mqtt.stranger()
+    client.send(KEPT_5)
+    while not mqtt.door.committer.waiting:
+        poll_the_loop()
+    mqtt.door.committer.finish()
+    client.expect(CONNACK_5)
+
+    client.send(subscribe(b"t") + b"\x33\x07\x00\x01t\x00\x08\x00b")  # retained, QoS 1
+    client.expect(b"\x32\x07\x00\x01t\x00\x01\x00b")
+    mqtt.door.committer.finish()
+    client.expect(suback(b"\x01"))
+    mqtt.door.committer.finish()
+    client.expect(b"\x40\x02\x00\x08")
+
+    client.expect_nothing()
+
+
+@pytest.mark.parametrize("no_local", [False, True])
+def test_retained_message_of_its_own_does_not_come_back_with_no_local(mqtt, no_local):
+    """[MQTT-3.8.3-3]; what others have published does."""
+    other = mqtt.client(CONNECT_5[:15] + b"d" + CONNECT_5[16:], CONNACK_5)
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+    for one, topic in ((client, b"r/1"), (other, b"r/2")):
+        one.send(b"\x33\x09\x00\x03" + topic + b"\x00\x01\x00x")
+        one.expect(b"\x40\x02\x00\x01")
+
+    client.send(subscribe(b"r/+", options=4 if no_local else 0))
+
+    client.expect(suback(b"\x00"))
+    for topic in ((b"r/2",) if no_local else (b"r/1", b"r/2")):
+        client.expect(b"\x31\x07\x00\x03" + topic + b"\x00x")
+    client.expect_nothing()

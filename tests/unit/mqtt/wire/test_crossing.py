@@ -1,4 +1,5 @@
 """Crossing: topics and routing keys, properties of MQTT and of AMQP, there and back."""
+import tracemalloc
 from decimal import Decimal
 
 import pytest
@@ -226,6 +227,8 @@ def test_malformed_basic_properties_are_refused():
     (None, False, 0), (None, True, 2), ({}, True, 2), ({"x-mqtt-publish-qos": 0}, True, 0),
     ({"x-mqtt-publish-qos": 2}, False, 4),
     ({"x-mqtt-publish-qos": 3}, True, 2), ({"x-mqtt-publish-qos": "1"}, False, 0),
+    ({"x-mqtt-publish-qos": Int64(2)}, False, 4), ({"x-mqtt-publish-qos": -1}, False, 0),
+    ({"x-mqtt-publish-qos": True}, False, 0), ({"x-mqtt-publish-qos": [2]}, False, 0),
     ({"mqtt.retain": True}, True, 10),
     ({"mqtt.retain": False}, False, 0), ({"mqtt.retain": 1}, False, 0),
 ])
@@ -233,6 +236,21 @@ def test_flags_are_told_by_delivery_mode_and_headers(headers, persistent, expect
     assert crossing.flags_of_basic(
         Properties(headers=headers, content_type="t").encode(), persistent
     ) == expected
+
+
+def test_value_that_is_no_integer_is_not_decoded():
+    """Whatever a publisher puts there, nothing is made of it for each client that gets the message."""
+    long = Properties(headers={key: [0.5] * 20_000 for key in ("x-mqtt-publish-qos", "mqtt.payload-format")})
+    raw = long.encode()
+    tracemalloc.start()
+    try:
+        crossing.flags_of_basic(raw, True)
+        crossing.block_of(raw)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 200_000
 
 
 # there and back

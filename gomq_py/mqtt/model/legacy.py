@@ -1,0 +1,80 @@
+"""Legacy: what a session that ends has not acknowledged, and the others of its shares get (MQTT 5 §4.8.2).
+
+Beside sessions; the core carries it out (broker.transfer.legacies). Messages of QoS 1 and 2 that came by a
+shared subscription go to it again, except where a delivery at QoS 2 has begun: that is nobody else's
+[MQTT-4.8.2-5]. Never yields.
+"""
+from gomq_py.content import forms
+from gomq_py.mqtt.wire import crossing
+from gomq_py.mqtt.wire.topics import is_shared, matches, split_shared, swapped
+
+# Topics remembered; thrown away together when there are more.
+TOPICS = 1024
+
+
+def of(session):
+    """What says who may have the messages of a session's queue, which is about to be deleted (Queue.legacy).
+    """
+    if not any(is_shared(one) for one in session.subscriptions):
+        return None
+    begun = {}
+    if session.sent is not None:
+        session.sent.end()  # what its client has not acknowledged is in the queue again
+        begun = session.sent.begun()
+    return Legacy(session.exchange, list(session.subscriptions), begun)
+
+
+class Legacy:
+    """That of one session, which had subscribed to ``filters``. ``begun``: {location: when it was stored, or
+    0} of what it was sent at QoS 2.
+    """
+
+    def __init__(self, exchange, filters, begun):
+        self._exchange = exchange
+        self._filters = filters
+        self._begun = begun
+        self._known = {}  # routing key: [filters that each of its copies came by, place of the next copy]
+
+    def __call__(self, message):
+        about = message.describe()
+        if not _is_acknowledged(about):
+            return None
+        topic_filter = self._came_by(message.get_routing_key())
+        stored_ms = self._begun.get(about["location"])
+        if topic_filter is None or stored_ms is not None and stored_ms in (0, about["timestamp_ms"]):
+            return None
+        return self._exchange.share(topic_filter)
+
+    def _came_by(self, key):
+        """The shared filter by which the next message of this routing key came; None: by one of its own.
+
+        Each share has given it one copy, and the others together one.
+        """
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= TOPICS:
+                self._known.clear()
+            known = self._known[key] = [self._matching(key), 0]
+        filters, place = known
+        if not filters:
+            return None
+        known[1] = (place + 1) % len(filters)
+        return filters[place]
+
+    def _matching(self, key):
+        try:
+            topic = swapped(key.decode())
+        except UnicodeDecodeError:
+            return []
+        found = [one for one in self._filters if matches(split_shared(one)[1], topic)]
+        shared = [one for one in found if is_shared(one)]
+        return shared if len(shared) == len(found) else [*shared, None]
+
+
+def _is_acknowledged(about):
+    """Whether a message, of which describe() says this, is one that clients acknowledge, and no replay of a
+    retained one.
+    """
+    if about["kind"] == forms.BASIC:
+        return about["persistent"]
+    return crossing.is_acknowledged(about["flags"])

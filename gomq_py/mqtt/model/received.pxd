@@ -1,0 +1,45 @@
+cimport cython
+from libc.stdint cimport uint64_t
+from gomq_py cimport octets
+from gomq_py.mqtt.model.inflight cimport Inflight
+from gomq_py.storage cimport locations
+
+cdef Py_ssize_t COUNT_AT, PAGE_OCTETS
+cdef unsigned int PAGE_BITS, PAGE_MASK
+cdef uint64_t NOT_KEPT
+cdef bytearray NO_PAGE
+
+@cython.final
+cdef class Received:
+    cdef readonly Inflight inflight
+    cdef readonly uint64_t key
+    cdef readonly Py_ssize_t count
+    cdef dict pages, storing
+    cdef bytearray page
+    cdef unsigned char* at
+    cdef Py_ssize_t number
+    cdef bint closed
+    cpdef bint has(self, unsigned int identifier) except -1
+    cpdef begin(self, unsigned int identifier)
+    cpdef bint is_storing(self, unsigned int identifier) except -1
+    cpdef not_stored(self, unsigned int identifier)
+    @cython.locals(kept_at=uint64_t)
+    cpdef add(self, unsigned int identifier, tuple queues=*)
+    @cython.locals(kept_at=uint64_t)
+    cpdef bint discard(self, unsigned int identifier) except -1
+    @cython.locals(kept_at=uint64_t)
+    cpdef tuple awaited(self, unsigned int identifier)
+    cpdef uint64_t mark(self) except? 0
+    cpdef sure(self, uint64_t mark)
+    cpdef restore(self, unsigned int identifier, uint64_t kept_at)
+    @cython.locals(identifier=cython.uint, kept_at=uint64_t)
+    cpdef move(self, Py_ssize_t oldest)
+    cpdef close(self)
+    @cython.locals(number=Py_ssize_t, identifier=Py_ssize_t)
+    cdef list _identifiers(self)
+    @cython.locals(page=bytearray)
+    cdef uint64_t _value(self, unsigned int identifier) except? 0
+    @cython.locals(number=Py_ssize_t, page=bytearray)
+    cdef _put(self, unsigned int identifier, uint64_t kept_at)
+    cdef _take_out(self, unsigned int identifier)
+    cdef _look_at(self, Py_ssize_t number, bytearray page)

@@ -1,0 +1,177 @@
+"""Received: the packet identifiers of what one session's client has sent at QoS 2 and not released.
+
+Beside sent, below the door's inbound half. Where the session is kept, inflight keeps them, too. Never yields.
+"""
+from gomq_py import octets
+from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what keeps them)
+from gomq_py.storage import locations
+
+# A page of Received has 32 identifiers; where it says how many are there, and its octets.
+PAGE_BITS, PAGE_MASK = 5, 31
+COUNT_AT = 256
+PAGE_OCTETS = COUNT_AT + 2
+NO_PAGE = bytearray()
+# In place of a location: it is there, but cannot be kept. Segments are numbered from 1.
+NOT_KEPT = 1
+
+
+class Received:
+    """The packet identifiers of one session's messages that came at QoS 2 and that PUBREL has not come for.
+
+    ``count``: how many. ``inflight``: the Inflight that keeps them under ``key``, or None. ``storing``: those
+    whose message waits for files, and who wants to hear of it.
+
+    They lie in pages of 32, because clients number in sequence: most are on the page looked at last, and one
+    without neighbours takes no more than a page. An empty page goes when another one is looked at:
+
+        offset  octets
+        0       8       of each identifier: where it is kept, NOT_KEPT, or 0: it is not there
+        256     2       how many are there
+    """
+
+    __slots__ = ("inflight", "key", "count", "pages", "page", "number", "at", "storing", "closed")
+
+    def __init__(self, inflight=None, key=0):
+        self.inflight = inflight
+        self.key = key
+        self.count = 0
+        self.pages = {}  # {number: page}
+        self.number = -1
+        self.page = NO_PAGE
+        self.at = octets.pointer(NO_PAGE)
+        self.storing = {}  # {identifier: [callback(taken, queues)]}
+        self.closed = False
+
+    def has(self, identifier):
+        """Whether it is there."""
+        return self._value(identifier) != 0
+
+    def begin(self, identifier):
+        """One that is not there: its message waits for files, and add() or not_stored() comes later."""
+        if not self.closed:
+            self.storing[identifier] = []
+            self._put(identifier, 0)
+
+    def is_storing(self, identifier):
+        """Whether its message waits for files."""
+        return identifier in self.storing
+
+    def when_stored(self, identifier, callback):
+        """Call ``callback(taken, queues)`` when a message that waits for files has been stored or refused."""
+        self.storing[identifier].append(callback)
+
+    def add(self, identifier, queues=None):
+        """One that is not there, or that begin() was called for: its message has been stored, just before,
+        durably in ``queues``.
+        """
+        if self.closed:
+            return
+        kept_at = 0
+        if self.inflight is not None:
+            kept_at = self.inflight.received(self.key, identifier, queues)
+        self._put(identifier, kept_at)
+        if self.storing:
+            self._tell(identifier, True, queues)
+
+    def not_stored(self, identifier):
+        """Its message was refused."""
+        if identifier in self.storing:
+            if self._value(identifier):
+                self._take_out(identifier)
+            self._tell(identifier, False, None)
+
+    def _tell(self, identifier, taken, queues):
+        for callback in self.storing.pop(identifier, ()):
+            callback(taken, queues)
+
+    def discard(self, identifier):
+        """PUBREL, or its message is lost. Returns whether it was there. What waits for files has not been
+        answered, and stays.
+        """
+        if identifier in self.storing:
+            return False
+        kept_at = self._value(identifier)
+        if kept_at == 0:
+            return False
+        self._take_out(identifier)
+        if kept_at != NOT_KEPT:
+            self.inflight.done(kept_at)
+        return True
+
+    def awaited(self, identifier):
+        """What must be flushed before a PUBREC may leave for one that is there: a tuple, None: nothing."""
+        kept_at = self._value(identifier)
+        if kept_at > NOT_KEPT and kept_at > self.inflight.sure_mark and not self.inflight.failed:
+            return self.inflight.together
+        return None
+
+    def mark(self):
+        """As Inflight.mark."""
+        return 0 if self.inflight is None else self.inflight.last_received
+
+    def sure(self, mark):
+        """As Inflight.sure: before PUBREC leaves."""
+        if mark:
+            self.inflight.sure(mark)
+
+    def restore(self, identifier, kept_at):
+        """One of an earlier run."""
+        self._put(identifier, kept_at)
+
+    def move(self, oldest):
+        """Have kept anew what is kept in segments before this number."""
+        for identifier in self._identifiers():
+            kept_at = self._value(identifier)
+            if kept_at != NOT_KEPT and locations.number_of(kept_at) < oldest:
+                octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.inflight.again(kept_at))
+
+    def close(self):
+        """The session is over, and nothing is added."""
+        self.closed = True
+        self.storing = {}
+        for identifier in self._identifiers():
+            self.discard(identifier)
+
+    def _identifiers(self):
+        """All that are there, a list."""
+        found = []
+        for number in sorted(self.pages):
+            for identifier in range(number << PAGE_BITS, number + 1 << PAGE_BITS):
+                if self._value(identifier):
+                    found.append(identifier)
+        return found
+
+    def _value(self, identifier):
+        """Where it is kept, NOT_KEPT, or 0: it is not there. Where it is, its page is looked at."""
+        if identifier >> PAGE_BITS != self.number:
+            page = self.pages.get(identifier >> PAGE_BITS)
+            if page is None:
+                return 0
+            self._look_at(identifier >> PAGE_BITS, page)
+        return octets.le64(self.at, (identifier & PAGE_MASK) * 8)
+
+    def _put(self, identifier, kept_at):
+        """It is there from now on."""
+        number = identifier >> PAGE_BITS
+        if number != self.number:
+            page = self.pages.get(number)
+            if page is None:
+                page = self.pages[number] = bytearray(PAGE_OCTETS)
+            self._look_at(number, page)
+        if octets.le64(self.at, (identifier & PAGE_MASK) * 8) == 0:
+            octets.put_le16(self.at, COUNT_AT, octets.le16(self.at, COUNT_AT) + 1)
+            self.count += 1
+        octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, kept_at or NOT_KEPT)
+
+    def _take_out(self, identifier):
+        """One of the page that is looked at."""
+        octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, 0)
+        octets.put_le16(self.at, COUNT_AT, octets.le16(self.at, COUNT_AT) - 1)
+        self.count -= 1
+
+    def _look_at(self, number, page):
+        if self.number >= 0 and octets.le16(self.at, COUNT_AT) == 0:
+            del self.pages[self.number]
+        self.number = number
+        self.page = page
+        self.at = octets.pointer(page)

@@ -1,0 +1,69 @@
+"""Source: the exchange of a vhost that MQTT clients publish to, and that what they get goes through.
+
+It is the vhost's ``topic_exchange``, of which Sessions has the rest. Here is what an exchange must be for
+that, and the parameter that names it for one vhost: ``exchange`` of the component ``mqtt``.
+"""
+from gomq_py.broker.names import described, fits_short_string
+from gomq_py.broker.policies.parameters import Component, ParameterError
+from gomq_py.errors import NotFound, Refused
+from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.observability.log import logger
+
+LOG = logger("mqtt")
+COMPONENT, NAME = "mqtt", "exchange"
+TYPE = "topic"
+
+
+def fault_of(exchange):
+    """What keeps this exchange from being one, or ""."""
+    if exchange.type != TYPE:
+        return f"it is of type '{exchange.type}', and MQTT needs a topic exchange"
+    return "it is internal, and clients could not publish to it" if exchange.internal else ""
+
+
+def find(vhost):
+    """The Exchange of a vhost. Raises NotFound where none can be it."""
+    exchange = vhost.exchange(vhost.topic_exchange)
+    fault = fault_of(exchange)
+    if fault:
+        raise NotFound(f"{described('exchange', exchange.name, vhost.name)} is not for MQTT: {fault}")
+    return exchange
+
+
+class SourceComponent(Component):
+    """Its one parameter. ``default``: the name where there is none."""
+
+    def __init__(self, default):
+        self._default = default
+
+    def check(self, vhost, name, value):
+        """An exchange that there is not yet may be named: definitions have their parameters first."""
+        if name != NAME:
+            raise ParameterError(f"'{name}' is no parameter of {COMPONENT}: there is '{NAME}'")
+        if not isinstance(value, str) or not value or not fits_short_string(value):
+            raise ParameterError(f"the {NAME} of {COMPONENT} should be the name of an exchange")
+        exchange = vhost.exchanges.get(value)
+        fault = "" if exchange is None else fault_of(exchange)
+        if fault:
+            raise ParameterError(f"{described('exchange', value, vhost.name)} is not for MQTT: {fault}")
+
+    def changed(self, vhost, name, value):
+        if name == NAME and isinstance(value, str):
+            self._use(vhost, value)
+
+    def cleared(self, vhost, name):
+        if name == NAME:
+            self._use(vhost, self._default)
+
+    @staticmethod
+    def _use(vhost, name):
+        vhost.extras[EXTRA].take_from(name)
+        say_fault(vhost)
+
+
+def say_fault(vhost):
+    """Warn where a vhost's clients have no exchange to publish to: one may be declared later."""
+    try:
+        find(vhost)
+    except Refused as error:
+        LOG.warning("MQTT clients of vhost %r cannot publish or subscribe: %s", vhost.name, error.text)
