@@ -74,7 +74,9 @@ def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, 
 
 
 class Doors:
-    """Opens, changes and closes the listeners of one broker. ``listeners`` are those that are open."""
+    """Opens, changes and closes the listeners of one broker. ``listeners`` are those that are open,
+    ``options`` what is set on the sockets of clients.
+    """
 
     def __init__(
         self, settings: Settings, handlers: dict[str, tuple[Callable[..., None], Any]],
@@ -90,7 +92,7 @@ class Doors:
         self._make_side_door = make_side_door
         self._inherited = list(inherited)
         self._proxies = Proxies()
-        self._options = SocketOptions()
+        self.options = SocketOptions()
         self._handshakers: dict[str, Any] = {}
         self.listeners: list[Any] = []
 
@@ -158,7 +160,7 @@ class Doors:
         self._proxies.update(
             bool(settings.tcp_proxy_protocol), settings.proxy_protocol_trusted_sources, settings.login_timeout
         )
-        self._options.update(
+        self.options.update(
             settings.tcp_nodelay, settings.tcp_keepalive, settings.tcp_recv_buffer_size,
             settings.tcp_send_buffer_size)
 
@@ -217,7 +219,7 @@ class Doors:
     ) -> None:
         handle, gate = self._handlers[protocol]
         self.listeners.append(
-            Listener(listening, name, handle, self._options, handshake, self._proxies, inherited, gate)
+            Listener(listening, name, handle, self.options, handshake, self._proxies, inherited, gate)
         )
 
     def _open_side_door(self, protocol: str, tls: Any) -> None:

@@ -18,11 +18,12 @@ from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
-from gomq_py.doors import AMQP, MQTT, Doors, is_wanted
+from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.kinds import all_kinds
+from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
@@ -75,7 +76,8 @@ class Node:
             self._files, enabled=settings.sync, slow_s=settings.slow_sync_warning, slice_clock=SliceClock)
         self.durability = Durability(self._committer)
         self.hub = Hub(settings)
-        broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, all_kinds())
+        kinds = all_kinds(settings.mqtt_exchange)
+        broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
         broker.recover()
         self.broker = broker
         if settings.load_definitions:
@@ -113,6 +115,16 @@ class Node:
             handlers[MQTT] = self._serving(MQTT)
         self.doors = Doors(self.settings, handlers, self._make_side_door, list(inherited))
         self.doors.open()
+        if self.mqtt is None and self._has_wills_to_publish():
+            self._serving(MQTT)
+
+    def _has_wills_to_publish(self) -> bool:
+        """Whether wills of an earlier run wait, and MQTT clients may come back: over WebSocket only, whose
+        first one would otherwise begin to publish them.
+        """
+        is_open = self.settings.mqtt_websocket and any(
+            listener.protocol in (HTTP, HTTPS) for listener in self.listeners)
+        return is_open and any(vhost.extras[EXTRA].wills.count for vhost in self.broker.vhosts.values())
 
     @property
     def listeners(self) -> list[Any]:
@@ -155,6 +167,6 @@ class Node:
             # here, because a broker without it should not carry Flask
             from gomq_py.http.door import Management
             self._management = Management(
-                self.broker, self.hub, self.settings, lambda: self.listeners, self._serving
-            )
+                self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
+                self.doors.options)
         return self._management.door(protocol, listening, tls)

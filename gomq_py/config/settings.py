@@ -28,7 +28,6 @@ SNI_PREFIX = "sni:"
 # Of a wrong value, in a complaint.
 SHOWN_CHARACTERS = 200
 
-_NO_MQTT = "MQTT"
 _NO_CLUSTERING = "clustering"
 _NO_SSO = "single sign-on for management pages"
 
@@ -440,6 +439,11 @@ OPTIONS: tuple[Option, ...] = (
         name="mqtt_default_vhost",
     ),
     Option(
+        "mqtt", "exchange", TEXT, "amq.topic",
+        "Topic exchange that clients publish to and are given messages from, in each virtual host that has "
+        "no parameter of its own for it (component mqtt, name exchange).", name="mqtt_exchange",
+    ),
+    Option(
         "mqtt", "max_connections", COUNT, 0,
         "MQTT connections at once; 0 for no limit but that of the process's descriptors.",
         name="mqtt_max_connections", reloadable=True,
@@ -488,6 +492,12 @@ OPTIONS: tuple[Option, ...] = (
         "mqtt", "max_inflight_messages", integer(1, 65535), 65535,
         "Messages of QoS 1 and 2 that a client is sent before it has acknowledged them; fewer where it asks "
         "for fewer.", name="mqtt_max_inflight_messages", reloadable=True,
+    ),
+    Option(
+        "mqtt", "max_packet_size", integer(1, 268435455), 268435455,
+        "Largest packet in octets that a client may send; clients of MQTT 5 are told, and a larger one ends "
+        "its connection. 268435455 for any that MQTT has; of the packet a client logs in with "
+        "max_octets_before_login counts, too.", name="mqtt_max_packet_size", reloadable=True,
     ),
     Option(
         "mqtt", "max_keep_alive", integer(0, 65535), 0,
@@ -540,10 +550,6 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "mqtt", "mqtt_systemd_socket_name", TEXT, "mqtt",
         "Name (FileDescriptorName=) of the sockets that systemd hands over for MQTT.",
-    ),
-    Option(
-        "mqtt", "max_packet_size", integer(1, 268435455), 268435455, "Largest packet in octets.",
-        pending=_NO_MQTT,
     ),
     # -- mgmt ------------------------------------------------------------------------------------------------
     Option(

@@ -157,7 +157,7 @@ def test_change_reaches_open_listeners(open_doors, tls):
     assert doors._handshakers["amqps"]._contexts is not before
     ours = socket.create_connection(("127.0.0.1", doors.listeners[0].port))
     try:
-        doors._options.apply(ours)
+        doors.options.apply(ours)
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 65536
         assert not ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     finally:
