@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from load import management
+from load import management, mqtt_figures
 from load.brokers import GomqBroker, MosquittoBroker, RabbitBroker
 from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_memory, measure_mqtt
 
@@ -42,7 +42,8 @@ def main(arguments=None):
         if MosquittoBroker.is_installed() and not options.alone:
             mqtt_brokers.append(MosquittoBroker(folder))
         over_mqtt = _measured(MQTT_ROWS, mqtt_brokers, options)
-    text = document(results, memory, managed, versions, options) + mqtt_document(*over_mqtt, options)
+        others = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
+    text = document(results, memory, managed, versions, options) + mqtt_document(*over_mqtt, others, options)
     print(text)
     if not options.rows and not options.no_write:
         _write(text)
@@ -86,6 +87,17 @@ def _memory(kind, folder):
         return measure_memory(broker)
     finally:
         broker.stop()
+
+
+def _mqtt_figures(brokers, options):
+    figures = {}
+    for broker in brokers:
+        broker.start()
+        try:
+            figures[broker.name] = mqtt_figures.measured(broker, options.rounds, broker is brokers[0])
+        finally:
+            broker.stop()
+    return figures
 
 
 def _rounds(row, brokers, options):
@@ -151,7 +163,7 @@ def document(results, memory, managed, versions, options):
     return "\n".join([*lines, "", "```", *commands, "```", *faults]) + "\n"
 
 
-def mqtt_document(results, versions, options):
+def mqtt_document(results, versions, others, options):
     """The part about MQTT; empty where none of its rows was asked for."""
     rows, names = [row for row in MQTT_ROWS if row.key in results], list(versions)
     if not rows:
@@ -162,6 +174,7 @@ def mqtt_document(results, versions, options):
     ]
     return "\n".join([
         "", f"Over MQTT: {'; '.join(versions.values())}.", "", *_throughput_table(rows, results, names), "",
+        *(mqtt_figures.table(others) if others else []), "",
         "```", *(f"{row.key + ':':16}{command(row, options.seconds)}" for row in rows), "```", *faults,
     ]) + "\n"
 

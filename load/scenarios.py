@@ -89,6 +89,10 @@ MQTT_ROWS = tuple(
         ("segments", "QoS 0, one packet per TCP segment", "-V --write-octets 1", 1.5),
         ("qos-1", "QoS 1, window 100, to a session that lasts", "-V --qos 1 -c 100 -p", 3.0),
         ("qos-2", "QoS 2, window 100, to a session that lasts", "-V --qos 2 -c 100 -p", 6.0),
+        (
+            "devices", "10 000 devices that publish once in 10 s each, one subscriber",
+            "-x 10000 -y 1 --own-topics -r 0.1", 25.0,
+        ),
     )
 )
 
@@ -100,7 +104,7 @@ def command(row, seconds):
 
 def measure_mqtt(row, broker, seconds):
     """As ``measure``, over MQTT."""
-    output, errors = _start(
+    output, errors = start(
         broker, f"-z {seconds:g} --drain 120 --broker-pid {broker.pid} {row.arguments}", "throughput", "mqtt"
     ).communicate()
     figures = json.loads(output) if output else {"faults": [errors.strip()]}
@@ -117,10 +121,10 @@ def measure(row, broker, seconds):
     """
     flood = None
     if row.flood:
-        flood = _start(broker, f"-u {QUEUE}-flood -z {seconds + 2:g} --drain 1 {row.flood}")
+        flood = start(broker, f"-u {QUEUE}-flood -z {seconds + 2:g} --drain 1 {row.flood}")
         time.sleep(_SETTLE_S)
     try:
-        output, errors = _start(
+        output, errors = start(
             broker, f"-u {QUEUE} -z {seconds:g} --drain 120 --broker-pid {broker.pid} {row.arguments}"
         ).communicate()
         figures = json.loads(output) if output else {"faults": [errors.strip()]}
@@ -169,7 +173,8 @@ def delete_queues(broker):
             channel.queue_delete(queue)
 
 
-def _start(broker, arguments, scenario="throughput", protocol="amqp"):
+def start(broker, arguments, scenario="throughput", protocol="amqp"):
+    """gomq-py-perf against a broker, as a process that prints JSON."""
     full = [
         sys.executable, "-m", "gomq_py.perf", protocol, scenario, "--uri",
         broker.uri if protocol == "amqp" else broker.mqtt_uri, "-j", *shlex.split(arguments),
@@ -178,7 +183,7 @@ def _start(broker, arguments, scenario="throughput", protocol="amqp"):
 
 
 def _run(broker, scenario, arguments):
-    child = _start(broker, arguments, scenario)
+    child = start(broker, arguments, scenario)
     output, errors = child.communicate()
     if child.returncode:
         raise RuntimeError(f"gomq-py-perf amqp {scenario} {arguments}: {errors or output}")
