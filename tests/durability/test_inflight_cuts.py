@@ -7,6 +7,7 @@ import gevent
 import pytest
 
 from gomq_py.mqtt.model import kinds
+from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.storage.message import Message
 from tests.durability import flush_pool
 from tests.durability.seeds import seeds
@@ -76,3 +77,55 @@ def test_what_was_answered_is_there_and_no_identifier_without_its_message(tmp_pa
     for folder, answered_then in cuts:
         bodies, counted = found_in(folder)
         assert answered_then <= bodies and counted <= bodies
+
+
+class Client:
+    """Takes what its Inbound answers."""
+
+    def __init__(self):
+        self.answers = []
+
+    def write(self, answer):
+        self.answers.append(bytes(answer))
+
+    def expect(self, answer):
+        """Wait for this answer, the only one."""
+        while not self.answers:
+            gevent.sleep(0)
+        assert [self.answers.pop()] == [answer] and not self.answers
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_an_identifier_whose_pubcomp_has_left_does_not_come_back(tmp_path, monkeypatch, seed):
+    """The client takes it for another message, which would be thrown away as one that was stored."""
+    random = Random(seed)
+    (tmp_path / "data").mkdir()
+    disk = Disk(tmp_path / "data", random)
+    monkeypatch.setattr(kinds, "boot_id", lambda: b"1")
+    files = PowerCutFiles(disk)
+    node = mqtt_node(tmp_path / "data", files=files)
+    peer = Peer(node).subscribe("t", qos=2)
+    peer.disconnect()
+    node.committer.wait()
+    peer.output = Client()
+    inbound, cuts = Inbound(peer, node.broker.durability.when_safe, 100), []
+
+    for number in range(1, 31):
+        publish(node, mqtt_message("t", b"%d" % number, 2))
+        inbound.stored(2, number, True, True, (peer.session.queue,))
+        inbound.done()
+        peer.output.expect(bytes((0x50, 2, 0, number)))
+        inbound.released(number)
+        node.hub.scheduler.finish()
+        inbound.done()
+        peer.output.expect(bytes((0x70, 2, 0, number)))
+        if number < 3 or random.random() < 0.15:
+            cuts.append(disk.cut(tmp_path / f"cut-{number}"))
+    files.switch_off()
+    node.hub.close()
+    node.committer.kill()
+    disk.discard()
+
+    monkeypatch.setattr(kinds, "boot_id", lambda: b"2")
+    for folder in cuts:
+        assert found_in(folder)[1] == set()

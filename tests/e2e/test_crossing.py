@@ -184,6 +184,27 @@ def test_answer_to_a_topic_that_nobody_subscribed_to_is_returned(channel):
         channel.basic_publish("", "amq.topic.nobody.here", b"", mandatory=True)
 
 
+def test_answer_to_a_topic_that_the_responder_may_not_write_to_is_returned(broker, channel, connect, queue):
+    """A device chooses the response topic: it must not be able to close the channel of who answers."""
+    auth, api = ("guest", "guest"), f"{broker.http_url}/api"
+    requests.put(f"{api}/users/rpc", json={"password": "rpc", "tags": ""}, auth=auth)
+    rights = {"configure": "", "write": "^amq\\.default$", "read": ".*"}
+    requests.put(f"{api}/permissions/%2F/rpc", json=rights, auth=auth)
+    requester = connect("requester").subscribe("answers/1")
+    answering = pika.BlockingConnection(pika.URLParameters(broker.amqp_url.replace("guest:guest", "rpc:rpc")))
+    answers = answering.channel()
+    answers.confirm_delivery()
+
+    with pytest.raises(pika.exceptions.UnroutableError):
+        answers.basic_publish("", "amq.topic.answers.1", b"no", mandatory=True)
+    answers.basic_publish("", "amq.topic.answers.1", b"no")
+
+    assert answers.is_open
+    answering.close()
+    channel.basic_publish("", "amq.topic.answers.1", b"yes")
+    assert requester.next().payload == b"yes"
+
+
 @pytest.mark.parametrize("how", ["queue", "direct reply-to"])
 def test_amqp_requester_talks_to_an_mqtt_responder(connect, channel, how):
     responder = connect("responder").subscribe("rpc/double")

@@ -15,6 +15,8 @@ from gomq_py import Broker
 from gomq_py.client.mqtt import MQTTClient
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
+from tests.support.websockets import BINARY
+from tests.support.websockets import Client as WebSocket
 
 # 3.1.1 §3.1: client id "p", clean session, keep alive 60 s, guest:guest.
 CONNECT = bytes.fromhex("101b 0004 4d515454 04 c2 003c 0001 70 0005 6775657374 0005 6775657374")
@@ -151,6 +153,7 @@ def test_certificate_logs_its_user_in_where_connect_names_none(start, server, au
 
     with client("localhost", port, context(server, identity), user=None) as reason:
         assert (reason, shown(broker)["user"]) == ("Success", "jane")
+        assert shown(broker)["auth_mechanism"] == "EXTERNAL"
     with (
         pytest.raises(ssl.SSLError), socket.create_connection(("127.0.0.1", port)) as plain,
         context(server).wrap_socket(plain) as encrypted,
@@ -280,3 +283,67 @@ def test_certificate_leads_to_the_vhost_that_the_map_names(start, server, author
 
     with client("localhost", broker.ports["mqtts"], context(server, identity), user=None) as reason:
         assert (reason, shown(broker)["vhost"]) == ("Success", "shop")
+
+
+# MQTT 5: the same CONNECT, and PUBLISH of 1000 and of 1001 octets to topic "t" at QoS 1.
+CONNECT_5 = bytes.fromhex("101c 0004 4d515454 05 c2 003c 00 0001 70 0005 6775657374 0005 6775657374")
+FITTING = bytes.fromhex("32e507 0001 74 0001 00") + bytes(991)
+TOO_LARGE_HEAD = bytes.fromhex("32e607 0001 74 0001 00")
+
+
+@contextmanager
+def octets_to(broker, door, server, path):
+    """(send, read(count)) of octets of MQTT to a door of a broker."""
+    if door == "websocket":
+        with WebSocket(broker.addresses["http"][1], "/mqtt") as client:
+            kept = bytearray()
+
+            def read(count):
+                while len(kept) < count:
+                    kind, payload = client.next_frame()
+                    assert kind == BINARY
+                    kept.extend(payload)
+                found = bytes(kept[:count])
+                del kept[:count]
+                return found
+
+            yield client.send, read
+        return
+    if door == "unix":
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(in_time(30))
+        made.connect(path)
+    else:
+        name = "mqtts" if door == "tls" else "mqtt"
+        made = socket.create_connection(("127.0.0.1", broker.addresses[name][1]), in_time(30))
+        if door == "tls":
+            made = context(server).wrap_socket(made)
+    with made:
+        file = made.makefile("rb")
+        yield made.sendall, file.read
+
+
+@pytest.mark.parametrize("door", ["tcp", "tls", "unix", "websocket"])
+def test_largest_packet_is_told_and_held_to_at_every_door(tmp_path, server, door):
+    path = str(tmp_path / "m")
+    with Broker(
+        mqtt_port=0, mqtts_port=0, http_port=0, mqtt_unix_path=path, tls_cert=str(server.certificate),
+        tls_key=str(server.key), mqtt_max_packet_size=1000,
+    ) as broker, octets_to(broker, door, server, path) as (send, read):
+        send(CONNECT_5)
+        assert read(13) == bytes.fromhex("200b 0000 08 220010 27000003e8")
+
+        send(FITTING)
+        assert read(5) == bytes.fromhex("4003 0001 10")
+        send(TOO_LARGE_HEAD)
+
+        assert read(3) == bytes.fromhex("e001 95")
+
+
+@pytest.mark.parametrize("size, is_let_in", [(30, True), (29, False)])
+def test_packet_that_logs_in_is_held_to_the_largest_size(tmp_path, server, size, is_let_in):
+    with Broker(mqtt_port=0, mqtt_max_packet_size=size) as broker:
+        with octets_to(broker, "tcp", server, None) as (send, read):
+            send(CONNECT_5)
+
+            assert (read(4)[3:] == b"\0") == is_let_in

@@ -325,6 +325,24 @@ def test_retained_messages_and_wills_over_a_kill(tmp_path):
             client.leave()
 
 
+def test_wills_are_published_though_clients_may_come_over_websocket_only(tmp_path):
+    """And none has come yet: what is bound over AMQP gets them."""
+    config = tmp_path / "gomq.ini"
+    config.write_text("[mqtt]\nwill_grace = 0\n")
+    with BrokerProcess(tmp_path / "data", config, mqtt_port=0) as broker:
+        lost = Client(Process(broker), "lost", V5, ("kill/lost", b"x", 2))
+        with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+            channel = connection.channel()
+            channel.queue_declare("wills", durable=True)
+            channel.queue_bind("wills", "amq.topic", "kill.#")
+        broker.kill()
+        lost.paho.loop_stop()
+    with BrokerProcess(tmp_path / "data", config, mqtt_port=-1, http_port=0) as broker:
+        with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+            consumed = connection.channel().consume("wills", auto_ack=True, inactivity_timeout=in_time(30))
+            assert next(consumed)[2] == b"x"
+
+
 class Process:
     """The addresses of a BrokerProcess, as Broker has them."""
 

@@ -2,6 +2,7 @@
 its octets into odd frames, and handshakes octet by octet.
 """
 import json
+import os
 import socket
 import ssl
 import struct
@@ -14,6 +15,7 @@ import pytest
 import requests
 
 from gomq_py import Broker
+from gomq_py.config.kinds import Keepalive
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
 from tests.support.websockets import ACCEPT, KEY, PING, PONG, TEXT, Client, Relay, frame, request
@@ -283,6 +285,28 @@ def test_metrics_and_control_have_no_websockets(tmp_path):
             assert b" 101 " not in control.recv(65536)
 
     assert back.startswith(b"HTTP/1.1 404")
+
+
+def test_socket_has_the_options_of_one_that_a_listener_accepted(tmp_path):
+    """A client that vanishes without a word is found by the system, and small answers do not wait."""
+    names = [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY), (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT),
+    ]
+
+    def options(launcher):
+        (client,) = launcher.hub.clients
+        with socket.socket(fileno=os.dup(client.socket.fileno())) as found:
+            return [found.getsockopt(*name) for name in names]
+
+    with (
+        Broker(tmp_path, http_port=0, tcp_nodelay=True, tcp_keepalive=Keepalive(77, 5, 4)) as broker,
+        Client(broker.addresses["http"][1], subprotocol="mqtt") as client,
+    ):
+        client.send(CONNECT)
+        assert client.next_payload(4) == CONNACK
+
+        assert broker.call(options) == [1, 1, 77, 4]
 
 
 # what they count against

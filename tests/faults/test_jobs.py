@@ -6,6 +6,7 @@ so that what one of them leaves behind shows in the probes after it.
 """
 import itertools
 from functools import partial
+from types import SimpleNamespace
 
 import gevent
 import pytest
@@ -30,6 +31,7 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.mqtt.server import subscribe
 from gomq_py.mqtt.wire.crossing import KIND, record_flags
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
@@ -284,6 +286,7 @@ class Site:
         self.end(others[0])
 
     def look(self):
+        self.declare()
         self.set_policy("^q", {"consumer-timeout": 60_000 + next(numbers)})
         self.settle()
 
@@ -356,6 +359,36 @@ class Site:
         self.mqtt.end(session)
         self.mqtt.retained.delete("again")
 
+    def subscribing(self):
+        """A packet whose filters take longer than a slice."""
+        told, holds = [], []
+        connection = SimpleNamespace(
+            scheduler=self.scheduler, is_open=True, fail=told.append, version=5,
+            session=SimpleNamespace(queue=None, is_durable=False),
+            answers=SimpleNamespace(done=lambda answer, _queues: told.append(answer.codes)),
+            stream=SimpleNamespace(hold=lambda _reason: SimpleNamespace(release=lambda: holds.append(1))))
+        for _ in range(2):
+            answer = subscribe._Suback(None, connection, 1)
+            subscribe._Filters(connection, answer, "abc", lambda _each: 0).begin()
+        wait(lambda: len(told) >= 2 and len(holds) >= 2, what="the answers to SUBSCRIBE")
+
+    def legacies(self):
+        """Two share what is published; what the one has that ends is for the other."""
+        sessions = [self.session(), self.session()]
+        for session in sessions:
+            session.subscribe(Subscription("$share/g/heir", 1))
+        message = Message()
+        message.assign(b"amq.topic", b"heir", b"", b"x", unix_ms(), persistent=True)
+        message.set_kind(KIND, record_flags(1, False))
+        for _ in range(4):
+            for destination in self.vhost.route(self.vhost.exchange("amq.topic"), "heir", None):
+                destination.publish(message)
+        assert [session.queue.ready_count for session in sessions] == [2, 2]
+        self.mqtt.end(sessions[0])
+        wait(lambda: not self.vhost._factory.legacies._transfers, what="the end of a session's queue")
+        self.mqtt.end(sessions[1])
+        wait(lambda: not self.vhost._factory.legacies._transfers)
+
     def kept_anew(self):
         """Segments of which nothing but one small message is wanted."""
         retained, topics = self.mqtt.retained, [f"kept{number}" for number in range(12)]
@@ -418,6 +451,8 @@ JOBS = {
     "'removing bindings'": Site.bindings,
     "'expiring retained MQTT messages'": Site.expiring,
     "'replaying retained MQTT messages'": Site.replaying,
+    "'subscribing MQTT clients'": Site.subscribing,
+    "'messages of deleted queues'": Site.legacies,
     "'writing kept MQTT messages anew'": Site.kept_anew,
     "'writing QoS 2 identifiers anew'": Site.identifiers_anew,
 }
@@ -456,7 +491,7 @@ def site(tmp_path_factory):
         patch.setattr(context, "Scheduler", SabotagedScheduler)
         patch.setattr(context, "HubTimers", SabotagedTimers)
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
-        for module in (vhost_deletion, vhost, tx, alarm_news):
+        for module in (vhost_deletion, vhost, tx, alarm_news, subscribe):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)

@@ -60,7 +60,7 @@ def run_session(data):
         _settle(door)
         for name in list(door.vhost.queues):
             door.vhost.delete_queue(name, owner=door.vhost.queues[name].exclusive_owner)
-        for topic, _ in door.vhost.extras["mqtt"].retained.page("", 100, 0):
+        for topic, _ in list(door.vhost.extras["mqtt"].retained.topics(0)):
             door.vhost.extras["mqtt"].retained.delete(topic)
         _settle(door)
     reader = PacketReader(version, SERVER)

@@ -101,8 +101,9 @@ class Door:
         self.data_dir.open()
         self.committer = HandCommitter(files) if manual else GroupCommit(files, enabled=sync)
         self.hub = Hub(self.settings)
+        kinds = all_kinds(self.settings.mqtt_exchange)
         self.broker = Broker(
-            self.data_dir, files, Durability(self.committer), self.settings, self.hub, all_kinds())
+            self.data_dir, files, Durability(self.committer), self.settings, self.hub, kinds)
         self.broker.recover()
         self.server = AMQPServer(self.broker, self.settings, self.hub)
         self.clients = []

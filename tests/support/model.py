@@ -36,8 +36,14 @@ class FakeQueue(Destination):
     def redefine(self, arguments):
         self.arguments = arguments
 
+    def check_binding_from(self, source):
+        pass
+
     def on_added(self, vhost):
         pass
+
+    def legacy(self):
+        return None
 
     def on_deleted(self, reason):
         pass
@@ -88,7 +94,7 @@ class FakeFactory:
     def incarnation_of(self, queue):
         return b"0123456789abcdef"
 
-    def remove(self, queue, reason):
+    def remove(self, queue, reason, heir_of=None):
         self.removed.append(queue)
         queue.close(reason)
 

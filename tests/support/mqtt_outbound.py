@@ -145,6 +145,7 @@ class Peer:
                 self.outbound.acknowledged(kind, packet_identifier)
         finally:
             self.node.hub.scheduler.finish()
+            self.outbound.done()
             self.output.uncork()
 
 
