@@ -91,6 +91,13 @@ class Inflight(turn_taker.TurnTaker):
         self.moving = None
         self.together = (self,)
 
+    def open(self):
+        """Have a store from here on, so that the first record need not wait for the log to name it, as a kill
+        does not. Returns whether it was made, and is to be flushed.
+        """
+        was_there = self.store is not None
+        return self._opened() and not was_there
+
     def key_of(self, queue):
         """The key of the session of a durable queue."""
         return int.from_bytes(self.vhost.incarnation_of(queue)[:8], "little")

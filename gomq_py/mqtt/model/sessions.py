@@ -84,6 +84,8 @@ class Sessions:
         else:
             session = self._begin(client_id, arguments, expiry_s)
             is_recorded = is_recorded or session.is_durable
+        if session.is_durable and self.inflight is not None:
+            is_recorded = self.inflight.open() or is_recorded
         self._set_user(session, user)
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection
