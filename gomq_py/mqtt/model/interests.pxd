@@ -3,7 +3,6 @@ from gomq_py cimport octets
 from gomq_py.mqtt.model.filter_tree cimport FilterTree
 
 cdef Py_ssize_t TOPICS, LISTED
-cdef bytes _SWAPPED
 cdef tuple _NONE
 
 @cython.final

@@ -5,6 +5,7 @@ topic comes to is remembered until the subscriptions change. Never yields.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterTree
+from gomq_py.mqtt.wire import crossing
 from gomq_py.mqtt.wire.topics import is_shared, matches, split_shared, topic_name_fault
 
 # Topics remembered; thrown away together when there are more.
@@ -116,7 +117,7 @@ class Interests:
             interest.own.alias = alias
 
     def _look_up(self, key):
-        topic = key.translate(_SWAPPED)
+        topic = crossing.swap(key)
         session = self.session
         filters = self._matching(topic)
         if filters:
@@ -166,7 +167,6 @@ class Interests:
         self.tree.add(split_shared(topic_filter)[1], topic_filter)
 
 
-_SWAPPED = bytes.maketrans(b"/.", b"./")
 _NONE: tuple = ()
 
 

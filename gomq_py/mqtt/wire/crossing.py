@@ -85,13 +85,8 @@ _SWAPPED = bytes.maketrans(b"/.", b"./")
 # topics and routing keys
 
 def swap(name):
-    """The routing key of a topic, the topic of a routing key: octets to octets, and back."""
+    """topics.swapped() of octets: the routing key of a topic, the topic of a routing key."""
     return name.translate(_SWAPPED)
-
-
-def swap_text(name):
-    """The same of str."""
-    return name.translate({47: ".", 46: "/"})
 
 
 def write_swapped(out, at, p, start, length):
