@@ -11,6 +11,7 @@ from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.storage.message import Message
 from tests.durability import flush_pool
 from tests.durability.seeds import seeds
+from tests.support.door import poll_until
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
 from tests.support.power_cut import Disk, PowerCutFiles
 
@@ -90,8 +91,7 @@ class Client:
 
     def expect(self, answer):
         """Wait for this answer, the only one."""
-        while not self.answers:
-            gevent.sleep(0)
+        poll_until(lambda: self.answers)
         assert [self.answers.pop()] == [answer] and not self.answers
 
 

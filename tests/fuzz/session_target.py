@@ -27,12 +27,12 @@ from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.verbs.access import Access
 from gomq_py.content.fields import encode_table
 from gomq_py.content.properties import Properties
-from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.fuzz.target import Draw, Target, errors_logged
 from tests.support.door import Door, poll_the_loop, publish_frames
 from tests.support.exact import fenced
+from tests.support.reads import TakingSocket, UnhurriedWalk
 
 INTERNAL_ERROR = 541
 REFUSAL = "the disk refuses"
@@ -81,46 +81,11 @@ CLIENT_METHODS = sorted(METHODS)
 PUBLISH, RAW_FRAME, RAW_OCTETS, CUT, TURN, FLUSHED, REFUSED, STUCK = range(200, 208)
 
 
-class _Socket:
-    """Takes everything, or for a while nothing; what it took is the answer."""
-
-    def __init__(self, fd):
-        self._sock = self
-        self._fd = fd
-        self.stuck = False
-        self.taken = bytearray()
-
-    def fileno(self):
-        return self._fd
-
-    def getsockname(self):
-        return ("127.0.0.1", 5672)
-
-    def send(self, view):
-        if self.stuck:
-            raise BlockingIOError
-        self.taken += view
-        return len(view)
-
-    def recv_into(self, _view):
-        raise BlockingIOError
-
-    def shutdown(self, _how):
-        pass
-
-
-class _Unhurried(SlowWalk):
-    """No breaks: what an input does must not depend on the time it takes."""
-
-    def is_over(self):
-        return False
-
-
 class _Session:
     """A connection behind its login, and the reads it is given."""
 
     def __init__(self, door, fd):
-        self.socket = _Socket(fd)
+        self.socket = TakingSocket(fd, 5672)
         server = door.server
         guest = self.guest = door.server.gate.identify(self.socket, "127.0.0.1")
         connection = self.connection = Connection(server, self.socket, ("127.0.0.1", 1), guest)
@@ -132,7 +97,7 @@ class _Session:
         connection.output = Output(self.socket, door.hub.buffers)
         connection.output.on_overflow = connection._unread
         connection.stream = Stream(self.socket, door.hub.buffers, connection.output, door.hub.coalescer)
-        connection.slow_walk = _Unhurried(connection.stream, door.hub.slow_turns)
+        connection.slow_walk = UnhurriedWalk(connection.stream, door.hub.slow_turns)
         connection.lane = FastLane(
             connection, door.hub.buffers, connection.channels, FRAME_MAX, connection.scheduler,
             connection.max_message_size,

@@ -28,7 +28,7 @@ from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit, change_each
-from tests.support.waiting import in_time
+from tests.support.waiting import in_time, wait_until
 
 NO_PROPERTIES = b"\x00\x00"
 CAPABILITIES = {
@@ -131,16 +131,7 @@ class Door:
 
     def socket(self):
         """The client's end of a socket whose other end the server serves."""
-        ours, theirs = socket.socketpair()
-
-        def serve():
-            try:
-                self.server.handle(theirs, "")
-            finally:
-                theirs.close()
-
-        self.greenlets.append(gevent.spawn(serve))
-        return ours
+        return served_socket(self.server, self.greenlets)
 
     def stranger(self):
         """A client that has said nothing yet."""
@@ -306,6 +297,20 @@ class Client:
         )
 
 
+def served_socket(server, greenlets):
+    """The client's end of a socket whose other end a server serves, in one greenlet more."""
+    ours, theirs = socket.socketpair()
+
+    def serve():
+        try:
+            server.handle(theirs, "")
+        finally:
+            theirs.close()
+
+    greenlets.append(gevent.spawn(serve))
+    return ours
+
+
 def poll_the_loop():
     """Give way until the hub's loop has looked at every socket and timer;
     ``gevent.sleep(0)`` may come back before it has.
@@ -315,6 +320,11 @@ def poll_the_loop():
     timer.start(polled.set)
     polled.wait()
     timer.close()
+
+
+def poll_until(predicate, what=None):
+    """wait_until() that looks after each poll of the loop: at what is true for a few polls only."""
+    return wait_until(predicate, what=what, sleep=lambda _interval_s: poll_the_loop())
 
 
 def publish_frames(

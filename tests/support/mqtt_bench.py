@@ -5,7 +5,6 @@ from gevent import socket
 
 from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.caller import Caller
-from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.mqtt.server import subscribe
 from gomq_py.mqtt.server.connection import Connection, Limits
 from gomq_py.mqtt.server.greeting import Greeting
@@ -13,40 +12,9 @@ from gomq_py.mqtt.wire.packets import ConnectPacket
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from tests.support.exact import fenced
+from tests.support.reads import TakingSocket, UnhurriedWalk
 
 NOW_MS = 1_700_000_000_000
-
-
-class _Socket:
-    """Takes everything, or for a while nothing; what it took is the answer."""
-
-    def __init__(self, descriptor):
-        self._sock = self
-        self._descriptor = descriptor
-        self.stuck = False
-        self.taken = bytearray()
-
-    def fileno(self):
-        return self._descriptor
-
-    def getsockname(self):
-        return ("127.0.0.1", 1883)
-
-    def send(self, view):
-        if self.stuck:
-            raise BlockingIOError
-        self.taken += view
-        return len(view)
-
-    def recv_into(self, _view):
-        raise BlockingIOError
-
-
-class _Unhurried(SlowWalk):
-    """No breaks: what an input does must not depend on the time it takes."""
-
-    def is_over(self):
-        return False
 
 
 class MQTTBench:
@@ -55,7 +23,7 @@ class MQTTBench:
     def __init__(self, server, version, is_slow=False, client_id="c", **connect):
         self.ours, theirs = socket.socketpair()
         self.theirs = theirs
-        self.socket = _Socket(theirs.fileno())
+        self.socket = TakingSocket(theirs.fileno(), 1883)
         self.buffers = server.hub.buffers
         self.is_slow = is_slow
         self.tail = b""
@@ -73,7 +41,7 @@ class MQTTBench:
         connection.caller = Caller(connection.access, connection.vhost, connection, connection.name, 0)
         connection.output = Output(self.socket, self.buffers)
         connection.stream = Stream(self.socket, self.buffers, connection.output, server.hub.coalescer)
-        connection.slow_walk = _Unhurried(connection.stream, server.hub.slow_turns)
+        connection.slow_walk = UnhurriedWalk(connection.stream, server.hub.slow_turns)
         connection.answers = subscribe.Answers(connection)
         server.hub.clients.register(connection)
         assert connection._connect(greeting)

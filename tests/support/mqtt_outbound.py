@@ -18,6 +18,7 @@ from gomq_py.net.output import Output
 from gomq_py.storage.message import Message
 from tests.support.door import SILENCE_S, poll_the_loop
 from tests.support.node import Node
+from tests.support.sockets import receive_exactly
 from tests.support.waiting import in_time
 
 PATIENCE_S = in_time(30)
@@ -98,12 +99,7 @@ class Peer:
 
     def expect(self, octets):
         """The next octets must be these."""
-        got = b""
-        while len(got) < len(octets):
-            data = self.ours.recv(len(octets) - len(got))
-            assert data, f"{octets!r} was awaited, but the socket was closed after {got!r}"
-            got += data
-        assert got == octets
+        assert receive_exactly(self.ours, len(octets)) == octets
 
     def packet(self):
         """The next packet."""

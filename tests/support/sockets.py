@@ -22,7 +22,7 @@ def receive_exactly(peer, count, timeout_s=TIMEOUT_S):
     parts, left = [], count
     while left:
         part = peer.recv(min(left, 65536))
-        assert part, f"closed with {left} octets missing"
+        assert part, f"closed with {left} octets missing, after {b''.join(parts)[-1000:]!r}"
         parts.append(part)
         left -= len(part)
     return b"".join(parts)

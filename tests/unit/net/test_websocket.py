@@ -10,6 +10,7 @@ from wsproto import ConnectionType
 from wsproto.connection import Connection
 
 from gomq_py.net.websocket import FRAMES_A_READ, WebSocket
+from tests.support.door import poll_until
 from tests.support.waiting import in_time
 from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
 
@@ -71,10 +72,13 @@ def test_masked_message_of_the_rfc_is_received(ends):
 def test_messages_of_all_forms_of_length_go_both_ways(ends, count):
     payload = bytes(number % 251 for number in range(count))
     sender = gevent.spawn(ends.peer.sendall, frame(payload))
-    received = b""
-    while len(received) < count:
-        gevent.sleep(0)
-        received += ends.taken()
+    received = bytearray()
+
+    def has_all():
+        received.extend(ends.taken())
+        return len(received) >= count
+
+    poll_until(has_all)
     sender.join()
 
     sent, back = 0, b""

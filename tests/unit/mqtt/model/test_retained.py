@@ -1,5 +1,4 @@
 """Retained: what is retained, for whom it is replayed, and what outlives the broker (MQTT 5 §3.3.1.3)."""
-import gevent
 import pytest
 
 from gomq_py.broker.routing.destination import Destination
@@ -13,7 +12,7 @@ from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.message import Message
-from tests.support.door import poll_the_loop
+from tests.support.door import poll_the_loop, poll_until
 from tests.support.hand_timers import NodeClock
 from tests.support.node import Node
 
@@ -279,11 +278,14 @@ def test_slow_client_gets_it_all_and_never_more_than_its_room(world):
     world.retained.replay(session, subscription, True)
 
     got = []
-    while world.retained.replays:
-        gevent.sleep(0)
+
+    def has_all():
         assert len(session.sink.got) <= 7
-        got += session.sink.take()
+        got.extend(session.sink.take())
         world.clock.advance(replays.LATER_MS)
+        return not world.retained.replays
+
+    poll_until(has_all)
     got += session.sink.take()
 
     assert topics(got) == expected

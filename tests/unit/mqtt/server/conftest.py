@@ -5,12 +5,12 @@ import time
 
 import gevent
 import pytest
-from gevent import socket
 
 from gomq_py.content import forms
 from gomq_py.mqtt.server.server import MQTTServer
 from gomq_py.mqtt.wire import crossing
-from tests.support.door import SILENCE_S, SILENT_POLLS, Door, poll_the_loop
+from tests.support.door import SILENCE_S, SILENT_POLLS, Door, poll_the_loop, served_socket
+from tests.support.sockets import receive_exactly
 from tests.support.waiting import in_time
 
 PATIENCE_S = in_time(30)
@@ -34,12 +34,7 @@ class Client:
 
     def expect(self, octets):
         """The next octets must be these."""
-        got = b""
-        while len(got) < len(octets):
-            data = self.socket.recv(len(octets) - len(got))
-            assert data, f"{octets!r} was awaited, but the socket was closed after {got!r}"
-            got += data
-        assert got == octets
+        assert receive_exactly(self.socket, len(octets)) == octets
 
     def expect_nothing(self):
         """Nothing must come for a while."""
@@ -74,16 +69,7 @@ class MQTTDoor:
 
     def stranger(self):
         """A client that has said nothing yet."""
-        ours, theirs = socket.socketpair()
-
-        def serve():
-            try:
-                self.server.handle(theirs, "")
-            finally:
-                theirs.close()
-
-        self.greenlets.append(gevent.spawn(serve))
-        self.clients.append(Client(ours))
+        self.clients.append(Client(served_socket(self.server, self.greenlets)))
         return self.clients[-1]
 
     def client(self, connect=CONNECT_311, connack=CONNACK_311):

@@ -6,7 +6,7 @@ import pytest
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.server import broker_topics, subscribe as subscribe_module
-from tests.support.door import poll_the_loop
+from tests.support.door import poll_the_loop, poll_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNECT_5, CONNECT_311
 
 # CONNECT as conftest has them, of a session that is kept for ever.
@@ -343,8 +343,7 @@ def test_others_have_their_turns_between_the_filters_of_a_packet(mqtt, modern, s
 
 def test_take_over_between_the_filters_of_a_packet_ends_it(mqtt, modern, slices_of_one):
     modern.send(SUBSCRIBE_200)
-    while not sessions_of(mqtt)["c"].subscriptions:
-        poll_the_loop()
+    poll_until(lambda: sessions_of(mqtt)["c"].subscriptions)
 
     mqtt.client(CONNECT_5, CONNACK_5)
 
@@ -376,8 +375,7 @@ def test_what_is_published_before_suback_comes_once(make_mqtt):
     mqtt = make_mqtt(manual=True)
     client = mqtt.stranger()
     client.send(KEPT_5)
-    while not mqtt.door.committer.waiting:
-        poll_the_loop()
+    poll_until(lambda: mqtt.door.committer.waiting)
     mqtt.door.committer.finish()
     client.expect(CONNACK_5)
 
