@@ -6,7 +6,7 @@ from gomq_py.perf.walk cimport ConfirmWindow, SequenceCheck
 from libc.stdint cimport uint64_t
 
 cdef unsigned int PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP
-cdef uint64_t NUMBER_MASK, IDENTIFIERS
+cdef uint64_t NUMBER_MASK, IDENTIFIER_MAX
 
 cdef class PacketWindow(ConfirmWindow):
     @cython.locals(first=uint64_t, ahead=uint64_t)

@@ -8,12 +8,12 @@ into ``others`` as objects.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import frames
-from gomq_py.mqtt.wire.constants import DEFAULT_LIMITS, SERVER
+from gomq_py.mqtt.wire.constants import (
+    DEFAULT_LIMITS, IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SERVER,
+)
 from gomq_py.perf.walk import ConfirmWindow, SequenceCheck
 
-PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
 NUMBER_MASK = (1 << 48) - 1
-IDENTIFIERS = 65535
 _SEEN_OCTETS = 4 << 20  # over all publishers: what tells a double from a late one
 
 
@@ -26,8 +26,8 @@ class PacketWindow(ConfirmWindow):
 
     def settle_packet(self, identifier, refused):
         """PUBACK, PUBCOMP or (``refused``) what says why not. Identifiers outside the window are ignored."""
-        first = (self.low - 1) % IDENTIFIERS
-        ahead = (identifier - 1 + IDENTIFIERS - first) % IDENTIFIERS
+        first = (self.low - 1) % IDENTIFIER_MAX
+        ahead = (identifier - 1 + IDENTIFIER_MAX - first) % IDENTIFIER_MAX
         self.settle(self.low + ahead, False, refused)
 
 

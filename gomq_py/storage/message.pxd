@@ -2,7 +2,7 @@ from gomq_py cimport octets
 from gomq_py.content cimport forms
 from libc.stdint cimport uint32_t, uint64_t
 
-cdef unsigned char KIND_AMQP
+cdef unsigned char BASIC
 
 cdef class Message:
     cdef unsigned char* buffer

@@ -10,8 +10,7 @@ Python object per message. ``buffer`` is the connection's read buffer (publishin
 from gomq_py import octets
 from gomq_py.content import forms
 
-KIND_AMQP = 1
-KIND_MQTT = 2
+BASIC = forms.BASIC  # so that its .pxd can type it
 
 
 class Message:
@@ -40,7 +39,7 @@ class Message:
         self.body_at = self.body_length = 0
         self.timestamp_ms = self.expires_at_ms = self.location = 0
         self.delivery_count = self.flags = self.priority = self.ordinal = 0
-        self.kind = KIND_AMQP
+        self.kind = BASIC
         self.persistent = self.redelivered = self.may_wait = False
         self.lacking = self.publisher = None
 
@@ -78,7 +77,7 @@ class Message:
         self.priority = priority
         self.persistent = persistent
         self.location = self.delivery_count = self.flags = self.ordinal = 0
-        self.kind = KIND_AMQP
+        self.kind = BASIC
         self.redelivered = False
         self.publisher = None
 
@@ -98,7 +97,7 @@ class Message:
         if properties is None:
             properties = self.get_raw()
         else:
-            self.kind = KIND_AMQP
+            self.kind = BASIC
             self.flags = 0
         owner = b"".join((
             bytes(self.buffer[self.routing_at:self.routing_at + self.routing_length]),
@@ -140,7 +139,7 @@ class Message:
         Of content of another kind, ``most`` octets (at least forms.LEAST_ROOM). Raises Malformed where that
         cannot be read as such.
         """
-        if self.kind != KIND_AMQP:
+        if self.kind != BASIC:
             return forms.of(self.kind).basic(
                 self.buffer, self.routing_at, self.properties_at, self.properties_length, self.flags,
                 min(most, forms.BASIC_MAX))

@@ -5,14 +5,14 @@ topic comes to is remembered until the subscriptions change. Never yields.
 """
 from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterTree
-from gomq_py.mqtt.wire import crossing
+from gomq_py.mqtt.wire import crossing, fields
+from gomq_py.mqtt.wire.constants import SUBSCRIPTION_IDENTIFIER
 from gomq_py.mqtt.wire.topics import is_shared, matches, split_shared, topic_name_fault
 
 # Topics remembered; thrown away together when there are more.
 TOPICS = 1024
 # Sessions with more subscriptions have a tree of them; the others cost no memory for one.
 LISTED = 8
-SUBSCRIPTION_IDENTIFIER = 11
 QOS_MAX = 2
 
 
@@ -41,8 +41,8 @@ class Interest:
         # what was stored before the client unsubscribed keeps its QoS
         self.qos = max([subscription.qos for subscription in subscriptions], default=QOS_MAX)
         self.as_published = any([subscription.retain_as_published for subscription in subscriptions])
-        self.identifiers = b"".join(
-            [_identifier(number) for number in sorted({one.identifier for one in subscriptions}) if number])
+        identifiers = sorted({one.identifier for one in subscriptions})
+        self.identifiers = b"".join([identifier_property(number) for number in identifiers if number])
 
 
 class Interests:
@@ -170,11 +170,6 @@ class Interests:
 _NONE: tuple = ()
 
 
-def _identifier(number):
+def identifier_property(number):
     """The property that tells a subscription identifier."""
-    found = bytearray((SUBSCRIPTION_IDENTIFIER,))
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
+    return bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(number)

@@ -9,15 +9,14 @@ from collections import OrderedDict
 
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.mqtt.wire import crossing, fields
+from gomq_py.mqtt.model.interests import identifier_property
+from gomq_py.mqtt.wire import crossing
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.message import Message
 
 QUIET = QuietLog(logger("mqtt"))
 
-# As in wire.crossing, whose numbers are C's.
-SUBSCRIPTION_IDENTIFIER, QOS_SHIFT, QOS_MASK = 11, 1, 3
 # Messages that wait for a client at a time: what it takes in some milliseconds.
 WINDOW = 1000
 # Until a client that takes nothing is asked again: at first, and at the longest.
@@ -157,19 +156,13 @@ class Replay(Job):
         self._retained.vhost.scheduler.start(self)
 
 
-def qos_of(flags):
-    """The QoS that a record of MQTT was published with."""
-    return flags >> QOS_SHIFT & QOS_MASK
-
-
 def copy_for(message, about, properties, subscription):
     """A retained message with these properties, of which describe() says ``about``, as it goes to a
     subscription.
     """
-    qos = min(qos_of(about["flags"]), subscription.qos)
+    qos = min(crossing.qos_of(about["flags"]), subscription.qos)
     if subscription.identifier:
-        properties += bytes((SUBSCRIPTION_IDENTIFIER,)) + fields.variable_byte_integer(
-            subscription.identifier)
+        properties += identifier_property(subscription.identifier)
     copy = Message()
     copy.assign(
         message.get_exchange(), message.get_routing_key(), properties, message.get_body(),

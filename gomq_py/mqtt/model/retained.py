@@ -11,7 +11,7 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import KeyedStore
-from gomq_py.mqtt.model.replays import Replay, qos_of
+from gomq_py.mqtt.model.replays import Replay
 from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.mqtt.model.topic_walk import TopicWalk
 from gomq_py.mqtt.wire import crossing
@@ -268,5 +268,6 @@ def _as_kept(message):
     kept.assign(
         message.get_exchange(), message.get_routing_key(), properties, message.get_body(),
         fields["timestamp_ms"], fields["expires_at_ms"], persistent=True)
-    kept.set_kind(crossing.KIND, crossing.record_flags(qos_of(flags), True, False, publisher is not None))
+    kept.set_kind(
+        crossing.KIND, crossing.record_flags(crossing.qos_of(flags), True, False, publisher is not None))
     return kept

@@ -8,7 +8,7 @@ from gomq_py.storage.message cimport Message
 
 cdef int ROW, FIRST_ROWS, KEPT_ROWS, FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE
 cdef int NOTHING, RELEASE, UNKNOWN, WRONG, PUBACK, PUBREC, PUBCOMP
-cdef Py_ssize_t IDENTIFIERS
+cdef Py_ssize_t IDENTIFIER_MAX
 
 @cython.final
 cdef class Sent:

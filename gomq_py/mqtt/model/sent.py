@@ -19,13 +19,13 @@ from bisect import bisect_left
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401
+from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBREC
 from gomq_py.storage import locations
 
 ROW = 24
 FIRST_ROWS = 16
 # An empty table of more rows is given back when the connection ends.
 KEPT_ROWS = 64
-IDENTIFIERS = 65535
 
 # RELEASED: PUBREC came, the message is settled, PUBCOMP is awaited. FROM_BEFORE: sent over an earlier
 # connection, and not again over this one.
@@ -33,7 +33,6 @@ FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE = 0, 1, 2, 3, 8
 
 # What is to be done about an acknowledgement.
 NOTHING, RELEASE, UNKNOWN, WRONG = 0, 1, 2, 3
-PUBACK, PUBREC, PUBCOMP = 4, 5, 7
 
 
 class Sent:
@@ -54,7 +53,7 @@ class Sent:
         self.queue = queue
         self.inflight = inflight
         self.key = key
-        self.window = IDENTIFIERS
+        self.window = IDENTIFIER_MAX
         self.count = self.used = self.capacity = self.first_free = self.last_free = self.next_before = 0
         self.to_release = []
         self.rows = bytearray()
@@ -153,8 +152,8 @@ class Sent:
     def room(self):
         """How many more may be sent now."""
         room = self.window - self.count
-        if room > IDENTIFIERS - self.used:
-            room = IDENTIFIERS - self.used
+        if room > IDENTIFIER_MAX - self.used:
+            room = IDENTIFIER_MAX - self.used
         return room if room > 0 else 0
 
     def add(self, location, timestamp_ms, qos):
@@ -354,8 +353,8 @@ class Sent:
         """Have so many rows at least."""
         before = self.capacity
         capacity = max(least, 2 * before, FIRST_ROWS)
-        if capacity > IDENTIFIERS:
-            capacity = IDENTIFIERS
+        if capacity > IDENTIFIER_MAX:
+            capacity = IDENTIFIER_MAX
         rows = bytearray(capacity * ROW)
         rows[:before * ROW] = self.rows
         self.rows = rows

@@ -13,10 +13,10 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model import interests as _interests, sent as _sent  # noqa: F401
 from gomq_py.mqtt.server import publication as mqtt_publication, sink as _sink  # noqa: F401
 from gomq_py.mqtt.wire import frames
+from gomq_py.mqtt.wire.constants import PUBREL
 from gomq_py.net import output as _output  # noqa: F401
 from gomq_py.storage.message import Message
 
-PUBREL = 6
 PUBREL_OCTETS = 4
 # Messages that one turn drops, because nobody can be sent them, before others have theirs: 2 ms.
 DROPPED_AT_ONCE = 4096

@@ -8,12 +8,12 @@ from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.mqtt.server cimport inbound as _inbound
 from gomq_py.mqtt.server.inbound cimport Inbound
 from gomq_py.mqtt.server.outbound cimport Outbound
+from gomq_py.mqtt.wire cimport crossing
 from gomq_py.mqtt.wire.frames cimport PacketWalk
 from gomq_py.storage.message cimport Message
 from libc.stdint cimport uint64_t
 
-cdef unsigned int PUBLISH, PUBACK, PUBREL, PUBCOMP
-cdef unsigned int KIND, QOS_SHIFT
+cdef unsigned int PUBLISH, PUBREL, PUBCOMP
 cdef Py_ssize_t FRONT
 
 @cython.final

@@ -18,14 +18,12 @@ from gomq_py.mqtt.server import inbound as _inbound
 from gomq_py.mqtt.server import outbound as _outbound  # noqa: F401  (its .pxd types it)
 from gomq_py.mqtt.server.large_packet import LargePacket
 from gomq_py.mqtt.server.publish import publish_later, route_of, routing_of
-from gomq_py.mqtt.wire.constants import CLIENT, HEADER_MAX
+from gomq_py.mqtt.wire import crossing
+from gomq_py.mqtt.wire.constants import CLIENT, HEADER_MAX, PUBCOMP, PUBLISH, PUBREL
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.frames import PacketWalk
 from gomq_py.storage.message import Message
 
-PUBLISH, PUBACK, PUBREL, PUBCOMP = 3, 4, 6, 7
-# Of a record: mqtt.wire.crossing.
-KIND, QOS_SHIFT = 2, 1
 # Octets in front of a large packet, for its routing: two short strings.
 FRONT = 512
 
@@ -161,7 +159,7 @@ class FastLane:
         if walk.message_expiry_at >= 0:
             seconds = octets.be32(self.at, walk.message_expiry_at)
             message.expires_at_ms = self.now_ms + seconds * 1000
-        message.flags = walk.qos << QOS_SHIFT
+        message.flags = walk.qos << crossing.QOS_SHIFT
         message.persistent = walk.qos > 0
         answer = deposit.to_all(message, route)
         if answer > deposit.SOME_REFUSED:
@@ -205,7 +203,7 @@ class FastLane:
     def new_message(self):
         """One that is filled for each PUBLISH."""
         message = Message()
-        message.kind = KIND
+        message.kind = crossing.KIND
         message.may_wait = True
         message.publisher = self.connection.session
         return message

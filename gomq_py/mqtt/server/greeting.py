@@ -5,8 +5,8 @@ Values, made once for each connection. Between login, which let the client in, a
 import secrets
 
 from gomq_py.mqtt.model.sessions import NEVER
-from gomq_py.mqtt.server.inbound import IDENTIFIERS, TOPIC_ALIASES
-from gomq_py.mqtt.wire.constants import MQTT_5, VARIABLE_MAX, Limits
+from gomq_py.mqtt.server.inbound import TOPIC_ALIASES
+from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, MQTT_5, VARIABLE_MAX, Limits
 from gomq_py.mqtt.wire.packets import ConnackPacket
 
 # Of an id that is given to a client that has none: 128 bits, which are 22 characters.
@@ -34,8 +34,8 @@ class Greeting:
         self.tells_reasons = asked.get("request_problem_information", 1) == 1
         self._properties = {"topic_alias_maximum": TOPIC_ALIASES}
         # A client of 3.x cannot be told how many publishes may be under way.
-        self.inbound_maximum = IDENTIFIERS
-        if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIERS:
+        self.inbound_maximum = IDENTIFIER_MAX
+        if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIER_MAX:
             self.inbound_maximum = settings.mqtt_max_inflight_messages
             self._properties["receive_maximum"] = self.inbound_maximum
         self.packet_limits = Limits(packet_octets=settings.mqtt_max_packet_size)

@@ -15,15 +15,14 @@ from gomq_py.broker.verbs.unsynced import Unsynced
 from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types what is received)
 from gomq_py.mqtt.server.acknowledgements import Acknowledgements
 from gomq_py.mqtt.wire import frames, reason_codes
+from gomq_py.mqtt.wire.constants import MQTT_5, PUBACK, PUBCOMP, PUBREC
 from gomq_py.mqtt.wire.errors import MQTTError, ProtocolError, TopicAliasInvalid
+from gomq_py.mqtt.wire.reason_codes import (
+    NO_MATCHING_SUBSCRIBERS, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED, UNSPECIFIED_ERROR,
+)
 
-PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
-MQTT_5 = 5
-NO_MATCHING_SUBSCRIBERS, UNSPECIFIED_ERROR = 0x10, 0x80
-PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED = 0x92, 0x97
 # An identifier that begins: it may be stored, it was stored before, it is too many, or it belongs to another.
 NEW, AGAIN, TOO_MANY, IN_USE = 0, 1, 2, 3
-IDENTIFIERS = 65535
 # Topics that a client may give an alias at once: each takes up to 255 octets here. As RabbitMQ does.
 TOPIC_ALIASES = 16
 TOPIC_MAX = 255

@@ -7,7 +7,7 @@ from gomq_py.mqtt.server.publication cimport Publication
 from gomq_py.mqtt.server.sink cimport Sink
 from gomq_py.net.output cimport Output
 
-cdef int PUBREC, PUBREL, NOT_FOUND, REFUSED
+cdef int PUBREC, PUBREL, PACKET_IDENTIFIER_NOT_FOUND, REFUSED
 
 @cython.final
 cdef class Outbound:

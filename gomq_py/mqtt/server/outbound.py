@@ -9,11 +9,11 @@ from gomq_py.mqtt.server.acknowledgements import Acknowledgements
 from gomq_py.mqtt.server.delivery import SessionConsumer
 from gomq_py.mqtt.server.publication import Publication
 from gomq_py.mqtt.server.sink import Sink
+from gomq_py.mqtt.wire.constants import PUBREC, PUBREL
 from gomq_py.mqtt.wire.errors import ProtocolError
+from gomq_py.mqtt.wire.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from gomq_py.net import output as _output  # noqa: F401
 
-PUBREC, PUBREL = 5, 6
-NOT_FOUND = 0x92
 # Reason codes from here on are errors.
 REFUSED = 0x80
 
@@ -129,7 +129,7 @@ class Outbound:
             self.consumer.room_again()
         elif todo == _sent.UNKNOWN:
             if kind == PUBREC:
-                self.answers.add(PUBREL, packet_identifier, NOT_FOUND)
+                self.answers.add(PUBREL, packet_identifier, PACKET_IDENTIFIER_NOT_FOUND)
         else:
             raise ProtocolError(
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")

@@ -8,7 +8,7 @@ from gomq_py.mqtt.model.interests cimport Interest, Interests
 from gomq_py.mqtt.wire cimport crossing, frames
 from gomq_py.storage.message cimport Message
 
-cdef unsigned int KIND_AMQP, KIND_MQTT, DUP, RETAIN, MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS, ALIASES
+cdef unsigned int BASIC, KIND, DUP_FLAG, RETAIN_FLAG, MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS, ALIASES
 cdef int MQTT_5
 cdef Py_ssize_t ALIAS_OCTETS, NO_PROPERTIES, NOT_SENDABLE, UNREADABLE
 cdef PropertyScan _SCAN

@@ -5,15 +5,16 @@ first measure(), which says how many octets the packet has, then, where there is
 came over MQTT goes out as it lies; of what came over AMQP the properties are crossed. Never yields.
 """
 from gomq_py import octets
+from gomq_py.content import forms
 from gomq_py.content.properties import PropertyScan
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
 from gomq_py.mqtt.wire import crossing, frames
+from gomq_py.mqtt.wire.constants import (
+    DUP_FLAG, MESSAGE_EXPIRY_INTERVAL, MQTT_5, RETAIN_FLAG, TOPIC_ALIAS,
+)
+from gomq_py.mqtt.wire.crossing import KIND
 
-# Of storage.message.
-KIND_AMQP, KIND_MQTT = 1, 2
-MQTT_5 = 5
-DUP, RETAIN = 8, 1
-MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS = 2, 35
+BASIC = forms.BASIC  # so that its .pxd can type it
 ALIAS_OCTETS = 3
 # Basic properties without any: two octets of flags.
 NO_PROPERTIES = 2
@@ -68,7 +69,7 @@ class Publication:
         """
         self.interest = interest
         flags = message.flags
-        is_amqp = message.kind == KIND_AMQP
+        is_amqp = message.kind == BASIC
         if is_amqp:
             if message.properties_length <= NO_PROPERTIES:
                 flags = message.persistent << crossing.QOS_SHIFT
@@ -80,7 +81,7 @@ class Publication:
             else:
                 self.size = UNREADABLE
                 return self.size
-        elif message.kind != KIND_MQTT or not crossing.is_block(
+        elif message.kind != KIND or not crossing.is_block(
             message.buffer, message.properties_at, message.properties_at + message.properties_length
         ):
             self.size = UNREADABLE
@@ -96,7 +97,7 @@ class Publication:
         self.flags = qos << 1
         self.is_replayed = flags & crossing.REPLAYED != 0
         if flags & crossing.RETAIN and (self.is_replayed or interest.as_published):
-            self.flags |= RETAIN
+            self.flags |= RETAIN_FLAG
         self.topic_length = interest.topic_length
         self.properties_length = self.alias = 0
         self.names_topic = True
@@ -110,7 +111,7 @@ class Publication:
         """Write the message measured last; returns the offset behind it."""
         interest = self.interest
         at = frames.write_publish_head(
-            out, at, self.version, self.flags | (DUP if dup else 0), octets.pointer(interest.topic), 0,
+            out, at, self.version, self.flags | (DUP_FLAG if dup else 0), octets.pointer(interest.topic), 0,
             self.topic_length, packet_identifier, self.properties_length, message.body_length)
         if self.properties_length:
             at = self._write_properties(out, at, message)

@@ -1,4 +1,7 @@
-"""Constants: the numbers of MQTT that more than one module needs, and the limits of one packet. A leaf."""
+"""Constants: the numbers of MQTT that more than one module needs, and the limits of one packet. A leaf.
+
+A compiled module imports the ones it needs by name, and its .pxd says their C types.
+"""
 from typing import NamedTuple
 
 # Protocol versions, by the number that CONNECT carries; 0 until CONNECT has come.
@@ -28,6 +31,17 @@ AUTH = 15
 # No packet, but a set of properties of its own (MQTT 5 §3.1.3.2).
 WILL = 16
 
+# Identifiers of the properties of PUBLISH and of a will (MQTT 5 §2.2.2.2).
+PAYLOAD_FORMAT_INDICATOR = 1
+MESSAGE_EXPIRY_INTERVAL = 2
+CONTENT_TYPE = 3
+RESPONSE_TOPIC = 8
+CORRELATION_DATA = 9
+SUBSCRIPTION_IDENTIFIER = 11
+WILL_DELAY_INTERVAL = 24
+TOPIC_ALIAS = 35
+USER_PROPERTY = 38
+
 # Who sent a packet: not every packet, and not every property, may come from both.
 CLIENT = "client"
 SERVER = "server"
@@ -38,6 +52,7 @@ DUP_FLAG = 0x08
 
 VARIABLE_MAX = 268_435_455  # §1.5.5: what four octets of seven bits each hold
 STRING_MAX = 65_535  # §1.5.4, §1.5.6: what the two octets of a length hold
+IDENTIFIER_MAX = 65_535  # §2.2.1: packet identifiers are 1 to this
 HEADER_MAX = 5  # the first octet and a remaining length of four
 
 

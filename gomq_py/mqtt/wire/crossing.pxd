@@ -122,4 +122,5 @@ cpdef bytes block_of(bytes raw, long long expiry_s=*)
 cpdef bint is_block_of(bytes raw)
 cpdef int flags_of_basic(bytes raw, bint persistent) except -1
 cpdef int record_flags(int qos, bint retain, bint replayed=*, bint named=*)
+cpdef int qos_of(int flags)
 cpdef bint is_acknowledged(int flags)

@@ -31,6 +31,10 @@ from gomq_py import octets
 from gomq_py.content import fields, forms, header_scan, properties
 from gomq_py.content.properties import PropertyScan
 from gomq_py.mqtt.wire import texts
+from gomq_py.mqtt.wire.constants import (
+    CONTENT_TYPE, CORRELATION_DATA, MESSAGE_EXPIRY_INTERVAL, PAYLOAD_FORMAT_INDICATOR, RESPONSE_TOPIC,
+    STRING_MAX, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY, WILL_DELAY_INTERVAL,
+)
 
 KIND = 2
 
@@ -40,10 +44,6 @@ KIND = 2
 QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED = 1, 3, 8, 16, 32
 # That property up to its value, the client id of the publisher.
 PUBLISHER_KEY = b"\x26\x00\x0emqtt.publisher"
-
-# Identifiers of the properties of PUBLISH and of a will.
-PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE, RESPONSE_TOPIC = 1, 2, 3, 8
-CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, WILL_DELAY_INTERVAL, TOPIC_ALIAS, USER_PROPERTY = 9, 11, 24, 35, 38
 
 # Short strings: the names of the headers that are not user properties.
 TOPIC_KEY, TOPIC_KEY_BYTES = b"\x0amqtt.topic", 11
@@ -63,7 +63,6 @@ LONGSTR, OCTETS, BOOLEAN, UINT8 = b"SxtB"
 SLASH, DOT = b"/."
 TRANSIENT, PERSISTENT = 1, 2
 SHORT_MAX = 255
-STRING_MAX = 65535
 
 # Behind the headers of basic properties: delivery_mode, correlation_id, reply_to, an expiration of 10 digits.
 TAIL_BYTES = 1 + 256 + 256 + 11
@@ -568,9 +567,14 @@ def record_flags(qos, retain, replayed=False, named=False):
     return flags | (REPLAYED if replayed else 0) | (NAMED if named else 0)
 
 
+def qos_of(flags):
+    """The QoS that a record of kind 2 with these flags was published with."""
+    return flags >> QOS_SHIFT & QOS_MASK
+
+
 def is_acknowledged(flags):
     """Whether a record of kind 2 with these flags was published at QoS 1 or 2, and is no replay."""
-    return flags >> QOS_SHIFT & QOS_MASK > 0 and not flags & REPLAYED
+    return qos_of(flags) > 0 and not flags & REPLAYED
 
 
 def with_publisher(block, client_id):

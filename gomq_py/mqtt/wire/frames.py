@@ -8,15 +8,12 @@ packet. No I/O; never keeps the buffer over a read.
 """
 from gomq_py import octets
 from gomq_py.mqtt.wire import codec, texts
-from gomq_py.mqtt.wire.constants import CLIENT, DEFAULT_LIMITS, HEADER_MAX, NO_VERSION
+from gomq_py.mqtt.wire.constants import (
+    CLIENT, CONTENT_TYPE, CORRELATION_DATA, DEFAULT_LIMITS, HEADER_MAX, MESSAGE_EXPIRY_INTERVAL, MQTT_5,
+    NO_VERSION, PAYLOAD_FORMAT_INDICATOR, PUBACK, PUBCOMP, PUBLISH, PUBREL, RESPONSE_TOPIC,
+    SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY,
+)
 from gomq_py.mqtt.wire.errors import MQTTError
-
-PUBLISH, PUBACK, PUBREL, PUBCOMP = 3, 4, 6, 7
-MQTT_5 = 5
-
-# Identifiers of the properties of PUBLISH.
-PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE = 1, 2, 3
-RESPONSE_TOPIC, CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY = 8, 9, 11, 35, 38
 
 
 def first_octets(version, sender):
