@@ -29,7 +29,9 @@ INT64, INT64_ALIAS, FLOAT, DOUBLE, DECIMAL, TIMESTAMP = b"lLfdDT"
 LONGSTR, OCTETS, ARRAY, TABLE, VOID = b"SxAFV"
 
 # A key that asks for more than a fast lane does, as CC and BCC do: the message is to be retained for MQTT.
-RETAIN, RETAIN_BYTES = b"mqtt.retain", 11
+RETAIN_HEADER = "mqtt.retain"
+_RETAIN = RETAIN_HEADER.encode()  # kept, because C points into it
+RETAIN, RETAIN_BYTES = _RETAIN, len(_RETAIN)
 
 # No client nests deeper than a handful (x-death is 3); the limit keeps a hostile 100 KiB table from
 # exhausting the C stack.

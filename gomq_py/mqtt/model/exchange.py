@@ -6,6 +6,7 @@ an operator may bind queues by filters and feed it by binding it to other exchan
 """
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import described
+from gomq_py.content.fields import RETAIN_HEADER
 from gomq_py.errors import PreconditionFailed
 from gomq_py.mqtt.model.filter_tree import FilterTree, levels_of
 from gomq_py.mqtt.model.shares import Shares
@@ -30,7 +31,6 @@ class MQTTExchange(Exchange):
     """Bindings in a FilterTree.
 
     ``retained``: the Destination that gets what is published to be retained, or None.
-    ``untranslatable``: messages whose routing keys are no topics, which nobody got.
     """
 
     type = "mqtt"
@@ -38,7 +38,6 @@ class MQTTExchange(Exchange):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.retained = None
-        self.untranslatable = 0
         self._tree = FilterTree()
         self._shares = Shares(self.departed)
 
@@ -73,14 +72,13 @@ class MQTTExchange(Exchange):
     def match(self, routing_key, headers, targets):
         topic = swapped(routing_key)
         if _is_no_topic(topic):
-            self.untranslatable += 1
             QUIET.warning(
                 (self.vhost, self.name), "messages whose routing keys are no MQTT topics go to no "
                 "subscriber: %r, through exchange %r in vhost %r", routing_key, self.name, self.vhost,
             )
             return
         self._tree.match(topic, targets)
-        if headers and self.retained is not None and headers.get("mqtt.retain") is True:
+        if headers and self.retained is not None and headers.get(RETAIN_HEADER) is True:
             targets.add(self.retained)
 
     def _added(self, binding):

@@ -4,6 +4,7 @@ Started by inflight when a segment is begun; the sessions' tables say what is ke
 """
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.storage import locations
 
 
@@ -20,7 +21,7 @@ class Moving(Job):
 
     def step(self):
         if self._left is None:
-            self._left = self._inflight.vhost.extras["mqtt"].with_identifiers()
+            self._left = self._inflight.vhost.extras[EXTRA].with_identifiers()
             if self._inflight.sure_at and locations.number_of(self._inflight.sure_at) < self._oldest:
                 self._inflight.sure_at = self._inflight.again(self._inflight.sure_at)
         clock = SliceClock(every=1)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.mqtt.model.expiries import Expiries
+from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import KeyedStore
 from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.observability.log import logger
@@ -131,7 +132,7 @@ class Wills:
                     kept.delete(client_id)
                 else:
                     self._recovered.append((client_id, self._due_after_restart(will)))
-                place = client_id + "\0"
+                place = successor(client_id)
 
     def _due_after_restart(self, will):
         if will.state == WAITING:

@@ -12,13 +12,12 @@ from gomq_py.mqtt.model.session_queue import EXTRA, TYPE
 from gomq_py.mqtt.server.loads import Loads
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.mqtt.wire import crossing
-from gomq_py.mqtt.wire.topics import split_shared
+from gomq_py.mqtt.wire.topics import BROKER_PREFIX, split_shared
 from gomq_py.observability.resources import used_memory
 from gomq_py.storage.message import Message
 
 # Mosquitto's sys_interval; and how soon somebody who subscribes has the values, however many do.
 INTERVAL_MS, SOON_MS = 10_000, 200
-PREFIX = "$SYS/"
 # What is counted, and the name that its load has.
 _LOADS = {
     "bytes/received": "bytes/received", "bytes/sent": "bytes/sent",
@@ -99,7 +98,7 @@ class BrokerTopics:
             "store/messages/bytes": stored_octets, **counts, "heap/current": used_memory(),
             **{f"load/{name}": f"{value:.2f}" for name, value in loads.items()},
         }
-        return {f"{PREFIX}broker/{name}": str(value) for name, value in shown.items()}
+        return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
     def _counts(self):
         """{topic behind $SYS/broker/: count} since the start, but for what session queues that there are have
@@ -129,7 +128,7 @@ def wants(session):
 
 def is_of_broker(topic_filter):
     """Whether a filter, which has no fault, is for topics of the broker."""
-    return split_shared(topic_filter)[1].startswith(PREFIX)
+    return split_shared(topic_filter)[1].startswith(BROKER_PREFIX)
 
 
 def publish(vhost, values):

@@ -16,7 +16,6 @@ from gevent.event import AsyncResult
 
 from gomq_py.broker.signals import connection_events, tracing
 from gomq_py.broker.verbs import publishing
-from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.errors import Refused, ResourceLocked
@@ -133,8 +132,7 @@ class Connection:
         self.will = greeting.will
         self.limits = Limits(greeting.keep_alive_s)
         self.client_properties = {"client_id": self.client_id}
-        checked = self.server.settings.mqtt_permission_check_enabled
-        self.access = (Access if checked else AllAccess)(self.user, self.vhost.name, self.client_id)
+        self.access = self.server.access_of(self.user, self.vhost, self.client_id)
         self.caller = Caller(self.access, self.vhost, self, self.name, 0)
         rest = login.rest
         del login  # which holds the password

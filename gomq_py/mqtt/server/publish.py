@@ -16,12 +16,12 @@ from gomq_py.errors import AccessRefused, OutOfResources, Refused
 from gomq_py.mqtt.server.inbound import TOPIC_MAX, Refusal
 from gomq_py.mqtt.wire import crossing, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5
+from gomq_py.mqtt.wire.topics import BROKER_PREFIX
 from gomq_py.storage.message import Message
 
 # Under it they publish to queues and direct replies, by the default exchange, whose keys the rest stands for.
 OF_DEFAULT_EXCHANGE = b"$default/"
-# Clients hear of the broker under it, and write nothing there.
-OF_THE_BROKER = b"$SYS/"
+OF_THE_BROKER = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
@@ -111,8 +111,8 @@ def _prepare(connection, walk, topic, properties, body):
     expiry_s = None
     if walk.message_expiry_at >= 0:
         expiry_s = int.from_bytes(walk.part(walk.message_expiry_at, 4), "big")
-    if walk.payload_format_at >= 0 and walk.part(walk.payload_format_at, 1) == b"\1":
-        _check_text(body)
+    if walk.payload_format_at >= 0 and walk.part(walk.payload_format_at, 1) == b"\1" and not is_text(body):
+        raise Refusal(reason_codes.PAYLOAD_FORMAT_INVALID, "a payload that is no UTF-8")
     if walk.topic_alias_at >= 0:
         at = walk.topic_alias_at - 1 - walk.properties_at
         properties = properties[:at] + properties[at + 3:]
@@ -127,11 +127,13 @@ def _prepare(connection, walk, topic, properties, body):
         connection.hub.scheduler.now_ms)
 
 
-def _check_text(payload):
+def is_text(payload):
+    """Whether a payload is what payload format 1 says of it: UTF-8."""
     try:
         payload.decode()
-    except UnicodeDecodeError as error:
-        raise Refusal(reason_codes.PAYLOAD_FORMAT_INVALID, "a payload that is no UTF-8") from error
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _wait(connection, qos, packet_identifier, publication, destinations, taken):

@@ -3,6 +3,7 @@
 Handed to a listener by the node; below it one connection per accepted socket. What connections of every
 protocol share is the hub's (hub.context). Never accepts and never parses.
 """
+from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.server.broker_topics import BrokerTopics
@@ -45,6 +46,11 @@ class MQTTServer:
         for connection in self.hub.clients.of_user(user.name):
             if connection.door == DOOR:
                 connection.rights_changed()
+
+    def access_of(self, user, vhost, client_id):
+        """What a user may do in a vhost with this client id."""
+        checked = self.settings.mqtt_permission_check_enabled
+        return (Access if checked else AllAccess)(user, vhost.name, client_id)
 
     def look_after(self, vhost):
         """What this vhost keeps for MQTT has a door now, and its limits. Called again with each client."""

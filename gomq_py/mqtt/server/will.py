@@ -4,13 +4,13 @@ Between the connection and mqtt.model.wills, which keeps wills and says when; be
 is published in. Rights are asked when it is published, as the user has them then. Never switches.
 """
 from gomq_py.broker.verbs import publishing
-from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.errors import Refused
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.wills import Will
 from gomq_py.mqtt.server.inbound import TOPIC_MAX
-from gomq_py.mqtt.server.publish import OF_THE_BROKER, MQTTEnvelope
+from gomq_py.mqtt.server.publish import OF_THE_BROKER, MQTTEnvelope, is_text
+from gomq_py.mqtt.server.refusals import UNAVAILABLE_3
 from gomq_py.mqtt.wire import crossing, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, WILL
 from gomq_py.mqtt.wire.properties import encode_values
@@ -18,8 +18,6 @@ from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")
 
-# Of 3.1 and 3.1.1: "server unavailable" is all they have for it.
-UNAVAILABLE_3 = 3
 _DELAY, _EXPIRY, _FORMAT = "will_delay_interval", "message_expiry_interval", "payload_format_indicator"
 
 
@@ -52,7 +50,7 @@ def _fault_of(will):
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
     if topic.startswith(OF_THE_BROKER):
         return reason_codes.TOPIC_NAME_INVALID, "a topic of the broker"
-    if will.properties.get(_FORMAT) == 1 and not _is_text(will.payload):
+    if will.properties.get(_FORMAT) == 1 and not is_text(will.payload):
         return reason_codes.PAYLOAD_FORMAT_INVALID, "a payload that is no UTF-8"
     return None
 
@@ -86,8 +84,7 @@ class WillPublisher:
                 "the will of client %r is not published: there is no user '%s' any more",
                 will.client_id[:256], will.user)
             return True
-        checked = self._server.settings.mqtt_permission_check_enabled
-        access = (Access if checked else AllAccess)(user, vhost.name, will.client_id)
+        access = self._server.access_of(user, vhost, will.client_id)
         caller = Caller(access, vhost, None, f"will of {will.client_id[:256]!r}", 0)
         key = crossing.swap(will.topic.encode())
         now_ms = vhost.timers.now_ms()
@@ -104,11 +101,3 @@ class WillPublisher:
         vhost.totals.publishes += 1
         return publication.taken or publication.somebody_took or not any(
             destination.unable for destination in publication.destinations)
-
-
-def _is_text(payload):
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

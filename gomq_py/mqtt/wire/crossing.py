@@ -29,6 +29,7 @@ What does not fit, or is no UTF-8 where that is wanted, is left out: first come,
 """
 from gomq_py import octets
 from gomq_py.content import fields, forms, header_scan, properties
+from gomq_py.content.fields import RETAIN_HEADER
 from gomq_py.content.properties import PropertyScan
 from gomq_py.mqtt.wire import texts
 from gomq_py.mqtt.wire.constants import (
@@ -48,7 +49,8 @@ PUBLISHER_KEY = b"\x26\x00\x0emqtt.publisher"
 # Short strings: the names of the headers that are not user properties.
 TOPIC_KEY, TOPIC_KEY_BYTES = b"\x0amqtt.topic", 11
 QOS_KEY, QOS_KEY_BYTES = b"\x12x-mqtt-publish-qos", 19
-RETAIN_KEY, RETAIN_KEY_BYTES = b"\x0bmqtt.retain", 12
+_RETAIN_KEY = bytes((len(RETAIN_HEADER),)) + RETAIN_HEADER.encode()  # kept, because C points into it
+RETAIN_KEY, RETAIN_KEY_BYTES = _RETAIN_KEY, len(_RETAIN_KEY)
 TYPE_KEY, TYPE_KEY_BYTES = b"\x11mqtt.content-type", 18
 FORMAT_KEY, FORMAT_KEY_BYTES = b"\x13mqtt.payload-format", 20
 CORRELATION_KEY, CORRELATION_KEY_BYTES = b"\x15mqtt.correlation-data", 22

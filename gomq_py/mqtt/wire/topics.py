@@ -14,6 +14,8 @@ SEPARATOR = "/"
 SINGLE_LEVEL = "+"
 MULTI_LEVEL = "#"
 SHARE_PREFIX = "$share/"
+# Of topics that the broker publishes to, and nobody else.
+BROKER_PREFIX = "$SYS/"
 
 _SWAP = str.maketrans("/.", "./")
 # A receiver may refuse control characters (§1.5.4): in names they do nothing but disturb logs and terminals.
