@@ -490,8 +490,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "mqtt", "max_inflight_messages", integer(1, 65535), 65535,
-        "Messages of QoS 1 and 2 that a client is sent before it has acknowledged them; fewer where it asks "
-        "for fewer.", name="mqtt_max_inflight_messages", reloadable=True,
+        "Messages of QoS 1 and 2 that a client is sent before it has acknowledged them, fewer where it asks "
+        "for fewer; and that a client of MQTT 5 may publish before they are answered.",
+        name="mqtt_max_inflight_messages", reloadable=True,
     ),
     Option(
         "mqtt", "max_packet_size", integer(1, 268435455), 268435455,
@@ -512,9 +513,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "mqtt", "max_session_octets", COUNT, 1073741824,
-        "Octets of payloads that are kept for one session; 0 for no limit. "
-        "One client that never comes back should not fill the disk.", name="mqtt_max_session_octets",
-        reloadable=True,
+        "Octets of payloads that wait for one session; 0 for no limit. A change counts from the next "
+        "connection of its client on. One client that never comes back should not fill the disk.",
+        name="mqtt_max_session_octets", reloadable=True,
     ),
     Option(
         "mqtt", "session_overflow", choice("drop-head", "reject-publish"), "drop-head",
@@ -524,7 +525,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "mqtt", "max_subscriptions", integer(1), 10000,
-        "Subscriptions of one session, of about 1 KiB of memory each.", name="mqtt_max_subscriptions",
+        "Subscriptions of one session, of about 2 KiB of memory each.", name="mqtt_max_subscriptions",
         reloadable=True,
     ),
     Option(
@@ -544,8 +545,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "mqtt", "will_grace", integer(0, 86400), 10,
-        "Seconds after a start of the broker in which clients may come back before wills of an earlier run "
-        "are published: a restart is no fault of theirs.", name="mqtt_will_grace", reloadable=True,
+        "Seconds after a start of the broker in which clients may come back before wills are published "
+        "that an earlier run has left: its end was no fault of theirs. A broker that is stopped in order "
+        "publishes the wills of connected clients itself, at once, but for those with a delay.",
+        name="mqtt_will_grace", reloadable=True,
     ),
     Option(
         "mqtt", "mqtt_systemd_socket_name", TEXT, "mqtt",
