@@ -39,8 +39,8 @@ class DamageNotes:
 
 
 def count_lost(segment, behind):
-    """How many records, and body octets, the segment holds less than its seal and acks promised, when all
-    sound ones lie from ``behind`` on.
+    """(records, octets of bodies) that the seal and the acks of the segment promise and that are not there,
+    where all sound records lie from ``behind`` on.
     """
     scanner = RecordScanner(segment.msgs.map, behind, segment.end, segment.seed, segment.next_ordinal)
     scanner.tally(segment.get_runs())
@@ -93,10 +93,10 @@ def note_gone(store, count):
 
 
 def _is_known(store, segment, start, end):
-    """Whether an earlier run has said so: a stream has no acks that would keep its readers from meeting
-    damage again and again.
+    """Whether an earlier run has reported this damage. A stream has no acks that keep readers away from
+    damage, so that it would be reported again and again.
 
-    It is known from now on, by the name of an empty file.
+    From here on it is known: an empty file is named for it.
     """
     known = store.pool.damage.known.get(store.folder)
     if known is None:
@@ -115,7 +115,7 @@ def _is_known(store, segment, start, end):
 
 
 def forget_known(store, names, first_number):
-    """The segments before this one are gone: what was known about them goes, too."""
+    """Forget what is known of damage in the segments before this one: they are gone."""
     for number, start, end in known_ranges(names):
         if number < first_number:
             store.files.unlink(os.path.join(store.folder, known_name(number, start, end)))

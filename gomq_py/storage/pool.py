@@ -100,12 +100,12 @@ class SegmentPool:
         return self._generation
 
     def take(self, msgs_path, acks_path, msgs_bytes, failed=None):
-        """Two mapped files for a segment of this size, which have these names or get them before the next
-        sync flushes. Raises OSError, leaving neither. ``failed(error)``: they will not get their names. What
-        is in them then goes with them.
+        """Two mapped files for a segment of this size, which have these names, or get them before the next
+        sync flushes. Raises OSError, leaving neither. ``failed(error)`` is called if they cannot get their
+        names, and what is in them is lost with them.
 
-        The acks file gets its name first: a process that is killed in between must not leave the messages
-        without the acks it has seen.
+        The acks file gets its name first: a process that is killed in between must not leave messages without
+        the acks that it has seen.
         """
         return self._take(self._pairs, (msgs_path, acks_path), msgs_bytes, failed)
 
@@ -185,7 +185,7 @@ class SegmentPool:
     # ahead of need
 
     def has(self, msgs_bytes, shelf=None, folders=()):
-        """Whether nobody has to wait for such files and these folders: they are there, or no thread makes
+        """Whether a writer need not wait for such files and these folders: they are there, or no thread makes
         any.
         """
         if self._aside is None or self._closed:
@@ -194,22 +194,22 @@ class SegmentPool:
 
     def wait_for(self, msgs_bytes, shelf, folders, callback, store=None):
         """Have a thread make such files, and those of the ``folders`` that are not there, the outer one
-        first. ``callback(error or None)`` is called when that is done, or could not be. It must neither
-        switch nor raise; files that it does not take are the next one's. For a ``store`` that has ended
-        before its turn comes nothing is made.
+        first. ``callback(error or None)`` is called when that is done, or has failed. It must neither switch
+        nor raise; files that it does not take are for the next writer. Nothing is made for a ``store`` that
+        has ended before its turn comes.
         """
         key = (msgs_bytes, shelf)
         self._waiting.setdefault(key, deque()).append((folders, callback, store))
         self._make_ahead(key)
 
     def expect(self, msgs_bytes, shelf=None):
-        """A writer will soon take files of this size: have them made."""
+        """Have such files made, because a writer will soon take them."""
         key = (msgs_bytes, shelf)
         self._expected[key] = self._expected.get(key, 0) + 1
         self._make_ahead(key)
 
     def unexpect(self, msgs_bytes, shelf=None):
-        """The writer that was expected has taken its files, or is gone."""
+        """Make none for a writer that was expected: it has taken its files, or is gone."""
         key = (msgs_bytes, shelf)
         self._expected[key] -= 1
         if self._expected[key]:
@@ -364,13 +364,13 @@ class SegmentPool:
         self._drop_surplus(msgs_bytes, shelf)
 
     def _make_again(self, key):
-        """There is room again that a spare pair had: make files anew."""
+        """Make files anew, after a spare pair has given its room back."""
         self._in_making.discard(key)
         self._make_ahead(key)
 
     def _tell_waiting(self, key, error):
-        """The first of those who wait takes the files at once, or hears what went wrong: it may be its
-        folder, and no fault of the next one's.
+        """Tell the first of those who wait: it takes the files at once, or hears the error, which may come
+        from its own folder and need not concern the next one.
         """
         waiting = self._waiting.get(key)
         if waiting is None:
@@ -381,8 +381,8 @@ class SegmentPool:
         callback(error)
 
     def _let_go_of_ended(self, key):
-        """Nothing is made for who waits for a store that has ended meanwhile:
-        its folder may be gone already, and would come back.
+        """Make nothing for those who wait for a store that has ended meanwhile: its folder may be removed
+        already, and would be made again.
         """
         while key in self._waiting:
             store = self._waiting[key][0][2]
@@ -391,8 +391,8 @@ class SegmentPool:
             self._tell_waiting(key, None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
-        """Files that somebody waited for and has not taken are nobody's where enough are kept,
-        or none of their size.
+        """Give back files that somebody waited for and has not taken, where enough are kept, or none of their
+        size.
         """
         ready, kept = self._ready(shelf), self._kept.get(msgs_bytes, 0)
         if len(ready.get(msgs_bytes, ())) > kept:
@@ -421,9 +421,7 @@ class SegmentPool:
         return spares
 
     def _take_largest_spare(self):
-        """The files of one, largest first: whoever waits behind its removal waits
-        for no more than is needed.
-        """
+        """Take one spare, the largest: whoever waits for its removal waits no longer than necessary."""
         kept = [
             (size, files)
             for ready in (self._pairs, self._alone, self._unnamed) for size, files in ready.items() if files
@@ -447,7 +445,7 @@ class SegmentPool:
 
         self._aside(_drop_each, names, parts, first=done is not None, done=dropped)
 
-    # away
+    # emptied pairs on their way into the pool
 
     def _change(self, changes, done, soon=False):
         if self._aside is not None:
@@ -482,8 +480,8 @@ class SegmentPool:
             self.files.close(msgs, self._aside)
 
     def _names_flushed(self, folder, pair, error):
-        """The msgs file is gone from the queue's folder for good, unless the sync failed:
-        then the acks stay where they are.
+        """The removal of the msgs file from the queue's folder is flushed. If the sync failed, the acks stay
+        where they are.
         """
         if pair not in self._retiring.get(folder, ()):
             return  # the folder was removed meanwhile
@@ -512,7 +510,7 @@ class SegmentPool:
         self._change(changes, lambda error: self._retired(folder, pair) and self._close(pair), soon=True)
 
     def _keep(self, pair, error):
-        """Both files are in the pool now, or stay where they are until the next boot."""
+        """Both files are in the pool now. With an error they stay where they are until the next boot."""
         self._keep_out(pair)
         if error is not None:
             self._close(pair)
@@ -528,7 +526,7 @@ class SegmentPool:
             self.close()
 
     def _keep_out(self, pair):
-        """The pair is not on its way here any more: it has come, or will not."""
+        """Forget that the pair is on its way into the pool: it has arrived, or will not."""
         if pair.pool_path is not None:
             pair.pool_path = None
             self._coming[pair.msgs.size] -= 1
@@ -546,7 +544,9 @@ class SegmentPool:
         )
 
     def _retired(self, folder, pair):
-        """False where the folder was removed meanwhile, and the pair with it."""
+        """Note that the pair has left its folder. False: the folder was removed meanwhile, and the pair with
+        it.
+        """
         pairs = self._retiring.get(folder, [])
         if pair not in pairs:
             return False
@@ -555,7 +555,7 @@ class SegmentPool:
             del self._retiring[folder]
         return True
 
-    # there
+    # making pairs
 
     def _create(self, paths, msgs_bytes):
         return self._create_each(self.files.create, self._uncreate, paths, msgs_bytes)
@@ -574,8 +574,7 @@ class SegmentPool:
         self.files.unlink(file.path)
 
     def _name_failed(self, files, failed, error):
-        """Files that were taken did not get their names:
-        their writer hears why, and what is still here goes.
+        """Tell the writer why files that it took did not get their names, and give back what is still here.
         """
         if failed is not None:
             failed(error)
@@ -588,7 +587,9 @@ class SegmentPool:
         return [os.path.join(self.folder, f"{kind}.{self._numbers:010d}") for kind in ("msgs", "acks")]
 
     def _clear_folder(self):
-        """Files of an earlier run are not used again: what their pages on the disk hold is not known."""
+        """Remove the files of an earlier run. They are not used again, because nobody knows what their pages
+        on the disk hold.
+        """
         if not os.path.isdir(self.folder):
             self.files.make_folder(self.folder)
         for name in sorted(os.listdir(self.folder)):

@@ -95,10 +95,10 @@ class Recovery:
         return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
 
     def _miss_segments(self, present, numbers):
-        """Note segments that are listed and not ``present``.
+        """Note the segments that are listed and not ``present``.
 
-        New segments get higher numbers than those and than all ``numbers`` that are used, because a file that
-        is gone may be brought back.
+        New segments get higher numbers than those, and than all ``numbers`` that are used, because a file
+        that is gone may be brought back.
         """
         listed = self._counts_listed()
         self.gone.update((number, count) for number, count in listed.items() if number not in present)
@@ -290,11 +290,11 @@ class Recovery:
     # what nobody wants
 
     def _remove_pair(self, number, msgs, acks):
-        """Files of another queue's life, or new ones that nothing had been written to: what a crash leaves of
-        recycled or fresh segments.
+        """Remove the files of an earlier queue of this name, or new ones to which nothing was written:
+        recycled and fresh segments of which a crash leaves such.
 
-        Files whose heads are neither, or where the last run left messages, are kept under another name; those
-        that hold messages of another queue are set aside.
+        Files whose heads tell neither, or where the last run left messages, are kept under another name;
+        those that hold messages of another queue are set aside.
         """
         if self._set_foreign_aside(msgs, acks):
             return
@@ -320,9 +320,9 @@ class Recovery:
         return os.path.join(self.store.folder, name)
 
     def _set_foreign_aside(self, msgs, acks):
-        """Move a pair of which the msgs file holds another segment's messages out of the queue's folder.
+        """Move a pair out of the queue's folder if its msgs file holds another segment's messages.
 
-        False: there are none that anybody wants.
+        False: it holds none that anybody wants.
         """
         head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
         count = (
@@ -363,9 +363,9 @@ class Recovery:
         return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
 
     def _report_missing_acks(self, number, head, msgs):
-        """The acks file goes after the msgs file, never before: somebody, or the file system, has lost it.
-
-        Or the power went before the name of one that was made anew was flushed.
+        """Say that somebody, or the file system, has lost the acks file: the broker removes it after the msgs
+        file, never before. After a loss of power it is nobody's fault: the name of a new file may not have
+        been flushed.
         """
         if self.store.pool.last_end == POWER_LOST:
             return
@@ -378,14 +378,16 @@ class Recovery:
             )
 
     def _are_foreign(self, acks_head, acks):
-        """Whether the file holds the acks of another segment, and no crash explains that: one leaves recycled
-        files so.
+        """Whether the file holds the acks of another segment, which no crash explains. A crash leaves such
+        files where they were recycled.
         """
         found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         return self.listed is not None and found is not None and found != acks_head
 
     def _set_acks_aside(self, acks):
-        """Somebody has put the acks of another segment here. Returns what this one has: none."""
+        """Move acks aside that somebody has put here and that are another segment's. Returns those of this
+        one: none.
+        """
         head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
         self.files.close(acks)
         LOG.error(
@@ -395,8 +397,8 @@ class Recovery:
         )
 
     def _remove_acks(self, number):
-        """The acks of a segment that is gone: emptied when the last run did not end in order, and else lost,
-        unless all of it was acked.
+        """Remove the acks file of a segment that is gone. If the last run stopped in order and left messages
+        in the segment, they are lost: that is said, and the file is kept aside.
         """
         path = self.store.path_of("acks", number)
         if self.store.pool.last_end == STOPPED:

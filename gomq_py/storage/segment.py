@@ -26,13 +26,14 @@ _NOWHERE = b""
 class Segment:
     """Counts and positions of one segment, and pointers into its mappings while it is open.
 
-    ``count`` records, ``taken`` of them no longer wait for the store's cursor, ``acked`` of them are gone.
-    ``end`` is where the data ends, ``capacity`` where it must. Of a stream's segment ``first_offset`` is the
-    offset of the record with ordinal 0, and ``readers`` counts the cursors in it. ``written_here``: made in
-    this run, so that what is read needs no check (``is_direct``: and open); of the others, ``runs`` and
-    ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records
-    had been delivered. ``synced_once``: some of its octets were to be flushed; ``named_in``: how many flushes
-    had begun when its files got their names.
+    ``count`` records are in it; ``taken`` of them have been passed by the store's cursor, ``acked`` of them
+    are gone. ``end`` is where the data ends, ``capacity`` where it must end. Of a stream's segment,
+    ``first_offset`` is the offset of the record with ordinal 0, and ``readers`` counts the cursors in it.
+
+    ``written_here``: this run made it, so that what is read from it needs no check; ``is_direct``: it is
+    open, too. Of a segment of an earlier run, ``runs`` and ``counts`` say what the acks file said when it was
+    opened, and ``delivered_before`` how far its records had been delivered. ``synced_once``: a flush of some
+    of its octets was begun. ``named_in``: how many flushes had begun when its files got their names.
     """
 
     __slots__ = (
@@ -98,7 +99,7 @@ class Segment:
         return self.msgs.path if self.msgs is not None else f"segment {self.number}"
 
     def begin(self, incarnation, generation, first_offset=0):
-        """Write the heads of a new, attached segment; what its files held before is void from here on."""
+        """Write the heads of a new, attached segment, which makes void whatever its files held before."""
         self.capacity = self.msgs.size
         head = head_format.Head(
             head_format.MSGS_MAGIC, self.number, incarnation, generation, first_offset, self.capacity, 0
@@ -139,8 +140,8 @@ class Segment:
         return size
 
     def wrote(self, size, last):
-        """``size`` octets of encoded records are in the file, behind those before and announced; the last one
-        begins ``last`` octets into them.
+        """Note that ``size`` octets of encoded records are in the file, behind those before, and announced.
+        The last record begins ``last`` octets into them.
         """
         self.last_at = self.end + last
         self.end += size
@@ -186,8 +187,8 @@ class Segment:
         return octets.le32(self.p, at + 12)
 
     def timestamp_at(self, at):
-        """When the record at ``at`` came in, in Unix milliseconds, or about then, when its place was not
-        proven yet; 0 when none is there.
+        """When the record at ``at`` came in, in Unix milliseconds; about when, while its place is not
+        verified; 0 if there is no record.
         """
         if not self.written_here and self.proven < self.end and at + LOOK_BYTES > self.proven:
             return self.timestamps[0]
@@ -203,7 +204,8 @@ class Segment:
     def pick(self, at):
         """Note that a record before the cursor is taken.
 
-        One bit for the smallest record there may be: 22 KiB for 8 MiB, until the cursor is past.
+        A bitmap has one bit for each place where the smallest record could begin: 22 KiB for 8 MiB, until the
+        cursor has passed.
         """
         if self.picked is None:
             self.picked = bytearray(self.capacity // (8 * record.SMALLEST_RECORD_BYTES) + 1)
@@ -212,13 +214,13 @@ class Segment:
         return 0
 
     def unpick(self, at):
-        """Undo a pick that the cursor has not come to."""
+        """Undo a pick. The cursor has not reached the record yet."""
         self._turn_pick(at, -1)
         return 0
 
     def skip_picked(self, at):
-        """Where the cursor goes on when it has come to ``at``: behind records that were taken already, if any
-        begin there.
+        """The position at which a cursor that has reached ``at`` goes on: behind records that are taken
+        already, if any begin there.
         """
         while at < self.end and self.is_picked(at):
             size = self.size_at(at)
@@ -227,13 +229,13 @@ class Segment:
         return at
 
     def take_waiting(self, at):
-        """The record counts as taken."""
+        """Count the record as taken."""
         self.taken += 1
         self.taken_bytes += self.body_length_at(at)
         return 0
 
     def forget_picked(self):
-        """The cursor is past all of them."""
+        """Give the bitmap back: the cursor has passed all picked records."""
         self.picked = None
         self.picked_count = 0
         self.is_direct = self.is_open and self.written_here
@@ -320,8 +322,8 @@ class Segment:
         return entry
 
     def spare_entries(self):
-        """Entries left when each record that is or may yet come here (were they all of the smallest size) has
-        one, and a run not yet written two.
+        """Free entries of the acks file beyond those reserved: one for each record that is here or may still
+        come (counted as if all were of the smallest size), and two for a run that is not written yet.
         """
         if self.patchy:
             return 0
@@ -350,7 +352,7 @@ class Segment:
     # segments of an earlier run
 
     def restore(self, head, seal):
-        """What recovery knows of the msgs file: its head and its seal, read or made from a scan."""
+        """Take over the msgs file's head and seal, which recovery has read or made from a scan."""
         self.capacity = head.capacity
         self.seed = head.seed
         self.generation = head.generation
@@ -363,11 +365,12 @@ class Segment:
         self.synced_once = self.sealed = True
 
     def restore_synced(self, position):
-        """Before this position all had been flushed in the run that wrote it."""
+        """Note that the run that wrote the segment had flushed everything before this position."""
         self.synced = position
 
     def restore_acks(self, seed, seal, delivered):
-        """What recovery knows of the acks file: the checksum of its head, its seal (or None), and its mark.
+        """Take over what recovery knows of the acks file: the checksum of its head, its seal (or None), and
+        its mark.
         """
         self.ack_seed = seed
         self.delivered = self.delivered_before = delivered
@@ -375,14 +378,14 @@ class Segment:
         self.restore_acked(*(0, 0) if seal is None else (seal.acked, seal.body_bytes))
 
     def restore_acked(self, count, body_bytes):
-        """How much of the segment is gone."""
+        """Note how many records, and octets of bodies, are gone."""
         self.acked = self.taken = count
         self.acked_bytes = self.taken_bytes = body_bytes
 
     def load_acks(self):
-        """Read the entries of the attached acks file: as many as its seal says, else all there are.
+        """Read the entries of the attached acks file: as many as its seal says, or else all there are.
 
-        The seal is broken: more may come.
+        Breaks the seal, because more entries may be written.
         """
         acks = acks_format.load(self.acks.map, self.ack_seed, self.sealed_entries)
         self.runs = acks.runs
@@ -394,22 +397,22 @@ class Segment:
         self.entries = self.announced_entries = 0 if self.patchy else acks.entries
 
     def get_runs(self):
-        """What of the segment was gone when its acks were loaded: see format.acks."""
+        """The runs of records that were gone when the acks were loaded (format.acks)."""
         return array("Q", self.runs) if self.runs is not None else array("Q")
 
     def break_acks_seal(self):
-        """More acks are about to come: what the seal says holds no longer."""
+        """Make the acks file's seal void, because more entries are about to be written."""
         self.sealed_entries = -1
         self.acks.map[
             head_format.ACKS_SEAL_AT:head_format.ACKS_SEAL_AT + head_format.ACKS_SEAL_BYTES
         ] = bytes(head_format.ACKS_SEAL_BYTES)
 
     def find_ready(self, at):
-        """Position of the next record at or behind ``at`` that is not gone; ``end`` when there is none.
+        """Position of the next record at or behind ``at`` that is not gone; ``end`` if there is none.
 
-        -1 when there is damage, in [``damaged_at``, ``damaged_end``); -3 when [``wanted_at``, ``wanted_end``)
-        must be proven first: then it goes on from ``looked_at``, behind records that are gone. Not from
-        ``at``: their ordinals have been seen, and would pass for damage.
+        -1: there is damage, in [``damaged_at``, ``damaged_end``). -3: [``wanted_at``, ``wanted_end``) must be
+        read first, see prove(). The next call then goes on from ``looked_at``, behind records that are gone,
+        and not from ``at``: their ordinals have been seen, so that they would be taken for damage.
         """
         if at == self.checked_at:  # peek may ask again and again
             return at
@@ -450,8 +453,8 @@ class Segment:
         return -3
 
     def prove(self, end):
-        """All from ``wanted_at`` to ``end`` has been read through the system: touching the mapping there is
-        safe.
+        """Note that everything from ``wanted_at`` to ``end`` was read through the system, so that it is safe
+        to touch the mapping there.
         """
         self.proven = end
         return 0
@@ -479,13 +482,13 @@ class Segment:
         return (1 if at < self.delivered_before else 0), 0
 
     def due_before(self, at, count, now_s):
-        """When the record may be delivered again as the last run left it, in Unix seconds; 0: not said, or
-        delivered since.
+        """When the record may be delivered again, as the last run left it, in Unix seconds; 0 if it did not
+        say, or delivered the record since.
         """
         return acks_format.due_of(self.dues[at], count, now_s) if at in self.dues else 0
 
     def write_off(self, lost_count, lost_bytes):
-        """Records that seal and acks promised are not there: they count as taken and acked."""
+        """Count records as taken and acked that the seal and the acks promise and that are not there."""
         self.taken += lost_count
         self.acked += lost_count
         self.taken_bytes += lost_bytes

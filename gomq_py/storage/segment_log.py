@@ -37,9 +37,9 @@ MARK_EVERY = 0.125
 
 
 class SegmentLog(_store.Store):
-    """A store whose messages lie in segments, by number in ``_segments`` and one after the other through
-    ``next``: ``_last`` is the newest, and ``_write`` the one that is written to. A kind of it says what is
-    written, and fills in ``flush`` and ``_is_idle``.
+    """A store whose messages lie in segments, by number in ``_segments`` and linked by ``next``: ``_last`` is
+    the newest, ``_write`` the one that is written to. Subclasses say what is written, and implement ``flush``
+    and ``_is_idle``.
     """
 
     __slots__ = (
@@ -66,28 +66,28 @@ class SegmentLog(_store.Store):
         self._opens_aside = self._is_unawaited = False
 
     def open_aside(self):
-        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not
-        shown before ``listener.segment_opened(store)``.
+        """Have threads open closed segments from here on, for readers that can wait. Such a reader is shown
+        nothing of a segment before ``listener.segment_opened(store)`` is called.
         """
         self._opens_aside = True
 
     def be_unawaited(self):
-        """No promise waits for what is appended here from now on, unless mark() was called: it is flushed
-        soon, as acks are.
+        """From here on no promise waits for what is appended, unless mark() was called. It is flushed soon,
+        as acks are.
         """
         self._is_unawaited = True
 
     def lie_in(self, folder):
-        """Its folder lies in this one, which nobody else makes."""
+        """Say that the store's folder lies in this one, which nobody else makes."""
         self._outer = folder
 
     def begin_behind(self, number):
-        """New segments get higher numbers than this one: positions are not used twice,
-        and its acks file may still be there.
+        """Give new segments higher numbers than this one: no position is used twice, and the acks file of
+        this number may still be there.
         """
         self._next_number = number + 1
 
-    # the end of it
+    # how it ends
 
     def close(self):
         """Nothing goes in or out any more.
@@ -111,8 +111,8 @@ class SegmentLog(_store.Store):
             self.committer.mark(self)
 
     def listed(self):
-        """What the folder of a store that was closed holds;
-        None where there are no segments, or an error has made it uncertain.
+        """What the folder of a closed store holds; None if it has no segments, or if an error has made that
+        uncertain.
         """
         if self._fenced or not self._segments:
             return None
@@ -135,7 +135,7 @@ class SegmentLog(_store.Store):
                 self.committer.mark_folder(os.path.dirname(self.folder))
 
     def forget_files(self):
-        """Nothing goes in or out any more; the folder is the caller's to remove, in its own time."""
+        """Stop the store. The caller removes the folder, when it likes."""
         self.listener = None  # the two hold each other
         self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
         self._fenced = self._closing = False
@@ -162,7 +162,7 @@ class SegmentLog(_store.Store):
                 self.listener.store_fenced(self, error)
 
     def layout(self):
-        """[(number, octets of room, octets of what is wanted still, about)] of each segment, oldest first."""
+        """[(number, octets of room, octets still wanted, about)] of each segment, oldest first."""
         found = []
         for number in sorted(self._segments):
             segment = self._segments[number]
@@ -175,8 +175,8 @@ class SegmentLog(_store.Store):
     # what must be flushed
 
     def mark(self):
-        """What was written so far is to be on the disk by the next ``after_sync``, acks too: a transaction is
-        committed, an operator answered.
+        """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a transaction
+        that is committed, or an operator who is answered.
         """
         self.flush()
         if self._unsynced:
@@ -210,7 +210,7 @@ class SegmentLog(_store.Store):
         return files
 
     def synced(self):
-        """What sync_files gave last has been flushed."""
+        """The files that sync_files returned last have been flushed."""
         syncing, self._syncing = self._syncing, []
         for segment in syncing:
             if segment.is_open:
@@ -240,9 +240,9 @@ class SegmentLog(_store.Store):
     # segments
 
     def _roll(self, size, may_wait):
-        """A new segment to write to, with room for a record of this size.
+        """Begin a new segment with room for a record of this size.
 
-        Raises StoreLater, if that may be, where a thread has to make files.
+        Raises StoreLater, if it may, where a thread has to make files.
         """
         if self.failure is not None:
             raise self.failure
@@ -286,13 +286,13 @@ class SegmentLog(_store.Store):
         return 0
 
     def _folders(self):
-        """Those that segments need, the outer one first."""
+        """The folders that segments need, the outer one first."""
         if not self.durable:
             return ()
         return (self.folder,) if self._outer is None else (self._outer, self.folder)
 
     def _begin_small(self):
-        """There is no segment to write to; the next one is as a new log's first."""
+        """Make the next segment as small as a new log's first: there is none to write to."""
         self._unexpect()
         self._write = None
         self._expect_at = _NEVER
@@ -300,7 +300,7 @@ class SegmentLog(_store.Store):
         return 0
 
     def _expect_next(self):
-        """The writer will roll before long."""
+        """Tell the pool that the writer will need another segment soon."""
         self._expect_at = _NEVER
         self._expected_bytes = self._next_bytes
         self.pool.expect(self._expected_bytes, self._shelf)
@@ -372,9 +372,9 @@ class SegmentLog(_store.Store):
             self._mark_messages(segment)
 
     def _come_to(self, segment, can_wait):
-        """A reader has come to a closed segment: map its files again.
+        """Map the files of a closed segment again, which a reader has reached.
 
-        False: it ``can_wait``, and has to. Raises OSError.
+        False: the reader ``can_wait``, and has to, until a thread has done it. Raises OSError.
         """
         opening = None if self._openings is None else self._openings.get(segment.number)
         if opening is None and can_wait and self._may_open_aside():
@@ -409,8 +409,8 @@ class SegmentLog(_store.Store):
         return capacity_for(segment.capacity)
 
     def _proven_by_thread(self, segment):
-        """How much of a closed segment a thread reads that opens it: of others' no more than is looked at
-        first, for nobody may read on.
+        """How much of a closed segment a thread reads when it opens it. Of a segment of an earlier run that
+        is no more than what is looked at first, because nobody may read on.
         """
         return segment.end if segment.written_here else min(segment.end, PROVEN_BYTES)
 
@@ -465,7 +465,7 @@ class SegmentLog(_store.Store):
         return opening
 
     def _open_next(self, segment):
-        """A reader is on its way to the end of the segment: have the next one opened, if it is closed."""
+        """Have the next segment opened, if it is closed: a reader will soon be at the end of this one."""
         following = segment.next
         if following is not None and not following.is_open and self._may_open_aside() \
                 and (self._openings is None or following.number not in self._openings):
@@ -488,12 +488,12 @@ class SegmentLog(_store.Store):
                 self.fence(error)
 
     def close_unwanted(self, opening):
-        """No reader has come to what was opened ahead."""
+        """Close the files of a segment that was opened ahead and that no reader has reached."""
         self._forget_opening(opening)
         self._close_opened(opening.files)
 
     def _take_opened(self, segment, files):
-        """A reader has come to a segment that a thread has opened."""
+        """Take over the files that a thread has opened: a reader has reached the segment."""
         msgs, acks = files
         segment.attach(msgs, acks)
         segment.prove(self._proven_by_thread(segment))
@@ -505,7 +505,7 @@ class SegmentLog(_store.Store):
             self._openings = None
 
     def _drop_opening(self, segment):
-        """Nobody will come to the segment, or it has been opened here."""
+        """Forget an Opening: nobody will reach the segment, or it has been opened here."""
         opening = None if self._openings is None else self._openings.get(segment.number)
         if opening is not None:
             self._forget_opening(opening)
@@ -561,7 +561,7 @@ class SegmentLog(_store.Store):
             may_be_found,
         )
 
-    # who follows the files
+    # telling those who follow the files
 
     def _announce(self, segment):
         """Tell about all that was written to an open segment since the last time, as ranges."""
@@ -604,7 +604,7 @@ class SegmentLog(_store.Store):
                 self.committer.mark_acks(self)
         return 0
 
-    # what a kind of it knows
+    # what a subclass knows
 
     def _stop(self, failure):
         """Nothing goes in or out any more."""

@@ -16,18 +16,17 @@ LARGEST_SEGMENT_BYTES = 1 << locations.POSITION_BITS
 
 
 class Store:
-    """``ready_*`` count messages that wait, ``unacked_*`` those taken and not yet deleted.
-
-    Bytes are of bodies.
+    """``ready_*`` count messages that wait, ``unacked_*`` those taken and not yet deleted; ``*_bytes`` are of
+    bodies.
 
     ``durable=False``: the files have no names and no acks.
 
-    ``failure``: the StoreClosed that every append gets since the store was closed, deleted or fenced.
-    ``listener`` (optional) hears ``store_fenced(store, error)``,
-    ``record_damaged(store, path, start, end, count)`` and, after ``open_aside``, ``segment_opened(store)``.
+    ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
+    ``listener`` (optional) hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
+    count)`` and, after ``open_aside``, ``segment_opened(store)``.
 
-    A kind of store fills in the verbs that raise NotImplementedError. It fills in those of taking messages,
-    too, unless there is nothing to take from it, which is what they say here.
+    A subclass implements the verbs that raise NotImplementedError. Those of taking messages say here that
+    there is nothing to take; a store that has something implements them, too.
     """
 
     __slots__ = (
@@ -66,7 +65,7 @@ class Store:
         raise NotImplementedError
 
     def mark(self):
-        """What was deleted and requeued so far is to be on the disk, too, by the next ``after_sync``."""
+        """Have what was deleted and requeued so far on the disk, too, by the next ``after_sync``."""
         raise NotImplementedError
 
     # messages are taken
@@ -95,8 +94,8 @@ class Store:
         return False
 
     def postpone(self):
-        """Take what the last peek showed, which shows_recovered(), without delivering it: requeue() makes it
-        ready again as it was.
+        """Take the message that the last peek showed, of which shows_recovered() is true, without delivering
+        it. requeue() makes it ready again as it was.
         """
         raise StoreError(self.folder, 0, "postpone without peek")
 
@@ -148,8 +147,8 @@ class Store:
         return 0
 
     def failed_deliveries(self, bounds):
-        """How many messages, ready or out, came back up to ``bounds[n]`` times and more than
-        ``bounds[n - 1]``, as a list; last those above.
+        """How many messages, ready or unacked, came back more than ``bounds[n - 1]`` and up to ``bounds[n]``
+        times, as a list; its last entry counts those above.
         """
         return [0] * (len(bounds) + 1)
 
@@ -161,13 +160,15 @@ class Store:
     # its life
 
     def open_aside(self):
-        """Let threads open closed segments from here on, for readers that can wait: what they ask for is not
-        shown before ``listener.segment_opened(store)``.
+        """Have threads open closed segments from here on, for readers that can wait. Such a reader is shown
+        nothing of a segment before ``listener.segment_opened(store)`` is called.
         """
         raise NotImplementedError
 
     def hand_over(self, pool, committer):
-        """Recovered in a thread, which had others in their place: these are told from here on."""
+        """Use this pool and this committer from here on. A thread has recovered the store, with others in
+        their place.
+        """
         self.pool = pool
         self.committer = committer
 

@@ -104,7 +104,7 @@ class StreamOffsets:
         self._slots[tag] = slot, offset, now_ms, sequence
 
     def forget(self, tag):
-        """A consumer's position is not wanted any more. Returns whether there was one."""
+        """Forget a consumer's position. Returns whether there was one."""
         kept = self._slots.pop(tag, None)
         if kept is None:
             return False
@@ -125,7 +125,7 @@ class StreamOffsets:
     def load(self, next_offset):
         """Read the file of the last run, if there is one.
 
-        Positions behind ``next_offset``, whose messages a crash has taken, are moved there.
+        A position behind ``next_offset``, whose messages a crash has taken, becomes ``next_offset``.
         """
         path = os.path.join(self._folder, NAME)
         if not os.path.exists(path):
@@ -148,10 +148,11 @@ class StreamOffsets:
                 self._adopt(tag, (slot, min(offset, next_offset), updated_ms, sequence))
 
     def _adopt(self, tag, read):
-        """A consumer may be there twice: forgotten, noted anew elsewhere, and of that a power cut kept the
-        second alone.
+        """Take over a slot that was read. A consumer may have two of them: its position was forgotten, then
+        noted in another slot, and a power cut kept the second write alone.
 
-        Where it moved last counts; the other would come back the next time it is forgotten.
+        The slot that was written last counts. The other is emptied, or it would come back when the consumer
+        is forgotten again.
         """
         kept = self._slots.get(tag)
         if kept is not None and kept[2] > read[2]:
