@@ -229,18 +229,6 @@ class DataDir:
             paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
         return sorted(paths)
 
-    # sizes
-
-    def free_bytes(self):
-        """Room left on the disk for an unprivileged process. Raises OSError."""
-        figures = os.statvfs(self.path)
-        return figures.f_bavail * figures.f_frsize
-
-    def total_bytes(self):
-        """Size of the file system. Raises OSError."""
-        figures = os.statvfs(self.path)
-        return figures.f_blocks * figures.f_frsize
-
     # helpers
 
     def _at(self, name):

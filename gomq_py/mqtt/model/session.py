@@ -79,8 +79,8 @@ class Session:
     ``may_get(topic filter)``: the connection's answer whether the client may have what comes by it, or None.
     ``queue``: its SessionQueue, or None while nothing is kept for it; ``sink``: the Destination of what is
     not kept, while it is connected, or None. ``is_durable``: it outlives its connection. ``subscriptions``:
-    {topic filter: Subscription}, changed by its bindings alone; ``revision`` is another number after each
-    change of them, ``interests``: what follows from them for each topic. ``sent`` and ``received``: what is
+    {topic filter: Subscription}, changed by its bindings alone; ``interests``: what follows from them for
+    each topic. ``sent`` and ``received``: what is
     under way with packet identifiers, from one connection to the next; None: nothing has been.
     """
 
@@ -95,7 +95,6 @@ class Session:
         self.subscriptions = {}
         self.interests = Interests(self)
         self.sent = self.received = None
-        self.revision = 0
         self._sessions = sessions
         # topic filter: [binding], the last in force; of those before it a broker was killed between the
         # change of a subscription and the end of the old one
@@ -116,8 +115,8 @@ class Session:
         return PREFIX + self.client_id
 
     def subscribe(self, subscription):
-        """Subscribe, or change the subscription to this filter, which has no fault and is not shared. Returns
-        whether there was none.
+        """Subscribe, or change the subscription to this filter, which has no fault. Returns whether there was
+        none.
 
         What is kept goes to its queue, which is made with the first filter that asks for it. Raises
         OutOfResources, PreconditionFailed.
@@ -222,7 +221,6 @@ class Session:
             self._changed(binding.routing_key)
 
     def _changed(self, topic_filter):
-        self.revision += 1
         bindings = self._bindings[topic_filter]
         if bindings:
             if topic_filter not in self.subscriptions:

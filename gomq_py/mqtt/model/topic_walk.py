@@ -13,7 +13,8 @@ _BEHIND_DOLLAR = "%"
 
 
 class TopicWalk:
-    """``next()`` gives (topic, number) of each topic of a KeyIndex that matches, in order.
+    """``step()`` gives (topic, number) of each topic of a KeyIndex that matches, in order, until the walk
+    ``is_over``.
 
     Topics that come and go meanwhile are there, or not.
     """

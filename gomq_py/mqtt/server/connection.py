@@ -70,8 +70,8 @@ class Connection:
     """A client. ``why`` is the reason it ended, for the log.
 
     From CONNACK on: ``session`` (mqtt.model), the ``caller`` of verbs with its ``access``, and what the
-    client said of itself: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``,
-    ``tells_reasons``, whether it wants reason strings where nothing ends, and its ``will``.
+    client said of itself: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``
+    and its ``will``.
     ``is_leaving``: it said DISCONNECT, with this ``leave_code``; without one its end is abnormal.
     """
 
@@ -98,7 +98,6 @@ class Connection:
         self.version = 0
         self.receive_maximum = RECEIVE_MAXIMUM
         self.maximum_packet_size = self.topic_alias_maximum = 0
-        self.tells_reasons = True
         self.client_id = self.mechanism = ""
         self.client_properties = {}
         self.connected_at = time.time()
@@ -128,7 +127,6 @@ class Connection:
         self.receive_maximum = greeting.receive_maximum
         self.maximum_packet_size = greeting.maximum_packet_size
         self.topic_alias_maximum = greeting.topic_alias_maximum
-        self.tells_reasons = greeting.tells_reasons
         self.will = greeting.will
         self.limits = Limits(greeting.keep_alive_s)
         self.client_properties = {"client_id": self.client_id}

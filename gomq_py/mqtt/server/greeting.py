@@ -16,9 +16,9 @@ RECEIVE_MAXIMUM = 65_535  # of a client that says nothing about it (§3.1.2.11.3
 
 
 class Greeting:
-    """``expiry_s`` is how long the session outlives the connection, ``tells_reasons`` whether the client
-    takes reason strings in other packets than CONNACK and DISCONNECT (request problem information),
-    ``packet_limits`` what its packets may hold.
+    """``expiry_s`` is how long the session outlives the connection, ``packet_limits`` what the client's
+    packets may hold. Request problem information changes nothing: reason strings stand in DISCONNECT alone,
+    which may have them at any time.
     """
 
     def __init__(self, connect, settings):
@@ -31,7 +31,6 @@ class Greeting:
             asked.get("receive_maximum", RECEIVE_MAXIMUM), settings.mqtt_max_inflight_messages)
         self.maximum_packet_size = asked.get("maximum_packet_size", 0)
         self.topic_alias_maximum = asked.get("topic_alias_maximum", 0)
-        self.tells_reasons = asked.get("request_problem_information", 1) == 1
         self._properties = {"topic_alias_maximum": TOPIC_ALIASES}
         # A client of 3.x cannot be told how many publishes may be under way.
         self.inbound_maximum = IDENTIFIER_MAX

@@ -340,17 +340,6 @@ def test_disk_without_room_for_the_list_keeps_the_note_of_an_orderly_stop(tmp_pa
     assert listed_at_boot(tmp_path) == (STOPPED, {})
 
 
-def test_free_room_is_less_than_the_disk(tmp_path):
-    data_dir = DataDir(tmp_path)
-
-    assert 0 < data_dir.free_bytes() <= data_dir.total_bytes()
-
-
-def test_sizes_of_a_missing_folder_are_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        DataDir(tmp_path / "nowhere").free_bytes()
-
-
 def test_what_is_set_aside_keeps_its_content_and_pushes_out_nothing_that_was_there_before(tmp_path):
     with DataDir(tmp_path / "data") as data_dir:
         for content in ("first", "second"):

@@ -336,19 +336,6 @@ def test_one_that_was_left_behind_can_be_what_is_wanted_again(node):
     assert session.subscriptions == {"a": wanted} and len(node.vhost.bindings_to(session.queue)) == 1
 
 
-def test_each_change_of_subscriptions_changes_the_revision(node):
-    session, _, _ = connect(node)
-    revisions = [session.revision]
-    for change in (
-        lambda: session.subscribe(Subscription("a", 1)), lambda: session.subscribe(Subscription("a", 2)),
-        lambda: session.unsubscribe("a"),
-    ):
-        change()
-        revisions.append(session.revision)
-
-    assert len(set(revisions)) == 4
-
-
 def with_plus_at(places):
     """A filter of twelve levels."""
     return "/".join("+" if place in places else "" for place in range(12))

@@ -287,8 +287,8 @@ def test_client_is_known_by_what_it_takes(make_mqtt):
 
     _, second = mqtt.hub.clients
     assert (
-        first.receive_maximum, first.topic_alias_maximum, first.maximum_packet_size, first.tells_reasons
-    ) == (10, 5, 4096, False)
+        first.receive_maximum, first.topic_alias_maximum, first.maximum_packet_size
+    ) == (10, 5, 4096)
     assert (
-        second.receive_maximum, second.topic_alias_maximum, second.maximum_packet_size, second.tells_reasons
-    ) == (100, 0, 0, True)
+        second.receive_maximum, second.topic_alias_maximum, second.maximum_packet_size
+    ) == (100, 0, 0)
