@@ -106,6 +106,8 @@ cdef class MessageStore(segment_log.SegmentLog):
     cpdef bint read_back(self, uint64_t location, Message message) except -1
     @cython.locals(oldest=uint64_t, at_cursor=uint64_t, location=uint64_t, segment=Segment)
     cpdef uint64_t oldest_ready_ms(self) except? 0
+    @cython.locals(segment=Segment, beside=Py_ssize_t, count=Py_ssize_t)
+    cpdef Py_ssize_t ready_octets(self) except -1
     cpdef list failed_deliveries(self, tuple bounds)
     @cython.locals(segment=Segment, entry=Py_ssize_t, written=Py_ssize_t)
     cpdef int wait_until(self, uint64_t location, Py_ssize_t count, uint64_t due_s) except -1

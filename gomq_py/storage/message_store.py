@@ -373,6 +373,16 @@ class MessageStore(segment_log.SegmentLog):
             )
         return oldest
 
+    def ready_octets(self):
+        """As Store.ready_octets: their bodies, and of what is beside bodies in the records the average."""
+        beside = count = 0
+        segment = self._read
+        while segment is not None:
+            beside += segment.end - HEAD_BYTES - segment.body_bytes
+            count += segment.count
+            segment = segment.next
+        return self.ready_bytes + (beside * self.ready_count // count if count else 0)
+
     def failed_deliveries(self, bounds):
         """How many messages, ready or out, came back up to ``bounds[n]`` times and more than
         ``bounds[n - 1]``, as a list; last those above.

@@ -27,6 +27,7 @@ cdef class Store:
     cpdef int unpick(self, uint64_t location) except -1
     cpdef Py_ssize_t purge(self) except -1
     cpdef uint64_t oldest_ready_ms(self) except? 0
+    cpdef Py_ssize_t ready_octets(self) except -1
     cpdef list failed_deliveries(self, tuple bounds)
     cpdef browsed(self)
     cpdef open_aside(self)

@@ -140,6 +140,12 @@ class Store:
         """Forget all ready messages. Returns how many there were."""
         raise NotImplementedError
 
+    def ready_octets(self):
+        """Octets that the ready messages take, topics, keys and properties included where the kind of store
+        knows them.
+        """
+        return self.ready_bytes
+
     def oldest_ready_ms(self):
         """About when the oldest ready message came in, in Unix milliseconds. 0 if nothing is ready, or if a
         file would have to be opened to know.

@@ -9,7 +9,7 @@ cdef class QueueLimits(guard.QueueGuard):
     cdef readonly object settings
     cdef object dead_letters, timers, on_idle, timer, idle_timer
     cdef int64_t ttl_ms, max_length, max_bytes, delivery_limit, timer_ms, used_ms
-    cdef bint is_bounded, drops, has_exchange, slicing
+    cdef bint is_bounded, is_stuck, drops, has_exchange, slicing
     cdef Message message
     cdef readonly object seen, retries
     cdef int retried
@@ -19,6 +19,7 @@ cdef class QueueLimits(guard.QueueGuard):
     cpdef configure(self, settings)
     @cython.locals(queue=Queue)
     cpdef int admits(self, Message message) except -1
+    cdef bint _lets_in(self, Message message) except -1
     @cython.locals(queue=Queue)
     cdef bint _overflows(self, Message message) except -1
     @cython.locals(queue=Queue, due_ms=int64_t, now_ms=int64_t, left=int, left_ms=int64_t, is_fresh=bint)

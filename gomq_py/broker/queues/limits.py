@@ -43,8 +43,8 @@ class QueueLimits(guard.QueueGuard):
 
     __slots__ = (
         "queue", "dead_letters", "timers", "on_idle", "settings", "ttl_ms", "max_length", "max_bytes",
-        "delivery_limit", "is_bounded", "drops", "has_exchange", "message", "timer", "timer_ms", "slicing",
-        "idle_timer", "used_ms", "seen", "seen_id", "seen_ttl_ms", "retries", "retried",
+        "delivery_limit", "is_bounded", "is_stuck", "drops", "has_exchange", "message", "timer", "timer_ms",
+        "slicing", "idle_timer", "used_ms", "seen", "seen_id", "seen_ttl_ms", "retries", "retried",
     )
 
     def __init__(self, queue, dead_letters, timers, on_idle):
@@ -58,6 +58,7 @@ class QueueLimits(guard.QueueGuard):
         self.timer = self.idle_timer = self.settings = None
         self.timer_ms = self.used_ms = 0
         self.slicing = False
+        self.is_stuck = False  # there is too much, and the oldest may not go before its consumer takes it
         self.configure(PLAIN)
 
     def configure(self, settings):
@@ -109,8 +110,10 @@ class QueueLimits(guard.QueueGuard):
         """
         if self.seen is not None and self._is_duplicate(message):
             return guard.DUPLICATE
-        if not self.is_bounded or self.drops:
+        if not self.is_bounded:
             return guard.ADMITTED
+        if self.drops:
+            return guard.ADMITTED if not self.is_stuck or self._lets_in(message) else guard.DUPLICATE
         queue = self.queue
         if not self._overflows(message):
             return guard.ADMITTED
@@ -121,12 +124,21 @@ class QueueLimits(guard.QueueGuard):
             self.dead_letters.send_refused(queue, message, MAXLEN)
         return guard.REFUSED
 
+    def _lets_in(self, message):
+        """Whether a message is stored though the oldest may not go: it is the one that goes if not."""
+        self._trim()
+        if not self.is_stuck or not self._overflows(message):
+            return True
+        if self.has_exchange:
+            self.dead_letters.send_refused(self.queue, message, MAXLEN)
+        return False
+
     def _overflows(self, message):
         """Whether the queue would be longer or larger with the message than it may."""
         queue = self.queue
         return (
             0 <= self.max_length < queue.ready_count + 1
-            or 0 <= self.max_bytes < queue.ready_bytes + message.body_length
+            or 0 <= self.max_bytes < queue.counted_bytes(message)
         )
 
     def appended(self):
@@ -145,7 +157,7 @@ class QueueLimits(guard.QueueGuard):
         left = SLICE
         while (
             left and self.queue.head(self.message) and self._due_ms(self.message) == self.message.timestamp_ms
-            and self.queue.may_expire(self.message)
+            and self.queue.may_go(self.message)
         ):
             self._drop(self.message, EXPIRED)
             left -= 1
@@ -161,7 +173,7 @@ class QueueLimits(guard.QueueGuard):
             # is too old.
             is_fresh = (
                 due_ms == 0 or now_ms < due_ms or (now_ms == due_ms and not message.redelivered)
-                or not queue.may_expire(message)
+                or not queue.may_go(message)
             )
             left_ms = self._left_ms(message) if message.delivery_count and self.retried and is_fresh else 0
             if is_fresh and left_ms == 0:
@@ -284,7 +296,7 @@ class QueueLimits(guard.QueueGuard):
         message.own(edit.octets())
 
     def _due_ms(self, message):
-        """When the message is too old, if it may_expire(), in Unix milliseconds; 0: never."""
+        """When the message is too old, if it may_go(), in Unix milliseconds; 0: never."""
         due_ms = message.expires_at_ms
         if self.ttl_ms >= 0:
             by_queue_ms = message.timestamp_ms + self.ttl_ms
@@ -309,9 +321,10 @@ class QueueLimits(guard.QueueGuard):
         """Drop from the head until the rest is not too much."""
         queue = self.queue
         left = SLICE
+        self.is_stuck = False
         while (
             0 <= self.max_length < queue.ready_count
-            or (0 <= self.max_bytes < queue.ready_bytes and queue.ready_count)
+            or (0 <= self.max_bytes < queue.counted_bytes(None) and queue.ready_count)
         ):
             if left == 0:
                 self._go_on_later()
@@ -319,7 +332,11 @@ class QueueLimits(guard.QueueGuard):
             if not queue.head(self.message):
                 return
             left -= 1
-            self._drop(self.message, MAXLEN)
+            if queue.may_go(self.message):
+                self._drop(self.message, MAXLEN)
+            elif not queue.spare(self.message):
+                self.is_stuck = True
+                return
 
     def _go_on_later(self):
         """There is more to go than others should wait for."""

@@ -31,7 +31,9 @@ cdef class Queue(destination.Destination):
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
     cpdef shift_head(self)
-    cpdef bint may_expire(self, Message message) except -1
+    cpdef bint may_go(self, Message message) except -1
+    cpdef bint spare(self, Message message) except -1
+    cpdef Py_ssize_t counted_bytes(self, Message message) except -1
     cpdef bint read(self, uint64_t location, Message message) except -1
     cpdef bint get(self, Message message, bint no_ack) except -1
     cdef bint _show_readable(self, Message message) except -1

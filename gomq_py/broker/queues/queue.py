@@ -129,9 +129,21 @@ class Queue(destination.Destination):
         """Take what the last head() or peek() showed, without delivering it."""
         self.store.shift()
 
-    def may_expire(self, message):
-        """Whether this ready message may become too old. Kinds that have promised one to a client say no."""
+    def may_go(self, message):
+        """Whether this ready message, the oldest, may become too old, or leave because there is too much.
+        Kinds that have promised one to a client say no.
+        """
         return True
+
+    def spare(self, message):
+        """One that head() has just shown may not go: take it out until somebody comes for it, so that others
+        go. False: nobody but a consumer may.
+        """
+        return False
+
+    def counted_bytes(self, message):
+        """Octets of the ready messages, and of this one (None: no other), as their limit counts them."""
+        return self.store.ready_bytes + (0 if message is None else message.body_length)
 
     def read(self, location, message):
         """Fill ``message`` with an unacked one. False: it is not there."""

@@ -20,6 +20,8 @@ def of(session):
     begun = {}
     if session.sent is not None:
         session.sent.end()  # what its client has not acknowledged is in the queue again
+        while session.sent.put_back_some():
+            pass
         begun = session.sent.begun()
     return Legacy(session.exchange, list(session.subscriptions), begun)
 

@@ -8,7 +8,7 @@ from gomq_py.storage.message cimport Message
 
 cdef int ROW, FIRST_ROWS, KEPT_ROWS, FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE
 cdef int NOTHING, RELEASE, UNKNOWN, WRONG, PUBACK, PUBREC, PUBCOMP
-cdef Py_ssize_t IDENTIFIER_MAX
+cdef Py_ssize_t IDENTIFIER_MAX, AT_ONCE
 
 @cython.final
 cdef class Sent:
@@ -22,12 +22,20 @@ cdef class Sent:
     cdef Py_ssize_t capacity, next_before
     cdef unsigned int first_free, last_free
     cdef readonly list before
+    cdef object places
     cdef bint is_connected
-    cdef object owed
-    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
+    cdef Py_ssize_t next_out
+    cdef readonly object returning
     cpdef list begin(self, Py_ssize_t window)
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
     cpdef end(self)
+    @cython.locals(left=Py_ssize_t, row=Py_ssize_t)
+    cpdef bint put_back_some(self) except -1
+    cpdef returned(self, returning)
+    @cython.locals(place=Py_ssize_t)
+    cpdef bint spare(self, Message message) except -1
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int)
+    cpdef moved_to(self, Queue queue)
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
     cpdef restore(self, list entries)
     @cython.locals(identifier=Py_ssize_t)
@@ -40,14 +48,19 @@ cdef class Sent:
     cpdef Py_ssize_t room(self) except -1
     @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)
     cpdef unsigned int add(self, uint64_t location, uint64_t timestamp_ms, int qos) except 0
-    @cython.locals(place=uint64_t, identifier=cython.uint, stored_ms=uint64_t)
+    @cython.locals(place=uint64_t, identifier=cython.uint, row=Py_ssize_t)
     cpdef unsigned int known(self, uint64_t location, uint64_t timestamp_ms) except? 0
-    @cython.locals(location=uint64_t, place=Py_ssize_t, identifier=Py_ssize_t)
     cpdef bint is_owed(self, Message message) except -1
-    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
-    cdef _list_owed(self)
-    @cython.locals(row=Py_ssize_t, stored_ms=uint64_t)
-    cdef bint _is_owed_by(self, Py_ssize_t identifier, Message message) except -1
+    cdef _put_back(self)
+    @cython.locals(identifier=Py_ssize_t)
+    cdef _list_before(self)
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int, place=uint64_t, before=uint64_t,
+        is_in_order=bint)
+    cdef list _found(self, bint is_released)
+    @cython.locals(location=uint64_t, place=Py_ssize_t, row=Py_ssize_t)
+    cdef Py_ssize_t _place_of(self, Message message) except -2
+    @cython.locals(stored_ms=uint64_t)
+    cdef bint _is_same(self, Py_ssize_t row, uint64_t timestamp_ms) except -1
     @cython.locals(row=Py_ssize_t)
     cpdef again(self, unsigned int identifier)
     cpdef int qos_of(self, unsigned int identifier) except -1

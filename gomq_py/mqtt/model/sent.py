@@ -9,7 +9,8 @@ needed:
     8       8       where mqtt.model.inflight keeps it (QoS 2 of a durable session), else 0
     16      4       the identifier that is free behind this one, 0: none
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
-    21      3       nothing
+    21      1       1: the message is taken from the queue, and has yet to go back there
+    22      2       nothing
 
 Identifiers are given in the order in which they became free. Never yields.
 """
@@ -19,6 +20,7 @@ from bisect import bisect_left
 from gomq_py import octets
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types the queue)
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401
+from gomq_py.mqtt.model.returning import Returning
 from gomq_py.mqtt.wire.constants import IDENTIFIER_MAX, PUBACK, PUBCOMP, PUBREC
 from gomq_py.storage import locations
 
@@ -26,6 +28,8 @@ ROW = 24
 FIRST_ROWS = 16
 # An empty table of more rows is given back when the connection ends.
 KEPT_ROWS = 64
+# Messages that go back to the queue between two polls of the loop: some 3 ms, as in amqp.server.settling.
+AT_ONCE = 2500
 
 # RELEASED: PUBREC came, the message is settled, PUBCOMP is awaited. FROM_BEFORE: sent over an earlier
 # connection, and not again over this one.
@@ -46,7 +50,7 @@ class Sent:
 
     __slots__ = (
         "queue", "window", "count", "used", "to_release", "inflight", "key", "rows", "at", "capacity",
-        "first_free", "last_free", "before", "next_before", "is_connected", "owed",
+        "first_free", "last_free", "before", "places", "next_before", "is_connected", "next_out", "returning",
     )
 
     def __init__(self, queue, inflight=None, key=0):
@@ -58,9 +62,12 @@ class Sent:
         self.to_release = []
         self.rows = bytearray()
         self.at = octets.pointer(self.rows)
-        self.before = None  # [(location, identifier, when it was stored or 0)], as they lie in the queue
+        # Identifiers of what was sent over an earlier connection and may be in the queue still, in the order
+        # of the messages, and where these are; None: nothing is, or nobody has asked for it.
+        self.before = self.places = None
         self.is_connected = False
-        self.owed = None  # locations of what is_owed() of a client that is absent, once that was asked
+        self.next_out = 1  # what has yet to go back to the queue has no identifier before this
+        self.returning = None  # the Returning that gives it back, or None
 
     # a connection
 
@@ -71,27 +78,23 @@ class Sent:
         self.window = window
         self.count = 0
         self.to_release = []
-        self.is_connected, self.owed = True, None
-        released, self.before, self.next_before = [], [], 0
-        for identifier in range(1, self.capacity + 1):
-            row = (identifier - 1) * ROW
-            state = self.at[row + 20]
-            if state == RELEASED | FROM_BEFORE:
-                released.append((octets.le64(self.at, row), identifier))
-            elif state & FROM_BEFORE:
-                self.before.append((octets.le64(self.at, row), identifier, self._stored_ms(row)))
-        self.before.sort()
+        self.is_connected, self.next_before = True, 0
+        self._put_back()
+        released = self._found(True)
+        self._list_before()
         if not self.before:
             self.before = None
         elif self.queue.ready_count == 0 and not self.queue.is_opening():
             self.nothing_left()
-        released.sort()
-        return [identifier for _, identifier in released]
+        return released
 
     def end(self):
-        """The connection ends: what was under way goes back to the queue, to its place there."""
-        self.before = self.owed = None
+        """The connection ends: what was under way goes back to the queue, to its place there. Where that is
+        very much the most of it goes in slices, and the queue delivers nothing meanwhile.
+        """
+        self.before = None
         self.is_connected = False
+        self.count = 0
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
             state = self.at[row + 20]
@@ -99,12 +102,56 @@ class Sent:
                 continue
             self.at[row + 20] = state | FROM_BEFORE
             if state != RELEASED:
-                self.queue.requeue(octets.le64(self.at, row))
-        self.count = 0
+                self.at[row + 21] = 1
+        self._put_back()
         if self.used == 0 and self.capacity > KEPT_ROWS:
             self.rows = bytearray()
             self.at = octets.pointer(self.rows)
             self.capacity = self.first_free = self.last_free = 0
+
+    def put_back_some(self):
+        """Give some of the messages back to the queue that have yet to go there. Whether there are more."""
+        left = AT_ONCE
+        while self.next_out <= self.capacity:
+            row = (self.next_out - 1) * ROW
+            if self.at[row + 21]:
+                if left == 0:
+                    return True
+                left -= 1
+                self.at[row + 21] = 0
+                self.queue.requeue(octets.le64(self.at, row))
+            self.next_out += 1
+        return False
+
+    def returned(self, returning):
+        """A Returning is over."""
+        if self.returning is returning:
+            self.returning = None
+
+    def spare(self, message):
+        """Take a message that is_owed(), and that the queue has just shown, out of the queue until its client
+        comes back: what has to go goes from behind it. Returns False where the client is there, and has to
+        take it first.
+        """
+        if self.is_connected:
+            return False
+        place = self._place_of(message)
+        self.at[(self.before[place] - 1) * ROW + 21] = 1
+        self.queue.shift_head()
+        return True
+
+    def moved_to(self, queue):
+        """Its queue has been opened again after a fault and is this one: all that was under way is ready
+        there, but for what was settled, as after a restart.
+        """
+        self.queue = queue
+        self.returning = self.before = None
+        for identifier in range(1, self.capacity + 1):
+            row = (identifier - 1) * ROW
+            state = self.at[row + 20] & 3
+            self.at[row + 21] = 0
+            if state != FREE:  # that one was settled may be what the fault took back
+                self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
         """Take over what an earlier run has sent: (identifier, location, where inflight keeps it) each. For a
@@ -183,10 +230,12 @@ class Sent:
         Those that lie before it in the queue are not there any more.
         """
         while self.next_before < len(self.before):
-            place, identifier, stored_ms = self.before[self.next_before]
+            identifier = self.before[self.next_before]
+            row = (identifier - 1) * ROW
+            place = octets.le64(self.at, row)
             if place > location:
                 return 0
-            if place == location and (stored_ms == 0 or stored_ms == timestamp_ms):
+            if place == location and self._is_same(row, timestamp_ms):
                 return identifier
             self.next_before += 1
             self._gone(identifier)
@@ -195,25 +244,11 @@ class Sent:
 
     def is_owed(self, message):
         """Whether this message of the queue has been sent at QoS 2, and comes again with its identifier."""
-        location = message.location
-        if self.is_connected:
-            if self.before is None:
+        if self.before is None:
+            if self.is_connected:
                 return False
-            place = bisect_left(self.before, (location,))
-            while place < len(self.before) and self.before[place][0] == location:
-                if self._is_owed_by(self.before[place][1], message):
-                    return True
-                place += 1
-            return False
-        if self.owed is None:
-            self._list_owed()
-        place = bisect_left(self.owed, location)
-        if place == len(self.owed) or self.owed[place] != location:
-            return False
-        for identifier in range(1, self.capacity + 1):  # once a turn: it stays where it is, and is the oldest
-            if self._is_owed_by(identifier, message):
-                return True
-        return False
+            self._list_before()
+        return self._place_of(message) >= 0
 
     def again(self, identifier):
         """The message that known() told this identifier of is sent again with it."""
@@ -228,8 +263,8 @@ class Sent:
 
     def nothing_left(self):
         """The queue is empty: what was sent before and has not come again is not there any more."""
-        if self.before is not None:
-            for _, identifier, _ in self.before[self.next_before:]:
+        if self.before is not None and self.returning is None:
+            for identifier in self.before[self.next_before:]:
                 self._gone(identifier)
             self.before = None
 
@@ -248,7 +283,11 @@ class Sent:
     def acknowledged(self, kind, identifier):
         """A PUBACK, PUBREC or PUBCOMP of success came. NOTHING, or RELEASE: PUBREL is to be sent; UNKNOWN:
         there is no such identifier; WRONG: it is not what this identifier waits for.
+
+        Where a fault has closed the queue nothing can be settled, and what is under way comes again.
         """
+        if self.queue.closed:
+            return NOTHING
         if identifier == 0 or identifier > self.capacity:
             return UNKNOWN
         row = (identifier - 1) * ROW
@@ -263,8 +302,10 @@ class Sent:
         if state == QOS_2:
             if kind != PUBREC:
                 return WRONG
-            self.at[row + 20] = RELEASED
             self.queue.settle(octets.le64(self.at, row))
+            if self.queue.closed:
+                return NOTHING
+            self.at[row + 20] = RELEASED
             return RELEASE
         if state & 3 == RELEASED:
             if kind == PUBREC:
@@ -280,6 +321,8 @@ class Sent:
 
     def refused(self, identifier):
         """A PUBREC came that says why the client does not want the message. As acknowledged()."""
+        if self.queue.closed:
+            return NOTHING
         if identifier == 0 or identifier > self.capacity:
             return UNKNOWN
         row = (identifier - 1) * ROW
@@ -296,22 +339,56 @@ class Sent:
 
     # helpers
 
-    def _list_owed(self):
-        """Note the locations of what was sent at QoS 2 over an earlier connection."""
-        owed = array("Q")
+    def _put_back(self):
+        """Give back what has yet to go to the queue, as much of it at once as others may wait for."""
+        self.next_out = 1
+        if self.returning is None and self.put_back_some():
+            self.returning = Returning(self)
+
+    def _list_before(self):
+        """Note what was sent over an earlier connection, and is not settled."""
+        self.before = self._found(False)
+        self.places = places = array("Q")
+        for identifier in self.before:
+            places.append(octets.le64(self.at, (identifier - 1) * ROW))
+
+    def _found(self, is_released):
+        """The identifiers of what was sent over an earlier connection, in the order of the messages: those
+        that PUBREL has been sent for, or those that are not settled.
+        """
+        found = []
+        places = array("Q")  # by identifier
+        before = 0
+        is_in_order = True
         for identifier in range(1, self.capacity + 1):
             row = (identifier - 1) * ROW
-            if self.at[row + 20] == QOS_2 | FROM_BEFORE:
-                owed.append(octets.le64(self.at, row))
-        self.owed = array("Q", sorted(owed))
+            state = self.at[row + 20]
+            place = octets.le64(self.at, row)
+            places.append(place)
+            if state & FROM_BEFORE and (state & 3 == RELEASED) == is_released:
+                is_in_order = is_in_order and before <= place
+                before = place
+                found.append(identifier)
+        if not is_in_order:
+            places.insert(0, 0)
+            found.sort(key=places.__getitem__)
+        return found
 
-    def _is_owed_by(self, identifier, message):
-        """Whether a message was sent at QoS 2 with an identifier, and comes again with it."""
-        row = (identifier - 1) * ROW
-        if self.at[row + 20] != QOS_2 | FROM_BEFORE or octets.le64(self.at, row) != message.location:
-            return False
+    def _place_of(self, message):
+        """Which of ``before`` a message is, if it was sent at QoS 2 and has not been sent again. -1: none."""
+        location = message.location
+        place = bisect_left(self.places, location)
+        while place < len(self.before) and self.places[place] == location:
+            row = (self.before[place] - 1) * ROW
+            if self.at[row + 20] == QOS_2 | FROM_BEFORE and self._is_same(row, message.timestamp_ms):
+                return place
+            place += 1
+        return -1
+
+    def _is_same(self, row, timestamp_ms):
+        """Whether the message at the location of a row, stored then, is the one that was sent."""
         stored_ms = self._stored_ms(row)
-        return stored_ms == 0 or stored_ms == message.timestamp_ms
+        return stored_ms == 0 or stored_ms == timestamp_ms
 
     def _stored_ms(self, row):
         """When the message of a row was stored, where its location may be another one's by now: after a
@@ -337,6 +414,7 @@ class Sent:
             self.inflight.done(kept_at)
             octets.put_le64(self.at, row + 8, 0)
         self.at[row + 20] = FREE
+        self.at[row + 21] = 0
         self.used -= 1
         self._chain(identifier)
 

@@ -172,7 +172,7 @@ class Session:
 
     def sent_from(self, queue):
         """What was sent from its queue and is not settled: a Sent."""
-        if self.sent is None or self.sent.queue is not queue:
+        if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
         return self.sent
 
@@ -195,6 +195,13 @@ class Session:
         if inflight is None or queue is None or not self.is_durable:
             return None, 0
         return inflight, inflight.key_of(queue)
+
+    def queue_added(self, queue):
+        """Its queue is in place: new, of an earlier run, or opened again after a fault."""
+        queue.session, self.queue = self, queue
+        self.is_durable = bool(queue.durable)
+        if self.sent is not None:
+            self.sent.moved_to(queue)
 
     def queue_deleted(self, queue, reason):
         """Its queue was deleted, unless that was opened again and is another object."""

@@ -1,11 +1,15 @@
 cimport cython
 from gomq_py.broker.queues cimport queue as broker_queue
 from gomq_py.mqtt.model.interests cimport Interest, Interests
+from gomq_py.storage.format cimport sizes
 from gomq_py.storage.message cimport Message
 
 cdef class SessionQueue(broker_queue.Queue):
     cdef public object session
-    cpdef bint may_expire(self, Message message) except -1
+    cpdef bint may_go(self, Message message) except -1
+    cpdef bint spare(self, Message message) except -1
     cpdef int publish(self, Message message) except -1
+    @cython.locals(counted=Py_ssize_t)
+    cpdef Py_ssize_t counted_bytes(self, Message message) except -1
     @cython.locals(interests=Interests, at=Py_ssize_t, own=Interest)
     cdef bint _is_unwanted(self, Message message) except -1

@@ -15,6 +15,7 @@ from gomq_py.errors import AccessRefused
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
 from gomq_py.mqtt.model import legacy
 from gomq_py.mqtt.model.exchange import MQTTExchange
+from gomq_py.storage.format import sizes
 
 TYPE = "mqtt"
 # Under which a vhost keeps its Sessions.
@@ -44,22 +45,33 @@ class SessionQueue(broker_queue.Queue):
         own = interests.find(message.buffer, at + 1, message.buffer[at]).own
         return own is None or not own.is_kept and not own.is_shared
 
-    def may_expire(self, message):
+    def may_go(self, message):
         """Not what was sent at QoS 2: its exchange is completed [MQTT-4.3.3-7]."""
         session = self.session
         return session is None or session.sent is None or not session.sent.is_owed(message)
 
+    def spare(self, message):
+        return self.session.sent.spare(message)
+
+    def counted_bytes(self, message):
+        """All that the messages take in files: topics and properties may be large, and payloads empty."""
+        counted = self.store.ready_octets()
+        if message is None:
+            return counted
+        return counted + sizes.record_size(
+            message.routing_length, message.properties_length, message.body_length)
+
     def purge(self):
         count = broker_queue.Queue.purge(self)
-        self._emptied()
+        self.emptied()
         return count
 
     def purge_some(self, limit):
         count = broker_queue.Queue.purge_some(self, limit)
-        self._emptied()
+        self.emptied()
         return count
 
-    def _emptied(self):
+    def emptied(self):
         """Tell its connection, which may wait to send something again that is not there any more."""
         if self.ring is not None and self.ready_count == 0 and not self.is_opening():
             for consumer in self.ring.consumers:

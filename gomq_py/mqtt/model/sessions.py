@@ -204,8 +204,7 @@ class Sessions:
         if session is None:
             session = self.by_client[client_id] = Session(self, client_id)
             session.user, session.version, session.expiry_s = _kept(queue.arguments)
-        queue.session, session.queue = session, queue
-        session.is_durable = bool(queue.durable)
+        session.queue_added(queue)
 
     def queue_deleted(self, session, reason):
         """The queue of a session is gone, whoever deleted it, and so is the session."""

@@ -82,9 +82,25 @@ class Promising(Queue):
 
     kept, asked = (), ()
 
-    def may_expire(self, message):
+    def may_go(self, message):
         self.asked = [*self.asked, message.get_body()]
         return message.get_body() not in self.kept
+
+
+@pytest.mark.parametrize("settings, letters", [
+    ({}, []),
+    ({"x-dead-letter-exchange": "dlx"}, [(b"2", "maxlen"), (b"3", "maxlen"), (b"4", "maxlen")]),
+])
+def test_limit_throws_away_the_newest_where_the_oldest_may_not_go(bench, settings, letters):
+    """What comes behind the one that may not go, and is too much; publishers are not told, as of drop-head."""
+    queue = bench.limited({"x-max-length": 1, **settings}, kind=Promising)
+    queue.kept = b"0"
+
+    bench.publish(queue, *numbered(5))
+
+    assert queue.ready_count == 2 and bench.letters.refused == letters
+    queue.kept = ()
+    assert bodies(bench, queue) == [b"0", b"1"]
 
 
 def test_only_what_is_too_old_is_asked_about(bench):

@@ -393,11 +393,11 @@ def test_message_that_is_gone_meanwhile_is_released(node):
     again.expect_nothing()
 
 
-def may_expire(queue):
+def may_go(queue):
     """The answer for each message that is ready, which are taken out."""
     found, message = [], Message()
     while queue.head(message):
-        found.append(bool(queue.may_expire(message)))
+        found.append(bool(queue.may_go(message)))
         assert queue.get(message, True)
     return found
 
@@ -413,7 +413,7 @@ def test_what_was_sent_at_qos_2_may_not_expire(node, is_back):
     if is_back:
         Peer(node)
 
-    assert may_expire(peer.session.queue) == [False, True, False, True, True]
+    assert may_go(peer.session.queue) == [False, True, False, True, True]
 
 
 def test_what_was_received_may_expire(node):
@@ -427,7 +427,7 @@ def test_what_was_received_may_expire(node):
     again.packet()
     again.disconnect()
 
-    assert may_expire(again.session.queue) == [False]
+    assert may_go(again.session.queue) == [False]
 
 
 @pytest.mark.parametrize("purge", ["purge", "purge_some"])
