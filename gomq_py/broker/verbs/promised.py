@@ -76,8 +76,9 @@ class Promised:
             self._write(answer.kept())
 
     def close(self):
-        """Nobody waits for the answers any more: forget them."""
+        """Nobody waits for the answers any more: forget them, and those that come."""
         self._waiting.clear()
+        self._write = _to_nobody
 
     def _synced(self, answer, error):
         waiting = self._waiting
@@ -91,6 +92,15 @@ class Promised:
             if not first.is_safe:
                 break
             waiting.popleft()
-            octets.append(first.kept() if first.error is None else first.lost())
+            if first.error is None:
+                octets.append(first.kept())
+                continue
+            if octets:  # what is lost may end the client, who is told before of what is not
+                self._write(b"".join(octets))
+            octets = [first.lost()]
         if octets:
             self._write(b"".join(octets))
+
+
+def _to_nobody(octets):
+    pass

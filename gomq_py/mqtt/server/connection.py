@@ -25,7 +25,6 @@ from gomq_py.mqtt.model.session_queue import EXTRA, TYPE, kept_arguments
 from gomq_py.mqtt.server import subscribe, will
 from gomq_py.mqtt.server.fast_lane import FastLane
 from gomq_py.mqtt.server.greeting import RECEIVE_MAXIMUM, Greeting
-from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.mqtt.server.login import DOOR, LoginAttempt
 from gomq_py.mqtt.server.outbound import Outbound
 from gomq_py.mqtt.server.publish import publish
@@ -230,7 +229,7 @@ class Connection:
         return True
 
     def _open_lane(self, greeting):
-        self.inbound = Inbound(self, self.durability.when_safe, greeting.inbound_maximum)
+        self.inbound = self.server.make_inbound(self, self.durability.when_safe, greeting.inbound_maximum)
         self.lane = FastLane(self, self.hub.buffers, self.scheduler, greeting.packet_limits)
         self.vhost.watch_tracing(self, self._choose_lane)
         self._choose_lane()
@@ -437,7 +436,9 @@ class Connection:
         self.why = self.why or why
         LOG.warning("connection %s: closing: %s", self.name, why)
         if self.inbound is not None:
-            self.inbound.leave()  # nothing follows the last word
+            self.inbound.leave()
+        self.answers.close()  # nothing follows the last word [MQTT-3.14.4-1]
+        self._stop_delivering()
         if last_word:  # 3.x has none
             self.output.write(last_word)
         self._has_said_last_word = True  # what the client still sends must not reset it before it is heard

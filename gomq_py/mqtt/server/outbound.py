@@ -153,7 +153,7 @@ class Outbound:
 
     def done(self):
         """End of a read: the PUBRELs leave that it gave rise to."""
-        if self.answers.used:
+        if self.answers.used and not self.is_stopped:
             self.output.write(self.answers.take())
 
     # helpers

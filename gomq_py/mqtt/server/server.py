@@ -8,6 +8,7 @@ from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.server.broker_topics import BrokerTopics
 from gomq_py.mqtt.server.connection import Connection
+from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.mqtt.server.will import WillPublisher
 from gomq_py.net.listener import host_of
@@ -18,12 +19,13 @@ LOG = logger("mqtt")
 
 
 class MQTTServer:
-    """Serves MQTT clients of ``broker``, in ``hub``."""
+    """Serves MQTT clients of ``broker``, in ``hub``. ``make_inbound`` makes the Inbound of each."""
 
     def __init__(self, broker, settings, hub):
         self.broker = broker
         self.hub = hub
         self.settings = settings
+        self.make_inbound = Inbound
         self.gate = hub.admission.gate("mqtt_")
         self.will_publisher = WillPublisher(self)
         self.broker_topics = BrokerTopics(self)

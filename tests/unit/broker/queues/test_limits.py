@@ -92,7 +92,7 @@ class Promising(Queue):
     ({"x-dead-letter-exchange": "dlx"}, [(b"2", "maxlen"), (b"3", "maxlen"), (b"4", "maxlen")]),
 ])
 def test_limit_throws_away_the_newest_where_the_oldest_may_not_go(bench, settings, letters):
-    """What comes behind the one that may not go, and is too much; publishers are not told, as of drop-head."""
+    """What comes behind the one that may not go, and is too much. Publishers are not told, as of others."""
     queue = bench.limited({"x-max-length": 1, **settings}, kind=Promising)
     queue.kept = b"0"
 

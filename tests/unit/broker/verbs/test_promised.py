@@ -142,3 +142,28 @@ def test_every_answer_is_given_once_and_in_order_whatever_flush_ends_first(answe
         callback(error)
 
     assert b"".join(bench.written) == b"".join(expected)
+
+
+def test_nothing_is_written_once_nobody_waits():
+    bench = Bench()
+    bench.promised.done(Said(b"1"), QUEUES)
+    bench.promised.close()
+
+    bench.promised.done(Said(b"2"), ())
+    bench.promised.done(Said(b"3"), QUEUES)
+    bench.flush()
+    bench.flush()
+
+    assert bench.written == []
+
+
+def test_what_is_kept_is_said_before_something_is_lost():
+    """Who is told of a loss may end the client."""
+    bench = Bench()
+    first, second = Said(b"1"), Said(b"2")
+    bench.promised.done(first, QUEUES)
+    bench.promised.done(second, QUEUES)
+    bench.flush(1, OSError(5, "I/O error"))
+    bench.flush()
+
+    assert bench.written == [b"+1", b"-2"]

@@ -4,6 +4,7 @@ import pytest
 
 from gomq_py.broker.verbs.token_life import EXPIRED
 from gomq_py.hub import slow_walk
+from tests.support.mqtt_outbound import mqtt_message
 from tests.support.waiting import wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNECT_5, CONNECT_311
 
@@ -212,3 +213,63 @@ def _send_until_it_breaks(client):
             client.send(PINGREQ * 1000)
     except OSError:
         pass
+
+
+# nothing behind the last word [MQTT-3.14.4-1]
+
+KICKED = b"\xe0\x09\x98\x07\x1f\x00\x04kick"
+
+
+# As CONNECT_5, for a session that outlives its connection.
+KEPT_5 = b"\x10\x21\0\4MQTT\5\xc0\0\x3c\5\x11\0\0\0\x3c\0\1c\0\5guest\0\5guest"
+
+
+@pytest.mark.parametrize("asked", [
+    b"\x82\x07\0\1\0\0\1t\1", b"\x32\x07\0\1t\0\1\0b",
+], ids=["SUBSCRIBE", "PUBLISH"])
+def test_answer_that_waits_for_the_disk_does_not_follow_disconnect(make_mqtt, asked):
+    mqtt = make_mqtt(manual=True)
+    vhost = mqtt.broker.vhosts["/"]
+    vhost.declare_queue("kept", durable=True)
+    vhost.bind_queue("kept", "amq.topic", "#")
+    client = mqtt.stranger()
+    client.send(KEPT_5)
+    wait_until(lambda: "mqtt.c" in vhost.queues, sleep=gevent.sleep)
+    mqtt.door.committer.finish()
+    client.expect(CONNACK_5)
+    client.send(asked + PINGREQ)
+    client.expect(PINGRESP)
+
+    mqtt.connection().force_close("kick")
+    mqtt.door.committer.finish()
+
+    client.expect(KICKED)
+    client.expect_end()
+
+
+def test_message_does_not_follow_disconnect(mqtt, modern):
+    modern.send(b"\x82\x07\0\1\0\0\1t\1")
+    modern.expect(b"\x90\x04\0\1\0\1")
+
+    mqtt.connection().force_close("kick")
+    message = mqtt_message("t", qos=1)
+    assert [each.publish(message) for each in mqtt.broker.vhosts["/"].queues.values()] == [1]
+
+    modern.expect(KICKED)
+    modern.expect_end()
+
+
+def test_release_does_not_follow_disconnect(mqtt, modern):
+    """A read that begins with PUBREC and ends the connection."""
+    modern.send(b"\x82\x07\0\1\0\0\1t\2" + b"\x34\x07\0\1t\0\1\0b")
+    modern.expect(b"\x90\x04\0\1\0\2")
+    while (octet := modern.socket.recv(1)) != b"\x34":
+        assert octet
+    modern.expect(b"\x07\0\1t\0\1\0b")
+
+    modern.send(b"\x50\x02\0\1" + CONNECT_5)
+
+    got = b""
+    while data := modern.socket.recv(100):
+        got += data
+    assert got.endswith(told(0x82))
