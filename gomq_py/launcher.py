@@ -203,6 +203,11 @@ class Launcher:
         return self._node.amqp if self._node is not None else None
 
     @property
+    def mqtt(self) -> Any:
+        """The MQTT door while the broker runs; None where it has not been opened, either."""
+        return self._node.mqtt if self._node is not None else None
+
+    @property
     def hub(self) -> Any:
         """What the broker and its doors share, the connections for one, while the broker runs."""
         return self._node.hub if self._node is not None else None

@@ -5,11 +5,17 @@ Runs in the broker's own thread, over the launcher's rooms. What it does to clie
 from a real fault; what was confirmed is kept all the same. Never part of a broker that nobody tests with:
 ``gomq_py.testing`` puts it in.
 """
+from collections import deque
+
 import gevent
 
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.broker.signals.alarms import LOW_ON
 from gomq_py.config.settings import shortened
+from gomq_py.mqtt.server.inbound import Inbound
+from gomq_py.mqtt.wire import frames, reason_codes
+from gomq_py.mqtt.wire.constants import MQTT_5, PUBACK, PUBREC
+from gomq_py.mqtt.wire.errors import MQTTError
 
 ALARM_SOURCE = "a test"
 LONGEST_DELAY_S = 86400
@@ -25,6 +31,8 @@ class Chaos:
         self.nack_every = 0
         self._publishes = 0
         launcher.amqp.make_confirms = self._confirms
+        if launcher.mqtt is not None:
+            launcher.mqtt.make_inbound = self._inbound
 
     def drop_connections(self):
         """Cut every connection without a word, as a network does. Returns how many there were."""
@@ -34,7 +42,8 @@ class Chaos:
         return len(connections)
 
     def close_connections(self, reason="closed by a test"):
-        """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason.
+        """Close every connection as an operator does: 320 CONNECTION_FORCED with the reason, or a DISCONNECT
+        with 0x98 (MQTT 5).
 
         Returns how many there were.
         """
@@ -51,7 +60,7 @@ class Chaos:
         self._clients.refusing_logins = refuse
 
     def delay_confirms(self, seconds):
-        """Hold every publisher confirm back for so long."""
+        """Hold every publisher confirm, PUBACK, PUBREC and PUBCOMP back for so long."""
         if (
             isinstance(seconds, bool) or not isinstance(seconds, (int, float))
             or not 0 <= seconds <= LONGEST_DELAY_S
@@ -63,9 +72,10 @@ class Chaos:
         self.confirm_delay_s = float(seconds)
 
     def nack_confirms(self, every):
-        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none.
+        """Refuse every Nth publish with basic.nack, although it was stored; 0 for none. Over MQTT 5 with the
+        reason code 0x80, before that by the end of the connection.
 
-        Counted over all channels opened from here on.
+        Counted over all channels opened from here on, and over MQTT's publishes of QoS 1 and 2.
         """
         if isinstance(every, bool) or not isinstance(every, int) or every < 0:
             raise ValueError(
@@ -76,7 +86,7 @@ class Chaos:
         self._publishes = 0
 
     def trip_alarm(self, reason="low on memory"):
-        """Raise a resource alarm: publishers are held and told with connection.blocked.
+        """Raise a resource alarm: publishers are held, and over AMQP told with connection.blocked.
 
         ``reason`` is "low on" something; None lifts it.
         """
@@ -108,6 +118,9 @@ class Chaos:
     def _confirms(self, channel_id, write, when_safe):
         return ChaosConfirms(channel_id, self._delayed(write), when_safe, self)
 
+    def _inbound(self, connection, when_safe, receive_maximum):
+        return Inbound(ChaosConnection(connection, self), when_safe, receive_maximum)
+
     def _delayed(self, write):
         def write_later(octets):
             if self.confirm_delay_s:
@@ -138,3 +151,51 @@ class ChaosConfirms(Confirms):
         unlucky = self._chaos.unlucky(self._chosen_up_to + 1, last)
         self._chosen_up_to = last  # under a name of its own: the base has seen nothing of these yet
         super().published(last, sorted({*refused, *unlucky}), unsynced)
+
+
+class ChaosConnection:
+    """An MQTT connection, for its Inbound, as whose ``output`` this stands: answers to publishes go by here.
+    """
+
+    def __init__(self, connection, chaos):
+        self.output = self
+        self._connection = connection
+        self._chaos = chaos
+        self._waiting = deque()
+        self._count = 0
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def write(self, octets):
+        """Send the answers in their order, some of them as refusals, when it is time."""
+        if not self._chaos.confirm_delay_s and not self._waiting:
+            self._answer(octets)
+            return
+        self._count += 1
+        self._waiting.append((self._count, octets))
+        gevent.spawn_later(self._chaos.confirm_delay_s, self._time_has_come, self._count)
+
+    def _time_has_come(self, number):
+        while self._waiting and self._waiting[0][0] <= number:  # those before it wait no longer than it
+            self._answer(self._waiting.popleft()[1])
+
+    def _answer(self, octets):
+        at = 0
+        while at < len(octets) and self._connection.is_open:
+            end = at + 2 + octets[at + 1]
+            self._answer_one(octets[at:end])
+            at = end
+
+    def _answer_one(self, answer):
+        connection, kind, identifier = self._connection, answer[0] >> 4, int.from_bytes(answer[2:4], "big")
+        is_taken = len(answer) == 4 or answer[4] < reason_codes.UNSPECIFIED_ERROR
+        if kind not in (PUBACK, PUBREC) or not is_taken or not self._chaos.unlucky(1, 1):
+            connection.output.write(answer)
+        elif connection.version < MQTT_5:
+            connection.fail(MQTTError("a publish refused by a test"))
+        else:
+            if kind == PUBREC:
+                connection.inbound.received.discard(identifier)
+            connection.output.write(frames.encode_acknowledgement(
+                connection.version, kind, identifier, reason_codes.UNSPECIFIED_ERROR))

@@ -5,12 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pika
 import pytest
 
-from gomq_py.client.errors import ConnectionClosed
+from gomq_py.client.errors import ConnectionClosed, Refused
 from gomq_py.client.mqtt import MQTTClient
 from gomq_py.testing.brokers import ChildBroker
 from tests.support.waiting import in_time
@@ -87,7 +88,6 @@ def test_ports_of_a_broker_that_is_down_are_given_to_nobody_else(tmp_path):
 
 
 def test_delayed_confirms_arrive_after_the_delay(child):
-    import time
     channel = connect(child).channel()
     channel.queue_declare("slow")
     channel.confirm_delivery()
@@ -113,6 +113,71 @@ def test_nacked_publishes_are_every_nth_one(child):
             refused.append(number)
 
     assert refused == [3, 6]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_delayed_answers_of_mqtt_arrive_after_the_delay(child, version):
+    with MQTTClient(child.mqtt_url, version=version) as client:
+        client.publish("t", b"x", qos=1)
+        child.delay_confirms(0.3)
+        began = time.monotonic()
+
+        client.publish("t", b"x", qos=1)
+
+        between = time.monotonic()
+        client.publish("t", b"x", qos=2)  # PUBREC and PUBCOMP, both of them
+        assert between - began >= 0.29 and time.monotonic() - between >= 0.59
+
+
+def test_delayed_answers_of_mqtt_keep_their_order_when_it_is_over(child):
+    with MQTTClient(child.mqtt_url, version=5) as client:
+        child.delay_confirms(300)
+        early = [client.begin_publish("t", b"x", qos=1) for _ in range(3)]
+        client.ping()
+        assert list(client.session.outgoing) == early
+        child.calm()
+
+        client.publish("t", b"x", qos=1)
+
+        assert not client.session.outgoing
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_every_nth_publish_of_mqtt_5_is_refused(child, qos):
+    child.nack_confirms(3)
+    refused = []
+    with MQTTClient(child.mqtt_url, version=5) as client:
+        client.subscribe("t", qos=2)
+        for number in range(1, 8):
+            try:
+                client.publish("t", b"%d" % number, qos=qos)
+            except Refused:
+                refused.append(number)
+
+        assert refused == [3, 6]
+        assert [client.next_message().payload for _ in range(7)] == [b"%d" % number for number in range(1, 8)]
+
+
+def test_refused_publish_of_mqtt_3_ends_the_connection(child):
+    child.nack_confirms(2)
+    with MQTTClient(child.mqtt_url) as client:
+        client.publish("t", b"1", qos=1)
+        with pytest.raises(ConnectionClosed):
+            client.publish("t", b"2", qos=1)
+
+
+def test_alarm_holds_publishers_of_mqtt(child):
+    with MQTTClient(child.mqtt_url, version=5) as client, MQTTClient(child.mqtt_url) as other:
+        other.subscribe("t")
+        child.trip_alarm()
+
+        client.begin_publish("t", b"x", qos=1)
+        other.ping()
+        assert other.next_message(0.2) is None
+        child.trip_alarm(None)
+
+        client.wait_acknowledged()
+        assert other.next_message().payload == b"x"
 
 
 def test_an_operators_close_reaches_the_client_with_its_reason(child):

@@ -44,7 +44,7 @@ MAP = {
     "state_dump": {"observability", "hub", "amqp.server", "broker", "broker.policies", "storage"},
     "embedded": {"launcher", "config", "http", "hub", ""},
     "testing": {"embedded", "testing.chaos", "observability", ""},
-    "testing.chaos": DOOR | {"amqp.server"},
+    "testing.chaos": DOOR | {"amqp.server", "mqtt.server", "mqtt.wire"},
     # doors: a peer speaks; we translate
     # "": the version, for server-properties
     "amqp.server": DOOR | {"amqp.wire", "amqp.server.fast_lane", ""},
