@@ -70,6 +70,7 @@ class Kinds:
         self._not_declarable = set()
         self._queue_kinds = {}
         self._on_vhost = []
+        self._on_vhost_gone = []
         self._on_exchange = []
         self.components = {}
         self._stores = {}
@@ -104,11 +105,14 @@ class Kinds:
         """Keep new names with this prefix from clients."""
         self.reserved_prefixes += (prefix,)
 
-    def on_vhost(self, made):
+    def on_vhost(self, made, gone=None):
         """Call ``made(vhost)`` with each vhost when its predeclared exchanges are there and nothing else is:
-        a new one, or one that is about to be recovered. It must not switch.
+        a new one, or one that is about to be recovered; ``gone(vhost)`` when all that was in one that is
+        deleted has gone. They must not switch.
         """
         self._on_vhost.append(made)
+        if gone is not None:
+            self._on_vhost_gone.append(gone)
 
     def on_exchange(self, added):
         """Call ``added(vhost, exchange)`` with each exchange when it is in place, predeclared ones and those
@@ -137,6 +141,11 @@ class Kinds:
         """Tell whoever asked to hear of it."""
         for made in self._on_vhost:
             made(vhost)
+
+    def vhost_gone(self, vhost):
+        """Likewise."""
+        for gone in self._on_vhost_gone:
+            gone(vhost)
 
     def exchange_added(self, vhost, exchange):
         """Tell whoever asked to hear of it."""

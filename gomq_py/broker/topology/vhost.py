@@ -7,6 +7,7 @@ about something durable leaves is the doors'. ``owner`` is any object that stand
 """
 import time
 from collections import Counter
+from functools import partial
 from operator import attrgetter
 
 from gomq_py.broker import names
@@ -719,7 +720,11 @@ class VHost(Routing):
                 store, incarnation = self._factory.open_own(self.name, name)
             except StoreError as error:
                 raise OutOfResources(f"cannot make store '{name}' of vhost '{self.name}': {error}") from error
-            self._record(records.store_made(self.name, name, incarnation))
+            try:
+                self._record(records.store_made(self.name, name, incarnation))
+            except Refused:
+                self._factory.remove_own(self.name, name, store, incarnation)
+                raise
             self._stores[name] = store, incarnation
         store = self._stores[name][0]
         if store is None:
@@ -818,6 +823,7 @@ class VHost(Routing):
             yield self._let_go_of_an_exchange
         while self._stores:
             yield self._let_go_of_a_store
+        yield partial(self.kinds.vhost_gone, self)
         self._bindings_to.clear()
 
     def _let_go_of_a_queue(self):

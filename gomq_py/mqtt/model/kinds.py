@@ -34,7 +34,7 @@ def register(kinds, source=TOPIC_EXCHANGE):
     kinds.add_store(retained.STORE, lambda vhost, store: vhost.extras[EXTRA].retained.recovered(store))
     kinds.add_store(wills.STORE, lambda vhost, store: vhost.extras[EXTRA].wills.recovered(store))
     kinds.add_store(inflight.STORE, _inflight_opened)
-    kinds.on_vhost(partial(_vhost_made, source))
+    kinds.on_vhost(partial(_vhost_made, source), _vhost_gone)
     kinds.on_exchange(_exchange_added)
     kinds.add_component(COMPONENT, SourceComponent(source))
 
@@ -46,6 +46,12 @@ def _vhost_made(source, vhost):
     sessions.wills = wills.Wills(vhost)
     sessions.inflight = inflight.Inflight(vhost, boot_id())
     sessions.take_from(source)
+
+
+def _vhost_gone(vhost):
+    sessions = vhost.extras[EXTRA]
+    sessions.retained.close()
+    sessions.wills.close()
 
 
 def _exchange_added(vhost, exchange):

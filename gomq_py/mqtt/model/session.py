@@ -4,10 +4,15 @@ Made and ended by sessions.Sessions. Subscriptions are bindings of the MQTT exch
 earlier run has those that the log has: they come by ``subscribed``, whoever made the binding.
 """
 from gomq_py.broker.topology.binding import identity_of
+from gomq_py.errors import Refused
 from gomq_py.mqtt.model.interests import Interests
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.sent import Sent
 from gomq_py.mqtt.wire.topics import is_shared
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+QUIET = QuietLog(logger("mqtt"))
 
 # Of names: those of sessions' queues, and of our exchange.
 PREFIX = "mqtt."
@@ -132,8 +137,12 @@ class Session:
         if len(old) < len(before) and before[-1].identity != now:
             vhost.detach(source, destination, subscription.topic_filter, options)
         vhost.attach(source, destination, subscription.topic_filter, options)
-        for binding in old:
-            self._detach(binding)
+        try:
+            for binding in old:
+                self._detach(binding)
+        except Refused as error:  # what is not in force any more goes with the next change
+            QUIET.warning(
+                self.queue_name, "an old binding of session %r stays: %s", self.client_id[:256], error.text)
         return not before
 
     def unsubscribe(self, topic_filter):

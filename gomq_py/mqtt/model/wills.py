@@ -21,8 +21,9 @@ from gomq_py.storage.message import Message
 LOG = logger("mqtt")
 
 STORE = "mqtt.wills"
-# Until a will is tried again that could not be published, because the disk is full.
-TRY_AGAIN_MS = 1000
+# Until a will is tried again that could not be published, because the disk is full or the exchange is not
+# there: at first, and at the longest.
+TRY_AGAIN_MS, LATER_MS = 1000, 60_000
 # Wills that are published before others get their turn.
 AT_ONCE = 50
 
@@ -63,6 +64,8 @@ class Wills:
         self.kept = KeyedStore(vhost, STORE, _client_of, _tombstone)
         self._publish = None
         self._users = {}  # client id: the User, of wills of this run
+        self._pauses_ms = {}  # client id: until its will is tried again, of those that could not be published
+        self._unnoted = set()  # client ids whose wills were published, which the store had no room to note
         # until there is a door: (client id, when its will is due) of wills of an earlier run
         self._recovered = []
         self._due = Expiries(lambda: vhost.timers, self._some_due)
@@ -99,7 +102,7 @@ class Wills:
 
     def connection_ended(self, client_id, wants_will):
         """``wants_will``: it did not leave by a DISCONNECT that forbids the will."""
-        will = self._get(client_id)
+        will = self._unpublished(client_id)
         if will is None:
             return
         if not wants_will:
@@ -113,7 +116,7 @@ class Wills:
 
     def session_ended(self, client_id):
         """The session is gone: what waits is published."""
-        will = self._get(client_id)
+        will = self._unpublished(client_id)
         if will is not None and will.state == WAITING and self._publish is not None:
             self._publish_now(will)
 
@@ -149,19 +152,27 @@ class Wills:
         except Exception:  # it costs this will, not those behind it, nor the end of its session
             LOG.exception("a fault of the broker: the will of client %r is not published", client_id[:256])
             is_done = True
+        now_ms = self.vhost.timers.now_ms()
         if not is_done:
-            self._put(will._replace(state=WAITING, due_ms=will.due_ms or self.vhost.timers.now_ms()))
-            self._wait(client_id, self.vhost.timers.now_ms() + TRY_AGAIN_MS)
+            if will.state != WAITING:
+                self._put(will._replace(state=WAITING, due_ms=will.due_ms or now_ms))
+            pause_ms = self._pauses_ms.get(client_id, TRY_AGAIN_MS)
+            self._pauses_ms[client_id] = min(2 * pause_ms, LATER_MS)
+            self._wait(client_id, now_ms + pause_ms)
             return
-        # A kill finds that it was published; after a power cut it may not have been.
-        self._put(will._replace(state=PUBLISHED))
+        # A kill finds that it was published; after a power cut it may not have been. Without room to note it
+        # a kill before it is deleted publishes it again.
+        if not self._put(will._replace(state=PUBLISHED)):
+            self._unnoted.add(client_id)
         self._users.pop(client_id, None)
+        self._pauses_ms.pop(client_id, None)
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
     def _published(self, client_id, error):
         """What was published is safe, or cannot be."""
         will = self._get(client_id) if error is None else None
-        if will is not None and will.state == PUBLISHED:
+        if will is not None and (will.state == PUBLISHED or client_id in self._unnoted):
+            self._unnoted.discard(client_id)
             self.kept.delete(client_id)
 
     def _some_due(self):
@@ -170,7 +181,7 @@ class Wills:
             client_id = self._due.take()
             if client_id is None:
                 break
-            will = self._get(client_id)
+            will = self._unpublished(client_id)
             if will is not None:
                 self._publish_now(will)
         self._due.arm()
@@ -189,12 +200,18 @@ class Wills:
         message = Message()
         return _will_of(message) if self.kept.get(client_id, message) else None
 
+    def _unpublished(self, client_id):
+        """As _get(); None, too, where it was published in this run and the store does not say so."""
+        return None if client_id in self._unnoted else self._get(client_id)
+
     def _put(self, will):
         return self.kept.put(will.client_id, _message_of(will)) == 1
 
     def _forget(self, client_id):
         self._due.forget(client_id)
         self._users.pop(client_id, None)
+        self._pauses_ms.pop(client_id, None)
+        self._unnoted.discard(client_id)
         self.kept.delete(client_id)
 
     def close(self):

@@ -116,15 +116,20 @@ def _prepare(connection, walk, topic, properties, body):
     if walk.topic_alias_at >= 0:
         at = walk.topic_alias_at - 1 - walk.properties_at
         properties = properties[:at] + properties[at + 3:]
-    if topic.startswith(OF_DEFAULT_EXCHANGE):
-        exchange, topic = "", topic.removeprefix(OF_DEFAULT_EXCHANGE)
-    else:
-        exchange = connection.sessions.source().name
-    key = crossing.swap(topic)
+    exchange, key = address_of(connection.sessions, topic)
     envelope = MQTTEnvelope(properties, key, walk.qos, walk.retain, expiry_s)
     return publishing.prepare(
         connection.caller, exchange, key.decode(), lambda _tables: envelope, body,
         connection.hub.scheduler.now_ms)
+
+
+def address_of(sessions, topic):
+    """What a topic's octets lead to: (name of an exchange, octets of the routing key). Raises NotFound where
+    clients have no exchange to publish to.
+    """
+    if topic.startswith(OF_DEFAULT_EXCHANGE):
+        return "", crossing.swap(topic.removeprefix(OF_DEFAULT_EXCHANGE))
+    return sessions.source().name, crossing.swap(topic)
 
 
 def is_text(payload):

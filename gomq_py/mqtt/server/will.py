@@ -5,13 +5,13 @@ is published in. Rights are asked when it is published, as the user has them the
 """
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
-from gomq_py.errors import Refused
+from gomq_py.errors import NotFound, Refused
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.wills import Will
 from gomq_py.mqtt.server.inbound import TOPIC_MAX
-from gomq_py.mqtt.server.publish import OF_THE_BROKER, MQTTEnvelope, is_text
+from gomq_py.mqtt.server.publish import OF_THE_BROKER, MQTTEnvelope, address_of, is_text
 from gomq_py.mqtt.server.refusals import UNAVAILABLE_3
-from gomq_py.mqtt.wire import crossing, reason_codes
+from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, WILL
 from gomq_py.mqtt.wire.properties import encode_values
 from gomq_py.observability.log import logger
@@ -75,7 +75,8 @@ class WillPublisher:
         return lambda will, user: self.publish(vhost, will, user)
 
     def publish(self, vhost, will, user):
-        """Whether the will is done with, be it that it is refused. False where the disk had no room for it.
+        """Whether the will is done with, be it that it is refused. False where the disk had no room for it,
+        or the exchange that it goes to is not there now.
         """
         if user is None or user.expires_at_s is None:  # or one whom a token has made, whom nobody keeps
             user = self._server.broker.users.get(will.user)
@@ -86,12 +87,16 @@ class WillPublisher:
             return True
         access = self._server.access_of(user, vhost, will.client_id)
         caller = Caller(access, vhost, None, f"will of {will.client_id[:256]!r}", 0)
-        key = crossing.swap(will.topic.encode())
+        try:
+            exchange, key = address_of(vhost.extras[EXTRA], will.topic.encode())
+        except NotFound as error:
+            self._server.strangers.warning(
+                vhost.name, "wills of vhost %r wait for their exchange: %s", vhost.name, error.text)
+            return False
         now_ms = vhost.timers.now_ms()
         envelope = MQTTEnvelope(
             will.block, key, will.qos, will.retain, None if will.expiry_s < 0 else will.expiry_s)
         try:
-            exchange = vhost.extras[EXTRA].source().name
             publication = publishing.prepare(
                 caller, exchange, key.decode(), lambda _tables: envelope, will.payload, now_ms)
         except Refused as error:

@@ -11,6 +11,8 @@ from gomq_py.mqtt.model.kinds import register
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.message import Message
 from tests.support.node import Node
 
 
@@ -665,6 +667,59 @@ def test_time_that_cannot_be_recorded_leaves_the_earlier_one(node, monkeypatch):
     monkeypatch.undo()
 
     assert (session.expiry_s, session.queue.arguments["x-expires"], session.connection) == (60, 60_000, None)
+
+
+def log_of(room, append):
+    """An append that takes ``room`` records and no more."""
+    taken = []
+
+    def append_if_room(record):
+        if len(taken) == room:
+            raise OSError(28, "No space left on device")
+        taken.append(record)
+        return append(record)
+
+    return append_if_room
+
+
+@pytest.mark.parametrize("room, qos", [(0, 1), (1, 2), (2, 2)])
+def test_subscription_changes_whole_or_not_at_all_where_the_disk_is_full(node, monkeypatch, room, qos):
+    """Two records; with room for one of them it has changed, and the old binding goes later."""
+    session, _, _ = connect(node, expiry_s=60)
+    session.subscribe(Subscription("a", 1))
+    monkeypatch.setattr(node.vhost._log, "append", log_of(room, node.vhost._log.append))
+
+    refused = None
+    try:
+        session.subscribe(Subscription("a", 2))
+    except OutOfResources as error:
+        refused = error
+    monkeypatch.undo()
+
+    assert (refused is None, session.subscriptions) == (room > 0, {"a": Subscription("a", qos)})
+    assert not session.subscribe(Subscription("a", 0))
+    assert session.subscriptions == {"a": Subscription("a", 0)}
+    assert len(node.vhost.bindings_to(session.queue)) == 1
+    assert session.unsubscribe("a") and session.subscriptions == {}
+    assert node.vhost.bindings_to(session.queue) == []
+
+
+def test_store_that_cannot_be_recorded_is_closed_again(node, monkeypatch):
+    opened, open_own = [], node.vhost._factory.open_own
+    monkeypatch.setattr(node.vhost._log, "append", log_of(0, None))
+    monkeypatch.setattr(
+        node.vhost._factory, "open_own", lambda *told: opened.append(open_own(*told)) or opened[-1])
+    message = Message()
+    message.assign(b"", b"t", b"", b"x", 1)
+
+    with pytest.raises(OutOfResources):
+        node.vhost.make_store("mqtt.wills")
+
+    node.wait(lambda: node.committer.wait() or opened[0][0].failure is not None)
+    with pytest.raises(StoreError):
+        opened[0][0].append(message)
+    monkeypatch.undo()
+    assert node.vhost.make_store("mqtt.wills").append(message) == 0
 
 
 def test_sessions_are_in_no_export_and_their_names_are_nobodys_to_declare(node):

@@ -8,6 +8,7 @@ from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.model.wills import Will
 from gomq_py.storage.data_dir import KILLED, POWER_LOST
 from tests.support.hand_timers import NodeClock
+from tests.support.mqtt_outbound import mqtt_message
 from tests.support.node import Node
 
 GRACE_S = 10
@@ -247,9 +248,87 @@ def test_will_that_finds_no_room_is_tried_again(world):
 
     world.pass_time(1)
     assert world.published == []
-    world.pass_time(1)
+    world.pass_time(2)
 
     assert world.published == ["t"]
+
+
+def test_pauses_between_attempts_become_longer(world):
+    """An exchange may never be there."""
+    world.answers = [False] * 100
+    world.lose(*world.connect())
+
+    left = []
+    for _ in range(300):
+        world.pass_time(1)
+        left.append(len(world.answers))
+
+    assert [100 - left[at] for at in (0, 2, 6, 14, 30, 62)] == [2, 3, 4, 5, 6, 7] and left[-1] == 90
+    world.answers = []
+    world.pass_time(60)
+    assert world.published == ["t"]
+
+
+def test_will_that_is_tried_again_is_written_once(world, monkeypatch):
+    world.answers = [False] * 5
+    session, connection = world.connect()
+    written, put = [], world.sessions.wills.kept.put
+    monkeypatch.setattr(world.sessions.wills.kept, "put", lambda *told: written.append(told) or put(*told))
+
+    world.lose(session, connection)
+    for _ in range(20):
+        world.pass_time(1)
+
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize("expiry_s", [0, NEVER])
+def test_will_that_is_published_and_cannot_be_noted_is_published_once(world, monkeypatch, expiry_s):
+    """A full disk takes neither that it was published nor what deletes it: it goes when the message is safe.
+    """
+    session, connection = world.connect(expiry_s=expiry_s)
+    kept = world.sessions.wills.kept
+    with monkeypatch.context() as full:
+        full.setattr(kept, "_put", lambda key, message, is_tombstone: 0)
+        world.lose(session, connection)
+        world.sessions.wills.session_ended("c")
+        world.node.wait(lambda: world.sessions.wills.count == 0)
+    world.restart()
+    world.pass_time(GRACE_S)
+
+    assert world.published == ["t"]
+
+
+def test_client_that_is_back_before_its_will_is_safe_keeps_its_new_one(world, monkeypatch):
+    session, connection = world.connect()
+    told = []
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.node.vhost), "when_safe", lambda _, done, **__: told.append(done))
+        patch.setattr(world.sessions.wills.kept, "_put", lambda key, message, is_tombstone: 0)
+        world.lose(session, connection)
+    session, connection = world.connect(will="new")
+
+    told[-1](None)
+    world.lose(session, connection)
+
+    assert world.published == ["t", "new"]
+
+
+def test_nothing_waits_for_a_vhost_that_is_gone(world):
+    """Its timers would keep it in memory."""
+    vhost = world.node.broker.create_vhost("v")
+    world.sessions = vhost.extras[EXTRA]
+    world.open_door()
+    world.lose(*world.connect(delay_s=1000))
+    message = mqtt_message("t", b"x", 1, True, expires_in_ms=10**9, now_ms=world.now_ms)
+    assert world.sessions.retained.publish(message) == 1
+    world.node.wait(lambda: world.sessions.retained._expiries._timer is not None)
+    assert world.sessions.wills._due._timer is not None
+
+    world.node.broker.delete_vhost("v")
+    world.node.wait(lambda: world.sessions.wills.kept.closed)
+
+    assert world.sessions.wills._due._timer is world.sessions.retained._expiries._timer is None
 
 
 def test_wills_wait_for_a_door(world):

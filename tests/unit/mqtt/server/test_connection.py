@@ -273,3 +273,35 @@ def test_release_does_not_follow_disconnect(mqtt, modern):
     while data := modern.socket.recv(100):
         got += data
     assert got.endswith(told(0x82))
+
+
+# wills
+
+def with_will(topic):
+    """CONNECT of a client of MQTT 5 with a will "gone" of QoS 1."""
+    rest = (
+        b"\0\4MQTT\5\xce\0\x3c\0\0\1w\0" + len(topic).to_bytes(2, "big") + topic
+        + b"\0\4gone\0\5guest\0\5guest")
+    return b"\x10" + bytes((len(rest),)) + rest
+
+
+def test_will_to_a_queue_goes_the_way_of_a_publish_to_it(mqtt):
+    queue = mqtt.broker.vhosts["/"].declare_queue("a/b")[0]
+
+    mqtt.client(with_will(b"$default/a.b"), CONNACK_5).socket.close()
+
+    wait_until(lambda: queue.ready_count == 1, sleep=gevent.sleep)
+
+
+def test_will_waits_for_an_exchange_that_is_not_there(make_mqtt, caplog):
+    mqtt = make_mqtt()
+    vhost = mqtt.broker.vhosts["/"]
+    vhost.extras["mqtt"].take_from("devices")
+    mqtt.client(with_will(b"t"), CONNACK_5).socket.close()
+    wait_until(lambda: "wait for their exchange" in caplog.text, sleep=gevent.sleep)
+    queue = vhost.declare_queue("q")[0]
+
+    vhost.declare_exchange("devices", "topic")
+    vhost.bind_queue("q", "devices", "#")
+
+    wait_until(lambda: queue.ready_count == 1, sleep=gevent.sleep)
