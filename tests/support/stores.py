@@ -8,6 +8,7 @@ from gomq_py.storage.message import Message
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.recovery import open_store
 from gomq_py.storage.sync import GroupCommit
+from tests.support.waiting import wait_until
 
 INCARNATION = bytes(range(16))
 
@@ -70,9 +71,13 @@ class StoreBench:
         """Wait until files that are being made ahead or given back are there, or gone,
         and everybody was told.
         """
-        while not (self.committer.is_done_aside and self.committer.is_idle):
-            self.committer.after_sync(lambda error: None)
-            gevent.sleep(0)
+        wait_until(self._is_finished, sleep=gevent.sleep)
+
+    def _is_finished(self):
+        if self.committer.is_done_aside and self.committer.is_idle:
+            return True
+        self.committer.after_sync(lambda error: None)
+        return False
 
     def start_timer(self, after_ms, callback):
         timer = BenchTimer(self.timers, after_ms, callback)
