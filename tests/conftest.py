@@ -62,6 +62,13 @@ def pytest_sessionstart(session):
         built.refuse_stale()
 
 
+def pytest_ignore_collect(collection_path, config):
+    """A run of what is typed does not import the rest: each worker would."""
+    if config.getoption("markexpr").split()[:1] == ["typed"] and not typed.has_types(collection_path):
+        return True
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(config, items):
     """Each has the marker ``typed`` where that is so, and the time that it may take here. Those that take
@@ -78,6 +85,12 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("long") is not None:
             own_s = max(own_s, LONG * usual_s)
         item.add_marker(pytest.mark.timeout(own_s * PATIENCE), append=False)
+
+
+def pytest_collection_finish(session):
+    """What is here now stays to the end: the collector need not look at thousands of tests each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item):
