@@ -13,7 +13,7 @@ cdef class Message:
     cdef readonly uint32_t ordinal
     cdef unsigned char kind, flags, priority
     cdef bint persistent, redelivered
-    cdef public bint may_wait
+    cdef public bint may_wait, at_once
     cdef public object lacking, publisher
     cpdef assign(
         self, bytes exchange, bytes routing_key, bytes properties, body, uint64_t timestamp_ms,

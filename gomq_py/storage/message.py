@@ -21,6 +21,8 @@ class Message:
     store's handle, see message_store, and ``ordinal`` the record's number in its segment, both of a message
     that a store shows; ``delivery_count`` counts earlier deliveries that came back.
     ``publisher``: whoever published it, where a door wants to know that while it is routed, or None.
+    ``at_once``: it is to be in a file, which outlives the process, when its append has ended, and not with
+    its batch only.
     ``may_wait``: whoever publishes it waits where a thread has to make files for it first; ``lacking`` is the
     ``wait`` of the StoreLater then.
     """
@@ -28,7 +30,8 @@ class Message:
     __slots__ = (
         "buffer", "owner", "routing_at", "routing_length", "properties_at", "properties_length", "body_at",
         "body_length", "timestamp_ms", "expires_at_ms", "location", "delivery_count", "kind", "flags",
-        "priority", "persistent", "redelivered", "may_wait", "lacking", "ordinal", "publisher",
+        "priority", "persistent", "redelivered", "may_wait", "at_once", "lacking", "ordinal",
+        "publisher",
     )
 
     def __init__(self):
@@ -40,7 +43,7 @@ class Message:
         self.timestamp_ms = self.expires_at_ms = self.location = 0
         self.delivery_count = self.flags = self.priority = self.ordinal = 0
         self.kind = BASIC
-        self.persistent = self.redelivered = self.may_wait = False
+        self.persistent = self.redelivered = self.may_wait = self.at_once = False
         self.lacking = self.publisher = None
 
     def restamp(self, now_ms):

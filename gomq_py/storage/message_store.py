@@ -322,6 +322,15 @@ class MessageStore(segment_log.SegmentLog):
         self._counts.put(location, self._counts.get(location), written or entry)
         return 0
 
+    def take_back(self, place):
+        """As Store.take_back. What somebody has been given already cannot be."""
+        first = self._first_behind(place)
+        if not first or not self.pick(self._level_bits | first):
+            return False
+        self.delete(self._level_bits | first)
+        self.flush()
+        return True
+
     # the slow verbs
 
     def purge(self):

@@ -111,7 +111,7 @@ class SegmentPool:
 
     def name_at_once(self, folder):
         """What is taken for this folder has its names when ``take`` returns, which blocks for that: a process
-        that is killed keeps what is in it.
+        that is killed keeps what is in it. Those that were taken before come first.
         """
         self._at_once.add(folder)
 
@@ -137,7 +137,8 @@ class SegmentPool:
         return self._with_spares_given_up(self.files.create_unnamed, folder, msgs_bytes)
 
     def _take(self, ready, paths, msgs_bytes, failed):
-        at_once = os.path.dirname(paths[0]) in self._at_once
+        folder = os.path.dirname(paths[0])
+        at_once = folder in self._at_once and folder not in self._naming
         if ready.get(msgs_bytes):
             files = ready[msgs_bytes].pop()
         elif self._naming and not at_once:

@@ -1,6 +1,8 @@
 cimport cython
 
-from gomq_py.storage cimport store as _store
+from libc.stdint cimport uint64_t
+
+from gomq_py.storage cimport locations, store as _store
 from gomq_py.storage.segment cimport Segment
 
 cdef class SegmentLog(_store.Store):
@@ -14,6 +16,9 @@ cdef class SegmentLog(_store.Store):
     cdef bint _opens_aside, _is_unawaited
 
     cpdef begin_behind(self, Py_ssize_t number)
+    @cython.locals(segment=Segment)
+    cpdef uint64_t log_end(self) except? 0
+    cdef uint64_t _first_behind(self, uint64_t place) except? 0
     cpdef int mark(self) except -1
     @cython.locals(segment=Segment)
     cpdef close(self)

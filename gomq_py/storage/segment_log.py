@@ -172,6 +172,29 @@ class SegmentLog(_store.Store):
             found.append((number, segment.capacity, wanted))
         return found
 
+    # where its end is, for who notes it elsewhere
+
+    def log_end(self):
+        """As Store.log_end: behind the last message, or at the begin of the next segment where there is none.
+        """
+        segment = self._last
+        if segment is None:
+            return locations.pack(0, self._next_number, 0)
+        return locations.pack(0, segment.number, segment.end)
+
+    def holds_behind(self, place):
+        """As Store.holds_behind."""
+        return self._first_behind(place) > 0
+
+    def _first_behind(self, place):
+        """The place of the first message behind this one; 0: there is none."""
+        number, position = locations.number_of(place), locations.position_of(place)
+        for each in sorted(self._segments):
+            start = position if each == number else HEAD_BYTES
+            if each >= number and self._segments[each].end > max(start, HEAD_BYTES):
+                return locations.pack(0, each, max(start, HEAD_BYTES))
+        return 0
+
     # what must be flushed
 
     def mark(self):

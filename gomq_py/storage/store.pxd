@@ -6,13 +6,19 @@ cdef class Store:
     cdef readonly object folder, files, pool, committer, incarnation, failure
     cdef public object listener
     cdef readonly Py_ssize_t segment_bytes
-    cdef readonly bint durable
+    cdef readonly bint durable, is_named_at_once
+    cdef readonly uint64_t key
     cdef readonly Py_ssize_t ready_count, unacked_count
     cdef readonly uint64_t ready_bytes, unacked_bytes
 
     cpdef int append(self, Message message) except -1
     cpdef int flush(self) except -1
     cpdef int mark(self) except -1
+    cpdef uint64_t log_end(self) except? 0
+    cpdef bint holds_behind(self, uint64_t place) except -1
+    cpdef bint take_back(self, uint64_t place) except -1
+    cpdef int name_at_once(self) except -1
+    cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1
     cpdef bint is_waiting(self) except -1
     cpdef int shift(self) except -1

@@ -21,6 +21,7 @@ class Store:
 
     ``durable=False``: the files have no names and no acks.
 
+    ``key``: the first 8 octets of its incarnation as a number, which names it in other stores' records.
     ``failure``: the StoreClosed that every append raises once the store is closed, deleted or fenced.
     ``listener`` (optional) hears ``store_fenced(store, error)``, ``record_damaged(store, path, start, end,
     count)`` and, after ``open_aside``, ``segment_opened(store)``.
@@ -31,7 +32,8 @@ class Store:
 
     __slots__ = (
         "folder", "files", "pool", "committer", "incarnation", "segment_bytes", "durable", "listener",
-        "failure", "ready_count", "unacked_count", "ready_bytes", "unacked_bytes",
+        "failure", "ready_count", "unacked_count", "ready_bytes", "unacked_bytes", "key",
+        "is_named_at_once",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -42,10 +44,12 @@ class Store:
         self.pool = pool
         self.committer = committer
         self.incarnation = incarnation
+        self.key = int.from_bytes(incarnation[:8], "little")
         self.segment_bytes = segment_bytes
         self.durable = durable
         self.listener = listener
         self.failure = None
+        self.is_named_at_once = False
         self.ready_count = self.unacked_count = 0
         self.ready_bytes = self.unacked_bytes = 0
 
@@ -67,6 +71,37 @@ class Store:
     def mark(self):
         """Have what was deleted and requeued so far on the disk, too, by the next ``after_sync``."""
         raise NotImplementedError
+
+    # whether one has come, as somebody asks who has noted it elsewhere before
+
+    def log_end(self):
+        """A number for the place behind which the next message that is appended will lie, in this run and, if
+        the process is killed, in the next. Where there are levels, a message of the lowest.
+        """
+        return 0
+
+    def holds_behind(self, place):
+        """Whether a message lies behind a place that log_end() has named."""
+        return False
+
+    def take_back(self, place):
+        """At boot: delete the first message behind a place that log_end() has named. Returns whether that was
+        possible.
+        """
+        return False
+
+    def name_at_once(self):
+        """Have new files named when they are taken, and not soon after, so that what is appended outlives a
+        kill. It costs the hub a rename for each segment.
+        """
+        if not self.is_named_at_once:
+            self.is_named_at_once = True
+            self.pool.name_at_once(self.folder)
+        return 0
+
+    def outlives_kill(self):
+        """Whether what was appended does: the files that it lies in have their names."""
+        return not self.pool.is_naming(self.folder)
 
     # messages are taken
 

@@ -25,6 +25,7 @@ cdef class StreamStore(segment_log.SegmentLog):
     @cython.locals(size=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
     cdef int _append_staged(self, Segment segment, Message message, Py_ssize_t size) except -1
+    cpdef uint64_t log_end(self) except? 0
     @cython.locals(segment=Segment, count=Py_ssize_t)
     cpdef int flush(self) except -1
     @cython.locals(segment=Segment, count=Py_ssize_t)

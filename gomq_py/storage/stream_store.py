@@ -72,7 +72,9 @@ class StreamStore(segment_log.SegmentLog):
         segment = self._write
         if segment is None or segment.end + self._staged + size > segment.capacity:
             segment = self._begin_segment(size, message.may_wait)
-        if self._is_busy:
+        if message.at_once and self._staged and not self._write_staged():
+            raise self.failure
+        if self._is_busy and not message.at_once:
             self._append_staged(segment, message, size)
         else:
             segment.append(message)
@@ -100,6 +102,10 @@ class StreamStore(segment_log.SegmentLog):
         self._last_staged = self._staged
         self._staged += size
         return 0
+
+    def log_end(self):
+        """As Store.log_end, with what is in the stage."""
+        return segment_log.SegmentLog.log_end(self) + self._staged
 
     def flush(self):
         """End of a batch: what was appended is in the file and announced.
