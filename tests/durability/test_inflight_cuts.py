@@ -55,12 +55,13 @@ def test_what_was_answered_is_there_and_no_identifier_without_its_message(tmp_pa
 
     def answer(number, mark, error):
         if error is None:
-            ids.sure(mark)
+            ids.sure(number, mark)
             answered.add(number)
 
     for number in range(1, MESSAGES + 1):
+        ids.begin(number, (peer.session.queue,))
         publish(node, mqtt_message("t", b"%d" % number, 2))
-        ids.add(number)
+        ids.add(number, (peer.session.queue,))
         mark = ids.mark()
         node.broker.durability.when_safe(
             lambda error, number=number, mark=mark: answer(number, mark, error))
@@ -111,6 +112,7 @@ def test_an_identifier_whose_pubcomp_has_left_does_not_come_back(tmp_path, monke
     inbound, cuts = Inbound(peer, node.broker.durability.when_safe, 100), []
 
     for number in range(1, 31):
+        inbound.received.begin(number, (peer.session.queue,))
         publish(node, mqtt_message("t", b"%d" % number, 2))
         inbound.stored(2, number, True, True, (peer.session.queue,))
         inbound.done()

@@ -38,6 +38,7 @@ from gomq_py.storage.message import Message
 from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites
 from tests.support.clocks import StepClock
 from tests.support.door import Door, publish_frames
+from tests.support.mqtt_outbound import make_sure, note_received
 from tests.support.queues import KeepingConsumer
 from tests.support.waiting import in_time, wait_until
 
@@ -404,10 +405,11 @@ class Site:
     def identifiers_anew(self):
         session = self.session()
         identifiers = session.received_ids()
-        identifiers.add(1)
-        identifiers.sure(identifiers.mark())
+        note_received(identifiers, 1)
+        make_sure(identifiers)
         while self.mqtt.inflight.moving is None and not self.scheduler.hit:
             for _ in range(1000):
+                identifiers.begin(2, ())
                 identifiers.add(2)
                 identifiers.discard(2)
             gevent.sleep(0)

@@ -168,3 +168,17 @@ def publish(node, *messages):
                 assert destination.publish(message) == 1
     finally:
         scheduler.finish()
+
+
+def note_received(ids, identifier, queues=None):
+    """A message has come with this identifier of ``ids``, and been stored in the queues. Its batch is over.
+    """
+    ids.begin(identifier, queues or ())
+    ids.add(identifier, queues)
+    if ids.inflight is not None:
+        ids.inflight.flush()
+
+
+def make_sure(ids):
+    """All that ``ids`` has is on the disk, with its messages."""
+    ids.sure(ids.added, ids.mark())

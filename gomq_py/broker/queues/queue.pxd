@@ -28,6 +28,8 @@ cdef class Queue(destination.Destination):
     cdef readonly object aside
     cdef readonly list _waiting_for_files
     cdef object __weakref__
+    cpdef next_store(self)
+    cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1
     cpdef bint head(self, Message message) except -1
     cpdef shift_head(self)

@@ -101,8 +101,11 @@ class Queue(destination.Destination):
             self.scheduler.touch(self)
         return 1
 
-    def folder(self):
-        return self.store.folder
+    def next_store(self):
+        return self.store if self.durable else None
+
+    def outlives_kill(self):
+        return not self.durable or self.store.outlives_kill()
 
     # consuming: the three steps of a delivery, used by consumers and get()
 

@@ -37,9 +37,15 @@ class Destination(turn_taker.TurnTaker):
         """
         return 0
 
-    def folder(self):
-        """Where the files lie that it stores messages in; None: in none, or nobody knows."""
+    def next_store(self):
+        """The durable store (storage.store.Store) that the next message comes to; None: nobody knows, or what
+        comes is not kept over a restart.
+        """
         return None
+
+    def outlives_kill(self):
+        """Whether what it has taken does, as far as that is to outlive the process."""
+        return True
 
     def not_stored(self, error):
         """Refuse a message that answered LATER, because the files it waited for could not be made."""

@@ -89,6 +89,14 @@ class DelayQueue(Destination):
         self.scheduler.touch(self)
         return 1
 
+    def next_store(self):
+        """As Destination.next_store."""
+        return self.store if self.durable else None
+
+    def outlives_kill(self):
+        """As Destination.outlives_kill."""
+        return not self.durable or self.store.outlives_kill()
+
     def not_stored(self, error):
         """As Destination.not_stored."""
         self.unable = True

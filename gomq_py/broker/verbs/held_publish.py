@@ -11,7 +11,7 @@ from gomq_py.hub.scheduler import unix_ms
 WAITS_FOR = "files for the next segment of a queue"
 
 
-def wait_for_files(hub, stream, vhost, message, destinations, taken, done):
+def wait_for_files(hub, stream, vhost, message, destinations, taken, done, before=None):
     """The client of ``stream`` is not read until the message is stored, and its octets count among those of
     unfinished bodies. For the rest as HeldPublish.
     """
@@ -23,7 +23,7 @@ def wait_for_files(hub, stream, vhost, message, destinations, taken, done):
         hold.release()
         done(taken, somebody_took)
 
-    HeldPublish(vhost, hub.scheduler, message, destinations, taken, stored)
+    HeldPublish(vhost, hub.scheduler, message, destinations, taken, stored, before)
 
 
 class HeldPublish:
@@ -32,10 +32,11 @@ class HeldPublish:
 
     ``taken``: whether the destinations before these took it. ``done(taken, somebody_took)`` is called when
     all have had it: whether all of them took it, and whether one of ``destinations`` did. It goes on to its
-    end even if its client has gone.
+    end even if its client has gone. ``before(destinations)`` is called whenever they are tried, and
+    ``before(None)`` when the first has answered LATER again.
     """
 
-    def __init__(self, vhost, scheduler, message, destinations, taken, done):
+    def __init__(self, vhost, scheduler, message, destinations, taken, done, before=None):
         self._vhost = vhost
         self._scheduler = scheduler
         self._message = message
@@ -43,6 +44,7 @@ class HeldPublish:
         self._taken = taken
         self._somebody_took = False
         self._done = done
+        self._before = before
         message.lacking(self._go_on)
 
     def _go_on(self, error):
@@ -63,6 +65,8 @@ class HeldPublish:
 
     def _publish(self, error):
         """Whether all have had it. ``error``: why the first cannot."""
+        if self._before is not None:
+            self._before(tuple(self._destinations))
         for at, destination in enumerate(self._destinations):
             if (
                 isinstance(destination, Queue)
@@ -78,6 +82,8 @@ class HeldPublish:
             answer = destination.publish(self._message)
             if answer == LATER:
                 self._destinations = self._destinations[at:]
+                if self._before is not None:
+                    self._before(None)
                 self._message.lacking(self._go_on)
                 return False
             if answer:

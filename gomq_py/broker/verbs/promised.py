@@ -75,6 +75,10 @@ class Promised:
         else:
             self._write(answer.kept())
 
+    def mute(self):
+        """Nobody waits for the answers any more; whoever gives them still hears what became of them."""
+        self._write = _to_nobody
+
     def close(self):
         """Nobody waits for the answers any more: forget them, and those that come."""
         self._waiting.clear()
@@ -103,4 +107,4 @@ class Promised:
 
 
 def _to_nobody(octets):
-    pass
+    """In place of ``write``."""

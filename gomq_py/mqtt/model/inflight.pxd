@@ -1,14 +1,17 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
+from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.hub cimport turn_taker
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
+from gomq_py.storage.store cimport Store
 
 cdef int KIND, SENT, RECEIVED, SURE, SEGMENTS
-cdef Py_ssize_t RECORD_OCTETS
+cdef int IS_SURE, BEGUN, MAY_BE_LOST
+cdef Py_ssize_t RECORD_OCTETS, END_OCTETS, ENDS
 
 cdef class Inflight(turn_taker.TurnTaker):
     cdef readonly object vhost
@@ -20,7 +23,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef Message message, shown
     cdef bytearray record
     cdef unsigned char* at
-    cdef Py_ssize_t segment
+    cdef Py_ssize_t segment, ends_length
     cdef public object moving
     cdef readonly dict stored, outdated
     cdef readonly tuple together
@@ -28,9 +31,14 @@ cdef class Inflight(turn_taker.TurnTaker):
     cpdef uint64_t sent(
         self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms) except? 0
     cpdef uint64_t stored_ms(self, uint64_t kept_at) except? 0
-    @cython.locals(kept_at=uint64_t)
-    cpdef uint64_t received(self, uint64_t key, unsigned int identifier, tuple queues) except? 0
-    cpdef uint64_t mark(self) except? 0
+    cpdef uint64_t begun(self, uint64_t key, unsigned int identifier, tuple destinations) except? 0
+    @cython.locals(now=uint64_t)
+    cpdef uint64_t received(
+        self, uint64_t kept_at, uint64_t key, unsigned int identifier, tuple destinations) except? 0
+    cpdef dismissed(self, uint64_t kept_at)
+    @cython.locals(
+        at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, destination=Destination, store=Store)
+    cdef _note_ends(self, tuple destinations)
     @cython.locals(before=uint64_t)
     cdef _delete_outdated(self, uint64_t kept_at)
     cdef bint _opened(self) except -1
@@ -38,13 +46,16 @@ cdef class Inflight(turn_taker.TurnTaker):
     @cython.locals(kept_at=uint64_t, before=uint64_t)
     cpdef sure(self, uint64_t mark)
     cpdef done(self, uint64_t kept_at)
-    @cython.locals(shown=Message, place=Py_ssize_t, kind=int, sure=int, now=uint64_t)
+    @cython.locals(shown=Message, place=Py_ssize_t, kind=int, state=int, now=uint64_t)
     cpdef uint64_t again(self, uint64_t kept_at) except? 0
     cpdef flush(self)
     @cython.locals(at=cython.p_uchar, place=Py_ssize_t, message=Message, kept_at=uint64_t)
     cdef uint64_t _keep(
-        self, int kind, int sure, unsigned int identifier, uint64_t key, uint64_t location,
+        self, int kind, int state, unsigned int identifier, uint64_t key, uint64_t location,
         uint64_t number) except? 0
     cdef _delete(self, uint64_t kept_at)
-    @cython.locals(shown=Message, place=Py_ssize_t, location=uint64_t, kind=int, key=uint64_t)
+    @cython.locals(shown=Message, place=Py_ssize_t, location=uint64_t, kind=int, state=int, key=uint64_t)
     cdef _recover(self, by_key)
+
+@cython.locals(destination=Destination)
+cdef bint _would_outlive_kill(tuple destinations) except -1

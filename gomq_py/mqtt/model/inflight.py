@@ -8,27 +8,37 @@ written anew is deleted where it was when it is on the disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
                 with the same identifier and DUP, and where it is settled, PUBREL does
-    received    behind the append of a message that came at QoS 2, until its PUBREL: after a kill the client's
-                PUBLISH is known, and not stored twice. If the files of its message have no names yet, which
-                the kill loses, the identifier counts only when it is sure
+    received    right before a message that came at QoS 2 is given to its destinations, until its PUBREL:
+                after a kill the client's PUBLISH is known, and not stored twice
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
+
+With the record of a received one lie the ends of its destinations' logs. After a kill they are looked at
+where the kill may have come before the message: for the last record of all, and for those whose message lay
+in files without names, which a kill loses. The identifier counts if a message lies behind all of these ends.
+A kill that came between two destinations has given it to the first one only: there it is taken back, before
+anybody gets it, because the client sends it again.
 
 After a power cut, when the machine's boot is another, an identifier that is not sure does not count: its
 message may be lost, and the client, which has no PUBREC, sends it again.
 
-Each is a record without routing and body, whose properties are:
+Each is a record without routing, whose properties are:
 
     offset  octets
     0       1       SENT, RECEIVED, SURE
-    1       1       RECEIVED: 1 where it is sure
+    1       1       RECEIVED: IS_SURE; BEGUN: the ends of logs follow; MAY_BE_LOST: they do, and are looked at
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
     12      8       SENT: location of the message; SURE: location, here, of the last that is sure
-    20      8       SENT: when the message was stored, Unix milliseconds; RECEIVED: digest of the boot,
-                    0: a kill may lose its message
+    20      8       SENT: when the message was stored, Unix milliseconds; RECEIVED: digest of the boot
+
+The ends of logs are its body, for each of them (storage.store.Store):
+
+    0       8       key of the store
+    8       8       log_end() before the message
 """
 import hashlib
 from functools import partial
+from typing import NamedTuple
 
 from gomq_py import octets
 from gomq_py.errors import Refused
@@ -50,7 +60,12 @@ STORE = "mqtt.inflight"
 # Of a record; 1 and 2 are content (storage.message).
 KIND = 3
 SENT, RECEIVED, SURE = 1, 2, 3
+IS_SURE, BEGUN, MAY_BE_LOST = 1, 2, 3
 RECORD_OCTETS = 28
+# Of the end of one log; and of how many at most it is noted where a message goes to more: then a kill within
+# it has the client send the message again to all.
+END_OCTETS = 16
+ENDS = 4096
 # Segments that may hold nothing but old entries; what lies before them is written anew.
 SEGMENTS = 3
 NO_ROUTING = b"\0\0"
@@ -64,8 +79,9 @@ class Inflight(turn_taker.TurnTaker):
     """
 
     __slots__ = (
-        "vhost", "scheduler", "store", "boot", "failed", "message", "shown", "record", "at", "last_received",
-        "sure_at", "sure_mark", "segment", "moving", "stored", "outdated", "together", "__weakref__",
+        "vhost", "scheduler", "store", "boot", "failed", "message", "shown", "record", "at", "ends_length",
+        "last_received", "sure_at", "sure_mark", "segment", "moving", "stored", "outdated", "together",
+        "__weakref__",
     )
 
     def __init__(self, vhost, boot):
@@ -85,6 +101,7 @@ class Inflight(turn_taker.TurnTaker):
         message.routing_length = message.properties_at = message.body_at = len(NO_ROUTING)
         message.properties_length = RECORD_OCTETS
         message.body_at = len(record)
+        self.ends_length = 0
         self.last_received = self.sure_at = self.sure_mark = self.segment = 0
         self.stored = {}  # of an earlier run: {location of a SENT: when its message was stored}
         self.outdated = {}  # {location of what was written anew: where it was, and is until that is safe}
@@ -114,23 +131,34 @@ class Inflight(turn_taker.TurnTaker):
 
     # incoming
 
-    def received(self, key, identifier, queues):
-        """A message with this identifier has been stored, durably in ``queues``, a tuple or None. Returns
-        where that is kept, 0 where it cannot be.
+    def begun(self, key, identifier, destinations):
+        """A message with this identifier is given to ``destinations``, a tuple, next. Returns where that is
+        kept, 0 where it cannot be. What it returns goes to received(), or to dismissed().
         """
         if not self._opened():
             return 0
-        boot = self.boot
-        if queues is not None and self.store.pool.has_unnamed and not self._would_outlive_kill(queues):
-            boot = 0
-        kept_at = self._keep(RECEIVED, 0, identifier, key, 0, boot)
-        if kept_at:
-            self.last_received = kept_at
+        self._note_ends(destinations)
+        if not self.touched:
+            self.scheduler.touch(self)
+        return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.boot)
+
+    def received(self, kept_at, key, identifier, destinations):
+        """All of these, those of begun(), have taken the message. Returns where that is kept from here on."""
+        if not kept_at or self.failed:
+            return kept_at
+        if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
+            now = self._keep(RECEIVED, MAY_BE_LOST, identifier, key, 0, self.boot)
+            if now:
+                self._delete(kept_at)
+                kept_at = now
+        self.last_received = kept_at
         return kept_at
 
-    def mark(self):
-        """What to say to sure() when all that was received until now is on the disk."""
-        return self.last_received
+    def dismissed(self, kept_at):
+        """What begun() has noted is nothing: not all of its destinations have taken the message."""
+        if kept_at:
+            self.done(kept_at)
+            self.flush()
 
     def await_flush(self):
         """All of it, with what is done with, is to be on the disk before the next promise is kept."""
@@ -172,13 +200,13 @@ class Inflight(turn_taker.TurnTaker):
             return kept_at
         shown, place = self.shown, self.shown.properties_at
         kind = shown.buffer[place]
-        sure = shown.buffer[place + 1]
+        state = shown.buffer[place + 1]
         if kind == RECEIVED:
-            if kept_at > self.sure_mark and not sure:
+            if kept_at > self.sure_mark and state != IS_SURE:
                 return kept_at
-            sure = 1
+            state = IS_SURE
         now = self._keep(
-            kind, sure, octets.le16(shown.buffer, place + 2), octets.le64(shown.buffer, place + 4),
+            kind, state, octets.le16(shown.buffer, place + 2), octets.le64(shown.buffer, place + 4),
             octets.le64(shown.buffer, place + 12), octets.le64(shown.buffer, place + 20))
         if not now:
             return kept_at
@@ -236,19 +264,42 @@ class Inflight(turn_taker.TurnTaker):
 
     # helpers
 
-    def _keep(self, kind, sure, identifier, key, location, number):
-        """Write a record. Returns its location, 0 where it cannot be written."""
+    def _note_ends(self, destinations):
+        """Put the ends of their logs behind the record that is written next."""
+        room = len(NO_ROUTING) + RECORD_OCTETS + END_OCTETS * len(destinations)
+        self.ends_length = 0
+        if len(destinations) > ENDS:
+            return
+        if room > len(self.record):
+            self.record = bytearray(room)
+            self.at = octets.pointer(self.record)
+            self.message.buffer = self.at
+        at, place = self.at, self.message.body_at
+        for destination in destinations:
+            store = destination.next_store()
+            if store is not None:
+                store.name_at_once()
+                octets.put_le64(at, place, store.key)
+                octets.put_le64(at, place + 8, store.log_end())
+                place += END_OCTETS
+        self.ends_length = place - self.message.body_at
+
+    def _keep(self, kind, state, identifier, key, location, number):
+        """Write a record, with the ends of logs noted last where its state is of these. Returns its location,
+        0 where it cannot be written.
+        """
         if not self._opened():
             return 0
         at = self.at
         place = 2  # behind NO_ROUTING
         at[place] = kind
-        at[place + 1] = sure
+        at[place + 1] = state
         octets.put_le16(at, place + 2, identifier)
         octets.put_le64(at, place + 4, key)
         octets.put_le64(at, place + 12, location)
         octets.put_le64(at, place + 20, number)
         message = self.message
+        message.body_length = self.ends_length if state >= BEGUN else 0
         try:
             message.timestamp_ms = self.scheduler.now_ms
             self.store.append(message)
@@ -298,15 +349,6 @@ class Inflight(turn_taker.TurnTaker):
             self._delete(before)
             before = self.outdated.pop(before, 0)
 
-    def _would_outlive_kill(self, queues):
-        """Whether what was appended to these destinations would: its files have their names."""
-        pool = self.store.pool
-        for queue in queues:
-            folder = queue.folder()
-            if folder is None or pool.is_naming(folder):
-                return False
-        return True
-
     def _opened(self):
         """Whether there is a store, made with the first record."""
         if self.store is None and not self.failed:
@@ -318,7 +360,7 @@ class Inflight(turn_taker.TurnTaker):
 
     def _begin(self, store):
         self.scheduler = self.vhost.scheduler
-        store.pool.name_at_once(store.folder)
+        store.name_at_once()
         self.store = store
         store.be_unawaited()
         store.listener = self
@@ -330,7 +372,7 @@ class Inflight(turn_taker.TurnTaker):
             self.scheduler.start(self.moving)
 
     def _recover(self, by_key):
-        entries, over = {}, []
+        entries, over, newest = {}, [], None
         while self.store.ready_count and self.store.peek(self.shown):
             shown, place = self.shown, self.shown.properties_at
             self.store.shift()
@@ -340,35 +382,39 @@ class Inflight(turn_taker.TurnTaker):
                 continue
             kind = shown.buffer[place]
             key = octets.le64(shown.buffer, place + 4)
-            entry = (
-                location, shown.buffer[place + 1], octets.le64(shown.buffer, place + 12),
-                octets.le64(shown.buffer, place + 20))
+            state = shown.buffer[place + 1]
+            entry = Entry(
+                location, state, octets.le64(shown.buffer, place + 12), octets.le64(shown.buffer, place + 20),
+                shown.get_body() if state == MAY_BE_LOST or not shown.redelivered else b"")
             if kind == SURE:
                 key = 0
-                self.sure_mark = max(self.sure_mark, entry[2])
+                self.sure_mark = max(self.sure_mark, entry.place)
+            elif kind == RECEIVED:
+                newest = None if shown.redelivered else entry
             name = key, kind, octets.le16(shown.buffer, place + 2)
             if name in entries:  # it was being kept anew
-                over.append(entries[name][0])
+                over.append(entries[name].location)
             entries[name] = entry
-        self._hand_out(entries, by_key, over)
+        self._hand_out(entries, by_key, over, newest)
         for location in over:
             self.store.delete(location)
 
-    def _hand_out(self, entries, by_key, over):
+    def _hand_out(self, entries, by_key, over, newest):
         # a run that stopped in order has flushed everything
         is_whole = self.store.pool.last_end == STOPPED
         sent = {}
-        for (key, kind, identifier), (location, is_sure, place, number) in entries.items():
-            session = by_key.get(key)
+        for (key, kind, identifier), entry in entries.items():
+            session, location = by_key.get(key), entry.location
             if kind == SURE:
                 self.sure_at = location
             elif session is None or not identifier:
                 over.append(location)
             elif kind == SENT:
-                sent.setdefault(key, []).append((identifier, place, location))
-                self.stored[location] = number
+                sent.setdefault(key, []).append((identifier, entry.place, location))
+                self.stored[location] = entry.number
             elif kind == RECEIVED and (
-                is_whole or is_sure or location <= self.sure_mark or number == self.boot
+                is_whole or entry.state == IS_SURE or location <= self.sure_mark
+                or entry.number == self.boot and self._is_stored(entry, entry is newest)
             ):
                 session.received_ids().restore(identifier, location)
                 self.last_received = max(self.last_received, location)
@@ -378,3 +424,43 @@ class Inflight(turn_taker.TurnTaker):
             self.sure(self.last_received)
         for key, rows in sent.items():
             by_key[key].sent_from(by_key[key].queue).restore(rows)
+
+    def _is_stored(self, entry, is_last):
+        """Whether the message of an identifier that is not sure has been, by a process that was killed:
+        ``is_last``, before it has noted anything else, so that what some destinations have is taken back.
+        """
+        if not (is_last and entry.state == BEGUN) and entry.state != MAY_BE_LOST:
+            return True
+        stores = {store.key: store for store in self.vhost.durable_stores()}
+        ends = memoryview(entry.ends).cast("Q").tolist() if len(entry.ends) % END_OCTETS == 0 else []
+        having, lacking = [], False
+        for key, end in zip(ends[::2], ends[1::2]):
+            store = stores.get(key)
+            if store is not None and store.holds_behind(end):
+                having.append((store, end))
+            elif store is not None:
+                lacking = True
+        if ends and not lacking:
+            return True
+        if is_last:
+            for store, end in having:
+                store.take_back(end)
+        return not ends and not is_last
+
+
+class Entry(NamedTuple):
+    """A record of an earlier run: where it lies, its state, location, number and ends of logs."""
+
+    location: int
+    state: int
+    place: int
+    number: int
+    ends: bytes
+
+
+def _would_outlive_kill(destinations):
+    """Whether what was appended to these would: its files have their names."""
+    for destination in destinations:
+        if not destination.outlives_kill():
+            return False
+    return True

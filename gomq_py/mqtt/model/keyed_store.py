@@ -68,8 +68,8 @@ class KeyedStore(Destination):
         """Keep a copy of the message for the key, instead of any other. As publish() of a Destination."""
         return self._put(key, message, False)
 
-    def folder(self):
-        return None if self._shelf is None else self._shelf.store.folder
+    def outlives_kill(self):
+        return self._shelf is None or self._shelf.store.outlives_kill()
 
     def delete(self, key):
         """There is no message for the key any more. Whether there was one. On disk as what is put is."""

@@ -18,9 +18,16 @@ cdef class Received:
     cdef bytearray page
     cdef unsigned char* at
     cdef Py_ssize_t number
+    cdef uint64_t begun_at
+    cdef readonly uint64_t added
+    cdef list unsafe
+    cdef tuple latest
     cdef bint closed
     cpdef bint has(self, unsigned int identifier) except -1
-    cpdef begin(self, unsigned int identifier)
+    cpdef begin(self, unsigned int identifier, tuple destinations)
+    cpdef postpone(self, unsigned int identifier)
+    @cython.locals(begun_at=uint64_t)
+    cdef _dismiss(self)
     cpdef bint is_storing(self, unsigned int identifier) except -1
     cpdef not_stored(self, unsigned int identifier)
     @cython.locals(kept_at=uint64_t)
@@ -28,9 +35,10 @@ cdef class Received:
     @cython.locals(kept_at=uint64_t)
     cpdef bint discard(self, unsigned int identifier) except -1
     @cython.locals(kept_at=uint64_t)
-    cpdef tuple awaited(self, unsigned int identifier)
+    cpdef list awaited(self, unsigned int identifier)
     cpdef uint64_t mark(self) except? 0
-    cpdef sure(self, uint64_t mark)
+    @cython.locals(unsafe=list)
+    cpdef sure(self, uint64_t added, uint64_t mark)
     cpdef restore(self, unsigned int identifier, uint64_t kept_at)
     @cython.locals(identifier=cython.uint, kept_at=uint64_t)
     cpdef move(self, Py_ssize_t oldest)

@@ -2,6 +2,8 @@
 
 Beside sent, below the door's inbound half. Where the session is kept, inflight keeps them, too. Never yields.
 """
+from functools import partial
+
 from gomq_py import octets
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what keeps them)
 from gomq_py.storage import locations
@@ -11,6 +13,7 @@ PAGE_BITS, PAGE_MASK = 5, 31
 COUNT_AT = 256
 PAGE_OCTETS = COUNT_AT + 2
 NO_PAGE = bytearray()
+NONE = ()
 # In place of a location: it is there, but cannot be kept. Segments are numbered from 1.
 NOT_KEPT = 1
 
@@ -18,8 +21,11 @@ NOT_KEPT = 1
 class Received:
     """The packet identifiers of one session's messages that came at QoS 2 and that PUBREL has not come for.
 
-    ``count``: how many. ``inflight``: the Inflight that keeps them under ``key``, or None. ``storing``: those
-    whose message waits for files, and who wants to hear of it.
+    ``count``: how many. ``inflight``: the Inflight that keeps them under ``key``, or None. ``begun_at``:
+    where it keeps the one whose message is being stored, or 0. ``storing``: those whose message waits for
+    files, and who wants to hear of it. ``added``: how many there have been. ``unsafe``: [how many there had
+    been, the tuple of destinations] of those whose messages may not be on the disk yet, for each such tuple
+    in turn.
 
     They lie in pages of 32, because clients number in sequence: most are on the page looked at last, and one
     without neighbours takes no more than a page. An empty page goes when another one is looked at:
@@ -29,7 +35,10 @@ class Received:
         256     2       how many are there
     """
 
-    __slots__ = ("inflight", "key", "count", "pages", "page", "number", "at", "storing", "closed")
+    __slots__ = (
+        "inflight", "key", "count", "pages", "page", "number", "at", "begun_at", "storing", "added", "unsafe",
+        "latest", "closed",
+    )
 
     def __init__(self, inflight=None, key=0):
         self.inflight = inflight
@@ -39,18 +48,45 @@ class Received:
         self.number = -1
         self.page = NO_PAGE
         self.at = octets.pointer(NO_PAGE)
+        self.begun_at = 0
         self.storing = {}  # {identifier: [callback(taken, queues)]}
+        self.added = 0
+        self.unsafe = []
+        self.latest = None  # destinations of the last of unsafe
         self.closed = False
 
     def has(self, identifier):
         """Whether it is there."""
         return self._value(identifier) != 0
 
-    def begin(self, identifier):
-        """One that is not there: its message waits for files, and add() or not_stored() comes later."""
+    def begin(self, identifier, destinations):
+        """One that is not there, or that postpone() was called for: its message is given to these, a tuple,
+        next, and add(), not_stored() or postpone() comes then.
+        """
+        if self.inflight is not None and not self.closed:
+            self.begun_at = self.inflight.begun(self.key, identifier, destinations)
+
+    def postpone(self, identifier):
+        """Its message waits for files: one of the destinations has answered LATER. Returns what a HeldPublish
+        calls ``before`` it tries again.
+        """
+        self._dismiss()
         if not self.closed:
             self.storing[identifier] = []
             self._put(identifier, 0)
+        return partial(self._begin_again, identifier)
+
+    def _begin_again(self, identifier, destinations):
+        if destinations is None:
+            self._dismiss()
+        else:
+            self.begin(identifier, destinations)
+
+    def _dismiss(self):
+        if self.begun_at:
+            begun_at = self.begun_at
+            self.begun_at = 0
+            self.inflight.dismissed(begun_at)
 
     def is_storing(self, identifier):
         """Whether its message waits for files."""
@@ -61,20 +97,29 @@ class Received:
         self.storing[identifier].append(callback)
 
     def add(self, identifier, queues=None):
-        """One that is not there, or that begin() was called for: its message has been stored, just before,
-        durably in ``queues``.
+        """One that begin() was called for: its message has been stored, durably in ``queues``, a tuple or
+        None.
         """
         if self.closed:
             return
-        kept_at = 0
-        if self.inflight is not None:
-            kept_at = self.inflight.received(self.key, identifier, queues)
+        kept_at = self.begun_at
+        if kept_at:
+            self.begun_at = 0
+            kept_at = self.inflight.received(kept_at, self.key, identifier, queues or NONE)
         self._put(identifier, kept_at)
+        self.added += 1
+        if queues is not None:
+            if queues is self.latest:
+                self.unsafe[len(self.unsafe) - 1][0] = self.added
+            else:
+                self.unsafe.append([self.added, queues])
+                self.latest = queues
         if self.storing:
             self._tell(identifier, True, queues)
 
     def not_stored(self, identifier):
         """Its message was refused."""
+        self._dismiss()
         if identifier in self.storing:
             if self._value(identifier):
                 self._take_out(identifier)
@@ -99,18 +144,28 @@ class Received:
         return True
 
     def awaited(self, identifier):
-        """What must be flushed before a PUBREC may leave for one that is there: a tuple, None: nothing."""
+        """What must be flushed before PUBREC may leave for one that was there: a list of tuples. If a queue
+        among them has failed, the message may be lost.
+        """
+        awaited = [queues for _, queues in self.unsafe]
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT and kept_at > self.inflight.sure_mark and not self.inflight.failed:
-            return self.inflight.together
-        return None
+            awaited.append(self.inflight.together)
+        return awaited
 
     def mark(self):
-        """As Inflight.mark."""
+        """What to say to sure(), with ``added``, when all that is there is on the disk."""
         return 0 if self.inflight is None else self.inflight.last_received
 
-    def sure(self, mark):
-        """As Inflight.sure: before PUBREC leaves."""
+    def sure(self, added, mark):
+        """What was there when these were ``added`` and mark() is on the disk, and the messages: before PUBREC
+        leaves.
+        """
+        unsafe = self.unsafe
+        while unsafe and unsafe[0][0] <= added:
+            del unsafe[0]
+        if not unsafe:
+            self.latest = None
         if mark:
             self.inflight.sure(mark)
 
@@ -127,8 +182,11 @@ class Received:
 
     def close(self):
         """The session is over, and nothing is added."""
+        self._dismiss()
         self.closed = True
         self.storing = {}
+        self.unsafe = []
+        self.latest = None
         for identifier in self._identifiers():
             self.discard(identifier)
 

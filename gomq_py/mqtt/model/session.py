@@ -83,9 +83,9 @@ class Session:
     ``kept``: arguments that bound what is kept. ``connection``: whoever speaks for the client now, or None.
     ``may_get(topic filter)``: the connection's answer whether the client may have what comes by it, or None.
     ``queue``: its SessionQueue, or None while nothing is kept for it; ``sink``: the Destination of what is
-    not kept, while it is connected, or None. ``is_durable``: it outlives its connection. ``subscriptions``:
-    {topic filter: Subscription}, changed by its bindings alone; ``interests``: what follows from them for
-    each topic. ``sent`` and ``received``: what is
+    not kept, while it is connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: that
+    it is there has been on the disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by
+    its bindings alone; ``interests``: what follows from them for each topic. ``sent`` and ``received``: what is
     under way with packet identifiers, from one connection to the next; None: nothing has been.
     """
 
@@ -96,7 +96,7 @@ class Session:
         self.connection = self.may_get = None
         self.queue = None
         self.sink = None
-        self.is_durable = False
+        self.is_durable = self.is_safe = False
         self.subscriptions = {}
         self.interests = Interests(self)
         self.sent = self.received = None

@@ -90,7 +90,7 @@ class SessionQueue(broker_queue.Queue):
     def on_added(self, vhost):
         if self.durable and self.store is not None:
             # So that an identifier of QoS 2 and its message outlive a kill together (mqtt.model.inflight).
-            self.store.pool.name_at_once(self.store.folder)
+            self.store.name_at_once()
         vhost.extras[EXTRA].queue_added(self)
 
     def fail(self, error):

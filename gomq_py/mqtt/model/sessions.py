@@ -86,6 +86,8 @@ class Sessions:
             is_recorded = is_recorded or session.is_durable
         if session.is_durable and self.inflight is not None:
             is_recorded = self.inflight.open() or is_recorded
+        if session.is_durable and not session.is_safe:
+            is_recorded = True  # by an earlier connection, which did not wait to its end
         self._set_user(session, user)
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection

@@ -38,6 +38,8 @@ cdef class Share(_destination.Destination):
     cpdef Share renewed(self)
     @cython.locals(answer=int)
     cpdef int publish(self, Message message) except -1
+    @cython.locals(turns=Turns, members=list, step=Py_ssize_t, member=Member)
+    cpdef next_store(self)
     @cython.locals(
         members=list, count=Py_ssize_t, first=Py_ssize_t, step=Py_ssize_t, place=Py_ssize_t, member=Member,
         answer=int)

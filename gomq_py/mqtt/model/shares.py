@@ -115,6 +115,16 @@ class Share(_destination.Destination):
         answer = self._publish(message, self.present)
         return answer if answer else self._publish(message, self.absent)
 
+    def next_store(self):
+        """That of the member who is asked first."""
+        for turns in (self.present, self.absent):
+            members = turns.members
+            for step in range(len(members)):
+                member = members[(turns.next + step) % len(members)]
+                if member.may_get(self.name) and member.target not in self.departed:
+                    return member.target.next_store()
+        return None
+
     def _publish(self, message, turns):
         """Give the message to the next of these who takes it."""
         members = turns.members

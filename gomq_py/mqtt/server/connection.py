@@ -202,10 +202,10 @@ class Connection:
         self.outbound.start()
         if not will.begin(self, greeting.will):
             return False
-        is_recorded = is_recorded or greeting.will is not None
-        if is_recorded:
+        if is_recorded or greeting.will is not None:
             try:
                 self._wait_until_safe()
+                session.is_safe = True
             except Exception as error:
                 self.refuse(session_code(error, self.version), f"the session is not kept: {error}")
         if self.state != OPEN:

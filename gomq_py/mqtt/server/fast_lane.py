@@ -161,6 +161,9 @@ class FastLane:
             message.expires_at_ms = self.now_ms + seconds * 1000
         message.flags = walk.qos << crossing.QOS_SHIFT
         message.persistent = walk.qos > 0
+        message.at_once = walk.qos == 2
+        if walk.qos == 2:
+            self.inbound.received.begin(walk.packet_identifier, route.queues)
         answer = deposit.to_all(message, route)
         if answer > deposit.SOME_REFUSED:
             self._wait(route, answer >> 1, answer & 1 == 0)
@@ -189,11 +192,12 @@ class FastLane:
         message.own()
         self.message = self.new_message()
         self.held = True
+        before = None
         if walk.qos == 2:
-            self.inbound.received.begin(walk.packet_identifier)
+            before = self.inbound.received.postpone(walk.packet_identifier)
         publish_later(
             self.connection, message, route.queues[number - 1:], taken,
-            partial(self.stored, route, walk.qos, walk.packet_identifier))
+            partial(self.stored, route, walk.qos, walk.packet_identifier), before)
 
     def stored(self, route, qos, packet_identifier, taken):
         """All destinations of the route have had a message: count it, and note its answer."""

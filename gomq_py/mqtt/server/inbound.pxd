@@ -53,4 +53,4 @@ cdef class Batch(Answer):
     cdef Inbound inbound
     cdef bytes answers
     cdef Py_ssize_t pubacks, confirms
-    cdef unsigned long long mark
+    cdef unsigned long long added, mark

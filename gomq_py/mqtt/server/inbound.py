@@ -165,9 +165,8 @@ class Inbound:
             hold = self.connection.stream.hold(WAITS_FOR)
             self.received.when_stored(packet_identifier, partial(self._first_stored, packet_identifier, hold))
             return False
-        awaited = self.received.awaited(packet_identifier)
-        if awaited is not None:
-            self.unsynced.add(awaited)
+        for queues in self.received.awaited(packet_identifier):
+            self.unsynced.add(queues)
         self.answer(PUBREC, packet_identifier, 0)
         return True
 
@@ -207,8 +206,10 @@ class Inbound:
             self.has_released = False
             self.received.inflight.await_flush()
         unsynced = self.unsynced.take()
-        batch = Batch(
-            self, self.answers.take(), self.pubacks, self.confirms, self.received.mark() if unsynced else 0)
+        batch = Batch(self, self.answers.take(), self.pubacks, self.confirms)
+        if unsynced:
+            batch.added = self.received.added
+            batch.mark = self.received.mark()
         self.pubacks = self.confirms = 0
         self.promised.done(batch, unsynced)
 
@@ -216,12 +217,14 @@ class Inbound:
         """The connection ends: what may be answered now is, and the rest never."""
         self.is_over = True
         self.done()
-        self.promised.close()
+        self.promised.mute()
 
     def close(self):
-        """The connection has ended: nobody waits for answers."""
+        """The connection has ended: nobody waits for answers. What they promise is still heard of, because
+        the session goes on.
+        """
         self.is_over = True
-        self.promised.close()
+        self.promised.mute()
 
     # for the answers
 
@@ -240,7 +243,7 @@ class Inbound:
                     self.received.discard(identifier)
             if self.version >= MQTT_5:
                 refused.append(frames.encode_acknowledgement(self.version, kind, identifier, code))
-        if self.version < MQTT_5:
+        if self.version < MQTT_5 and not self.is_over:
             self.is_over = True
             self.connection.fail(NotKept("the disk refused what it published"))
         return b"".join(refused)
@@ -248,23 +251,24 @@ class Inbound:
 
 class Batch(Answer):
     """The answers of a read, of which ``pubacks`` are PUBACKs, and ``confirms`` tell that a message was
-    taken; ``mark`` (mqtt.model.inflight) of what is sure when they leave.
+    taken; ``added`` and ``mark`` (mqtt.model.received) of what is sure when they leave.
     """
 
-    __slots__ = ("inbound", "answers", "pubacks", "confirms", "mark")
+    __slots__ = ("inbound", "answers", "pubacks", "confirms", "added", "mark")
 
-    def __init__(self, inbound, answers, pubacks, confirms, mark):
+    def __init__(self, inbound, answers, pubacks, confirms):
         Answer.__init__(self)
         self.inbound = inbound
         self.answers = answers
         self.pubacks = pubacks
         self.confirms = confirms
-        self.mark = mark
+        self.added = self.mark = 0
 
     def kept(self):
         self.inbound.unanswered -= self.pubacks
         self.inbound.confirmed_count += self.confirms
-        self.inbound.received.sure(self.mark)
+        if self.added:
+            self.inbound.received.sure(self.added, self.mark)
         return self.answers
 
     def lost(self):

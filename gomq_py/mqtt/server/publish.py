@@ -82,6 +82,9 @@ def publish(connection, walk):
 def store(connection, publication, qos, packet_identifier):
     """Hand the message to its destinations, and note the answer."""
     publication.message.publisher = connection.session
+    if qos == 2:
+        publication.message.at_once = True
+        connection.inbound.received.begin(packet_identifier, tuple(publication.destinations))
     wait = partial(_wait, connection, qos, packet_identifier)
     taken = publishing.store(connection.caller, publication, connection.hub.scheduler.now_ms, wait)
     if taken is not None:
@@ -147,10 +150,10 @@ def _wait(connection, qos, packet_identifier, publication, destinations, taken):
         _stored(connection, publication, qos, packet_identifier)
         connection.inbound.done()
 
-    if qos == 2:
-        connection.inbound.received.begin(packet_identifier)
+    before = connection.inbound.received.postpone(packet_identifier) if qos == 2 else None
     held_publish.wait_for_files(
-        connection.hub, connection.stream, connection.vhost, publication.message, destinations, taken, stored)
+        connection.hub, connection.stream, connection.vhost, publication.message, destinations, taken, stored,
+        before)
 
 
 def _stored(connection, publication, qos, packet_identifier):
@@ -201,11 +204,11 @@ def routing_of(connection, key):
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)
 
 
-def publish_later(connection, message, destinations, taken, done):
-    """A message of the fast lane, one of whose queues answered LATER."""
+def publish_later(connection, message, destinations, taken, done, before):
+    """A message of the fast lane, one of whose queues answered LATER. ``before`` as HeldPublish."""
     def stored(taken, _somebody_took):
         done(taken)
         connection.inbound.done()
 
     held_publish.wait_for_files(
-        connection.hub, connection.stream, connection.vhost, message, destinations, taken, stored)
+        connection.hub, connection.stream, connection.vhost, message, destinations, taken, stored, before)

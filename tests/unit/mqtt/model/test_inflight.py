@@ -6,10 +6,9 @@ from random import Random
 
 import pytest
 
-from gomq_py.broker.routing.destination import Destination
 from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.model.received import Received
-from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
+from tests.support.mqtt_outbound import Peer, make_sure, mqtt_message, mqtt_node, note_received, publish
 
 
 @pytest.fixture
@@ -69,9 +68,9 @@ def test_any_identifiers_in_any_order_are_there_until_they_are_taken_out():
 
 def test_after_a_kill_all_identifiers_count(nodes):
     ids = Peer(nodes()).session.received_ids()
-    ids.add(5)
-    ids.sure(ids.mark())
-    ids.add(6)
+    note_received(ids, 5)
+    make_sure(ids)
+    note_received(ids, 6)
 
     assert received(nodes()) == {5, 6}
     assert received(nodes()) == {5, 6}
@@ -80,9 +79,9 @@ def test_after_a_kill_all_identifiers_count(nodes):
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_after_a_power_cut_those_count_whose_messages_are_on_the_disk(nodes, how):
     ids = Peer(nodes()).session.received_ids()
-    ids.add(5)
-    ids.sure(ids.mark())
-    ids.add(6)
+    note_received(ids, 5)
+    make_sure(ids)
+    note_received(ids, 6)
 
     expected = {5} if how == "kill" else {5, 6}
     assert received(nodes(2, how)) == expected
@@ -92,18 +91,18 @@ def test_after_a_power_cut_those_count_whose_messages_are_on_the_disk(nodes, how
 def test_one_that_is_not_sure_is_waited_for_when_its_message_comes_again(nodes):
     node = nodes()
     ids = Peer(node).session.received_ids()
-    ids.add(5)
+    note_received(ids, 5)
 
-    assert ids.awaited(5) == (node.vhost.extras["mqtt"].inflight,)
-    ids.sure(ids.mark())
-    assert ids.awaited(5) is None and ids.awaited(6) is None
+    assert ids.awaited(5) == [(node.vhost.extras["mqtt"].inflight,)]
+    make_sure(ids)
+    assert ids.awaited(5) == [] and ids.awaited(6) == []
 
 
 def test_released_identifier_does_not_come_back(nodes):
     node = nodes()
     ids = Peer(node).session.received_ids()
-    ids.add(5)
-    ids.add(6)
+    note_received(ids, 5)
+    note_received(ids, 6)
     ids.discard(5)
     node.hub.scheduler.finish()  # the end of a walk
 
@@ -115,7 +114,7 @@ def test_sessions_that_end_with_their_connection_keep_nothing(nodes):
     peer = Peer(node, expiry_s=0).subscribe("t", qos=2)
     publish(node, mqtt_message("t", b"x", 2))
     peer.packet()
-    peer.session.received_ids().add(5)
+    note_received(peer.session.received_ids(), 5)
 
     assert node.vhost.extras["mqtt"].inflight.store is None
 
@@ -127,14 +126,14 @@ def test_old_entries_do_not_keep_segments(nodes):
     publish(node, mqtt_message("t", b"x", 2))
     peer.packet()
     ids = peer.session.received_ids()
-    ids.add(7)
-    ids.sure(ids.mark())
+    note_received(ids, 7)
+    make_sure(ids)
 
     for number in range(60):
         for _ in range(1000):
-            ids.add(8)
+            note_received(ids, 8)
             ids.discard(8)
-        ids.sure(ids.mark())
+        make_sure(ids)
         node.hub.scheduler.finish()
         peer.poll(3)
 
@@ -149,11 +148,11 @@ def test_a_kill_before_a_thread_has_named_files_loses_nothing(nodes, monkeypatch
     """Files that were made ahead get their names later, for other stores."""
     node = nodes()
     ids = Peer(node).session.received_ids()
-    ids.add(7)
+    note_received(ids, 7)
     monkeypatch.setattr(node.committer, "change", names_nothing)
 
     fill(node, ids, 1)
-    ids.add(9)
+    note_received(ids, 9)
 
     assert received(nodes()) == {7, 9}
 
@@ -178,35 +177,150 @@ def test_what_was_written_anew_and_released_does_not_come_back(nodes, monkeypatc
     assert received(nodes()) == set()
 
 
+def queue_of(node, name, **arguments):
+    """A durable queue of this name, which is there or is made."""
+    return node.vhost.declare_queue(
+        name, durable=True, arguments={key.replace("_", "-"): value for key, value in arguments.items()})[0]
+
+
+def count_in(node, name):
+    """The messages of a queue."""
+    return node.vhost.queues[name].ready_count
+
+
+ROLLS = 700  # messages of 200 octets, which take a second segment
+
+
+@pytest.mark.parametrize("before", [0, 1, ROLLS])
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 5}, {"x_queue_type": "stream"}])
+def test_after_a_kill_an_identifier_counts_if_its_message_had_come(nodes, arguments, before):
+    """The kill falls in front of the message, or right behind it."""
+    for number, comes in ((1, False), (2, True)):
+        node = nodes()
+        ids, queue = Peer(node).session.received_ids(), queue_of(node, f"q{number}", **arguments)
+        for _ in range(before):
+            assert queue.publish(sent_at_once())
+        node.hub.scheduler.finish()
+        ids.begin(7, (queue,))
+        if comes:
+            assert queue.publish(sent_at_once())
+
+        again = nodes()
+
+        assert received(again) == ({7} if comes else set())
+        assert count_in(again, f"q{number}") == before + comes
+
+
+@pytest.mark.parametrize("before", [0, 1, ROLLS])
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 5}])
+def test_a_kill_between_two_queues_is_undone(nodes, arguments, before):
+    """The client sends its message again, and each has it once."""
+    node = nodes()
+    ids, queues = Peer(node).session.received_ids(), (queue_of(node, "a", **arguments), queue_of(node, "b"))
+    for queue in queues:
+        for _ in range(before):
+            assert queue.publish(sent_at_once())
+    node.hub.scheduler.finish()
+    ids.begin(7, queues)
+    assert queues[0].publish(sent_at_once())
+
+    again = nodes()
+
+    assert received(again) == set()
+    assert count_in(again, "a") == count_in(again, "b") == before
+    once_more = nodes()
+    assert count_in(once_more, "a") == before
+
+
+def test_only_what_came_last_is_undone(nodes):
+    """Whatever was noted before it has been given to all that wanted it: no-local leaves one out."""
+    node = nodes()
+    ids, queues = Peer(node).session.received_ids(), (queue_of(node, "a"), queue_of(node, "b"))
+    ids.begin(6, queues)
+    assert queues[0].publish(sent_at_once())
+    ids.add(6, queues)
+    ids.begin(7, queues)
+
+    again = nodes()
+
+    assert received(again) == {6} and count_in(again, "a") == 1
+
+
+def test_what_was_refused_does_not_count(nodes):
+    node = nodes()
+    ids, queue = Peer(node).session.received_ids(), queue_of(node, "q")
+    ids.begin(7, (queue,))
+    ids.not_stored(7)
+    assert queue.publish(sent_at_once())
+
+    assert received(nodes()) == set()
+
+
+def test_what_waits_for_files_counts_when_it_has_them(nodes):
+    for number, comes in ((1, False), (2, True)):
+        node = nodes()
+        ids, queue = Peer(node).session.received_ids(), queue_of(node, f"q{number}")
+        ids.begin(7, (queue,))
+        before = ids.postpone(7)
+        before((queue,))
+        before(None)
+        before((queue,))
+        if comes:
+            assert queue.publish(sent_at_once())
+
+        again = nodes()
+
+        assert received(again) == ({7} if comes else set())
+
+
 def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_names(nodes, monkeypatch):
     node = nodes()
     ids = Peer(node).session.received_ids()
-    ids.add(4)
-    pool = node.vhost.extras["mqtt"].inflight.store.pool
-    named, unnamed = (os.path.join(os.path.dirname(pool.folder), name) for name in ("named", "unnamed"))
+    note_received(ids, 4)
+    named, unnamed = queue_of(node, "named"), queue_of(node, "unnamed")
+    assert named.publish(sent_at_once())
+    node.hub.scheduler.finish()
+    node.committer.wait()
+    pool = unnamed.store.pool
     pool.expect(65536)
     node.wait(lambda: pool.has(65536))
     monkeypatch.setattr(node.committer, "change", names_nothing)
-    files = pool.take(*(os.path.join(unnamed, f"{kind}.0000000001") for kind in ("msgs", "acks")), 65536)
+    assert unnamed.publish(sent_at_once())
 
-    ids.add(5, (StoresIn(unnamed),))
-    ids.add(6, (StoresIn(named),))
-    ids.add(7, (StoresIn(unnamed),))
-    for file in files:
-        file.close()
+    for identifier, queue in ((5, unnamed), (6, named), (7, unnamed)):
+        ids.begin(identifier, (queue,))
+        assert queue.publish(sent_at_once())
+        ids.add(identifier, (queue,))
+    node.hub.scheduler.finish()
 
-    assert received(nodes()) == {4, 6}
+    again = nodes()
+    assert received(again) == {4, 6}
+    assert count_in(again, "named") == 2 and count_in(again, "unnamed") == 0
 
 
-class StoresIn(Destination):
-    """A destination that stores messages in this folder."""
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 5}, {"x_queue_type": "stream"}])
+def test_files_that_begin_with_a_message_of_qos_2_have_their_names(nodes, monkeypatch, arguments):
+    node = nodes()
+    ids, queue = Peer(node).session.received_ids(), queue_of(node, "q", **arguments)
+    pool = queue.store.pool
+    pool.expect(65536)
+    node.wait(lambda: pool.has(65536))
+    node.committer.wait()
+    monkeypatch.setattr(node.committer, "change", names_nothing)
 
-    def __init__(self, folder):
-        super().__init__("q", True)
-        self._folder = folder
+    ids.begin(7, (queue,))
+    assert queue.publish(sent_at_once())
+    ids.add(7, (queue,))
 
-    def folder(self):
-        return self._folder
+    again = nodes()
+    assert received(again) == {7} and count_in(again, "q") == 1
+
+
+def sent_at_once():
+    """What is stored of a PUBLISH at QoS 2, with 200 octets."""
+    message = mqtt_message("t", b"x" * 200, 2)
+    message.at_once = True
+    return message
 
 
 def names_nothing(changes, done=None, soon=False):
@@ -219,7 +333,7 @@ def fill(node, ids, rolls):
     last = segments(node)[-1] + rolls
     while segments(node)[-1] < last:
         for _ in range(100):
-            ids.add(8)
+            note_received(ids, 8)
             ids.discard(8)
         node.hub.scheduler.finish()
         if store.pool._expected:
@@ -237,8 +351,8 @@ def written_anew(nodes, monkeypatch):
     """
     node, flushed = nodes(), []
     ids = Peer(node).session.received_ids()
-    ids.add(7)
-    ids.sure(ids.mark())
+    note_received(ids, 7)
+    make_sure(ids)
     monkeypatch.setattr(node.committer, "after_sync", lambda callback, *_, **__: flushed.append(callback))
     fill(node, ids, 4)
     node.wait(lambda: node.vhost.extras["mqtt"].inflight.moving is None)

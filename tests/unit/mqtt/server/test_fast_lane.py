@@ -729,3 +729,77 @@ def test_qos_2_of_a_durable_session_is_known_over_connections(make_mqtt):
 
     second.expect(b"\x70\x02\x00\x01")
     assert bodies(queue) == [b"1"]
+
+
+def test_qos_2_that_comes_again_waits_for_the_queue_of_its_message(make_mqtt):
+    """The queue has failed meanwhile, and nobody was there to hear of it."""
+    mqtt, queue = kept_session(make_mqtt)
+    queue.fail(OSError(errno.EIO, "no disk"))
+
+    again = mqtt.client(KEPT_5, PRESENT_5)
+    again.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    again.expect_nothing()
+    mqtt.door.committer.finish()
+
+    again.expect(b"\x50\x03\x00\x01\x80")
+
+
+def test_disk_that_refuses_is_heard_of_when_the_client_is_gone(make_mqtt):
+    """What comes again is a message then that nobody has."""
+    mqtt, queue = kept_session(make_mqtt)
+    mqtt.door.committer.finish(OSError(errno.EIO, "no disk"))
+
+    again = mqtt.client(KEPT_5, PRESENT_5)
+    again.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    again.expect_nothing()
+    mqtt.door.committer.finish()
+
+    again.expect(b"\x50\x02\x00\x01")
+    assert bodies(queue) == [b"1", b"1"]
+
+
+def test_qos_2_that_comes_again_waits_where_its_identifier_could_not_be_kept(make_mqtt):
+    mqtt, queue = kept_session(make_mqtt, fails=True)
+
+    again = mqtt.client(KEPT_5, PRESENT_5)
+    again.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    again.expect_nothing()
+    mqtt.door.committer.finish()
+
+    again.expect(b"\x50\x02\x00\x01")
+    assert bodies(queue) == [b"1"]
+
+
+def kept_session(make_mqtt, fails=False):
+    """A session whose client has gone, and whose message, with identifier 1, waits for the disk: (broker, the
+    queue that has it). ``fails``: its identifier cannot be kept.
+    """
+    mqtt = make_mqtt(manual=True)
+    queue = bound(mqtt.door, durable=True)
+    first = mqtt.stranger()
+    first.send(KEPT_5)
+    wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
+    mqtt.door.committer.finish()
+    first.expect(CONNACK_5)
+    if fails:
+        mqtt.door.vhost.extras["mqtt"].inflight.fail(OSError(errno.EIO, "no disk"))
+    first.send(publish(b"t", b"1", 2, 1, 5))
+    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+    first.socket.close()
+    wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
+    return mqtt, queue
+
+
+def test_session_that_an_earlier_connection_began_is_waited_for(make_mqtt):
+    """Its client comes again before it is on the disk."""
+    mqtt = make_mqtt(manual=True)
+    first = mqtt.stranger()
+    first.send(KEPT_5)
+    wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
+
+    second = mqtt.stranger()
+    second.send(KEPT_5)
+    second.expect_nothing()
+    mqtt.door.committer.finish()
+
+    second.expect(PRESENT_5)

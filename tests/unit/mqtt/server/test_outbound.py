@@ -4,7 +4,7 @@ import pytest
 from gomq_py.mqtt.wire.errors import ProtocolError
 from gomq_py.mqtt.wire.topics import swapped
 from gomq_py.storage.message import Message
-from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
+from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, note_received, publish
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
 REPLAYED = 16
@@ -493,7 +493,7 @@ def test_session_that_ends_leaves_no_identifiers(node):
     peer = Peer(node).subscribe("t", qos=2)
     publish(node, mqtt_message("t", b"1", 2))
     peer.packet()
-    peer.session.received_ids().add(5)
+    note_received(peer.session.received_ids(), 5)
     peer.disconnect()
 
     Peer(node, clean_start=True)
