@@ -514,8 +514,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "mqtt", "max_session_octets", COUNT, 1073741824,
         "Octets that what is kept for one session takes, topics and properties included; 0 for no limit. A "
-        "change counts from the next connection of its client on. One client that never comes back should not "
-        "fill the disk.", name="mqtt_max_session_octets", reloadable=True,
+        "change counts from the next connection of its client on. One client that never comes back should "
+        "not fill the disk.", name="mqtt_max_session_octets", reloadable=True,
     ),
     Option(
         "mqtt", "session_overflow", choice("drop-head", "reject-publish"), "drop-head",

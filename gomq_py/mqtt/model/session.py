@@ -85,8 +85,8 @@ class Session:
     ``queue``: its SessionQueue, or None while nothing is kept for it; ``sink``: the Destination of what is
     not kept, while it is connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: that
     it is there has been on the disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by
-    its bindings alone; ``interests``: what follows from them for each topic. ``sent`` and ``received``: what is
-    under way with packet identifiers, from one connection to the next; None: nothing has been.
+    its bindings alone; ``interests``: what follows from them for each topic. ``sent`` and ``received``: what
+    is under way with packet identifiers, from one connection to the next; None: nothing has been.
     """
 
     def __init__(self, sessions, client_id):
