@@ -11,7 +11,7 @@ from gomq_py.errors import PreconditionFailed
 from gomq_py.mqtt.model.filter_tree import FilterTree, levels_of
 from gomq_py.mqtt.model.shares import Shares
 from gomq_py.mqtt.wire.topics import (
-    SEPARATOR, is_shared, split_shared, swapped, topic_filter_fault, topic_name_fault,
+    SEPARATOR, is_shared, is_topic_name, split_shared, swapped, topic_filter_fault,
 )
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -138,7 +138,7 @@ def _session_of(destination):
 
 
 def _is_no_topic(topic):
-    if topic_name_fault(topic) or "\0" in topic:
+    if not is_topic_name(topic):
         return True
     if topic.isascii():
         return False

@@ -7,7 +7,7 @@ from gomq_py import octets
 from gomq_py.mqtt.model.filter_tree import FilterTree
 from gomq_py.mqtt.wire import crossing, fields
 from gomq_py.mqtt.wire.constants import SUBSCRIPTION_IDENTIFIER
-from gomq_py.mqtt.wire.topics import is_shared, matches, split_shared, topic_name_fault
+from gomq_py.mqtt.wire.topics import is_shared, is_topic_name, matches, split_shared
 
 # Topics remembered; thrown away together when there are more.
 TOPICS = 1024
@@ -148,7 +148,7 @@ class Interests:
             name = topic.decode()
         except UnicodeDecodeError:
             return _NONE
-        if topic_name_fault(name) or "\0" in name:
+        if not is_topic_name(name):
             return _NONE
         subscriptions = self.session.subscriptions
         if self.tree is None and len(subscriptions) > LISTED:

@@ -15,7 +15,7 @@ from gomq_py.mqtt.model.replays import Replay
 from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.mqtt.model.topic_walk import TopicWalk
 from gomq_py.mqtt.wire import crossing
-from gomq_py.mqtt.wire.topics import swapped, topic_name_fault
+from gomq_py.mqtt.wire.topics import is_topic_name, swapped
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.message import Message
@@ -241,7 +241,7 @@ def _topic_of(message):
         topic = swapped(message.get_routing_key().decode())
     except UnicodeDecodeError:
         return None
-    return None if "\0" in topic or topic_name_fault(topic) else topic
+    return topic if is_topic_name(topic) else None
 
 
 def _tombstone(topic):

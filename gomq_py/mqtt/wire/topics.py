@@ -31,6 +31,11 @@ def topic_name_fault(name):
     return text_fault("topic name", name)
 
 
+def is_topic_name(text):
+    """Whether a text is a topic name, which may come from elsewhere than a string of MQTT."""
+    return not topic_name_fault(text) and "\0" not in text
+
+
 def topic_filter_fault(topic_filter):
     """What is wrong with a topic filter, or ""."""
     if not topic_filter:
