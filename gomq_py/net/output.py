@@ -98,8 +98,6 @@ class Output:
         self.corked = False
         if self.pending and not self.blocked:
             self._flush()
-        if not self.pending:
-            self.allowance = 0
 
     def call_when_drained(self, callback):
         """Call ``callback()`` once when everything kept has been sent, or never will be because the socket
@@ -153,6 +151,8 @@ class Output:
             view.release()
             # CPython moves the start of a bytearray instead of its content.
             del self.pending[:sent]
+        if not self.pending:
+            self.allowance = 0
 
     def _over_limit(self):
         """More is kept than should be.

@@ -167,3 +167,20 @@ def test_a_closed_output_swallows_what_it_is_given(pair, output):
     output.write(b"late")
 
     assert output.pending_octets() == 0
+
+
+def test_limit_counts_again_once_a_large_message_has_gone_with_what_was_filled(pair):
+    """Within one read, which has gathered it: it was sent before the delivery that was behind it."""
+    output = Output(pair[0], HubBuffers(), 100)
+    told = []
+    output.on_overflow = lambda: told.append(output.pending_octets())
+    output.cork()
+    output.write_large(bytes(5000))
+    output.send_filled(1)
+    assert output.pending_octets() == 0
+
+    while not told:  # nobody reads
+        output.write(bytes(50))
+
+    assert told[0] <= 150
+    output.close()
