@@ -18,6 +18,7 @@ class Moving(Job):
         self._inflight = inflight
         self._oldest = oldest
         self._left = None
+        self._first = 1  # identifier that was sent by the last of them, to go on with
 
     def step(self):
         if self._left is None:
@@ -26,10 +27,13 @@ class Moving(Job):
                 self._inflight.sure_at = self._inflight.again(self._inflight.sure_at)
         clock = SliceClock(every=1)
         while self._left:
-            session = self._left.pop()
-            for one in (session.sent, session.received):
-                if one is not None:
-                    one.move(self._oldest)
+            session = self._left[-1]
+            self._first = 0 if session.sent is None else session.sent.move(self._oldest, self._first)
+            if not self._first:
+                if session.received is not None:
+                    session.received.move(self._oldest)
+                self._left.pop()
+                self._first = 1
             if clock.is_over():
                 return True
         self._inflight.moving = None

@@ -8,7 +8,7 @@ from gomq_py.storage.message cimport Message
 
 cdef int ROW, FIRST_ROWS, KEPT_ROWS, FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE
 cdef int NOTHING, RELEASE, UNKNOWN, WRONG, PUBACK, PUBREC, PUBCOMP
-cdef Py_ssize_t IDENTIFIER_MAX, AT_ONCE
+cdef Py_ssize_t IDENTIFIER_MAX, AT_ONCE, MOVED_AT_ONCE
 
 @cython.final
 cdef class Sent:
@@ -42,8 +42,8 @@ cdef class Sent:
     cpdef close(self)
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
     cpdef dict begun(self)
-    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, kept_at=uint64_t)
-    cpdef move(self, Py_ssize_t oldest)
+    @cython.locals(left=Py_ssize_t, identifier=Py_ssize_t, row=Py_ssize_t, kept_at=uint64_t)
+    cpdef Py_ssize_t move(self, Py_ssize_t oldest, Py_ssize_t first) except -1
     @cython.locals(room=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
     @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)

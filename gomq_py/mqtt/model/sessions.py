@@ -40,7 +40,8 @@ class Connected(NamedTuple):
 
 
 class Sessions:
-    """``by_client``: {client id: Session}, read by everybody. ``exchange`` is that of their subscriptions,
+    """``by_client``: {client id: Session}, read by everybody; ``subscriptions``: how many they have together,
+    and ``shared``, how many of these are shared. ``exchange`` is that of their subscriptions,
     which gets what is published to the vhost's ``topic_exchange`` (source). ``inflight``: the Inflight that
     keeps what is under way at QoS 2, or None.
 
@@ -57,6 +58,7 @@ class Sessions:
         self.inflight: Any = None
         self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
         self.wills: Any = None
+        self.subscriptions = self.shared = 0
         self._arrangements = {}  # user: the Arrangements of his sessions' filters
 
     def connect(self, connection, client_id, user, clean_start, expiry_s, version, kept=None):
@@ -187,6 +189,9 @@ class Sessions:
 
     def arranged(self, session, topic_filter, change):
         """A session has a filter (1), or has it no more (-1)."""
+        self.subscriptions += change
+        if is_shared(topic_filter):
+            self.shared += change
         if "+" not in topic_filter:
             return
         arrangements = self._arrangements.setdefault(session.user, Arrangements())

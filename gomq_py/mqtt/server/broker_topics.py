@@ -3,11 +3,14 @@
 Beside subscribe and the connection, which say whose session has such a filter. Every ten seconds, and once
 soon after somebody subscribes, the values are published to the MQTT exchange of each vhost in which such a
 client is connected; while there is none nothing is computed, and no timer runs. They go the way of every
-message at QoS 0, and are retained nowhere. Never switches.
+message at QoS 0, and are retained nowhere. Counting and telling is done in slices. Never switches.
 """
 import time
+from collections import Counter
 
 import gomq_py
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.session_queue import EXTRA, TYPE
 from gomq_py.mqtt.server.loads import Loads
 from gomq_py.mqtt.server.login import DOOR
@@ -18,6 +21,7 @@ from gomq_py.storage.message import Message
 
 # Mosquitto's sys_interval; and how soon somebody who subscribes has the values, however many do.
 INTERVAL_MS, SOON_MS = 10_000, 200
+STORED, STORED_OCTETS = "store/messages/count", "store/messages/bytes"
 # What is counted, and the name that its load has.
 _LOADS = {
     "bytes/received": "bytes/received", "bytes/sent": "bytes/sent",
@@ -38,6 +42,7 @@ class BrokerTopics:
         self._most_clients = 0
         self._began = time.monotonic()
         self._loads = Loads()
+        self._telling = None  # what is under way of it
 
     def connected(self, session):
         """The client of a session has connected."""
@@ -58,52 +63,95 @@ class BrokerTopics:
 
     def _publish(self):
         self._timer, self._is_soon = None, False
-        self._sessions = {
-            session: None for session in self._sessions if session.connection is not None and wants(session)
-        }
-        vhosts = {session.connection.vhost for session in self._sessions}
+        if self._telling is not None:
+            self._start(SOON_MS)
+            return
+        telling = self._telling = Telling(self, self._tell())
+        goes_on = False
+        try:
+            goes_on = telling.step()
+        finally:
+            if goes_on:
+                self._hub.scheduler.start(telling)
+            else:
+                self.told()
+
+    def told(self):
+        """What was to be told has been, or cannot be: there is another time."""
+        self._telling = None
+        if self._sessions and self._timer is None:
+            self._start(INTERVAL_MS)
+
+    def _tell(self):
+        """Count, and publish to whoever wants it: a generator that yields where others may have their turn.
+        """
+        for session in list(self._sessions):
+            if session.connection is None or not wants(session):
+                del self._sessions[session]
+            yield
+        vhosts = {session.connection.vhost for session in self._sessions if session.connection is not None}
         if not vhosts:
             self._loads = Loads()
             return
-        self._start(INTERVAL_MS)  # also when something of this time cannot be told
-        values = self.values()
+        counts: Counter = Counter()
+        yield from self._count(counts)
+        values = self._values(counts)
         for vhost in vhosts:
-            publish(vhost, values)
+            for topic, text in values.items():
+                publish(vhost, topic, text)
+                yield
+
+    def _count(self, counts):
+        """Add up what clients and the queues of sessions count; a generator as _tell(). Whoever leaves
+        meanwhile is counted as of then.
+        """
+        clients = list(self._hub.clients)
+        counts.update(self._totals())
+        for one in clients:
+            counts["bytes/received"] += one.stream.received_octets if one.stream is not None else 0
+            counts["bytes/sent"] += one.output.sent_octets if one.output is not None else 0
+            counts["publish/messages/received"] += sum(each.publishes for each in one.publishers())
+            sent, dropped = one.unkept()
+            counts["publish/messages/sent"] += sent
+            counts["publish/messages/dropped"] += dropped
+            yield
+        for vhost in list(self._broker.vhosts.values()):
+            for session in list(vhost.extras[EXTRA].by_client.values()):
+                if session.queue is not None:
+                    counts[STORED] += session.queue.ready_count + session.queue.unacked_count
+                    counts[STORED_OCTETS] += session.queue.ready_bytes
+                    counts["publish/messages/sent"] += session.queue.delivered
+                yield
 
     def values(self):
         """{topic: text}. Counts of octets and of what was published are of all protocols, since the start."""
-        connected = sum(1 for one in self._hub.clients if one.door == DOOR)
+        counts: Counter = Counter()
+        for _ in self._count(counts):
+            pass
+        return self._values(counts)
+
+    def _values(self, counts):
+        connected = self._hub.clients.count_of_door(DOOR)
         self._most_clients = max(self._most_clients, connected)
-        sessions = subscriptions = shared = retained = stored = stored_octets = 0
-        counts = self._counts()
-        for vhost in self._broker.vhosts.values():
-            mine = vhost.extras[EXTRA]
-            retained += mine.retained.index.count
-            for session in mine.by_client.values():
-                sessions += 1
-                subscriptions += len(session.subscriptions)
-                shared += sum(1 for one in session.subscriptions if split_shared(one)[0])
-                if session.queue is not None:
-                    stored += session.queue.ready_count + session.queue.unacked_count
-                    stored_octets += session.queue.ready_bytes
-                    counts["publish/messages/sent"] += session.queue.delivered
-        loads = self._loads.updated({_LOADS[name]: count for name, count in counts.items()}, time.monotonic())
+        all_sessions = [vhost.extras[EXTRA] for vhost in self._broker.vhosts.values()]
+        sessions = sum(len(each.by_client) for each in all_sessions)
+        loads = self._loads.updated({name: counts[count] for count, name in _LOADS.items()}, time.monotonic())
         shown = {
             "version": f"gomq-py {gomq_py.__version__}",
             "uptime": f"{int(time.monotonic() - self._began)} seconds",
             "clients/total": max(sessions, connected), "clients/connected": connected,
             "clients/disconnected": max(0, sessions - connected), "clients/maximum": self._most_clients,
-            "subscriptions/count": subscriptions, "shared_subscriptions/count": shared,
-            "retained messages/count": retained, "store/messages/count": stored,
-            "store/messages/bytes": stored_octets, **counts, "heap/current": used_memory(),
+            "subscriptions/count": sum(each.subscriptions for each in all_sessions),
+            "shared_subscriptions/count": sum(each.shared for each in all_sessions),
+            "retained messages/count": sum(each.retained.index.count for each in all_sessions),
+            STORED: counts[STORED], STORED_OCTETS: counts[STORED_OCTETS],
+            **{name: counts[name] for name in _LOADS}, "heap/current": used_memory(),
             **{f"load/{name}": f"{value:.2f}" for name, value in loads.items()},
         }
         return {f"{BROKER_PREFIX}broker/{name}": str(value) for name, value in shown.items()}
 
-    def _counts(self):
-        """{topic behind $SYS/broker/: count} since the start, but for what session queues that there are have
-        delivered.
-        """
+    def _totals(self):
+        """{topic behind $SYS/broker/: count} of clients and queues that are gone."""
         counts = dict.fromkeys(_LOADS, 0)
         for totals in (self._broker.totals, *(vhost.totals for vhost in self._broker.vhosts.values())):
             counts["bytes/received"] += totals.received_octets
@@ -111,13 +159,6 @@ class BrokerTopics:
             counts["publish/messages/received"] += totals.publishes
             counts["publish/messages/dropped"] += totals.dropped
             counts["publish/messages/sent"] += totals.delivered(TYPE)
-        for one in self._hub.clients:
-            counts["bytes/received"] += one.stream.received_octets if one.stream is not None else 0
-            counts["bytes/sent"] += one.output.sent_octets if one.output is not None else 0
-            counts["publish/messages/received"] += sum(each.publishes for each in one.publishers())
-            sent, dropped = one.unkept()
-            counts["publish/messages/sent"] += sent
-            counts["publish/messages/dropped"] += dropped
         return counts
 
 
@@ -131,15 +172,38 @@ def is_of_broker(topic_filter):
     return split_shared(topic_filter)[1].startswith(BROKER_PREFIX)
 
 
-def publish(vhost, values):
-    """Give each value to whoever has subscribed to its topic in a vhost."""
+class Telling(Job):
+    """The values of one time; ``steps`` (BrokerTopics._tell) are done in slices."""
+
+    name = "telling $SYS topics"
+
+    def __init__(self, topics, steps):
+        super().__init__()
+        self._topics = topics
+        self._steps = steps
+
+    def step(self):
+        clock = SliceClock(every=8)
+        for _ in self._steps:
+            if clock.is_over():
+                return True
+        self._topics.told()
+        return False
+
+    def failed(self, error):
+        """There is another time."""
+        self._topics.told()
+        return False
+
+
+def publish(vhost, topic, text):
+    """Give a value to whoever has subscribed to its topic in a vhost."""
     exchange, now_ms = vhost.extras[EXTRA].exchange, vhost.timers.now_ms()
-    for topic, text in values.items():
-        key = crossing.swap(topic.encode())
-        targets: set = set()
-        exchange.match(key.decode(), None, targets)
-        for target in targets:
-            message = Message()
-            message.assign(b"", key, b"", text.encode(), now_ms, 0)
-            message.set_kind(crossing.KIND, crossing.record_flags(0, False))
-            target.publish(message)
+    key = crossing.swap(topic.encode())
+    targets: set = set()
+    exchange.match(key.decode(), None, targets)
+    for target in targets:
+        message = Message()
+        message.assign(b"", key, b"", text.encode(), now_ms, 0)
+        message.set_kind(crossing.KIND, crossing.record_flags(0, False))
+        target.publish(message)

@@ -11,7 +11,7 @@ SHORTEST_S = 1
 
 
 class Loads:
-    """Of counters that never fall."""
+    """Of counters that do not fall, or a little: what is gone may have been counted twice."""
 
     def __init__(self):
         self._last_s = 0.0
@@ -27,7 +27,7 @@ class Loads:
         elapsed_s = now_s - self._last_s
         if elapsed_s >= SHORTEST_S:
             for name, count in counts.items():
-                self._update(name, (count - self._counts[name]) * 60 / elapsed_s, elapsed_s)
+                self._update(name, max(0, count - self._counts[name]) * 60 / elapsed_s, elapsed_s)
             self._counts, self._last_s = counts, now_s
         return {f"{name}/{minutes}min": value for (name, minutes), value in self._averages.items()}
 

@@ -27,6 +27,9 @@ from gomq_py.mqtt.wire.fields import Reader
 from gomq_py.mqtt.wire.properties import decode_properties, encode_properties
 
 _BOTH = frozenset((CLIENT, SERVER))
+# Of a SUBSCRIBE or UNSUBSCRIBE: more than 1024 of the longest that a server of ours accepts. Looking at them
+# takes some 15 ms; 60 MB, which a packet may have, took a second.
+FILTERS_OCTETS_MAX = 1 << 20
 
 
 class Decoding(NamedTuple):
@@ -367,6 +370,8 @@ class SubscribePacket(Packet):
 def _filters(reader, packet, how):
     """The topic filters of a SUBSCRIBE or UNSUBSCRIBE as they come; what stands between them is the caller's.
     """
+    if reader.end - reader.at > FILTERS_OCTETS_MAX:
+        raise QuotaExceeded(f"{packet.NAME} with topic filters of more than {FILTERS_OCTETS_MAX} octets")
     if not reader:
         raise ProtocolError(f"{packet.NAME} without a topic filter")  # [MQTT-3.8.3-2], [MQTT-3.10.3-2]
     count = 0

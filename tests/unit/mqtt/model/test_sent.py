@@ -167,6 +167,20 @@ def test_queue_that_fails_and_is_opened_again_meanwhile_has_it_all(node):
         (number, number + 1) for number in range(MANY)]
 
 
+def test_identifiers_are_kept_anew_in_steps(node):
+    peer = Peer(node, output_limit=1 << 24).subscribe("t", qos=2)
+    publish(node, *(mqtt_message("t", b"x", 2) for _ in range(250)))
+    peer.packets(250)
+    before = peer.sessions.inflight.store.unacked_count
+
+    places = [1]
+    while places[-1]:
+        places.append(peer.outbound.sent.move(1 << 20, places[-1]))
+
+    assert places == [1, 101, 201, 0]
+    assert peer.sessions.inflight.store.unacked_count == before + 250  # the old copies go when these are safe
+
+
 # limits
 
 def bounded_peer(node, octets=1000, **options):

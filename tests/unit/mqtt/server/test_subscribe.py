@@ -368,6 +368,61 @@ def test_filters_are_looked_at_once_for_topics_of_the_broker(mqtt, modern, monke
     assert list(mqtt.server.broker_topics._sessions) == [sessions_of(mqtt)["c"]]
 
 
+class NoTime:
+    """A SliceClock whose time is over."""
+
+    def __init__(self, **_):
+        pass
+
+    def is_over(self):
+        return True
+
+
+def test_values_of_the_broker_are_counted_and_told_in_slices(mqtt, modern, monkeypatch):
+    """Of sessions that may be very many."""
+    monkeypatch.setattr(broker_topics, "SliceClock", NoTime)
+    modern.send(subscribe(b"$SYS/broker/subscriptions/count", b"a", options=0))
+    modern.expect(suback(b"\0\0"))
+    topics = mqtt.server.broker_topics
+
+    topics._publish()
+
+    polls = 0
+    while topics._telling is not None:
+        poll_the_loop()
+        polls += 1
+    assert polls > 10 and topics._timer is not None
+    modern.expect(b"\x30\x23\x00\x1f$SYS/broker/subscriptions/count\x002")
+
+
+def test_subscriptions_are_counted_as_they_come_and_go(mqtt, modern):
+    counted = mqtt.broker.vhosts["/"].extras[EXTRA]
+    modern.send(subscribe(b"a", b"b/+", b"$share/g/c/+"))
+    modern.expect(suback(b"\1\1\1"))
+    modern.send(subscribe(b"a", options=2))
+    modern.expect(suback(b"\2"))
+    assert (counted.subscriptions, counted.shared) == (3, 1)
+
+    modern.send(b"\xa2\x06\0\1\0\0\1a")
+    modern.expect(b"\xb0\x04\0\1\0\0")
+    assert (counted.subscriptions, counted.shared) == (2, 1)
+    counted.end(counted.by_client["c"])
+
+    assert (counted.subscriptions, counted.shared) == (0, 0)
+
+
+def test_fault_in_counting_costs_one_time(mqtt, modern, monkeypatch):
+    modern.send(subscribe(b"$SYS/#"))
+    modern.expect(suback(b"\x01"))
+    topics = mqtt.server.broker_topics
+    with monkeypatch.context() as patch:
+        patch.setattr(topics, "_values", None)
+        with pytest.raises(TypeError):
+            topics._publish()
+
+    assert topics._telling is None and topics._timer is not None
+
+
 # what is retained
 
 def test_what_is_published_before_suback_comes_once(make_mqtt):

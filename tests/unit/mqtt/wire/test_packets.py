@@ -8,7 +8,7 @@ from gomq_py.mqtt.wire.codec import decode_packet
 from gomq_py.mqtt.wire.constants import (
     CLIENT, DEFAULT_LIMITS, MQTT_3_1, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, Limits,
 )
-from gomq_py.mqtt.wire.errors import MQTTError
+from gomq_py.mqtt.wire.errors import MQTTError, QuotaExceeded
 from gomq_py.mqtt.wire.packets import (
     AuthPacket, ConnackPacket, ConnectPacket, DisconnectPacket, PingreqPacket, PingrespPacket, PubackPacket,
     PubcompPacket, PublishPacket, PubrecPacket, PubrelPacket, SubackPacket, SubscribePacket, Subscription,
@@ -306,3 +306,17 @@ def test_more_filters_than_the_limit_are_refused_as_a_quota():
 def test_a_field_that_a_packet_does_not_have_is_an_error():
     with pytest.raises(TypeError, match="PUBACK has no field topic"):
         PubackPacket(topic="a")
+
+
+@pytest.mark.parametrize("kind", [b"\x82", b"\xa2"])
+def test_filters_of_more_octets_than_any_server_accepts_are_refused_unread(kind):
+    option = b"\1" if kind == b"\x82" else b""
+    body = b"\0\1\0" + (b"\xff\xff" + b"x" * 65535 + option) * 17
+    length = bytearray()
+    left = len(body)
+    while left:
+        length.append(left & 127 | (128 if left > 127 else 0))
+        left >>= 7
+
+    with pytest.raises(QuotaExceeded, match="more than 1048576 octets"):
+        decode_packet(kind + bytes(length) + body, MQTT_5, CLIENT, Limits())
