@@ -11,7 +11,10 @@ from tests.support import memory
 # The disk of these is a model of one, or their own seam: what is flushed is what the model says, and a real
 # flush of the folder below it is waited for in vain, some 21 000 times. Tests of processes that die keep the
 # real one.
-MODELLED = {"test_amqp_cuts", "test_broker_cuts", "test_framed_log", "test_store_cuts", "test_store_faults"}
+MODELLED = {
+    "test_amqp_cuts", "test_broker_cuts", "test_broker_faults", "test_framed_log", "test_store_cuts",
+    "test_store_faults",
+}
 
 
 @pytest.fixture
