@@ -18,7 +18,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, RejectConnection
 from wsproto.utilities import RemoteProtocolError
 
-from gomq_py.net.listener import format_address, telling_why, unix_peer
+from gomq_py.net.listener import format_address, serve, telling_why, unix_peer
 from gomq_py.net.websocket import WebSocket
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -131,7 +131,7 @@ class Upgrades:
                 self._options.apply(socket)
                 if rest:
                     websocket.feed(rest)
-                accepted.handle(websocket, address)
+                serve(accepted.handle, websocket, address)
                 lingering = self._hub.lingering
                 # Its Close is on its way, and would reset ours.
                 if websocket.may_hear_more and (websocket.is_used or len(lingering) < LINGERING_MAX):

@@ -3,7 +3,7 @@ from gomq_py cimport octets
 cdef Py_ssize_t SCRATCH_OCTETS, SMALL_SPARE_OCTETS, SPARE_OCTETS, SPARES
 
 cdef class HubBuffers:
-    cdef readonly object input, output, input_view, output_view
+    cdef readonly object input, output, input_view, input_room, output_view
     cdef readonly Py_ssize_t reserve, input_octets, output_octets
     cdef unsigned char* input_at
     cdef unsigned char* output_at

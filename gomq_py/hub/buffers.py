@@ -21,14 +21,15 @@ SPARES = 64
 
 class HubBuffers:
     """``input``: ``reserve`` octets of room for a connection's incomplete tail, then ``input_octets`` to read
-    into. ``output``: where deliveries are built; ``scratch()``: where parts of one of them are.
+    into, which are ``input_room``. ``output``: where deliveries are built; ``scratch()``: where parts of one
+    of them are.
 
     ``frame_max`` is the largest frame any connection of this hub may negotiate; it sets the reserve.
     """
 
     __slots__ = (
-        "input", "output", "input_view", "output_view", "reserve", "input_octets", "output_octets",
-        "input_at", "output_at", "_scratch", "_small_spares", "_spares",
+        "input", "output", "input_view", "input_room", "output_view", "reserve", "input_octets",
+        "output_octets", "input_at", "output_at", "_scratch", "_small_spares", "_spares",
     )
 
     def __init__(self, frame_max=131072, input_octets=INPUT_OCTETS, output_octets=OUTPUT_OCTETS):
@@ -38,6 +39,7 @@ class HubBuffers:
         self.input = bytearray(self.reserve + input_octets)
         self.output = bytearray(output_octets)
         self.input_view = memoryview(self.input)
+        self.input_room = self.input_view[self.reserve:]
         self.output_view = memoryview(self.output)
         self.input_at = octets.pointer(self.input)
         self.output_at = octets.pointer(self.output)

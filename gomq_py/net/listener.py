@@ -1,7 +1,8 @@
 """Listening sockets: bind, accept, set the socket's options, hand it over.
 
-One greenlet accepts, one more per connection runs the door's ``handle(socket, address)``. Knows no protocol;
-never touches what a peer sends.
+One greenlet accepts, one more per connection runs the door's ``handle(socket, address)``, which ends with the
+connection, or before it where the door serves it without one. Knows no protocol; never touches what a peer
+sends.
 """
 import errno
 import os
@@ -10,10 +11,12 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import gevent
 from gevent import socket
+from gevent.event import Event
 from greenlet import GreenletExit
 
 from gomq_py.hub.admission import AdmittedSocket, Gate
@@ -34,7 +37,10 @@ ACCEPTS_PER_TURN = 32
 # Between two looks whether there is room for another login.
 FULL_PAUSE_S = 0.02
 
-Handle = Callable[[Any, Any], None]
+# Serves a client. What it returns, if anything, is called with what to call when the client is gone; until
+# then it is served without a greenlet.
+WhenGone = Callable[[Callable[[], None]], None]
+Handle = Callable[[Any, Any], WhenGone | None]
 Handshake = Callable[[Any], Any]
 
 
@@ -259,6 +265,7 @@ class Listener:
         return unix_peer(connection, self._accepted)
 
     def _serve(self, connection: Any, address: Any, admitted: AdmittedSocket | None) -> None:
+        when_gone = None
         try:
             with telling_why(self.protocol, address, self._strangers):
                 self._options.apply(connection)
@@ -266,11 +273,26 @@ class Listener:
                     address = self._proxies.client_of(connection, address)
                 if self._handshake is not None:
                     connection = self._handshake(connection)
-                self._handle(connection, address)
+                when_gone = self._handle(connection, address)
         finally:
-            if self._gate is not None and admitted is not None:
-                self._gate.leave(admitted)
-            connection.close()
+            if when_gone is None:
+                self._leave(connection, admitted)
+        if when_gone is not None:
+            when_gone(partial(self._leave, connection, admitted))
+
+    def _leave(self, connection: Any, admitted: AdmittedSocket | None) -> None:
+        if self._gate is not None and admitted is not None:
+            self._gate.leave(admitted)
+        connection.close()
+
+
+def serve(handle: Handle, connection: Any, address: Any) -> None:
+    """Have a door serve one client, and return when it is gone. May switch."""
+    when_gone = handle(connection, address)
+    if when_gone is not None:
+        gone = Event()
+        when_gone(gone.set)
+        gone.wait()
 
 
 @contextmanager

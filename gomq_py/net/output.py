@@ -46,7 +46,7 @@ class Output:
         self.blocked = self.broken = self.corked = self.overflowed = False
         self.error = self.on_drained = self.on_overflow = self.on_broken = self.watcher = None
         self.pending = bytearray()
-        self.waiters = []
+        self.waiters = None
 
     def write(self, data):
         """Send ``data`` (bytes or a bytearray the caller gives away) behind everything written before."""
@@ -103,6 +103,8 @@ class Output:
         """Call ``callback()`` once when everything kept has been sent, or never will be because the socket
         broke.
         """
+        if self.waiters is None:
+            self.waiters = []
         self.waiters.append(callback)
 
     def pending_octets(self):
@@ -198,8 +200,8 @@ class Output:
         self._tell_waiters()
 
     def _tell_waiters(self):
-        waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
+        waiters, self.waiters = self.waiters, None
+        for waiter in waiters or ():
             try:
                 waiter()
             except Exception:  # the others wait for nobody but us

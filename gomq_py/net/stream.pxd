@@ -11,10 +11,11 @@ cdef class Stream:
     cdef readonly HubBuffers buffers
     cdef readonly Output output
     cdef readonly uint64_t received_octets
-    cdef object socket, receive_into, pending, watcher, lane, handler, room, ended, after_poll
+    cdef object socket, receive_into, pending, watcher, lane, handler, over, after_poll
+    cdef readonly object error
     cdef bytes tail
     cdef dict holds
-    cdef bint rewalk, together
+    cdef bint rewalk, together, is_over
     cdef object coalescer
     cdef Py_ssize_t least_octets, small_reads, small_octets
     cdef uint64_t flood_sent_octets

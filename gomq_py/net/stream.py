@@ -4,14 +4,15 @@ Watches the socket and hands every read to a lane, in one call, out of the hub's
 
 Above the socket, below the doors. The hub's loop calls it when the socket is readable: one read for each poll
 of the loop, so that connections are served in turn and an always-busy one delays the others by one read's
-work. No greenlet switch lies between the socket and the lane; the connection's greenlet sleeps in run(). What
-the lane calls must therefore not switch either, and it must not keep the buffer.
+work. No greenlet switch lies between the socket and the lane: the connection's greenlet sleeps in run(), or
+has ended after begin(). What the lane calls must therefore not switch either, and it must not keep the
+buffer.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
-from gevent.event import AsyncResult
+from gevent.event import Event
 
 READABLE = 1
 # A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.
@@ -53,13 +54,13 @@ class Stream:
     A lane has ``process(start, end, now_ms) -> position`` (the first octet it has not finished with) and
     ``finish()``; a handler has ``batch_done()``, called after finish() and before what was written meanwhile
     is sent, and ``has_plenty()``: whether the peer has so much to do that it does not wait for what it was
-    sent last. ``received_octets`` counts.
+    sent last. ``received_octets`` counts. ``error``: what ended it, None where it ended in order.
     """
 
     __slots__ = (
         "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane",
-        "handler", "room", "ended", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
-        "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
+        "handler", "over", "is_over", "error", "after_poll", "tail", "holds", "rewalk", "coalescer",
+        "together", "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -68,11 +69,10 @@ class Stream:
         self.received_octets = 0
         self.socket = socket
         self.receive_into, self.pending = receive_functions(socket)
-        self.watcher = self.lane = self.handler = self.after_poll = None
-        self.ended = AsyncResult()
-        self.room = buffers.input_view[buffers.reserve:]
+        self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = None
+        self.is_over = False
         self.tail = b""
-        self.holds = {}
+        self.holds = None
         self.rewalk = False
         self.coalescer = coalescer
         self.together = False
@@ -86,41 +86,60 @@ class Stream:
 
         ``rest``: octets read before, by a handshake; they are walked first.
         """
+        ended = Event()
+        self.begin(lane, handler, rest, ended.set)
+        try:
+            ended.wait()
+        finally:
+            self.end()
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def begin(self, lane, handler, rest, over):
+        """As run(), but returns at once; ``over()`` is called once when nothing more is read, at once where
+        that is so, and possibly in the middle of a walk. It must not switch, and have end() called later.
+        """
         self.lane = lane
         self.handler = handler
         self.output.on_broken = self.stop
-        loop = gevent.get_hub().loop
-        self.watcher = loop.io(self.socket.fileno(), READABLE)
-        self.after_poll = loop.timer(0.0)
-        try:
-            if not self.holds and not self.ended.ready():
-                self.watcher.start(self._readable)
-            if rest and not self.ended.ready():
-                self.tail = rest
-                self.rewalk = True
-                self.after_poll.start(self._readable_again)
-            elif self.pending is not None and self.pending() and not self.holds and not self.ended.ready():
-                self.after_poll.start(self._readable_again)
-            self.ended.get()
-        finally:
-            self._stop_watching()
-            self.watcher.close()
-            self.after_poll.close()
-            self.watcher = self.after_poll = None
-            self.lane = self.handler = None  # they hold the connection, which holds this
+        if self.is_over:
+            over()
+            return
+        self.over = over
+        self.watcher = gevent.get_hub().loop.io(self.socket.fileno(), READABLE)
+        if not self.holds:
+            self.watcher.start(self._readable)
+        if rest:
+            self.tail = rest
+            self.rewalk = True
+            self._read_again()
+        elif self.pending is not None and self.pending() and not self.holds:
+            self._read_again()
+
+    def end(self):
+        """Give back what it watched with."""
+        self.is_over = True
+        self._stop_watching()
+        for watcher in (self.watcher, self.after_poll):
+            if watcher is not None:
+                watcher.close()
+        self.watcher = self.after_poll = self.over = None
+        self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
-        """End run(): it returns, or raises ``error``; at once where it has not begun.
+        """Nothing more is read: run() returns, or raises ``error``; at once where it has not begun.
 
         A second call changes nothing.
         """
-        if self.ended.ready():
+        if self.is_over:
             return
+        self.is_over = True
+        self.error = error
         self._stop_watching()
-        if error is None:
-            self.ended.set(None)
-        else:
-            self.ended.set_exception(error)
+        over, self.over = self.over, None
+        if over is not None:
+            over()
 
     def hold(self, waits_for):
         """Stop reading until the Hold that is returned is released, and every other one.
@@ -128,6 +147,8 @@ class Stream:
         The walk in progress ends when the handler answers False.
         """
         hold = Hold(self, waits_for)
+        if self.holds is None:
+            self.holds = {}
         self.holds[hold] = None
         self._stop_watching()
         return hold
@@ -137,20 +158,24 @@ class Stream:
         walked.
         """
         del self.holds[hold]
-        if not self.holds and self.watcher is not None and not self.ended.ready():
+        if self.holds:
+            return
+        self.holds = None
+        if self.watcher is not None and not self.is_over:
             self.watcher.start(self._readable)
             if self.tail or (self.pending is not None and self.pending()):
                 self.rewalk = True
-                self.after_poll.start(self._readable_again)
+                self._read_again()
 
     def release_all(self):
         """Whatever it waits for does not matter any more."""
-        for hold in list(self.holds):
+        for hold in list(self.holds or ()):
             hold.release()
 
     def _stop_watching(self):
         if self.watcher is not None:
             self.watcher.stop()
+        if self.after_poll is not None:
             self.after_poll.stop()
         if self.together:
             self.together = False
@@ -159,12 +184,12 @@ class Stream:
     @property
     def paused(self):
         """Whether somebody holds it."""
-        return len(self.holds) > 0
+        return self.holds is not None and len(self.holds) > 0
 
     @property
     def waits_for(self):
         """What would have to happen before it is read again, each once; empty while it is read."""
-        return list(dict.fromkeys([hold.waits_for for hold in self.holds]))
+        return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
         count = self._read()
@@ -183,7 +208,7 @@ class Stream:
         now = time.monotonic()
         is_flood = now - self.flood_began < FLOOD_S
         self.flood_began = now
-        if is_flood and not self.holds and not self.ended.ready() and self._can_wait():
+        if is_flood and not self.holds and not self.is_over and self._can_wait():
             self.together = self.coalescer.add(self)
         if self.together:
             self.watcher.stop()
@@ -217,10 +242,10 @@ class Stream:
             # read.
             return 0
         try:
-            count = self.receive_into(self.room)
+            count = self.receive_into(self.buffers.input_room)
         except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
             if self.pending is not None and self.pending() and not self.holds:
-                self.after_poll.start(self._readable_again)
+                self._read_again()
             return 0
         except OSError as error:
             self.stop(error)
@@ -233,8 +258,13 @@ class Stream:
         tail = self.tail
         self._walk(reserve - len(tail), reserve + count, tail)
         if self.pending is not None and self.pending() and not self.holds:
-            self.after_poll.start(self._readable_again)
+            self._read_again()
         return count
+
+    def _read_again(self):
+        if self.after_poll is None:
+            self.after_poll = gevent.get_hub().loop.timer(0.0)
+        self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
         """After a poll: walk the tail of a paused stream, or read what TLS or WebSocket has already (for

@@ -20,6 +20,7 @@ from gomq_py.hub.context import Hub
 from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.server.server import MQTTServer
 from gomq_py.mqtt.wire.packets import PublishPacket, Subscription
+from gomq_py.net.listener import serve
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.sync import GroupCommit
@@ -65,7 +66,7 @@ class Door:
             self._greenlets.append(gevent.spawn(self._serve, accepted))
 
     def _serve(self, accepted):
-        self.server.handle(accepted, "")
+        serve(self.server.handle, accepted, "")
         accepted.close()
 
     def close(self):

@@ -24,6 +24,7 @@ from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.mqtt.model.kinds import all_kinds
+from gomq_py.net.listener import serve
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
@@ -301,13 +302,13 @@ def served_socket(server, greenlets):
     """The client's end of a socket whose other end a server serves, in one greenlet more."""
     ours, theirs = socket.socketpair()
 
-    def serve():
+    def run():
         try:
-            server.handle(theirs, "")
+            serve(server.handle, theirs, "")
         finally:
             theirs.close()
 
-    greenlets.append(gevent.spawn(serve))
+    greenlets.append(gevent.spawn(run))
     return ours
 
 

@@ -51,11 +51,11 @@ class Promised:
     def __init__(self, write, when_safe):
         self._write = write
         self._when_safe = when_safe
-        self._waiting = deque()
+        self._waiting = None  # a deque, which takes 0.6 KiB, while some answer waits
 
     def is_waiting(self):
         """Whether some answer waits for the disk."""
-        return len(self._waiting) > 0
+        return self._waiting is not None and len(self._waiting) > 0
 
     def last(self):
         """The last answer that waits; a door may still add to it what has to wait for nothing else."""
@@ -67,6 +67,8 @@ class Promised:
         """
         if unsynced:
             answer.queues = unsynced
+            if self._waiting is None:
+                self._waiting = deque()
             self._waiting.append(answer)
             self._when_safe(partial(self._synced, answer), answer.is_lost)
         elif self._waiting:
@@ -81,12 +83,12 @@ class Promised:
 
     def close(self):
         """Nobody waits for the answers any more: forget them, and those that come."""
-        self._waiting.clear()
+        self._waiting = None
         self._write = _to_nobody
 
     def _synced(self, answer, error):
         waiting = self._waiting
-        if answer not in waiting:
+        if waiting is None or answer not in waiting:
             return
         answer.is_safe = True
         answer.error = NOT_KEPT if error is None and answer.is_lost() else error
@@ -102,6 +104,8 @@ class Promised:
             if octets:  # what is lost may end the client, who is told before of what is not
                 self._write(b"".join(octets))
             octets = [first.lost()]
+        if not waiting and self._waiting is waiting:
+            self._waiting = None
         if octets:
             self._write(b"".join(octets))
 

@@ -3,15 +3,17 @@
     socket > net.Stream > FastLane > Connection.packet() > HANDLERS
     output < answers, deliveries
 
-Between net and what packets ask for, and the only place of this door that turns errors into packets. Its
-greenlet does the login, takes up the session, and then sleeps in Stream.run() until the client is gone;
-everything else happens in the hub and must not switch. Never waits for the peer without a limit of time.
+Between net and what packets ask for, and the only place of this door that turns errors into packets. A
+greenlet does the login and takes up the session, another one takes leave: between them there is none, which
+would cost an idle client more memory than all the rest. What happens meanwhile happens in the hub and must
+not switch. Never waits for the peer without a limit of time.
 """
 import time
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+import gevent
 from gevent.event import AsyncResult
 
 from gomq_py.broker.signals import connection_events, tracing
@@ -77,6 +79,15 @@ class Connection:
     door = DOOR
     channels = MappingProxyType({})
     capabilities = MappingProxyType({})
+    __slots__ = (
+        "server", "hub", "admitted", "socket", "peer", "peer_host", "peer_port", "name", "durability",
+        "scheduler", "state", "user", "vhost", "limits", "access", "caller", "output", "stream", "slow_walk",
+        "session", "sessions", "outbound", "answers", "lane", "version", "receive_maximum",
+        "maximum_packet_size", "topic_alias_maximum", "tells_reasons", "client_id", "mechanism",
+        "connected_at", "blocked_reason", "why", "is_leaving", "leave_code", "will", "_inbound",
+        "_inbound_maximum", "_alarm_hold", "_expiry_s", "_is_connected", "_has_said_last_word", "_when_gone",
+        "_token_life", "_silent_checks", "_octets_seen", "__weakref__",
+    )
 
     def __init__(self, server, socket, address, admitted=None):
         self.server = server
@@ -92,13 +103,13 @@ class Connection:
         self.state = OPEN
         self.user = self.vhost = self.limits = self.access = self.caller = None
         self.output = self.stream = self.slow_walk = None
-        self.session = self.sessions = self.inbound = self.outbound = self.answers = self.lane = None
-        self._alarm_hold = None
+        self.session = self.sessions = self.outbound = self.answers = self.lane = None
+        self._inbound = self._alarm_hold = self._when_gone = None
+        self._inbound_maximum = 0
         self.version = 0
         self.receive_maximum = RECEIVE_MAXIMUM
         self.maximum_packet_size = self.topic_alias_maximum = 0
         self.client_id = self.mechanism = ""
-        self.client_properties = {}
         self.connected_at = time.time()
         self.blocked_reason = None
         self.why = ""
@@ -113,11 +124,13 @@ class Connection:
 
     # its life
 
-    def run(self):
-        """Serve the client until it is gone. May switch."""
+    def begin(self):
+        """Log the client in and take up its session. Returns whether it is served from here on: who waits
+        for its end says so to when_gone(). May switch.
+        """
         login = LoginAttempt(self.server, self.socket, self.name, self.peer_host, self.peer_port).run()
         if login is None or self.hub.is_closed:
-            return
+            return False
         self.server.gate.logged_in(self.admitted)
         greeting = Greeting(login.connect, self.server.settings)
         self.user, self.vhost, self.client_id = login.user, login.vhost, greeting.client_id
@@ -128,17 +141,24 @@ class Connection:
         self.topic_alias_maximum = greeting.topic_alias_maximum
         self.will = greeting.will
         self.limits = Limits(greeting.keep_alive_s)
-        self.client_properties = {"client_id": self.client_id}
         self.access = self.server.access_of(self.user, self.vhost, self.client_id)
         self.caller = Caller(self.access, self.vhost, self, self.name, 0)
         rest = login.rest
         del login  # which holds the password
+        self._make_parts()
+        is_served = False
         try:
-            self._serve(greeting, rest)
+            is_served = self._connect(greeting)
+            if is_served:
+                self.stream.begin(self.lane, self, rest, self._over)
         finally:
-            self._end()
-        if self._has_said_last_word:
-            self.hub.lingering.end(self.socket)
+            if not is_served:
+                self._take_leave()
+        return is_served
+
+    def when_gone(self, callback):
+        """Call ``callback()`` when the client is gone and all is given back: the socket may be closed."""
+        self._when_gone = callback
 
     @property
     def is_open(self):
@@ -150,16 +170,31 @@ class Connection:
         """What it speaks, for lists of connections."""
         return VERSION_NAMES[self.version]
 
+    @property
+    def client_properties(self):
+        """What the client says of itself, for lists of connections."""
+        return {"client_id": self.client_id}
+
+    @property
+    def inbound(self):
+        """What its publishes are answered by, made for the first of them: most devices that wait have none.
+        """
+        if self._inbound is None:
+            self._inbound = self.server.make_inbound(
+                self, self.durability.when_safe, self._inbound_maximum)
+            if self.lane is not None:
+                self.lane.set_inbound(self._inbound)
+        return self._inbound
+
     def publishers(self):
         """What counts its publishes."""
-        return () if self.inbound is None else (self.inbound,)
+        return () if self._inbound is None else (self._inbound,)
 
     def unkept(self):
         """As Outbound.unkept()."""
         return (0, 0) if self.outbound is None else self.outbound.unkept()
 
-    def _serve(self, greeting, rest):
-        """Take up the session, answer, and read until the end. May switch."""
+    def _make_parts(self):
         hub = self.hub
         self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
         self.output.on_overflow = partial(self.abort, "the client does not read its answers")
@@ -168,16 +203,34 @@ class Connection:
         self.answers = subscribe.Answers(self)
         hub.at_close(self._cut_off)
         hub.clients.register(self)
+
+    def _over(self):
+        """Nothing more is read."""
+        gevent.spawn(self._end_of_stream).name = f"{DOOR} {self.peer}"
+
+    def _end_of_stream(self):
+        """Take leave of a client that has been served. May switch."""
+        self.why = self.why or self._how_it_broke()
         try:
-            if self._connect(greeting):
-                self.stream.run(self.lane, self, rest)
-                self.why = self.why or self._how_it_broke()
-        except OSError as error:
-            self.why = self.why or f"the socket failed: {error.strerror or error}"
+            self._take_leave()
+        except Exception:
+            LOG.exception("connection %s: fault while ending it", self.name)
         finally:
+            self.server.gate.leave(self.admitted)
+            if self._when_gone is not None:
+                self._when_gone()
+
+    def _take_leave(self):
+        """Let the client have our last word, and give everything back. May switch."""
+        try:
+            self.stream.end()
             self._leave_session()
-        drained = self.output.wait_drained(LAST_WORD_TIMEOUT_S)
-        self._has_said_last_word = self._has_said_last_word and drained
+            self._has_said_last_word = (
+                self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_said_last_word)
+        finally:
+            self._end()
+        if self._has_said_last_word:
+            self.hub.lingering.end(self.socket)
 
     def _connect(self, greeting):
         """Take up or begin the session, and say CONNACK when that is on the disk. Returns whether the client
@@ -229,8 +282,10 @@ class Connection:
         return True
 
     def _open_lane(self, greeting):
-        self.inbound = self.server.make_inbound(self, self.durability.when_safe, greeting.inbound_maximum)
-        self.lane = FastLane(self, self.hub.buffers, self.scheduler, greeting.packet_limits)
+        self._inbound_maximum = greeting.inbound_maximum
+        self.lane = FastLane(
+            self, self.hub.buffers, self.scheduler, self.server.lane_parts(self.version),
+            greeting.packet_limits)
         self.vhost.watch_tracing(self, self._choose_lane)
         self._choose_lane()
 
@@ -298,6 +353,12 @@ class Connection:
             self.session.interests.rights_changed()
 
     def _how_it_broke(self):
+        error = self.stream.error
+        if error is not None and not isinstance(error, OSError):
+            LOG.error("connection %s: fault while walking what it sent", self.name, exc_info=error)
+            return ""
+        if error is not None:
+            return f"the socket failed: {error.strerror or error}"
         if self.output.error is not None:
             return f"the socket failed: {self.output.error.strerror or self.output.error}"
         return "the client closed the socket without DISCONNECT"
@@ -316,8 +377,9 @@ class Connection:
             self.vhost.watch_tracing(self, None)
             self.lane.close()
             self.lane = None  # it holds the connection
-            self.inbound.close()
-            self.vhost.totals.add_channel(self.inbound)
+            if self._inbound is not None:
+                self._inbound.close()
+                self.vhost.totals.add_channel(self._inbound)
         if self.stream is not None:
             self.answers.close()
             self.vhost.totals.received_octets += self.stream.received_octets
@@ -435,8 +497,8 @@ class Connection:
             return
         self.why = self.why or why
         LOG.warning("connection %s: closing: %s", self.name, why)
-        if self.inbound is not None:
-            self.inbound.leave()
+        if self._inbound is not None:
+            self._inbound.leave()
         self.answers.close()  # nothing follows the last word [MQTT-3.14.4-1]
         self._stop_delivering()
         if last_word:  # 3.x has none

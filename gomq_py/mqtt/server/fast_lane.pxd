@@ -17,39 +17,46 @@ cdef unsigned int PUBLISH, PUBREL, PUBCOMP
 cdef Py_ssize_t FRONT
 
 @cython.final
+cdef class LaneParts:
+    cdef PacketWalk walk
+    cdef Message message
+    @cython.locals(message=Message)
+    cdef renew(self)
+
+@cython.final
 cdef class FastLane:
-    cdef object connection, large
+    cdef object connection, limits, large
     cdef Outbound outbound
     cdef Inbound inbound
     cdef HubBuffers buffers
     cdef Scheduler scheduler
-    cdef PacketWalk walk
-    cdef Message message
+    cdef LaneParts parts
     cdef RememberedRoutes remembered
+    cdef bytes known
     cdef unsigned char* at
     cdef uint64_t now_ms
     cdef readonly bint is_slow, is_blocked
     cdef bint held
     cpdef set_modes(self, bint is_slow, bint is_blocked)
-    @cython.locals(position=Py_ssize_t)
+    cpdef set_inbound(self, Inbound inbound)
+    @cython.locals(parts=LaneParts, walk=PacketWalk, position=Py_ssize_t)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
     cpdef finish(self)
     cpdef close(self)
     @cython.locals(walk=PacketWalk, kind=cython.uint)
     cdef Py_ssize_t _walk(self, bint is_blocked) except -1
     @cython.locals(
-        walk=PacketWalk, route=Route, length=Py_ssize_t, routing_at=Py_ssize_t, state=int, message=Message,
-        seconds=uint64_t, answer=Py_ssize_t)
+        walk=PacketWalk, route=Route, inbound=Inbound, length=Py_ssize_t, routing_at=Py_ssize_t, state=int,
+        message=Message, seconds=uint64_t, answer=Py_ssize_t)
     cdef bint _publish(self) except -1
     @cython.locals(walk=PacketWalk, route=Route)
     cdef Route _route(self)
+    cdef Inbound _inbound(self)
     @cython.locals(message=Message, walk=PacketWalk)
     cdef int _wait(self, Route route, Py_ssize_t number, bint taken) except -1
     @cython.locals(queues=tuple)
     cpdef int stored(
         self, Route route, unsigned int qos, unsigned int packet_identifier, bint taken) except -1
-    @cython.locals(message=Message)
-    cdef Message new_message(self)
     @cython.locals(at=cython.p_uchar, size=Py_ssize_t, place=Py_ssize_t, octet=cython.uint)
     cdef Py_ssize_t _begin_large(self, Py_ssize_t start, Py_ssize_t end) except -1
     cdef Py_ssize_t _gather(self, Py_ssize_t start, Py_ssize_t end) except -1

@@ -28,28 +28,50 @@ from gomq_py.storage.message import Message
 FRONT = 512
 
 
-class FastLane:
-    """Walks one connection's packets, none larger than ``limits`` (mqtt.wire.constants.Limits) say.
+class LaneParts:
+    """What all lanes of a hub and a ``version`` of the protocol use, each while it walks what was read: the
+    ``walk``, and the ``message`` that is filled for each PUBLISH.
+    """
 
-    The connection has ``inbound``, ``outbound`` (``acknowledged(kind, packet identifier)``), ``session``,
+    __slots__ = ("walk", "message")
+
+    def __init__(self, version):
+        self.walk = PacketWalk(version, CLIENT)
+        self.renew()
+
+    def renew(self):
+        """Have another message: this one is kept by somebody."""
+        message = Message()
+        message.kind = KIND
+        message.may_wait = True
+        self.message = message
+
+
+class FastLane:
+    """Walks one connection's packets, none larger than ``limits`` (mqtt.wire.constants.Limits) say, with the
+    ``parts`` of its version.
+
+    The connection has ``inbound``, which it tells of by ``set_inbound`` when it makes it, ``outbound``
+    (``acknowledged(kind, packet identifier)``), ``session``,
     ``packet(kind, walk) -> bool`` (False ends the walk behind it) and ``fail(error)``. ``is_slow``: every
     PUBLISH goes to ``packet``; ``is_blocked``: none is walked before an alarm is over.
     """
 
     __slots__ = (
-        "connection", "inbound", "outbound", "buffers", "scheduler", "walk", "message", "remembered", "large",
-        "at", "now_ms", "is_slow", "is_blocked", "held",
+        "connection", "inbound", "outbound", "buffers", "scheduler", "parts", "limits", "remembered", "known",
+        "large", "at", "now_ms", "is_slow", "is_blocked", "held",
     )
 
-    def __init__(self, connection, buffers, scheduler, limits):
+    def __init__(self, connection, buffers, scheduler, parts, limits):
         self.connection = connection
-        self.inbound = connection.inbound
         self.outbound = connection.outbound
         self.buffers = buffers
         self.scheduler = scheduler
-        self.walk = PacketWalk(connection.version, CLIENT, limits)
-        self.message = self.new_message()
-        self.remembered = RememberedRoutes(partial(_route_of, connection))
+        self.parts = parts
+        self.limits = limits
+        # Made for the first PUBLISH.
+        self.inbound = self.remembered = None
+        self.known = b""
         self.large = None
         self.at = self.buffers.input_at
         self.now_ms = 0
@@ -60,6 +82,10 @@ class FastLane:
         self.is_slow = is_slow
         self.is_blocked = is_blocked
 
+    def set_inbound(self, inbound):
+        """Something has come that is answered by it."""
+        self.inbound = inbound
+
     def process(self, start, end, now_ms):
         """Walk the whole packets in ``input[start:end]``. Returns the first octet that was not walked. Never
         raises.
@@ -67,13 +93,18 @@ class FastLane:
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
+        parts = self.parts
+        walk = parts.walk
+        if walk.limits is not self.limits:
+            walk.set_limits(self.limits)
+        walk.know(self.known)
         try:
             if self.large is not None:
                 start = self._gather(start, end)
                 if self.large is not None or self.held:
                     return start
             self.at = self.buffers.input_at
-            self.walk.begin(self.buffers.input, start, end)
+            walk.begin(self.buffers.input, start, end)
             position = self._walk(self.is_blocked)
             if position < end and not self.held:
                 position = self._begin_large(position, end)
@@ -81,14 +112,16 @@ class FastLane:
         except MQTTError as error:
             self.connection.fail(error)
         finally:
-            self.walk.finish()
+            walk.finish()
+            parts.message.publisher = None
         return end
 
     def finish(self):
         """The read is done with: everything touched gets its turn, and what was published is answered."""
         self.scheduler.finish()
         self.outbound.done()
-        self.inbound.done()
+        if self.inbound is not None:
+            self.inbound.done()
 
     def close(self):
         """The connection has ended: let go of what has come in part."""
@@ -101,7 +134,7 @@ class FastLane:
         """Walk what the walk has begun with, up to the first PUBLISH if it ``is_blocked``. Returns the first
         octet that was not walked; ``held``: it stops there.
         """
-        walk = self.walk
+        walk = self.parts.walk
         while True:
             kind = walk.next_packet()
             if kind == 0:
@@ -117,7 +150,7 @@ class FastLane:
                     continue
             elif kind <= PUBCOMP and walk.plain:
                 if kind == PUBREL:
-                    self.inbound.released(walk.packet_identifier)
+                    self._inbound().released(walk.packet_identifier)
                 else:
                     self.outbound.acknowledged(kind, walk.packet_identifier)
                 continue
@@ -127,7 +160,7 @@ class FastLane:
 
     def _publish(self):
         """Take the PUBLISH that the walk stands at. Returns whether it was one for this lane."""
-        walk = self.walk
+        walk = self.parts.walk
         if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0:
             return False
         route = self._route()
@@ -137,16 +170,19 @@ class FastLane:
         routing_at = walk.topic_at + walk.topic_length - length
         if routing_at < 0:
             return False
+        inbound = self._inbound()
         if walk.qos:
-            state = self.inbound.begin(walk.qos, walk.packet_identifier)
+            state = inbound.begin(walk.qos, walk.packet_identifier)
             if state != _inbound.NEW:
                 if state != _inbound.AGAIN:
                     return False
-                if not self.inbound.again(walk.packet_identifier):
+                if not inbound.again(walk.packet_identifier):
                     self.held = True
                 return True
         octets.copy(self.at, routing_at, route.routing, 0, length)
-        message = self.message
+        message = self.parts.message
+        if message.publisher is None:
+            message.publisher = self.connection.session
         message.buffer = self.at
         message.routing_at = routing_at
         message.routing_length = length
@@ -163,38 +199,44 @@ class FastLane:
         message.persistent = walk.qos > 0
         message.at_once = walk.qos == 2
         if walk.qos == 2:
-            self.inbound.received.begin(walk.packet_identifier, route.queues)
+            inbound.received.begin(walk.packet_identifier, route.queues)
         answer = deposit.to_all(message, route)
         if answer > deposit.SOME_REFUSED:
             self._wait(route, answer >> 1, answer & 1 == 0)
         else:
             self.stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
-            if answer != deposit.ALL and self.inbound.is_over:
+            if answer != deposit.ALL and inbound.is_over:
                 self.held = True
         return True
 
     def _route(self):
         """The Route of the topic that the walk stands at, or None."""
-        walk = self.walk
+        walk = self.parts.walk
+        if self.remembered is None:
+            self.remembered = RememberedRoutes(partial(_route_of, self.connection))
         route = self.remembered.last
         if walk.is_known and route is not None and route.is_current():
             return route
         route = self.remembered.find(self.at, walk.topic_at, walk.topic_length)
         # Publishers stay with one topic for long.
-        walk.know(self.remembered.last_key if route is not None else b"")
+        self.known = self.remembered.last_key if route is not None else b""
+        walk.know(self.known)
         return route
+
+    def _inbound(self):
+        return self.connection.inbound if self.inbound is None else self.inbound
 
     def _wait(self, route, number, taken):
         """The message is stored later, when the queue of this number can take it; the walk ends behind it.
         """
-        message = self.message
-        walk = self.walk
+        message = self.parts.message
+        walk = self.parts.walk
         message.own()
-        self.message = self.new_message()
+        self.parts.renew()
         self.held = True
         before = None
         if walk.qos == 2:
-            before = self.inbound.received.postpone(walk.packet_identifier)
+            before = self._inbound().received.postpone(walk.packet_identifier)
         publish_later(
             self.connection, message, route.queues[number - 1:], taken,
             partial(self.stored, route, walk.qos, walk.packet_identifier), before)
@@ -202,15 +244,7 @@ class FastLane:
     def stored(self, route, qos, packet_identifier, taken):
         """All destinations of the route have had a message: count it, and note its answer."""
         queues = route.queues if taken and qos > 0 and route.durable else None
-        self.inbound.stored(qos, packet_identifier, taken, route.count() > 0, queues)
-
-    def new_message(self):
-        """One that is filled for each PUBLISH."""
-        message = Message()
-        message.kind = crossing.KIND
-        message.may_wait = True
-        message.publisher = self.connection.session
-        return message
+        self._inbound().stored(qos, packet_identifier, taken, route.count() > 0, queues)
 
     # large packets
 
@@ -248,7 +282,7 @@ class FastLane:
         self.large = None
         large.end()
         self.at = octets.pointer(large.octets)
-        self.walk.begin(large.octets, FRONT, len(large.octets))
+        self.parts.walk.begin(large.octets, FRONT, len(large.octets))
         # One that was under way when an alarm began is taken: its octets are here, and would only wait.
         self._walk(False)
         return end

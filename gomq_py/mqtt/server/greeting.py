@@ -3,6 +3,7 @@
 Values, made once for each connection. Between login, which let the client in, and the connection.
 """
 import secrets
+from functools import lru_cache
 
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.server.inbound import TOPIC_ALIASES
@@ -37,7 +38,7 @@ class Greeting:
         if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIER_MAX:
             self.inbound_maximum = settings.mqtt_max_inflight_messages
             self._properties["receive_maximum"] = self.inbound_maximum
-        self.packet_limits = Limits(packet_octets=settings.mqtt_max_packet_size)
+        self.packet_limits = _packet_limits(settings.mqtt_max_packet_size)
         if settings.mqtt_max_packet_size < PACKET_MAX:
             self._properties["maximum_packet_size"] = settings.mqtt_max_packet_size
         if not self.client_id:
@@ -63,3 +64,9 @@ class Greeting:
         """Octets of the CONNACK."""
         packet = ConnackPacket(session_present=session_present, properties=self._properties)
         return packet.encode(self.version)
+
+
+@lru_cache(maxsize=1)
+def _packet_limits(most_octets):
+    """One for all connections."""
+    return Limits(packet_octets=most_octets)

@@ -26,3 +26,4 @@ cdef class Outbound:
     @cython.locals(todo=int)
     cpdef acknowledged_with(self, int kind, unsigned int packet_identifier, int reason_code)
     cpdef done(self)
+    cdef _answer(self, unsigned int packet_identifier, unsigned int reason_code)

@@ -40,7 +40,7 @@ class Outbound:
             self.session.interests, self.output.buffers, self.version, connection.maximum_packet_size,
             connection.topic_alias_maximum)
         self.consumer = self.sink = self.sent = None
-        self.answers = Acknowledgements(self.version)
+        self.answers = None  # made for the first PUBREL
         self.is_begun = self.is_stopped = False
         self.traced = None
 
@@ -124,12 +124,12 @@ class Outbound:
         if self.sent is not None:
             todo = self.sent.acknowledged(kind, packet_identifier)
         if todo == _sent.RELEASE:
-            self.answers.add(PUBREL, packet_identifier, 0)
+            self._answer(packet_identifier, 0)
         elif todo == _sent.NOTHING:
             self.consumer.room_again()
         elif todo == _sent.UNKNOWN:
             if kind == PUBREC:
-                self.answers.add(PUBREL, packet_identifier, PACKET_IDENTIFIER_NOT_FOUND)
+                self._answer(packet_identifier, PACKET_IDENTIFIER_NOT_FOUND)
         else:
             raise ProtocolError(
                 f"packet type {kind} is not what packet identifier {packet_identifier} waits for")
@@ -153,16 +153,21 @@ class Outbound:
 
     def done(self):
         """End of a read: the PUBRELs leave that it gave rise to."""
-        if self.answers.used and not self.is_stopped:
+        if self.answers is not None and self.answers.used and not self.is_stopped:
             self.output.write(self.answers.take())
 
     # helpers
 
+    def _answer(self, packet_identifier, reason_code):
+        if self.answers is None:
+            self.answers = Acknowledgements(self.version)
+        self.answers.add(PUBREL, packet_identifier, reason_code)
+
     def _begin_consumer(self):
         for packet_identifier in self.sent.begin(self.connection.receive_maximum):
-            self.answers.add(PUBREL, packet_identifier, 0)
+            self._answer(packet_identifier, 0)
         for packet_identifier in self.sent.take_to_release():
-            self.answers.add(PUBREL, packet_identifier, 0)
+            self._answer(packet_identifier, 0)
         self.done()
         self.consumer.begin()
 

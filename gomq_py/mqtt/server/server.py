@@ -8,6 +8,7 @@ from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.server.broker_topics import BrokerTopics
 from gomq_py.mqtt.server.connection import Connection
+from gomq_py.mqtt.server.fast_lane import LaneParts
 from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.mqtt.server.will import WillPublisher
@@ -29,6 +30,7 @@ class MQTTServer:
         self.gate = hub.admission.gate("mqtt_")
         self.will_publisher = WillPublisher(self)
         self.broker_topics = BrokerTopics(self)
+        self._lane_parts = {}
         for vhost in broker.vhosts.values():
             self.look_after(vhost)
             source.say_fault(vhost)
@@ -54,6 +56,12 @@ class MQTTServer:
         checked = self.settings.mqtt_permission_check_enabled
         return (Access if checked else AllAccess)(user, vhost.name, client_id)
 
+    def lane_parts(self, version):
+        """What the lanes of a version share."""
+        if version not in self._lane_parts:
+            self._lane_parts[version] = LaneParts(version)
+        return self._lane_parts[version]
+
     def look_after(self, vhost):
         """What this vhost keeps for MQTT has a door now, and its limits. Called again with each client."""
         settings, sessions = self.settings, vhost.extras[EXTRA]
@@ -62,12 +70,19 @@ class MQTTServer:
         sessions.wills.start(self.will_publisher.of(vhost), settings.mqtt_will_grace * 1000)
 
     def handle(self, socket, address):
-        """Serve one client; the caller closes the socket. May switch."""
+        """Let one client in, and serve it from then on without a greenlet. Returns what is called with what
+        to call when it is gone; None: it is. The caller closes the socket then. May switch.
+        """
         if self.hub.clients.is_closing:
-            return
+            return None
         admitted = self.gate.identify(socket, host_of(address))
-        if admitted is not None:
-            try:
-                Connection(self, socket, address, admitted).run()
-            finally:
+        if admitted is None:
+            return None
+        connection = Connection(self, socket, address, admitted)
+        is_served = False
+        try:
+            is_served = connection.begin()
+        finally:
+            if not is_served:
                 self.gate.leave(admitted)
+        return connection.when_gone if is_served else None

@@ -25,21 +25,37 @@ class Answers:
     filter follows its SUBACK.
     """
 
-    __slots__ = ("done", "close", "_connection", "_told")
+    __slots__ = ("_promised", "_connection", "_told", "_is_closed")
 
     def __init__(self, connection):
-        promised = Promised(self._send, connection.durability.when_safe)
-        self.done, self.close = promised.done, promised.close
+        self._promised = None  # while some answer is under way: a client subscribes once and then waits
         self._connection = connection
-        self._told = []  # (Subscription, whether it is new, Retained.mark()) of SUBACKs on their way out
+        self._is_closed = False
+        self._told = ()  # (Subscription, whether it is new, Retained.mark()) of SUBACKs on their way out
+
+    def done(self, answer, unsynced):
+        """As Promised.done."""
+        if self._is_closed:
+            return
+        if self._promised is None:
+            self._promised = Promised(self._send, self._connection.durability.when_safe)
+        self._promised.done(answer, unsynced)
+        if not self._promised.is_waiting():
+            self._promised = None
+
+    def close(self):
+        """As Promised.close."""
+        self._is_closed = True
+        if self._promised is not None:
+            self._promised.close()
 
     def tell(self, replays):
         """A SUBACK leaves with what is to be sent next."""
-        self._told += replays
+        self._told += (*replays,)
 
     def _send(self, octets):
         connection, told = self._connection, self._told
-        self._told = []
+        self._told = ()
         connection.output.write(octets)
         for subscription, is_new, mark in told:
             connection.sessions.retained.replay(connection.session, subscription, is_new, mark)

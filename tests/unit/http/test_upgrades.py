@@ -69,6 +69,10 @@ def test_who_was_turned_away_unheard_lingers_while_few_do(is_heard, count, linge
     """Such ones count against no limit of connections."""
     lingering = Lingering(count)
 
-    begun(lambda websocket, _: is_heard and websocket.sendall(b"said"), lingering)
+    def handle(websocket, _address):
+        if is_heard:
+            websocket.sendall(b"said")
+
+    begun(handle, lingering)
 
     assert len(lingering.ended) == lingers
