@@ -1,6 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.mqtt.model.filter_tree cimport FilterTree
+from gomq_py.mqtt.model.filter_set cimport FilterSet
 
 cdef Py_ssize_t TOPICS, LISTED
 cdef tuple _NONE
@@ -22,8 +22,8 @@ cdef class Interests:
     cdef bytes last_key
     cdef Py_ssize_t last_length
     cdef readonly dict found
-    cdef FilterTree tree
-    cdef set known
+    cdef FilterSet filters
+    cdef dict allowed
     cpdef changed(self, str topic_filter)
     cpdef forget(self)
     cpdef rights_changed(self)
@@ -34,4 +34,5 @@ cdef class Interests:
     @cython.locals(interest=Interest)
     cdef Interest _look_up(self, bytes key)
     cdef _matching(self, bytes topic)
-    cdef _add(self, str topic_filter)
+    @cython.locals(answers=dict)
+    cdef _allowed(self, filters)

@@ -4,14 +4,14 @@ Beside session, whose subscriptions they are; below the door's deliveries, which
 topic comes to is remembered until the subscriptions change. Never yields.
 """
 from gomq_py import octets
-from gomq_py.mqtt.model.filter_tree import FilterTree
+from gomq_py.mqtt.model.filter_set import FilterSet
 from gomq_py.mqtt.wire import crossing, fields
 from gomq_py.mqtt.wire.constants import SUBSCRIPTION_IDENTIFIER
 from gomq_py.mqtt.wire.topics import is_shared, is_topic_name, matches, split_shared
 
 # Topics remembered; thrown away together when there are more.
 TOPICS = 1024
-# Sessions with more subscriptions have a tree of them; the others cost no memory for one.
+# Sessions with more subscriptions have a set of them; the others cost no memory for one.
 LISTED = 8
 QOS_MAX = 2
 
@@ -51,35 +51,30 @@ class Interests:
     """
 
     __slots__ = (
-        "session", "rights", "aliases", "last", "last_key", "last_length", "found", "tree", "known",
+        "session", "rights", "aliases", "last", "last_key", "last_length", "found", "filters", "allowed",
     )
 
     def __init__(self, session):
         self.session = session
         self.rights = 1
-        self.aliases = {}
+        self.aliases = None
         self.last = None
         self.last_key = b""
         self.last_length = -1
-        self.found = None
-        self.tree = self.known = None
+        self.found = self.filters = self.allowed = None
 
     def changed(self, topic_filter):
         """A subscription to this filter has come, has changed, or has gone."""
         self.forget()
-        if self.tree is None:
-            return
-        is_there = topic_filter in self.session.subscriptions
-        if is_there != (topic_filter in self.known):
-            if is_there:
-                self._add(topic_filter)
+        if self.filters is not None:
+            if topic_filter in self.session.subscriptions:
+                self.filters.add(topic_filter)
             else:
-                self.known.discard(topic_filter)
-                self.tree.remove(split_shared(topic_filter)[1], topic_filter)
+                self.filters.discard(topic_filter)
 
     def forget(self):
         """Look at the subscriptions again."""
-        self.found = self.last = None
+        self.found = self.last = self.allowed = None
         self.last_key = b""
         self.last_length = -1
 
@@ -90,7 +85,7 @@ class Interests:
 
     def new_connection(self):
         """Nothing has a topic alias."""
-        self.aliases = {}
+        self.aliases = None
         self.forget()
 
     def find(self, at, start, length):
@@ -112,6 +107,8 @@ class Interests:
 
     def name(self, key, interest, alias):
         """From here on the client knows the topic of a routing key by this alias."""
+        if self.aliases is None:
+            self.aliases = {}
         self.aliases[key] = interest.alias = alias
         if interest.own is not None:
             interest.own.alias = alias
@@ -121,7 +118,7 @@ class Interests:
         session = self.session
         filters = self._matching(topic)
         if filters:
-            filters = session.allowed(filters) or _NONE
+            filters = self._allowed(filters) or _NONE
         elif filters is not _NONE and not session.may_have(topic.decode()):
             filters = _NONE
         found = [session.subscriptions[one] for one in filters]
@@ -132,7 +129,7 @@ class Interests:
             if others:
                 interest.own = Interest(
                     topic, [session.subscriptions[one] for one in others], self._is_kept(others))
-        alias = self.aliases.get(key, 0)
+        alias = 0 if self.aliases is None else self.aliases.get(key, 0)
         interest.alias = alias
         if interest.own is not None:
             interest.own.alias = alias
@@ -151,20 +148,26 @@ class Interests:
         if not is_topic_name(name):
             return _NONE
         subscriptions = self.session.subscriptions
-        if self.tree is None and len(subscriptions) > LISTED:
-            self.tree = FilterTree()
-            self.known = set()
+        if self.filters is None and len(subscriptions) > LISTED:
+            self.filters = FilterSet()
             for topic_filter in subscriptions:
-                self._add(topic_filter)
-        if self.tree is not None:
-            targets = set()
-            self.tree.match(name, targets)
-            return list(targets)
+                self.filters.add(topic_filter)
+        if self.filters is not None:
+            return self.filters.match(name)
         return [one for one in subscriptions if matches(split_shared(one)[1], name)]
 
-    def _add(self, topic_filter):
-        self.known.add(topic_filter)
-        self.tree.add(split_shared(topic_filter)[1], topic_filter)
+    def _allowed(self, filters):
+        """Those whose messages the client may have now. Many topics come by one filter: that is asked once.
+        """
+        answers = self.allowed
+        if answers is None or len(answers) >= TOPICS:
+            answers = self.allowed = {}
+        asked = [one for one in filters if one not in answers]
+        if asked:
+            may = self.session.allowed(asked)
+            for one in asked:
+                answers[one] = one in may
+        return [one for one in filters if answers[one]]
 
 
 _NONE: tuple = ()

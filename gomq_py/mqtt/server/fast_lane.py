@@ -42,7 +42,7 @@ class LaneParts:
     def renew(self):
         """Have another message: this one is kept by somebody."""
         message = Message()
-        message.kind = KIND
+        message.kind = crossing.KIND
         message.may_wait = True
         self.message = message
 
