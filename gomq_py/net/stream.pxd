@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.net.output cimport Output
@@ -22,7 +23,12 @@ cdef class Stream:
     cdef double flood_began
 
     cpdef let_go(self, Hold hold)
+    @cython.locals(count=Py_ssize_t, reserve=Py_ssize_t, tail=bytes)
     cdef Py_ssize_t _read(self) except -1
+    @cython.locals(output=Output, position=Py_ssize_t)
+    cdef int _walk(self, Py_ssize_t start, Py_ssize_t end, bytes tail) except -1
+    cdef _keep_tail(self, Py_ssize_t position, Py_ssize_t end)
+    cdef _read_again(self)
     cdef int _look_for_flood(self) except -1
     cdef bint _can_wait(self) except -1
     cdef int _leave_coalescer(self) except -1

@@ -446,7 +446,8 @@ class Connection:
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked."""
-        self.slow_walk.done()
+        if self.slow_walk.has_begun:
+            self.slow_walk.done()
 
     def has_plenty(self):
         """Whether the client has so much to do that it waits for no answer."""
