@@ -33,7 +33,8 @@ def channel(broker):
 def ctl(broker):
     """A function that runs a command and returns what it printed, as JSON."""
     def run(*arguments):
-        done = in_process("http://guest:guest@127.0.0.1:%d" % broker.addresses["http"][1], "-f", "json", *arguments)
+        url = f"http://guest:guest@127.0.0.1:{broker.addresses['http'][1]}"
+        done = in_process(url, "-f", "json", *arguments)
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout) if done.stdout.strip() else None
 

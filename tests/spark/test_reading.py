@@ -1,6 +1,7 @@
 """Reading without Spark: the octets of a stream's files as batches of rows, damaged or not, in chunks of any
 size.
 """
+import json
 import logging
 from datetime import UTC, datetime
 
@@ -16,6 +17,7 @@ from gomq_py.spark.options import Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.reading import PieceReader
 from gomq_py.storage.data_dir import queue_id
+from tests.support import crossing
 from tests.support.streams import StreamBench
 
 COLUMNS = tuple(rows.DDL)
@@ -54,6 +56,29 @@ def test_rows_are_the_messages_in_order(data_dir):
     ] == [
         (number, b"%d" % number, "orders", "/", "s", "") for number in range(3000)]
     assert read.rows[17]["timestamp"] == datetime.fromtimestamp((bench.epoch_ms + 17) / 1000, UTC)
+
+
+def test_rows_of_what_came_over_mqtt_have_its_properties_and_headers(data_dir):
+    """Beside rows of AMQP, and of content that nobody can read."""
+    folder, bench = data_dir()
+    bench.push(1)
+    values = {"content_type": "text/plain", "response_topic": "answers/1", "user_property": [("unit", "°C")]}
+    for message in (
+        crossing.stored("sensors/v1.2/t", values, qos=1), crossing.stored("a", block=b"\x03\x00\x09t"),
+    ):
+        bench.store.append(message)
+    bench.store.flush()
+    bench.push(1)
+
+    found = Read(folder).rows
+
+    assert [row["routing_key"] for row in found] == ["s", "sensors.v1/2.t", "a", "s"]
+    properties = [row["properties"] for row in found]
+    assert [(each["content_type"], each["reply_to"], each["delivery_mode"]) for each in properties[1:3]] == [
+        ("text/plain", "amq.topic.answers.1", 2), (None, None, None)]
+    headers = {key: json.loads(value) for key, value in found[1]["headers"]}
+    assert (headers["mqtt.topic"], headers["unit"]) == ("sensors/v1.2/t", "°C")
+    assert not found[2]["headers"] and found[2]["body"] == b"body"
 
 
 @pytest.mark.parametrize("given", [
