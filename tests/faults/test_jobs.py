@@ -31,7 +31,7 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
-from gomq_py.mqtt.server import subscribe
+from gomq_py.mqtt.server import broker_topics, subscribe
 from gomq_py.mqtt.wire.crossing import KIND, record_flags
 from gomq_py.observability.log import logger
 from gomq_py.storage.message import Message
@@ -417,11 +417,41 @@ class Site:
         assert identifiers.has(1)
         self.mqtt.end(session)
 
+    def returning(self):
+        session, message = self.session(), Message()
+        sent = session.sent_from(session.queue)
+        message.assign(b"", b"t", b"", b"x", 1, persistent=True)
+        message.set_kind(KIND, record_flags(1, False))
+        for _ in range(6000):
+            session.queue.publish(message)
+        shown = Message()
+        while session.queue.peek(shown):
+            about = shown.describe()
+            sent.add(about["location"], about["timestamp_ms"], 1)
+            session.queue.take(shown, False)
+        sent.end()
+        wait(lambda: sent.returning is None, what="all to be back")
+        assert session.queue.ready_count >= 5990
+        self.mqtt.end(session)
+
+    def telling(self):
+        topics = broker_topics.BrokerTopics(SimpleNamespace(broker=self.door.broker, hub=self.door.hub))
+        session = self.mqtt.connect(Away(self.vhost), "teller", "guest", False, NEVER, 5).session
+        session.subscribe(Subscription("$SYS/#", 0))
+        topics.subscribed(session)
+        topics._publish()
+        wait(lambda: topics._telling is None, what="the values of $SYS topics")
+        topics._timer.stop()
+        self.mqtt.end(session)
+
 
 class Away:
     """Stands for the connection of a client."""
 
     wants_will = False
+
+    def __init__(self, vhost=None):
+        self.vhost = vhost
 
     def session_ended(self, reason):
         pass
@@ -457,6 +487,8 @@ JOBS = {
     "'messages of deleted queues'": Site.legacies,
     "'writing kept MQTT messages anew'": Site.kept_anew,
     "'writing QoS 2 identifiers anew'": Site.identifiers_anew,
+    "'putting back what MQTT clients have not acknowledged'": Site.returning,
+    "'telling $SYS topics'": Site.telling,
 }
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
@@ -483,7 +515,7 @@ TIMERS = {
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
-    "gomq_py.testing.chaos": (1, "faults on purpose"),
+    "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
 
 
@@ -493,7 +525,7 @@ def site(tmp_path_factory):
         patch.setattr(context, "Scheduler", SabotagedScheduler)
         patch.setattr(context, "HubTimers", SabotagedTimers)
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
-        for module in (vhost_deletion, vhost, tx, alarm_news, subscribe):
+        for module in (vhost_deletion, vhost, tx, alarm_news, subscribe, broker_topics):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)

@@ -14,6 +14,7 @@ class Returning(Job):
     def __init__(self, sent):
         super().__init__()
         self._sent = sent
+        self._is_over = False
         self._queue = sent.queue
         self._queue.hold()
         self._queue.scheduler.start(self)
@@ -21,6 +22,7 @@ class Returning(Job):
     def step(self):
         if self._sent.returning is self and self._sent.put_back_some():  # else the queue was opened again
             return True
+        self._is_over = True
         self._sent.returned(self)
         self._queue.release()
         self._queue.emptied()
@@ -28,4 +30,4 @@ class Returning(Job):
 
     def failed(self, error):
         """One message comes again after a restart; the others go on."""
-        return True
+        return not self._is_over
