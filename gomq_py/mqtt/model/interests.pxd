@@ -8,6 +8,7 @@ cdef tuple _NONE
 @cython.final
 cdef class Interest:
     cdef readonly bytes topic, identifiers
+    cdef const unsigned char* at
     cdef readonly Py_ssize_t topic_length
     cdef readonly unsigned int qos, alias
     cdef readonly bint as_published, is_kept, is_shared

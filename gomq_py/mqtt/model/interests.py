@@ -20,19 +20,21 @@ class Interest:
     """What a session wants of a topic. A value, but for ``alias``, the topic alias that its connection has
     given it; 0: none.
 
-    ``topic``: its octets, empty where the routing key is no topic name. ``qos``: the highest granted;
-    ``as_published``: RETAIN stays as it was; ``identifiers``: the properties of MQTT 5 that tell the
-    subscription identifiers. ``is_kept``: some subscription leads to the session's queue, none that is
-    shared counting; ``is_shared``: some is. ``own``: the same for what the session itself has published;
+    ``topic``: its octets, which lie ``at``, empty where the routing key is no topic name. ``qos``: the
+    highest granted; ``as_published``: RETAIN stays as it was; ``identifiers``: the properties of MQTT 5 that
+    tell the subscription identifiers. ``is_kept``: some subscription leads to the session's queue, none that
+    is shared counting; ``is_shared``: some is. ``own``: the same for what the session itself has published;
     None: that does not come back.
     """
 
     __slots__ = (
-        "topic", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared", "own", "alias",
+        "topic", "at", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared", "own",
+        "alias",
     )
 
     def __init__(self, topic, subscriptions, is_kept):
         self.topic = topic
+        self.at = octets.pointer(topic)
         self.topic_length = len(topic)
         self.alias = 0
         self.own = self

@@ -54,7 +54,7 @@ cdef class FastLane:
     cdef Inbound _inbound(self)
     @cython.locals(message=Message, walk=PacketWalk)
     cdef int _wait(self, Route route, Py_ssize_t number, bint taken) except -1
-    @cython.locals(queues=tuple)
+    @cython.locals(queues=tuple, inbound=Inbound)
     cpdef int stored(
         self, Route route, unsigned int qos, unsigned int packet_identifier, bint taken) except -1
     @cython.locals(at=cython.p_uchar, size=Py_ssize_t, place=Py_ssize_t, octet=cython.uint)

@@ -244,7 +244,10 @@ class FastLane:
     def stored(self, route, qos, packet_identifier, taken):
         """All destinations of the route have had a message: count it, and note its answer."""
         queues = route.queues if taken and qos > 0 and route.durable else None
-        self._inbound().stored(qos, packet_identifier, taken, route.count() > 0, queues)
+        inbound = self.inbound
+        if inbound is None:
+            inbound = self._inbound()
+        inbound.stored(qos, packet_identifier, taken, route.count() > 0, queues)
 
     # large packets
 

@@ -111,7 +111,7 @@ class Publication:
         """Write the message measured last; returns the offset behind it."""
         interest = self.interest
         at = frames.write_publish_head(
-            out, at, self.version, self.flags | (DUP_FLAG if dup else 0), octets.pointer(interest.topic), 0,
+            out, at, self.version, self.flags | (DUP_FLAG if dup else 0), interest.at, 0,
             self.topic_length, packet_identifier, self.properties_length, message.body_length)
         if self.properties_length:
             at = self._write_properties(out, at, message)
