@@ -62,7 +62,6 @@ ENTERED_BY = {
     "gomq_py.content.header_scan": "tests/unit/broker/queues/test_stream_filter.py",
     "gomq_py.mqtt.model.interests": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.mqtt.model.received": "tests/unit/mqtt/model/test_inflight.py",
-    "gomq_py.mqtt.model.sent": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.mqtt.model.session_queue": "tests/unit/mqtt/model/test_sessions.py",
     "gomq_py.mqtt.model.shares": "tests/unit/mqtt/model/test_sessions.py",
     "gomq_py.mqtt.model.shelf": "tests/unit/mqtt/model/test_keyed_store.py",

@@ -83,7 +83,7 @@ class Connection:
         "server", "hub", "admitted", "socket", "peer", "peer_host", "peer_port", "name", "durability",
         "scheduler", "state", "user", "vhost", "limits", "access", "caller", "output", "stream", "slow_walk",
         "session", "sessions", "outbound", "answers", "lane", "version", "receive_maximum",
-        "maximum_packet_size", "topic_alias_maximum", "tells_reasons", "client_id", "mechanism",
+        "maximum_packet_size", "topic_alias_maximum", "client_id", "mechanism",
         "connected_at", "blocked_reason", "why", "is_leaving", "leave_code", "will", "_inbound",
         "_inbound_maximum", "_alarm_hold", "_expiry_s", "_is_connected", "_has_said_last_word", "_when_gone",
         "_token_life", "_silent_checks", "_octets_seen", "__weakref__",

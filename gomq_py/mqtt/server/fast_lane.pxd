@@ -47,8 +47,10 @@ cdef class FastLane:
     cdef Py_ssize_t _walk(self, bint is_blocked) except -1
     @cython.locals(
         walk=PacketWalk, route=Route, inbound=Inbound, length=Py_ssize_t, routing_at=Py_ssize_t, state=int,
-        message=Message, seconds=uint64_t, answer=Py_ssize_t)
+        message=Message, answer=Py_ssize_t)
     cdef bint _publish(self) except -1
+    @cython.locals(message=Message, seconds=uint64_t)
+    cdef Message _filled(self, PacketWalk walk)
     @cython.locals(walk=PacketWalk, route=Route)
     cdef Route _route(self)
     cdef Inbound _inbound(self)

@@ -180,12 +180,26 @@ class FastLane:
                     self.held = True
                 return True
         octets.copy(self.at, routing_at, route.routing, 0, length)
+        message = self._filled(walk)
+        message.routing_at = routing_at
+        message.routing_length = length
+        if walk.qos == 2:
+            inbound.received.begin(walk.packet_identifier, route.queues)
+        answer = deposit.to_all(message, route)
+        if answer > deposit.SOME_REFUSED:
+            self._wait(route, answer >> 1, answer & 1 == 0)
+        else:
+            self.stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
+            if answer != deposit.ALL and inbound.is_over:
+                self.held = True
+        return True
+
+    def _filled(self, walk):
+        """The message of the PUBLISH that the walk stands at, but for its routing."""
         message = self.parts.message
         if message.publisher is None:
             message.publisher = self.connection.session
         message.buffer = self.at
-        message.routing_at = routing_at
-        message.routing_length = length
         message.properties_at = walk.properties_at
         message.properties_length = walk.properties_length
         message.body_at = walk.payload_at
@@ -198,16 +212,7 @@ class FastLane:
         message.flags = walk.qos << crossing.QOS_SHIFT
         message.persistent = walk.qos > 0
         message.at_once = walk.qos == 2
-        if walk.qos == 2:
-            inbound.received.begin(walk.packet_identifier, route.queues)
-        answer = deposit.to_all(message, route)
-        if answer > deposit.SOME_REFUSED:
-            self._wait(route, answer >> 1, answer & 1 == 0)
-        else:
-            self.stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
-            if answer != deposit.ALL and inbound.is_over:
-                self.held = True
-        return True
+        return message
 
     def _route(self):
         """The Route of the topic that the walk stands at, or None."""
