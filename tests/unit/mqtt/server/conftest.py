@@ -36,6 +36,12 @@ class Client:
         """The next octets must be these."""
         assert receive_exactly(self.socket, len(octets)) == octets
 
+    def expect_both(self, one, other):
+        """The next octets must be these two, in any order: promises wait for the end of a walk, which may be
+        between them.
+        """
+        assert receive_exactly(self.socket, len(one) + len(other)) in (one + other, other + one)
+
     def expect_nothing(self):
         """Nothing must come for a while."""
         until = time.monotonic() + SILENCE_S
