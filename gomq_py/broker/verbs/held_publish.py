@@ -72,8 +72,9 @@ class HeldPublish:
                 isinstance(destination, Queue)
                 and (now := self._vhost.queues.get(destination.name)) is not destination
             ):
-                if now is not None:  # restarted, or another of its name: whoever publishes may try again
-                    self._taken = False
+                # One that was deleted meanwhile has had it, also where there is another of its name.
+                if now is not None and now.store.key == destination.store.key:
+                    self._taken = False  # opened again: whoever publishes may try again
                 continue
             if error is not None and at == 0:
                 destination.not_stored(error)

@@ -1,6 +1,8 @@
 """A client whose message waits for files is not read until it is stored."""
 from types import SimpleNamespace
 
+import pytest
+
 from gomq_py.broker.verbs.held_publish import WAITS_FOR, wait_for_files
 from tests.support.queues import Bench, message
 
@@ -38,11 +40,12 @@ class Held:
         self.done = []
         self.waiting = None
         bodies = SimpleNamespace(count_whole=self.count)
+        self.vhost = SimpleNamespace(queues={"q": self.queue})
         self.message = message(b"twelve bytes")
         self.message.lacking = self.lack
         wait_for_files(
             SimpleNamespace(scheduler=self.bench.scheduler, bodies=bodies), self.stream,
-            SimpleNamespace(queues={"q": self.queue}), self.message, (self.queue,), True, self.is_done)
+            self.vhost, self.message, (self.queue,), True, self.is_done)
 
     def count(self, octets):
         self.counted += octets
@@ -69,3 +72,15 @@ def test_the_client_goes_on_when_the_files_could_not_be_made(tmp_path):
     held.waiting(OSError("no room"))
 
     assert held.done == [(False, False, 0, 0)] and held.queue.ready_count == 0
+
+
+@pytest.mark.parametrize("is_same", [False, True])
+def test_a_queue_that_is_another_meanwhile_refuses_only_if_it_was_opened_again(tmp_path, is_same):
+    """One that was deleted has had the message; the next one of its name has nothing to do with it."""
+    held = Held(tmp_path)
+    key = held.queue.store.key if is_same else held.queue.store.key + 1
+    held.vhost.queues["q"] = SimpleNamespace(store=SimpleNamespace(key=key))
+
+    held.waiting(None)
+
+    assert held.done == [(not is_same, False, 0, 0)] and held.queue.ready_count == 0
