@@ -142,6 +142,7 @@ class KeyedStore(Destination):
         return self._shelf
 
     def _begin(self, store):
+        store.name_at_once()  # or an identifier of QoS 2 (inflight) would outlive a kill, and its message not
         self._shelf = Shelf(store)
         store.listener = self
 

@@ -316,6 +316,29 @@ def test_files_that_begin_with_a_message_of_qos_2_have_their_names(nodes, monkey
     assert received(again) == {7} and count_in(again, "q") == 1
 
 
+def test_a_retained_message_of_qos_2_outlives_a_kill_with_its_identifier(nodes, monkeypatch):
+    """The client sends it again, and it is known: so it must be there."""
+    node = nodes()
+    ids, retained = Peer(node).session.received_ids(), node.vhost.extras["mqtt"].retained
+    note_received(ids, 4)
+    pool = node.vhost.extras["mqtt"].inflight.store.pool
+    pool.expect(65536)
+    node.wait(lambda: pool.has(65536))
+    node.committer.wait()
+    monkeypatch.setattr(node.committer, "change", names_nothing)
+    message = mqtt_message("t", b"x", 2, retain=True)
+    message.at_once = True
+
+    ids.begin(7, (retained,))
+    assert retained.publish(message)
+    ids.add(7, (retained,))
+    node.hub.scheduler.finish()
+
+    again = nodes()
+    assert received(again) == {4, 7}
+    assert [topic for topic, _ in again.vhost.extras["mqtt"].retained.topics(0)] == ["t"]
+
+
 def sent_at_once():
     """What is stored of a PUBLISH at QoS 2, with 200 octets."""
     message = mqtt_message("t", b"x" * 200, 2)
