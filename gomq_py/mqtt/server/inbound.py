@@ -229,8 +229,12 @@ class Inbound:
     # for the answers
 
     def lost(self, answers):
-        """The answers, where the disk refused what they promise."""
+        """The answers, where the disk refused what they promise. Where it may know an identifier as received
+        for ever no PUBCOMP leaves: the client would take it for another message, and a restart that for this.
+        """
         refused = []
+        inflight = self.received.inflight
+        must_end = self.version < MQTT_5
         at = 0
         while at < len(answers):
             kind = answers[at] >> 4
@@ -241,12 +245,14 @@ class Inbound:
                 code = UNSPECIFIED_ERROR
                 if kind == PUBREC:
                     self.received.discard(identifier)
+            if kind == PUBCOMP and inflight is not None and inflight.failed:
+                must_end = True
             if self.version >= MQTT_5:
                 refused.append(frames.encode_acknowledgement(self.version, kind, identifier, code))
-        if self.version < MQTT_5 and not self.is_over:
+        if must_end and not self.is_over:
             self.is_over = True
             self.connection.fail(NotKept("the disk refused what it published"))
-        return b"".join(refused)
+        return b"" if must_end else b"".join(refused)
 
 
 class Batch(Answer):

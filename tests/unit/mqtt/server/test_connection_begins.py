@@ -177,6 +177,23 @@ def test_fault_of_its_store_ends_the_connection_and_keeps_the_client_out(mqtt):
     again.expect(connack(code=0x88))
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_identifier_that_the_disk_cannot_be_told_of_is_not_released(mqtt, version):
+    """A restart knows it as received, and would swallow another message that the client sent with it."""
+    properties = expiry(60) if version == 5 else b""
+    client = mqtt.client(connect(version=version, properties=properties), connack(version=version))
+    client.send(b"\x34\x08\x00\x01a\x00\x07\x00xx" if version == 5 else b"\x34\x05\x00\x01a\x00\x07")
+    client.expect(b"\x50\x03\x00\x07\x10" if version == 5 else b"\x50\x02\x00\x07")
+    received = sessions_of(mqtt)["c"].received_ids()
+
+    received.inflight.store.fence(OSError(5, "the disk failed"))
+    client.send(b"\x62\x02\x00\x07")
+
+    client.expect(b"\xe0\x01\x80" if version == 5 else b"")
+    client.expect_end()
+    assert received.has(7)
+
+
 def test_limit_of_queues_keeps_a_session_from_beginning(mqtt):
     mqtt.broker.vhosts["/"].limits["max-queues"] = 0
     client = mqtt.stranger()
