@@ -55,20 +55,7 @@ class Retained(KeyedStore):
         topic = _topic_of(message)
         if topic is None:
             return 1  # nobody could get it
-        was_held = message.lacking is not None
-        answer = self.store(topic, message)
-        if was_held and answer == 1:
-            self._came_late(topic)
-        return answer
-
-    def _came_late(self, topic):
-        """It was routed before it waited for files, and so did not come by itself to who has subscribed
-        meanwhile: to them it counts as one that was there.
-        """
-        self._moves += 1
-        location = self.index.get(topic)
-        if self.replays and location is not None:
-            self._moved[location] = 0
+        return self.store(topic, message)
 
     def store(self, topic, message):
         """Retain a message for a topic, or delete what is retained, if it is empty. As publish()."""

@@ -14,7 +14,6 @@ from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.message import Message
 from tests.support.door import poll_the_loop, poll_until
 from tests.support.hand_timers import NodeClock
-from tests.support.mqtt_outbound import mqtt_message
 from tests.support.node import Node
 
 forms.register(crossing.MQTTForm())
@@ -397,26 +396,6 @@ def test_what_is_written_anew_is_replayed_and_what_replaces_it_is_not(world):
     world.wait(lambda: not kept.replays)
 
     assert topics(session.sink.got) == ["a", "b"] and not kept._moved
-
-
-@pytest.mark.parametrize("has_begun", [False, True])
-def test_what_waited_for_files_is_replayed_to_who_has_subscribed_meanwhile(world, has_begun):
-    """It was routed before, and does not come by itself; and it takes the place of what would be replayed."""
-    world.publish("a")
-    kept, session = world.retained, Session()
-    subscription, mark = Subscription("#", 1), kept.mark()
-    session.subscriptions["#"] = subscription
-    held = mqtt_message("a", b"newer", 1, True)
-    held.lacking = lambda _callback: None
-    if has_begun:
-        kept.replay(session, subscription, True, mark)
-    assert kept.publish(held) == 1 and held.lacking is None
-    if not has_begun:
-        kept.replay(session, subscription, True, mark)
-
-    world.wait(lambda: not kept.replays)
-
-    assert [body for _, body, *_ in session.sink.got] == [b"newer"]
 
 
 def test_several_filters_are_replayed_one_after_the_other(world):
