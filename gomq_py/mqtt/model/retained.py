@@ -6,6 +6,7 @@ with RETAIN or over AMQP with the header mqtt.retain. What is kept is a record a
 topic (keyed_store), on disk before its publisher is answered. An empty payload deletes; what has expired is
 gone. Never yields.
 """
+from gomq_py.broker.routing.destination import LATER
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
@@ -25,7 +26,8 @@ QUIET = QuietLog(logger("mqtt"))
 STORE = "mqtt.retained"
 # Of a vhost, unless settings say otherwise: some 100 MB of memory; octets of payloads on disk.
 MAX_MESSAGES, MAX_OCTETS = 1_000_000, 1 << 30
-
+# Of so many messages that waited for files it is known where they would have come.
+MOST_LATE = 1000
 
 # Retain handling of a subscription (MQTT 5 §3.8.3.1).
 ALWAYS, IF_NEW, NEVER = 0, 1, 2
@@ -45,6 +47,8 @@ class Retained(KeyedStore):
         self._last = 0  # location of what was kept last
         self._moves = 0
         self._moved = {}  # location of what was written anew while there are replays: where it came
+        # location of what was kept after it had waited for files: the place that it would have had, or 0
+        self._late = {}
         self._expiries = Expiries(lambda: vhost.timers, self._expire)
         self._expiring = Expiring(self)
 
@@ -65,10 +69,20 @@ class Retained(KeyedStore):
             return 1
         if not self._has_room(topic, message.get_body_length()):
             return 0
+        waited = message.lacking
         kept = _as_kept(message)
         kept.may_wait = message.may_wait
         answer = self.put(topic, kept)
-        message.lacking = kept.lacking
+        if answer == LATER:
+            if not isinstance(waited, Waiting):
+                self._last += 1  # no record lies there: it tells those who subscribe from here on
+                waited = Waiting(self._last if waited is None else 0)
+            waited.wait = kept.lacking
+            message.lacking = waited
+        elif waited is not None and answer:
+            self._late[self.index.get(topic)] = waited.place if isinstance(waited, Waiting) else 0
+            if len(self._late) > MOST_LATE:
+                del self._late[next(iter(self._late))]
         return answer
 
     def _has_room(self, topic, octets):
@@ -96,7 +110,7 @@ class Retained(KeyedStore):
     def write_anew(self, key, location):
         super().write_anew(key, location)
         self._moves += 1
-        came_at, now = self._moved.pop(location, location), self.index.get(key)
+        came_at, now = self._moved.pop(location, self.came_at(location)), self.index.get(key)
         if self.replays and now is not None:
             self._moved[now] = came_at
 
@@ -106,7 +120,7 @@ class Retained(KeyedStore):
 
     def came_at(self, location):
         """Where what lies there lay when it came, as far as that matters to replays under way."""
-        return self._moved.get(location, location)
+        return self._moved.get(location, self._late.get(location, location))
 
     # messages are looked at
 
@@ -215,6 +229,19 @@ class Retained(KeyedStore):
         self._expiries.stop()
         for replay in list(self.replays.values()):
             replay.end()
+
+
+class Waiting:
+    """In place of ``lacking``: of a message that waits for files, and the place that it would have had. Who
+    has subscribed since did not get it, and is to have it from a replay.
+    """
+
+    def __init__(self, place):
+        self.place = place
+        self.wait = None
+
+    def __call__(self, callback):
+        self.wait(callback)
 
 
 class Expiring(Job):

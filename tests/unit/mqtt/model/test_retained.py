@@ -1,7 +1,7 @@
 """Retained: what is retained, for whom it is replayed, and what outlives the broker (MQTT 5 §3.3.1.3)."""
 import pytest
 
-from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.broker.transfer.moves import Move, to_origin
 from gomq_py.content import forms
 from gomq_py.content.properties import Properties
@@ -14,6 +14,7 @@ from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.message import Message
 from tests.support.door import poll_the_loop, poll_until
 from tests.support.hand_timers import NodeClock
+from tests.support.mqtt_outbound import mqtt_message
 from tests.support.node import Node
 
 forms.register(crossing.MQTTForm())
@@ -369,6 +370,30 @@ def test_what_comes_after_the_subscription_is_not_replayed(world, later_ms):
     world.node.wait(lambda: not world.retained.replays)
 
     assert session.sink.got == []
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_what_was_routed_before_the_subscription_and_waited_for_files_is_replayed(world, is_under_way):
+    """It went where there were subscriptions before it waited, and it replaces what was there."""
+    world.publish("a", b"older")
+    world.restart()
+    held, stored = mqtt_message("a", b"newer", 1, retain=True), []
+    held.may_wait = True
+    assert world.retained.publish(held) == LATER
+    held.lacking(lambda error: stored.append(world.retained.publish(held)))
+    session, mark = Session(0 if is_under_way else 1000), world.retained.mark()
+    subscription = session.subscriptions["a"] = Subscription("a", 1)
+    if is_under_way:
+        world.retained.replay(session, subscription, True, mark)
+
+    world.node.wait(lambda: stored)
+    session.sink.most = 1000
+    if not is_under_way:
+        world.retained.replay(session, subscription, True, mark)
+
+    assert stored == [1]
+    world.wait(lambda: not world.retained.replays)
+    assert [body for _, body, *_ in session.sink.take()] == [b"newer"]
 
 
 def test_step_of_the_clock_backwards_hides_nothing(world):
