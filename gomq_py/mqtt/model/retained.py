@@ -47,7 +47,7 @@ class Retained(KeyedStore):
         self._last = 0  # location of what was kept last
         self._moves = 0
         self._moved = {}  # location of what was written anew while there are replays: where it came
-        # location of what was kept after it had waited for files: the place that it would have had, or 0
+        # location of what was kept after it had waited for files: the place that it would have had
         self._late = {}
         self._expiries = Expiries(lambda: vhost.timers, self._expire)
         self._expiring = Expiring(self)
@@ -76,11 +76,11 @@ class Retained(KeyedStore):
         if answer == LATER:
             if not isinstance(waited, Waiting):
                 self._last += 1  # no record lies there: it tells those who subscribe from here on
-                waited = Waiting(self._last if waited is None else 0)
+                waited = Waiting(self._last)
             waited.wait = kept.lacking
             message.lacking = waited
-        elif waited is not None and answer:
-            self._late[self.index.get(topic)] = waited.place if isinstance(waited, Waiting) else 0
+        elif isinstance(waited, Waiting) and answer:
+            self._late[self.index.get(topic)] = waited.place
             if len(self._late) > MOST_LATE:
                 del self._late[next(iter(self._late))]
         return answer
