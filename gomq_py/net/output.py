@@ -139,6 +139,10 @@ class Output:
         except OSError as error:
             self._break(error)
             return 0
+        except Exception:
+            LOG.exception("fault while sending: the connection ends")
+            self._break(OSError("a fault of the broker"))
+            return 0
         self.sent_octets += sent
         if sent < len(view):
             self._watch()

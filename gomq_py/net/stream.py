@@ -82,7 +82,7 @@ class Stream:
     def run(self, lane, handler, rest=b""):
         """Read until the peer closes or stop() is called; returns then.
 
-        Raises what process() raised, or the socket's OSError. May switch.
+        Raises what process() or the socket raised. May switch.
 
         ``rest``: octets read before, by a handshake; they are walked first.
         """
@@ -247,7 +247,7 @@ class Stream:
             if self.pending is not None and self.pending() and not self.holds:
                 self._read_again()
             return 0
-        except OSError as error:
+        except Exception as error:  # a fault, too: the loop watches no more for whom it calls in vain
             self.stop(error)
             return 0
         if count == 0:

@@ -209,6 +209,54 @@ def test_a_peer_that_went_away_ends_the_run_with_the_error_of_the_output(peer):
         peer.running.get(timeout=in_time(30))
 
 
+class IllSocket:
+    """A socket that is none of the system's, as a WebSocket is, and has a fault."""
+
+    def __init__(self, below, error):
+        self.below = below
+        self.error = error
+
+    def fileno(self):
+        return self.below.fileno()
+
+    def receive_functions(self):
+        return self.fail, None
+
+    def fail(self, _view):
+        raise self.error
+
+    send = fail
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("a fault"), ConnectionResetError()])
+def test_whatever_a_read_raises_ends_the_stream(error):
+    ours, theirs = socket_pair()
+    buffers = HubBuffers(4096)
+    ill = IllSocket(ours, error)
+    output = Output(ill, buffers)
+    running = gevent.spawn(Stream(ill, buffers, output, Coalescer()).run, None, None)
+    theirs.sendall(b"x")
+
+    with pytest.raises(type(error)):
+        running.get(timeout=in_time(30))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("a fault"), ConnectionResetError()])
+def test_whatever_a_write_raises_breaks_the_output_and_ends_the_stream(error):
+    ours, _theirs = socket_pair()
+    buffers = HubBuffers(4096)
+    ill = IllSocket(ours, error)
+    output = Output(ill, buffers)
+    running = gevent.spawn(Stream(ill, buffers, output, Coalescer()).run, None, None)
+    gevent.sleep(0)
+
+    output.write(b"x")
+
+    assert output.broken
+    with pytest.raises(OSError):
+        running.get(timeout=in_time(30))
+
+
 def test_a_busy_connection_leaves_others_their_turn(peer):
     """A flood on one connection: between two of its reads the other gets its own."""
     buffers = peer.lane.buffers
