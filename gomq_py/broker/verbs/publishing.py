@@ -104,7 +104,9 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     headers = envelope.headers()
     if vhost.needs_properties:
         headers = with_properties(headers, envelope.properties())
-    destinations = vhost.route(exchange, routing_key, headers, more_keys)
+    # First what is retained, which has a place in time beside the routes: others must not hold it up.
+    destinations = sorted(
+        vhost.route(exchange, routing_key, headers, more_keys), key=_comes_in_its_turn)
     message = Message()
     message.assign(
         _octets(exchange.name), _octets(routing_key), envelope.octets(), body, now_ms,
@@ -116,6 +118,10 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     if exchange.deduplication is not None:
         publication.seen = exchange.deduplication.read(message.get_properties())
     return publication
+
+
+def _comes_in_its_turn(destination):
+    return not destination.takes_publishes_only
 
 
 def _octets(name):

@@ -232,6 +232,21 @@ def test_a_kill_between_two_queues_is_undone(nodes, arguments, before):
     assert count_in(once_more, "a") == before
 
 
+def test_what_was_taken_back_is_not_taken_back_again(nodes):
+    """The boot that did so was killed before it had forgotten the identifier."""
+    node = nodes()
+    queue = queue_of(node, "q")
+    assert queue.publish(sent_at_once()) and queue.publish(sent_at_once())
+    end = queue.store.log_end()
+    assert queue.publish(sent_at_once())
+    node.hub.scheduler.finish()
+    assert nodes().vhost.queues["q"].store.take_back(end)
+
+    store = nodes().vhost.queues["q"].store
+
+    assert not store.take_back(end) and store.ready_count == 2
+
+
 def test_only_what_came_last_is_undone(nodes):
     """Whatever was noted before it has been given to all that wanted it: no-local leaves one out."""
     node = nodes()
