@@ -28,6 +28,7 @@ cdef class Share(_destination.Destination):
     cdef Turns present, absent
     cdef Py_ssize_t durables
     cdef dict departed
+    cdef bint was_asked
     @cython.locals(member=Member)
     cpdef add(self, session, Destination target)
     @cython.locals(member=Member)

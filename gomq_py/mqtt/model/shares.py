@@ -64,7 +64,7 @@ class Share(_destination.Destination):
     (``renewed``), because what this one took before may have gone to that member.
     """
 
-    __slots__ = ("members", "present", "absent", "durables", "departed")
+    __slots__ = ("members", "present", "absent", "durables", "departed", "was_asked")
 
     def __init__(self, name, departed):
         """``departed``: destinations that are gone and still bound, of the exchange."""
@@ -74,6 +74,7 @@ class Share(_destination.Destination):
         self.absent = Turns()
         self.durables = 0
         self.departed = departed
+        self.was_asked = False  # whether anybody was, for this message
 
     def add(self, session, target):
         """A session has subscribed, once more counts."""
@@ -111,9 +112,12 @@ class Share(_destination.Destination):
         return share
 
     def publish(self, message):
-        """As Destination.publish: the answer of the member that gets the message, 0 where nobody takes it."""
-        answer = self._publish(message, self.present)
-        return answer if answer else self._publish(message, self.absent)
+        """As Destination.publish: the answer of the member that gets the message, 0 where nobody takes it. 1
+        where there is none that may have it: those who are left are about to go.
+        """
+        self.was_asked = False
+        answer = self._publish(message, self.present) or self._publish(message, self.absent)
+        return answer if answer or self.was_asked else 1
 
     def next_store(self):
         """That of the member who is asked first."""
@@ -137,6 +141,7 @@ class Share(_destination.Destination):
             member = members[place]
             if not member.may_get(self.name) or member.target in self.departed:
                 continue
+            self.was_asked = True
             answer = member.target.publish(message)
             if answer == LATER:
                 turns.next = place  # it is asked again, for the same message

@@ -13,6 +13,7 @@ from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
+from tests.support.mqtt_outbound import mqtt_message
 from tests.support.node import Node
 
 
@@ -444,6 +445,22 @@ def test_members_whose_rights_were_withdrawn_are_passed_over(node):
         node.publish("amq.topic", "a.b")
 
     assert counts(members) == [0, 2]
+
+
+def test_share_whose_members_may_have_nothing_refuses_nothing(node):
+    """The publisher hears of full queues, and not of who is about to go, or was to get nothing anyway."""
+    session, _ = member(node, "c")
+    (share,) = destinations(node, "a.b")
+    message = mqtt_message("a/b", b"x", 1)
+    departed = sessions_of(node).exchange.departed
+
+    departed[session.queue] = 1
+    answers = [share.publish(message)]
+    del departed[session.queue]
+    session.queue.close()
+    answers.append(share.publish(message))
+
+    assert answers == [1, 0] and session.queue.ready_count == 0
 
 
 def test_shares_of_other_names_and_filters_get_copies_of_their_own(node):
