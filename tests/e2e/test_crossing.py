@@ -34,13 +34,6 @@ def connect(broker):
 
 
 @pytest.fixture
-def channel(broker):
-    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
-    yield connection.channel()
-    connection.close()
-
-
-@pytest.fixture
 def queue(channel):
     """A name that is free when the test is over."""
     yield "q"

@@ -3,7 +3,6 @@ gomq-py-ctl.
 """
 import json
 
-import pika
 import pytest
 
 from gomq_py import Broker
@@ -20,13 +19,6 @@ VALUES = {"content_type": "text/plain", "user_property": [("unit", "°C")]}
 def broker():
     with Broker(http_port=0, mqtt_port=0, log_exchange=True) as broker:
         yield broker
-
-
-@pytest.fixture
-def channel(broker):
-    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
-    yield connection.channel()
-    connection.close()
 
 
 @pytest.fixture

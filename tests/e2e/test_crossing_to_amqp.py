@@ -27,13 +27,6 @@ def broker():
         yield broker
 
 
-@pytest.fixture
-def channel(broker):
-    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
-    yield connection.channel()
-    connection.close()
-
-
 @pytest.fixture(params=ARGUMENTS)
 def queue(request, channel):
     channel.queue_declare(request.param, durable=True, arguments=ARGUMENTS[request.param])

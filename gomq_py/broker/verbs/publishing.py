@@ -7,6 +7,8 @@
 Between the doors and the vhost's routes. ``remembered_route`` serves fast lanes, which store by themselves
 what needs no look; a property test holds both ways to the same answers.
 """
+from operator import attrgetter
+
 from gevent.event import Event
 
 from gomq_py.broker.envelope import check_user_id
@@ -20,6 +22,9 @@ from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.errors import AccessRefused
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
+
+
+_takes_publishes_only = attrgetter("takes_publishes_only")
 
 
 class Publication:
@@ -104,9 +109,10 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     headers = envelope.headers()
     if vhost.needs_properties:
         headers = with_properties(headers, envelope.properties())
-    # First what is retained, which has a place in time beside the routes: others must not hold it up.
-    destinations = sorted(
-        vhost.route(exchange, routing_key, headers, more_keys), key=_comes_in_its_turn)
+    destinations = vhost.route(exchange, routing_key, headers, more_keys)
+    if headers and len(destinations) > 1:  # what is retained is, by a header
+        # It has a place in time beside the routes: others must not hold it up.
+        destinations = sorted(destinations, key=_takes_publishes_only, reverse=True)
     message = Message()
     message.assign(
         _octets(exchange.name), _octets(routing_key), envelope.octets(), body, now_ms,
@@ -118,10 +124,6 @@ def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     if exchange.deduplication is not None:
         publication.seen = exchange.deduplication.read(message.get_properties())
     return publication
-
-
-def _comes_in_its_turn(destination):
-    return not destination.takes_publishes_only
 
 
 def _octets(name):

@@ -288,7 +288,9 @@ def test_what_waits_for_files_counts_when_it_has_them(nodes):
         assert received(again) == ({7} if comes else set())
 
 
-def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_names(nodes, monkeypatch):
+@pytest.mark.parametrize("times", [1, 4097])
+def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_names(nodes, monkeypatch, times):
+    """Of more than 4096 destinations no ends of logs are noted."""
     node = nodes()
     ids = Peer(node).session.received_ids()
     note_received(ids, 4)
@@ -303,9 +305,9 @@ def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_nam
     assert unnamed.publish(sent_at_once())
 
     for identifier, queue in ((5, unnamed), (6, named), (7, unnamed)):
-        ids.begin(identifier, (queue,))
+        ids.begin(identifier, (queue,) * times)
         assert queue.publish(sent_at_once())
-        ids.add(identifier, (queue,))
+        ids.add(identifier, (queue,) * times)
     node.hub.scheduler.finish()
 
     again = nodes()

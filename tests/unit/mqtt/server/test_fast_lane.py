@@ -707,19 +707,9 @@ def test_retained_message_is_kept_beside_its_other_ways(mqtt, modern):
 # durable sessions
 
 def test_qos_2_of_a_durable_session_is_known_over_connections(make_mqtt):
-    mqtt = make_mqtt(manual=True)
-    queue = bound(mqtt.door, durable=True)
-    first = mqtt.stranger()
-    first.send(KEPT_5)
-    wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
-    mqtt.door.committer.finish()
-    first.expect(CONNACK_5)
-    first.send(publish(b"t", b"1", 2, 1, 5))
-    wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+    mqtt, queue = kept_session(make_mqtt)
 
-    first.socket.close()
-    wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
-    second = mqtt.client(KEPT_5, CONNACK_5[:2] + b"\x01" + CONNACK_5[3:])
+    second = mqtt.client(KEPT_5, PRESENT_5)
     second.send(publish(b"t", b"1", 2, 1, 5, dup=True))
     second.expect_nothing()  # for its message may not be on the disk
     mqtt.door.committer.finish()
