@@ -20,6 +20,7 @@ import greenlet  # noqa: E402
 from gevent.os import make_nonblocking, nb_read  # noqa: E402
 
 from gomq_py import cli  # noqa: E402
+from gomq_py.observability import garbage  # noqa: E402
 
 LOOK_S = 0.02
 TELL_S = 1.0
@@ -38,13 +39,18 @@ def watch_the_loop():
 
 
 def look_at_rest():
-    """Answer each line of standard input with the number of objects, by type, and of greenlets that live."""
+    """Answer each line of standard input with the number of objects, by type, and of greenlets that live.
+
+    What was frozen counts too: a full collection of the broker's own freezes what it has looked at.
+    """
     make_nonblocking(0)
     while nb_read(0, 100):  # not in a thread: one that waits in a read when the process ends aborts it
-        gc.collect()
+        garbage.collect_everything()
+        gc.unfreeze()
         if hasattr(ctypes.CDLL(None), "malloc_trim"):
             ctypes.CDLL(None).malloc_trim(0)
         tell(**count_objects())
+        gc.freeze()
 
 
 def count_objects():

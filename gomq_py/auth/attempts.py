@@ -8,7 +8,7 @@ only, not for those of everybody else behind that address.
 
 All doors count here; an attempt that is being checked counts as failed until it has succeeded, so that many
 at once are no more than as many one after the other. Memory is bounded: what was not used for longest is
-forgotten.
+forgotten, and whose failures have been forgotten goes with the next name that comes.
 """
 import functools
 import time
@@ -108,6 +108,7 @@ class _Counters:
     def of(self, key):
         counter = self._counters.get(key)
         if counter is None:
+            self._drop_oldest_clean()
             counter = self._counters[key] = self._make()
             if len(self._counters) > REMEMBERED:
                 oldest, left = self._counters.popitem(last=False)
@@ -116,6 +117,14 @@ class _Counters:
         else:
             self._counters.move_to_end(key)
         return counter
+
+    def _drop_oldest_clean(self):
+        """Two, so that those whose failures are forgotten do not stay until there are REMEMBERED of them."""
+        for _ in range(2):
+            oldest = next(iter(self._counters), None)
+            if oldest is None or not self._counters[oldest].is_clean():
+                return
+            del self._counters[oldest]
 
     def drop_if_clean(self, key):
         """Names that were refused with their address, or logged in,

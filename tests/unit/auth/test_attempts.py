@@ -240,6 +240,16 @@ def test_what_is_remembered_is_bounded(guesser, monkeypatch):
     assert max(len(name) for _, name in guesser.attempts._names._counters) == attempts.NAME_LENGTH
 
 
+def test_forgotten_failures_are_not_kept_until_there_are_very_many(guesser):
+    for number in range(1000):
+        guesser.fail(f"user{number}", f"192.0.2.{number % 250}")
+        guesser.now_s += 1
+
+    kept = (guesser.attempts._names._counters, guesser.attempts._addresses._counters)
+    assert max(len(one) for one in kept) < 10
+    assert not waits(guesser.come(guesser.succeed))
+
+
 @pytest.mark.parametrize(
     ("address", "network"),
     [
