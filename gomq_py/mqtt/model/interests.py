@@ -9,7 +9,7 @@ from gomq_py.mqtt.wire import crossing, fields
 from gomq_py.mqtt.wire.constants import SUBSCRIPTION_IDENTIFIER
 from gomq_py.mqtt.wire.topics import is_shared, is_topic_name, matches, split_shared
 
-# Topics remembered; thrown away together when there are more.
+# Topics remembered; thrown away together when there are more. So are sets of filters.
 TOPICS = 1024
 # Sessions with more subscriptions have a set of them; the others cost no memory for one.
 LISTED = 8
@@ -23,21 +23,28 @@ class Interest:
     ``topic``: its octets, which lie ``at``, empty where the routing key is no topic name. ``qos``: the
     highest granted; ``as_published``: RETAIN stays as it was; ``identifiers``: the properties of MQTT 5 that
     tell the subscription identifiers. ``is_kept``: some subscription leads to the session's queue, none that
-    is shared counting; ``is_shared``: some is. ``own``: the same for what the session itself has published;
-    None: that does not come back.
+    is shared counting; ``is_shared``: some is.
     """
 
+    # ``differs``: what the session itself has published comes back by other subscriptions, ``own``, or by
+    # none (None). No Interest holds itself: those of very many topics come and go.
     __slots__ = (
-        "topic", "at", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared", "own",
-        "alias",
+        "topic", "at", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared",
+        "differs", "own", "alias",
     )
 
-    def __init__(self, topic, subscriptions, is_kept):
+    def __init__(self, topic):
         self.topic = topic
         self.at = octets.pointer(topic)
         self.topic_length = len(topic)
         self.alias = 0
-        self.own = self
+        self.qos = QOS_MAX
+        self.as_published = self.is_kept = self.is_shared = self.differs = False
+        self.identifiers = b""
+        self.own = None
+
+    def want(self, subscriptions, is_kept):
+        """Of these subscriptions."""
         self.is_kept = is_kept
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
         # what was stored before the client unsubscribed keeps its QoS
@@ -46,6 +53,24 @@ class Interest:
         identifiers = sorted({one.identifier for one in subscriptions})
         self.identifiers = b"".join([identifier_property(number) for number in identifiers if number])
 
+    def of(self, topic, alias):
+        """The same Interest in a topic, which has this alias."""
+        one = Interest(topic)
+        one.alias = alias
+        one.qos = self.qos
+        one.as_published = self.as_published
+        one.identifiers = self.identifiers
+        one.is_kept = self.is_kept
+        one.is_shared = self.is_shared
+        one.differs = self.differs
+        if self.own is not None:
+            one.own = self.own.of(topic, alias)
+        return one
+
+    def in_own(self):
+        """The Interest in what the session itself has published; None: that does not come back."""
+        return self.own if self.differs else self
+
 
 class Interests:
     """Those of one session, a Session. ``aliases``: {routing key: topic alias} of its connection. ``rights``
@@ -53,7 +78,8 @@ class Interests:
     """
 
     __slots__ = (
-        "session", "rights", "aliases", "last", "last_key", "last_length", "found", "filters", "allowed",
+        "session", "rights", "aliases", "last", "last_key", "last_length", "found", "filters", "plain",
+        "allowed", "kinds",
     )
 
     def __init__(self, session):
@@ -63,7 +89,7 @@ class Interests:
         self.last = None
         self.last_key = b""
         self.last_length = -1
-        self.found = self.filters = self.allowed = None
+        self.found = self.filters = self.plain = self.allowed = self.kinds = None
 
     def changed(self, topic_filter):
         """A subscription to this filter has come, has changed, or has gone."""
@@ -76,7 +102,7 @@ class Interests:
 
     def forget(self):
         """Look at the subscriptions again."""
-        self.found = self.last = self.allowed = None
+        self.found = self.last = self.plain = self.allowed = self.kinds = None
         self.last_key = b""
         self.last_length = -1
 
@@ -123,18 +149,26 @@ class Interests:
             filters = self._allowed(filters) or _NONE
         elif filters is not _NONE and not session.may_have(topic.decode()):
             filters = _NONE
-        found = [session.subscriptions[one] for one in filters]
-        interest = Interest(topic if filters is not _NONE else b"", found, self._is_kept(filters))
-        if any([one.no_local for one in found]):
-            others = [one for one in filters if not session.subscriptions[one].no_local]
-            interest.own = None
-            if others:
-                interest.own = Interest(
-                    topic, [session.subscriptions[one] for one in others], self._is_kept(others))
         alias = 0 if self.aliases is None else self.aliases.get(key, 0)
-        interest.alias = alias
-        if interest.own is not None:
-            interest.own.alias = alias
+        return self._kind(tuple(filters)).of(topic if filters is not _NONE else b"", alias)
+
+    def _kind(self, filters):
+        """An Interest of any topic that these filters match: there are many more topics."""
+        kinds = self.kinds
+        if kinds is None or len(kinds) >= TOPICS:
+            kinds = self.kinds = {}
+        kind = kinds.get(filters)
+        if kind is None:
+            kind = kinds[filters] = self._wanted(filters)
+            without = tuple([one for one in filters if not self.session.subscriptions[one].no_local])
+            if len(without) < len(filters):
+                kind.differs = True
+                kind.own = self._wanted(without) if without else None
+        return kind
+
+    def _wanted(self, filters):
+        interest = Interest(b"")
+        interest.want([self.session.subscriptions[one] for one in filters], self._is_kept(filters))
         return interest
 
     def _is_kept(self, filters):
@@ -156,7 +190,10 @@ class Interests:
                 self.filters.add(topic_filter)
         if self.filters is not None:
             return self.filters.match(name)
-        return [one for one in subscriptions if matches(split_shared(one)[1], name)]
+        plain = self.plain
+        if plain is None:
+            plain = self.plain = [(split_shared(one)[1], one) for one in subscriptions]
+        return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
         """Those whose messages the client may have now. Many topics come by one filter: that is asked once.

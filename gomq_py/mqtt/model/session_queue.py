@@ -42,7 +42,7 @@ class SessionQueue(broker_queue.Queue):
     def _is_unwanted(self, message):
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
-        own = interests.find(message.buffer, at + 1, message.buffer[at]).own
+        own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
         return own is None or not own.is_kept and not own.is_shared
 
     def may_go(self, message):

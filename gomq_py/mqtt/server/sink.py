@@ -59,7 +59,7 @@ class Sink(destination.Destination):
         publication = self.publication
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
-            interest = interest.own
+            interest = interest.in_own()
             if interest is None:
                 return 1
         if interest.is_kept and not message.flags & crossing.REPLAYED:  # it comes from the queue

@@ -1,6 +1,9 @@
 """Outbound: what one client is sent, in literal octets, and what becomes of what it acknowledges."""
+import gc
+
 import pytest
 
+from gomq_py.mqtt.model.interests import Interest
 from gomq_py.mqtt.wire.errors import ProtocolError
 from gomq_py.mqtt.wire.topics import swapped
 from gomq_py.storage.message import Message
@@ -294,6 +297,21 @@ def test_what_is_remembered_of_topics_goes_with_the_connection(node):
     peer.disconnect()
 
     assert list(found) == [b"a.b"] and not peer.session.interests.found
+
+
+def test_what_is_remembered_of_very_many_topics_goes_without_the_collector(node):
+    peer = Peer(node).subscribe("#", qos=0)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(3000):
+            publish(node, mqtt_message(f"t/{number}"))
+            peer.packet()
+        kept = sum(isinstance(one, Interest) for one in gc.get_objects())
+    finally:
+        gc.enable()
+
+    assert 0 < len(peer.session.interests.found) <= kept < 1100
 
 
 def test_puback_of_an_unknown_identifier_changes_nothing(node):
