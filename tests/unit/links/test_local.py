@@ -1,13 +1,17 @@
 """Connections of links: a URI without a host is this broker, every other one is checked and connected to."""
+from types import SimpleNamespace
+
 import gevent
 import pytest
 from gevent import socket
 
 from gomq_py.client.errors import ConnectionClosed
+from gomq_py.content.properties import Properties
 from gomq_py.links import uris
 from gomq_py.links.local import Connector
 from gomq_py.links.remote_hosts import HostRefused
 from gomq_py.links.uris import URIError
+from gomq_py.links.webhook import Webhook
 from gomq_py.net.listener import serve
 from tests.support import certificates
 from tests.support.door import Door
@@ -155,3 +159,57 @@ def test_tls_with_a_file_of_the_folder(tmp_path, connector, ann, door):
     assert len(connector._contexts) == 2  # one for both that name a file
     greenlet.get()
     listening.close()
+
+
+@pytest.fixture
+def https(tmp_path):
+    """A server of HTTPS on the loopback, which answers one request on each connection: (port, its
+    authority).
+    """
+    files = certificates.make(tmp_path)
+    context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(5)
+
+    def serve_all():
+        while True:
+            accepted, _ = listening.accept()
+            try:
+                with context.wrap_socket(accepted, server_side=True) as wrapped:
+                    wrapped.recv(65536)
+                    wrapped.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+            except OSError:
+                accepted.close()
+
+    greenlet = gevent.spawn(serve_all)
+    yield listening.getsockname()[1], str(files.authority)
+    greenlet.kill()
+    listening.close()
+
+
+def test_a_webhook_posts_to_no_service_of_this_machine_unless_allowed(door, connector, https):
+    uri = uris.parse(f"https://localhost:{https[0]}/", uris.HTTP)
+
+    with pytest.raises(HostRefused, match="http_hosts_denied"):
+        connector.connect_http(uri, 10)
+
+    allowed = type(door.settings).checked(links_http_hosts_allowed="127.0.0.1, ::1").links_http_hosts_allowed
+    door.settings.set("links_http_hosts_allowed", allowed, "test")
+    with pytest.raises(gevent.ssl.SSLCertVerificationError):
+        connector.connect_http(uri, in_time(10))
+
+
+def test_a_webhook_over_tls(door, connector, https, monkeypatch):
+    """The system's authorities vouch for certificates; here one of the test's is made one of them."""
+    port, authority = https
+    monkeypatch.setenv("SSL_CERT_FILE", authority)
+    allowed = type(door.settings).checked(links_http_hosts_allowed="127.0.0.1, ::1").links_http_hosts_allowed
+    door.settings.set("links_http_hosts_allowed", allowed, "test")
+    uri = f"https://localhost:{port}/in"
+    session = Webhook(uri, "jobs", connector).open(uri)
+
+    for _ in range(2):
+        session.send(SimpleNamespace(body=b"body", properties=Properties()))
+    session.close()
