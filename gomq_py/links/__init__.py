@@ -1,1 +1,1 @@
-"""What moves messages between brokers."""
+"""Links: what moves messages between brokers, for shovels and for federation."""

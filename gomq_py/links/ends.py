@@ -10,11 +10,11 @@ class Refused(Exception):
 class Source:
     """A queue, or what ``prepare`` makes one of.
 
-    ``uris``: of one broker, or of several nodes that are as good; one is chosen at random for each
-    attempt. ``prepare(channel)`` declares and binds on every connection and returns the name of the
-    queue; it may switch, and the end of its channel harms nothing. ``prefetch``: deliveries that may be
-    unsettled, 0: as many as there can be. ``no_ack``: each delivery is settled when it is sent; what is
-    on its way is lost with the link.
+    ``uris``: of one broker, or of several nodes that are as good; one is chosen at random for each attempt.
+    ``prepare(channel)`` declares and binds on every connection and returns the name of the queue; it may
+    switch, and the end of its channel harms nothing. ``prefetch``: deliveries that may be unsettled, 0: as many
+    as there can be. ``no_ack``: each delivery is settled when it is sent; what is on its way is lost with the
+    link.
     """
 
     def __init__(
