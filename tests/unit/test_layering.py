@@ -37,6 +37,7 @@ MAP = {
     "launcher": CORE | {"node", "reload", "state_dump", ""},
     "node": CORE | {
         "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire",
+        "links", "shovel", "federation",
     },
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
@@ -53,6 +54,10 @@ MAP = {
     # "": the version, for $SYS/broker/version
     "mqtt.server": DOOR | {"", "mqtt.wire", "mqtt.model"},
     "http": DOOR | {"mqtt.model", "mqtt.wire", ""},
+    # what speaks to other brokers; doors and ctl are handed shovels and links by the node
+    "shovel": LEAVES | {"hub", "auth", "client", "links", *MODEL},
+    "federation": LEAVES | {"hub", "auth", "client", "links", *MODEL},
+    "links": LEAVES | {"hub", "client", "broker.transfer", "amqp.wire", ""},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "errors"},
@@ -129,6 +134,8 @@ LIBRARIES = {
     "storage": {"gevent", "greenlet"},
     "net": {"gevent", "greenlet", "wsproto"},
     "hub": {"gevent"},
+    "links": {"gevent", "h11"},
+    **dict.fromkeys(("shovel", "federation"), {"gevent"}),
     "octets": {"crc32c"},
     "ctl": {"click"},
     "dispatcher.__main__": {"gevent"},

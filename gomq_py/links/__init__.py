@@ -1,0 +1,1 @@
+"""Links: what moves messages between brokers, for shovels and for federation."""

@@ -1,0 +1,110 @@
+"""Confirms: what a target's connection answers to publishes, walked in the buffer it was read into.
+
+No I/O, and no Python object per message on the plain path: numbers from ``low`` to ``following`` - 1 are
+published and not all settled; which of them are settled out of order is kept in one octet each. What no broker
+says (a confirm of what was never published, a frame of another channel) raises an AMQPError.
+"""
+from gomq_py import octets
+from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
+
+ACK, NACK = 0x3C0050, 0x3C0078
+# What a confirm's frame is: type, channel, size 13 | 60,80 or 60,120, number u64, bits | CE
+CONFIRM_OCTETS = 21
+CONFIRMED, REFUSED = 1, 2
+FIRST_SLOTS = 16
+
+
+class Confirms:
+    """The confirms of one channel. ``refused``: numbers that were refused, up to ``low``, in order; they are the
+    caller's to take. ``others``: (channel, payload) of all other methods.
+    """
+
+    __slots__ = ("channel", "frame_most", "low", "following", "refused", "others", "marks", "mask")
+
+    def __init__(self, channel, frame_max):
+        self.channel = channel
+        self.frame_most = frame_max or 131072
+        self.low = self.following = 1
+        self.refused = []
+        self.others = []
+        self.marks = bytearray(FIRST_SLOTS)
+        self.mask = FIRST_SLOTS - 1
+
+    def published(self, count):
+        """So many more were published."""
+        self.following += count
+        slots = len(self.marks)
+        if self.following - self.low > slots:
+            while self.following - self.low > slots:
+                slots *= 2
+            marks = bytearray(slots)
+            number = self.low
+            while number < self.following - count:
+                marks[number & (slots - 1)] = self.marks[number & self.mask]
+                number += 1
+            self.marks = marks
+            self.mask = slots - 1
+
+    def walk(self, buffer, end):
+        """Take every whole frame of the first ``end`` octets of ``buffer``, up to a method that is no confirm;
+        the octets that are done with. Raises AMQPError.
+        """
+        if end > len(buffer):
+            raise IndexError("more octets than the buffer holds")
+        p = octets.pointer(buffer)
+        at = 0
+        while end - at >= 8 and not self.others:
+            size = octets.be32(p, at + 3)
+            if size > self.frame_most:
+                raise FrameError(f"a frame of {size} octets is larger than was agreed")
+            if end - at < size + 8:
+                break
+            if p[at + 7 + size] != 0xCE:
+                raise FrameError(f"a frame ends with octet {p[at + 7 + size]} instead of 206")
+            self.take(p, at, size)
+            at += size + 8
+        return at
+
+    def take(self, p, at, size):
+        """One frame."""
+        channel = octets.be16(p, at + 1)
+        if channel and channel != self.channel:
+            raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
+        if p[at] == 8 and not channel:
+            return 0
+        if p[at] != 1:
+            raise UnexpectedFrame(f"a frame of type {p[at]} on channel {channel}")
+        if size < 4:
+            raise FrameError("a method without class and method id")
+        method = octets.be32(p, at + 7)
+        if (method != ACK and method != NACK) or not channel:
+            self.others.append((int(channel), bytes(p[at + 7:at + 7 + size])))
+            return 0
+        if size != 13:
+            raise FrameError("cannot decode a confirm")
+        self.settle(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
+        return 0
+
+    def settle(self, number, multiple, how):
+        """A confirm, or a refusal. A number that is settled already changes nothing."""
+        if number == 0 and multiple:
+            number = self.following - 1
+        if number >= self.following or not number and not multiple:
+            raise UnexpectedFrame(
+                f"a confirm of message {number}, and {self.following - 1} were published"
+            )
+        first = self.low if multiple else number
+        if first < self.low:
+            return
+        while first <= number:
+            if not self.marks[first & self.mask]:
+                self.marks[first & self.mask] = how
+            first += 1
+        while self.low < self.following:
+            mark = self.marks[self.low & self.mask]
+            if not mark:
+                break
+            if mark == REFUSED:
+                self.refused.append(int(self.low))
+            self.marks[self.low & self.mask] = 0
+            self.low += 1

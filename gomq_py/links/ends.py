@@ -1,0 +1,62 @@
+"""Ends of a link: where its messages come from and where they go, described; no connection."""
+
+LIMIT_PREFETCH = 65535
+
+
+class Refused(Exception):
+    """The destination does not take a message now; it may later."""
+
+
+class Source:
+    """A queue, or what ``prepare`` makes one of.
+
+    ``uris``: of one broker, or of several nodes that are as good; one is chosen at random for each attempt.
+    ``prepare(channel)`` declares and binds on every connection and returns the name of the queue; it may
+    switch, and the end of its channel harms nothing. ``prefetch``: deliveries that may be unsettled, 0: as many
+    as there can be. ``no_ack``: each delivery is settled when it is sent; what is on its way is lost with the
+    link.
+    """
+
+    def __init__(
+        self, uris, queue="", *, prepare=None, prefetch=1000, consumer_arguments=None, exclusive=False,
+        consumer_tag="", no_ack=False,
+    ):
+        if not 0 <= prefetch <= LIMIT_PREFETCH:
+            raise ValueError(f"a prefetch of {prefetch} is not between 0 and {LIMIT_PREFETCH}")
+        self.uris = _list(uris)
+        self.queue = queue
+        self.prepare = prepare
+        self.prefetch = prefetch or LIMIT_PREFETCH
+        self.consumer_arguments = dict(consumer_arguments or {})
+        self.exclusive = exclusive
+        self.consumer_tag = consumer_tag
+        self.no_ack = no_ack
+
+
+class Target:
+    """An exchange, which may be the default one.
+
+    ``exchange``, ``routing_key``: None leaves what the message came with. ``prepare(channel)`` as a source's;
+    what it returns means nothing. ``edit(properties, delivered)`` is asked once for each delivery of a
+    connection, in order: it returns the Properties to publish with, or None to leave the message out; it must
+    not switch. Without it properties go as they came, octet for octet.
+    """
+
+    has_lane = True
+
+    def __init__(self, uris, exchange=None, routing_key=None, *, prepare=None, edit=None):
+        self.uris = _list(uris)
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.prepare = prepare
+        self.edit = edit
+        for name in (exchange, routing_key):
+            if name is not None and len(name.encode("utf-8", "surrogateescape")) > 255:
+                raise ValueError(f"{name!r} has more than 255 octets")
+
+
+def _list(uris):
+    uris = [uris] if isinstance(uris, str) else list(uris)
+    if not uris:
+        raise ValueError("a link needs a URI for each of its ends")
+    return uris

@@ -1,0 +1,399 @@
+"""Link: messages moved from one broker to another, for as long as it is wanted.
+
+A greenlet connects both ends, hands them to a passage (links.passage), and waits for its end; then it waits and
+connects again. Above the client and the transfer engine, below shovels and federation.
+"""
+import random
+import ssl
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import gevent
+from gevent.event import Event
+
+from gomq_py.amqp.wire.methods import BasicConsume
+from gomq_py.client.backoff import Attempts
+from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
+from gomq_py.links.buffers import buffers_of
+from gomq_py.links.outlet import WireOutlet
+from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+LOG = logger("links")
+QUIET = QuietLog(LOG)
+
+ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
+QUEUE_LENGTH = "queue-length"
+STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped", "terminated", "error"
+# Met before a link was ever up these are final: no waiting mends a name, a password or a right.
+FINAL_CODES = frozenset({402, 403, 404, 530})
+# A broker that closes a channel or connection with these may mean one message: too large, or malformed.
+POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
+# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
+_IN_TIME_CODES = {9, 10}
+# What is on its way at a stop may still be settled for so long.
+DRAIN_S = 5.0
+# A rate is of so long a time, at the least.
+RATE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Status:
+    """What operators see of a link. ``moved``: messages settled at the source; ``rate``: of them a second;
+    ``refused``: how often the target took none; ``set_aside``: messages rejected at the source.
+    """
+
+    state: str
+    error: str
+    since_ms: int
+    moved: int
+    unconfirmed: int
+    refused: int
+    set_aside: int
+    reconnects: int
+    rate: float
+    source_uri: str
+    target_uri: str
+    blocked: bool
+
+
+class _Failed(Exception):
+    """``end`` of the link met ``error``."""
+
+    def __init__(self, end, error):
+        super().__init__(end, error)
+        self.end, self.error = end, error
+
+
+class Link:
+    """``start`` it; ``on_change(link)`` hears of each state, ``on_end(link, reason)`` of the end, which is
+    "terminated" (``delete_after`` is reached) or "error" (no waiting mends it). Neither may switch.
+
+    ``connect(uri)`` and ``connect_target(uri)`` give a client's Connection on gevent's sockets; they may switch.
+    ``delete_after``: messages to move, "queue-length" for as many as there are at the first connection, or None.
+    ``refusals``: how often one message may be refused by the target before it is rejected at the source (0:
+    for ever). ``ends_with``: reply codes that are final when they are met before the link was ever up.
+    """
+
+    def __init__(
+        self, hub, name, source, target, *, ack_mode=ON_CONFIRM, backoff, connect, delete_after=None,
+        refusals=0, on_change=None, on_end=None, connect_target=None, ends_with=FINAL_CODES,
+    ):
+        if ack_mode not in ACK_MODES:
+            raise ValueError(f"ack mode {ack_mode!r} is none of {', '.join(ACK_MODES)}")
+        self.name = name
+        self.source, self.target = source, target
+        self.refusals = refusals
+        self.stream_offset = None
+        self.alone = None  # checksum of the message that was on its way alone when the passage failed
+        self.unsettled_at_failure = 0
+        self._hub = hub
+        self._ack_mode = NO_ACK if source.no_ack else ack_mode
+        self._backoff = backoff
+        self._connect, self._connect_target = connect, connect_target or connect
+        self._delete_after = delete_after
+        self._on_change, self._on_end = on_change, on_end
+        self._ends_with = ends_with
+        self._wakened = Event()
+        self._greenlet = None
+        self._passage = None
+        self._attempts = None
+        self._state, self._error, self._since_ms = STOPPED, "", hub.timers.now_ms()
+        self._moved = self._refused = self._set_aside = self._reconnects = 0
+        self._source_uri = self._target_uri = ""
+        self._rate_marks = [(time.monotonic(), 0)] * 2
+        self._begin()
+
+    # What callers use.
+
+    def start(self):
+        """Connect and move; does nothing where that is so already."""
+        if self._greenlet is None:
+            self._begin()
+            self._set_state(STARTING, "")
+            self._greenlet = self._hub.spawn(self._run)
+            self._greenlet.name = f"link {self.name}"
+
+    def stop(self):
+        """Take nothing more; what is on its way is settled, if that takes no longer than some seconds. The
+        state is "stopped" when all has ended.
+        """
+        self._is_stopping = True
+        self._starts_again = False
+        if self._greenlet is None and self._state not in (TERMINATED, ERROR):
+            self._set_state(STOPPED, "")
+        self.wake()
+
+    def restart(self):
+        """Connect anew, at once, with nothing remembered of attempts before."""
+        if self._greenlet is None:
+            self.start()
+        else:
+            self._is_stopping = self._starts_again = True
+            self.wake()
+
+    @property
+    def has_ended(self):
+        """Whether nothing runs, neither a connection nor an attempt at one."""
+        return self._greenlet is None
+
+    @property
+    def status(self):
+        """The Status now."""
+        outlet = self._passage and self._passage.outlet
+        return Status(
+            self._state, self._error, self._since_ms, self._moved, outlet.unconfirmed() if outlet else 0,
+            self._refused, self._set_aside, self._reconnects, self._rate(), _shown(self._source_uri),
+            _shown(self._target_uri), bool(outlet and outlet.is_blocked),
+        )
+
+    # What the passage calls.
+
+    def up(self):
+        """The source delivers from now on."""
+        self._was_up = True
+        self._attempts.succeeded()
+        self._set_state(RUNNING, "")
+
+    def settled(self, run):
+        """A run is settled at its source. Whether as many are as were to be moved."""
+        if run.is_rejected:
+            self._set_aside += run.count
+            self._suspect = None
+            QUIET.warning(
+                (self.name, "rejected"), "%s: a message is rejected at its source: %s", self.name, self._error)
+        else:
+            self._moved += run.count
+            if self._error and not self._passage.inlet.has_held():
+                self._set_state(RUNNING, "")
+        self._careful = max(0, self._careful - run.count)
+        self._attempts.worked()
+        if self._left is not None:
+            self._left -= run.count
+        return self._left is not None and self._left <= 0
+
+    def were_refused(self, count, error):
+        """The target has refused so many messages."""
+        self._refused += count
+        self._set_state(RUNNING, f"{DESTINATION}: {error}")
+
+    def is_poison(self, checksum):
+        """Whether this message has ended passages often enough to be rejected."""
+        return (
+            0 < self.refusals and self._suspect is not None and self._suspect[0] == checksum
+            and self._suspect[1] >= self.refusals
+        )
+
+    def changed(self):
+        """Something in the status is different."""
+        if self._on_change is not None:
+            self._on_change(self)
+
+    def wake(self):
+        """There is something for the greenlet to see."""
+        self._wakened.set()
+
+    # The rest is private; the greenlet.
+
+    def _begin(self):
+        self._attempts = Attempts(self._backoff)
+        self._is_stopping = self._starts_again = self._was_up = False
+        self._left = None if self._delete_after == QUEUE_LENGTH else self._delete_after
+        self._knows_left = self._delete_after != QUEUE_LENGTH
+        self._careful = 0
+        self._suspect = None  # (checksum, passages that it ended)
+
+    def _run(self):
+        reason, error = STOPPED, ""
+        try:
+            while True:
+                reason, error = self._keep_up()
+                if not self._starts_again:
+                    break
+                self._begin()
+                self._set_state(STARTING, "")
+        finally:
+            self._greenlet = None
+            if not self._hub.is_closed:
+                self._set_state(reason, error)
+                if reason in (TERMINATED, ERROR) and self._on_end is not None:
+                    self._on_end(self, reason)
+
+    def _keep_up(self):
+        """Passages one after the other; the state and error to end with. May switch."""
+        while not self._is_stopping:
+            try:
+                self._pass()
+                if not self._is_stopping:
+                    return TERMINATED, ""
+            except _Failed as failed:
+                text = self._note(failed)
+                wait_s = self._attempts.failed()
+                if self._is_stopping:
+                    break
+                if wait_s is None or not self._was_up and self._is_final(failed.error):
+                    LOG.warning("%s ends: %s", self.name, text)
+                    return ERROR, text
+                self._reconnects += 1
+                self._set_state(STARTING, text)
+                self._wait(wait_s)
+        return STOPPED, ""
+
+    def _pass(self):
+        """Connect, move, and close. Raises _Failed. May switch."""
+        self._wakened.clear()
+        source = target = passage = None
+        try:
+            with self._at(SOURCE):
+                self._source_uri = random.choice(self.source.uris)
+                source = self._connect(self._source_uri)
+                queue, channel = self._open_source(source)
+            if self._left == 0:
+                return
+            with self._at(DESTINATION):
+                self._target_uri = random.choice(self.target.uris)
+                target, outlet = self._open_target()
+            with self._at(OURS):
+                passage = self._make_passage(channel, outlet)
+            self._move(passage, queue)
+        finally:
+            self._passage = None
+            self._end(passage, source, target)
+
+    def _make_passage(self, channel, outlet):
+        self._passage = Passage(
+            self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left, self._careful)
+        return self._passage
+
+    def _open_source(self, connection):
+        name = self.source.queue
+        if self.source.prepare is not None:
+            name = self._prepare(connection, self.source.prepare)
+        channel = connection.channel()
+        if not self._knows_left:
+            self._left = channel.queue_declare(name, passive=True).message_count
+            self._knows_left = True
+        if self._is_acked():
+            channel.qos(self.source.prefetch)
+        return name, channel
+
+    def _open_target(self):
+        """(what is to be closed where no passage comes about, the outlet)."""
+        connection = self._connect_target(self._target_uri)
+        try:
+            if self.target.prepare is not None:
+                self._prepare(connection, self.target.prepare)
+            channel = connection.channel()
+            if self._ack_mode == ON_CONFIRM:
+                channel.confirm_select()
+        except BaseException:
+            connection.abort()
+            raise
+        return connection, WireOutlet(channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM)
+
+    @staticmethod
+    def _prepare(connection, prepare):
+        channel = connection.channel()
+        answer = prepare(channel)
+        if not channel.closed:
+            channel.close()
+        return answer
+
+    def _move(self, passage, queue):
+        arguments = dict(self.source.consumer_arguments)
+        if self.stream_offset is not None and "x-stream-offset" in arguments:
+            arguments["x-stream-offset"] = self.stream_offset + 1
+        passage.start(BasicConsume(
+            queue=queue, consumer_tag=self.source.consumer_tag, no_ack=not self._is_acked(),
+            exclusive=self.source.exclusive, arguments=arguments,
+        ))
+        while not passage.is_over():
+            self._wakened.wait(passage.tick())
+            self._wakened.clear()
+            if self._is_stopping:
+                self._drain(passage)
+                break
+        if passage.failure is not None and not passage.is_done:
+            raise _Failed(*passage.failure)
+
+    def _drain(self, passage):
+        passage.stop()
+        until = time.monotonic() + DRAIN_S
+        while not passage.is_over() and (rest_s := until - time.monotonic()) > 0:
+            due_s = passage.tick()
+            self._wakened.wait(rest_s if due_s is None else min(rest_s, due_s))
+            self._wakened.clear()
+
+    def _end(self, passage, source, target):
+        """Close what is open: in order, but not where the greenlet is killed."""
+        try:
+            if passage is not None:
+                passage.end()
+        finally:
+            for connection in (source, target):
+                if connection is not None:
+                    connection.abort()
+
+    def _is_acked(self):
+        # Deliveries that are not acked cannot be counted off: more would come, and be lost.
+        return self._ack_mode != NO_ACK or self._left is not None
+
+    @contextmanager
+    def _at(self, end):
+        try:
+            yield
+        except (*FAULTS, ValueError) as error:
+            raise _Failed(end, error) from error
+        except Exception as error:
+            LOG.exception("%s: a fault of ours", self.name)
+            raise _Failed(OURS, error) from error
+
+    def _note(self, failed):
+        """Remember what a failure means for the next passage; its text."""
+        error = failed.error
+        alone, self.alone = self.alone, None
+        if failed.end == DESTINATION and (alone is not None or getattr(error, "reply_code", 0) in POISON_CODES):
+            if alone is not None:
+                count = self._suspect[1] if self._suspect and self._suspect[0] == alone else 0
+                self._suspect = alone, count + 1
+            self._careful = max(self._careful, self.unsettled_at_failure, 1)
+        self.unsettled_at_failure = 0
+        text = f"{failed.end}: {error}"
+        QUIET.warning((self.name, failed.end), "%s: %s", self.name, text)
+        return text
+
+    def _is_final(self, error):
+        return (
+            isinstance(error, ValueError) and not isinstance(error, OSError)
+            or isinstance(error, (ChannelClosed, ConnectionClosed, ClosedError))
+            and error.reply_code in self._ends_with
+            or isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _IN_TIME_CODES
+        )
+
+    def _wait(self, seconds):
+        until = time.monotonic() + seconds
+        self._wakened.clear()
+        while not self._is_stopping and (rest_s := until - time.monotonic()) > 0:
+            self._wakened.wait(rest_s)
+            self._wakened.clear()
+
+    def _set_state(self, state, error):
+        if (state, error) != (self._state, self._error):
+            if state != self._state:
+                self._since_ms = self._hub.timers.now_ms()
+            self._state, self._error = state, error
+            self.changed()
+
+    def _rate(self):
+        now, (first, second) = time.monotonic(), self._rate_marks
+        if now - second[0] >= RATE_S:
+            self._rate_marks = first, second = [second, (now, self._moved)]
+        return (self._moved - first[1]) / (now - first[0]) if now > first[0] else 0.0
+
+
+def _shown(uri):
+    """A URI without login and query."""
+    scheme, mark, rest = uri.partition("://")
+    return scheme + mark + rest.rpartition("@")[2].partition("?")[0]

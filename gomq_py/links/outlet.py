@@ -1,0 +1,207 @@
+"""Outlet: the target of a transfer, and when what was sent to it is safe.
+
+A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker, or
+written to its socket.
+"""
+from collections import deque
+
+from gomq_py.broker.transfer.engine import Target
+from gomq_py.links.confirms import Confirms
+from gomq_py.links.ends import Refused
+from gomq_py.links.wire import READ_OCTETS, Wire
+
+# Written at once from so many octets on, otherwise at the end of the slice.
+FLUSH_OCTETS = 64 * 1024
+# Not written to the socket yet: nothing more is taken from the source.
+FULL_OCTETS = 256 * 1024
+
+
+class Outlet(Target):
+    """``channel`` and ``frame_max`` are of the frames it is sent. ``is_blocked``: the target says that it takes
+    nothing for now. ``refused``: numbers of publishes that it refused, for the inlet to take.
+    """
+
+    channel = 1
+    frame_max = 0
+
+    def __init__(self):
+        self.confirms = Confirms(self.channel, self.frame_max)
+        self.refused = set()
+        self.is_blocked = False
+        self.is_flowing = True  # False after the broker's channel.flow
+        self._waiting = deque()  # (mark, callback)
+        self._last_mark = 0
+        self._refusal = None
+
+    def start(self, passage):
+        """The passage begins. It is told of everything that happens by ``target_turn`` and ``fail``."""
+        raise NotImplementedError
+
+    def can_take(self):
+        """Whether more may be sent now."""
+        return not self.is_blocked and self.is_flowing
+
+    def unconfirmed(self):
+        """Publishes that are neither confirmed nor refused."""
+        return int(self.confirms.following - self.confirms.low)
+
+    def tick(self):
+        """Seconds until a sign of life is due, which is sent where it is due now; None: never. Raises
+        ClientError where the peer gives none.
+        """
+        return None
+
+    def unwatch(self):
+        """Hear nothing any more."""
+
+    def part(self):
+        """End in order. May switch."""
+
+    def abort(self):
+        """End at once."""
+
+    def when_safe(self, callback):
+        """Call ``callback(error or None)`` once all that was sent until now is safe, or was refused."""
+        self._waiting.append((self.sent(), callback))
+        self.settle()
+
+    def settle(self):
+        """Tell those for whom it is decided."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self.reached():
+            mark, callback = waiting.popleft()
+            callback(self._verdict(mark))
+
+    def sent(self):
+        """A mark: all that was sent until now."""
+        return self.confirms.following - 1
+
+    def reached(self):
+        """The mark up to which everything is safe, or was refused."""
+        return self.confirms.low - 1
+
+    def _verdict(self, mark):
+        """What is the matter with what was sent up to ``mark``. Who asks whether all is well again hears of a
+        refusal once more, so that there is a pause before what was refused is sent again.
+        """
+        numbers = self.confirms.refused
+        is_asking, self._last_mark = self._last_mark == mark, mark
+        if numbers and numbers[0] <= mark:
+            self.refused.update(number for number in numbers if number <= mark)
+            self.confirms.refused = [number for number in numbers if number > mark]
+            self._refusal = self.refusal()
+            return self._refusal
+        if is_asking:
+            refusal, self._refusal = self._refusal, None
+            return refusal
+        return None
+
+    def refusal(self):
+        """What the target says to what it refuses."""
+        return Refused("the broker refuses messages (basic.nack)")
+
+
+class WireOutlet(Outlet):
+    """Publishes on ``channel`` of the client. ``is_confirmed``: its broker confirms what is published."""
+
+    def __init__(self, channel, buffers, is_confirmed):
+        connection = channel.connection
+        self.channel, self.frame_max = channel.id, connection.frame_max
+        super().__init__()
+        self.is_blocked = connection.blocked_reason is not None
+        self._buffers = buffers
+        self._is_confirmed = is_confirmed
+        self._passage = None
+        self._wire = Wire(connection, self._readable, self._broken, self._drained)
+        self._tail = self._wire.ahead
+
+    def start(self, passage):
+        """Watch the socket."""
+        self._passage = passage
+        passage.target_turn(lambda: self._walk(self._put_tail()))
+        self._wire.watch()
+
+    def can_take(self):
+        """Not while the socket takes nothing."""
+        return Outlet.can_take(self) and self._wire.kept_octets < FULL_OCTETS
+
+    def send(self, item, message):
+        """Publish the messages of a run."""
+        item.first_number = self.confirms.following
+        if not item.is_sent:
+            return None
+        if self._is_confirmed and item.count:
+            self.confirms.published(item.count)
+        if item.octets:
+            self._wire.write(item.octets)
+            if not item.is_whole:
+                item.octets = None
+            if self._wire.kept_octets >= FLUSH_OCTETS:
+                self._wire.flush()
+        return None
+
+    def slice_over(self):
+        """Write what the slice has sent."""
+        self._wire.flush()
+        self.settle()
+
+    def sent(self):
+        """A number of a publish, or a count of octets."""
+        return self.confirms.following - 1 if self._is_confirmed else self._wire.queued_octets
+
+    def reached(self):
+        """As sent()."""
+        return self.confirms.low - 1 if self._is_confirmed else self._wire.written_octets()
+
+    def tick(self):
+        """Heartbeats."""
+        return self._wire.tick(True)
+
+    def unwatch(self):
+        self._wire.unwatch()
+
+    def part(self):
+        self._wire.part()
+
+    def abort(self):
+        self._wire.abort()
+
+    # The rest is private.
+
+    def _readable(self):
+        self._passage.target_turn(self._read)
+
+    def _drained(self):
+        self._passage.target_turn(self.settle)
+
+    def _broken(self, error):
+        self._passage.fail("destination", error)
+
+    def _read(self):
+        while True:
+            kept = self._put_tail()
+            room = self._buffers.input_view[kept:kept + READ_OCTETS]
+            count = self._wire.receive_into(room)
+            if count:
+                self._walk(kept + count)
+            if not (count and self._wire.has_more()):
+                return
+
+    def _put_tail(self):
+        """What was read before and is no whole frame, at the beginning of the buffer."""
+        kept = len(self._tail)
+        self._buffers.input_view[:kept] = self._tail
+        return kept
+
+    def _walk(self, end):
+        """Confirms settle what waits for them; other methods are dealt with in their order."""
+        confirms = self.confirms
+        while True:
+            done = confirms.walk(self._buffers.input, end)
+            self._tail = bytes(self._buffers.input_view[done:end])
+            self.settle()
+            if not confirms.others:
+                return
+            others, confirms.others = confirms.others, []
+            self._passage.target_methods(self._wire, others)
+            end = self._put_tail()

@@ -1,0 +1,289 @@
+"""Passage: a link's two connections while they last, and the transfer between them.
+
+Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches; the link's
+greenlet makes it, waits for its end, and calls ``tick``.
+"""
+from functools import partial
+
+import gevent
+
+from gomq_py import octets
+from gomq_py.amqp.wire.errors import AMQPError, UnexpectedFrame
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicCancel, BasicConsumeOk, ChannelClose, ChannelFlow, ChannelFlowOk, ConnectionBlocked,
+    ConnectionClose, ConnectionUnblocked, decode_method,
+)
+from gomq_py.broker.transfer.engine import Transfer
+from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
+from gomq_py.errors import Malformed
+from gomq_py.links.inlet import KEPT_OCTETS, Inlet
+from gomq_py.links.relay import Relay
+from gomq_py.links.wire import Wire
+from gomq_py.observability.log import logger
+
+LOG = logger("links")
+
+SOURCE, DESTINATION, OURS = "source", "destination", "link"
+FAULTS = (AMQPError, ClientError, Malformed, OSError)
+# Messages of a run where nothing is acked, so that no prefetch says how many come at once.
+RUN_MOST = 4096
+# A run is a part of the prefetch: the source sends the next messages while these are confirmed.
+RUNS_OF_PREFETCH = 4
+# More than any run.
+UNBOUNDED = 1 << 30
+
+
+class Passage:
+    """``link`` has what outlasts a passage, and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
+
+    ``failure``: (end, error), what ended it. ``is_done``: as many messages are settled as were to be moved.
+    ``careful``: so many messages go through one at a time, for one of them may be what ended the last passage.
+    """
+
+    def __init__(self, link, hub, buffers, channel, outlet, is_acked, room, careful):
+        self.link = link
+        self.outlet = outlet
+        self.failure = None
+        self.is_done = self.is_up = self.is_stopping = False
+        self.careful = careful
+        self._room = UNBOUNDED if room is None else room  # messages that may be taken
+        self._is_held = False  # the source is not read
+        self._alone = None  # checksum of the message that is on its way alone
+        self._is_rejecting = False
+        self._channel = channel
+        source, target = link.source, link.target
+        self.wire = Wire(
+            channel.connection, partial(self._guard, self._source_readable),
+            partial(self.fail, SOURCE), self._turn)
+        relay = Relay(
+            buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
+            _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
+            target.edit, "x-stream-offset" in source.consumer_arguments,
+        )
+        most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
+        self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
+        self.transfer = Transfer(
+            f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
+
+    def start(self, consume):
+        """Ask for deliveries; ``consume`` is the BasicConsume."""
+        self.outlet.start(self)
+        if self.failure is None:
+            self.wire.write(method_frame(self._channel.id, consume))
+            self.wire.flush()
+            self.wire.watch()
+            self.transfer.start()
+
+    def tick(self):
+        """Signs of life that are due, both ways; seconds until the next, None: never."""
+        due = []
+        for end, tick in ((SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)):
+            try:
+                due.append(tick())
+            except FAULTS as error:
+                self.fail(end, error)
+        return min((seconds for seconds in due if seconds is not None), default=None)
+
+    def stop(self):
+        """Take nothing more; what is on its way is settled."""
+        self.is_stopping = True
+        if not self.inlet.unsettled:
+            self.link.wake()
+
+    def is_over(self):
+        """Whether nothing is to be waited for."""
+        return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.unsettled
+
+    def end(self):
+        """Close both connections, in order where that is possible. May switch."""
+        self.transfer.close()
+        failed = self.failure and self.failure[0]
+        try:
+            self.wire.flush()
+            if failed == SOURCE:
+                self.wire.abort()
+            else:
+                self.wire.part()
+            if failed != DESTINATION:
+                self.outlet.part()
+        finally:
+            self.abort()
+
+    def abort(self):
+        """Close both connections without a word; once is enough."""
+        self.transfer.close()
+        self.wire.abort()
+        self.outlet.abort()
+
+    def fail(self, end, error):
+        """Something ended it. The first reason counts."""
+        if self.failure is None:
+            self.failure = end, error
+            self.link.alone = self._alone if self.inlet.unsettled <= 1 else None
+            self.link.unsettled_at_failure = self.inlet.unsettled
+            self.wire.unwatch()
+            self.outlet.unwatch()
+            self.transfer.close()
+            self.link.wake()
+
+    # What the inlet asks and tells.
+
+    def may_take(self):
+        """Whether the next message, or the next piece of one, may be taken from the source now."""
+        inlet = self.inlet
+        may = self.failure is None and not self.is_stopping and self.outlet.can_take() and (
+            inlet.relay.missing > 0
+            or inlet.kept_octets < KEPT_OCTETS and self._room > 0
+            and not (self.careful and inlet.unsettled)
+        )
+        if not may and not self._is_held:
+            self._is_held = True
+            self.wire.unwatch()
+        return may
+
+    def room(self):
+        """How many messages may be taken by the next walk."""
+        return 1 if self.careful and self._room else self._room
+
+    def taken(self, run):
+        """A run was taken. One that is known as poison is rejected instead of sent."""
+        self._room -= run.count
+        is_first = run.is_whole or not run.count and run.is_sent and self._alone is None
+        if self.careful and run.is_sent and is_first:
+            self._alone = _checksum(run)
+            if self.link.is_poison(self._alone):
+                run.is_sent, run.is_rejected = False, True
+                self._is_rejecting = not run.is_whole
+                self.inlet.relay.discards = self._is_rejecting
+        if self._is_rejecting:
+            run.is_sent, run.is_rejected = False, True
+            self._is_rejecting = not run.count
+
+    def unfit(self, error):
+        """The next message cannot be sent. Whether it is to be rejected at its source."""
+        text, checksum = error.args
+        if self.link.is_poison(checksum):
+            return True
+        self._alone = checksum
+        self.fail(DESTINATION, ClientError(text))
+        self.link.alone = checksum
+        return False
+
+    def reject_next(self):
+        """The run that is taken next is rejected at its source."""
+        self._is_rejecting = True
+
+    def settled(self, run):
+        """A run is settled at its source."""
+        self._alone = None
+        if self.careful:
+            self.careful -= 1
+        if run.offset >= 0 and not self.inlet.has_held():
+            self.link.stream_offset = run.offset
+        self.is_done = self.link.settled(run)
+        if self.is_done or self.is_stopping and not self.inlet.unsettled:
+            self.link.wake()
+
+    def refused_numbers(self):
+        """Numbers of publishes that the target refused since the last call."""
+        numbers, self.outlet.refused = self.outlet.refused, set()
+        return numbers
+
+    def refused(self, count, error):
+        """So many messages were refused; they are sent again after a pause."""
+        self.link.were_refused(count, error)
+
+    def is_limit(self, refusals):
+        """Whether a message was refused often enough to be rejected at its source."""
+        return 0 < self.link.refusals <= refusals
+
+    def requeued(self, count):
+        """So many deliveries went back, and come again."""
+        self._room += count
+        self.wire.flush()
+
+    def paused(self):
+        """The transfer has taken what it could."""
+        self.wire.flush()
+        if (self._is_held or self.inlet.has_refused()) and self.failure is None and self.may_take():
+            gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
+
+    def source_methods(self, methods):
+        """Methods of the source that are no deliveries."""
+        for channel, payload in methods:
+            method = decode_method(payload)
+            if isinstance(method, BasicConsumeOk):
+                self.is_up = True
+                self.link.up()
+            elif isinstance(method, BasicCancel):
+                raise ClientError("the broker cancelled the consumer: its queue was deleted or moved")
+            elif not isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
+                self._any_method(self.wire, channel, method)
+
+    # What an outlet tells.
+
+    def target_methods(self, wire, methods):
+        """Methods of the target that are no confirms."""
+        for channel, payload in methods:
+            method = decode_method(payload)
+            if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
+                self.outlet.is_blocked = isinstance(method, ConnectionBlocked)
+                self.link.changed()
+            elif isinstance(method, ChannelFlow):
+                self.outlet.is_flowing = method.active
+                wire.write(method_frame(channel, ChannelFlowOk(active=method.active)))
+                wire.flush()
+            else:
+                self._any_method(wire, channel, method)
+
+    def target_turn(self, act):
+        """Let the outlet act on what has come, then settle and take."""
+        self._guard(act, DESTINATION)
+        if self.failure is None:
+            self.wire.flush()
+            self._turn()
+
+    # The rest is private.
+
+    def _any_method(self, wire, channel, method):
+        if isinstance(method, ChannelClose):
+            raise ChannelClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
+        if isinstance(method, ConnectionClose):
+            raise ConnectionClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
+        if not isinstance(method, ChannelFlow):
+            raise UnexpectedFrame(f"{method.NAME} on channel {channel}")
+        wire.write(method_frame(channel, ChannelFlowOk(active=method.active)))
+
+    def _source_readable(self):
+        if self.may_take():
+            self.transfer.start()
+
+    def _turn(self):
+        """What kept the transfer may be over."""
+        if self.failure is None and (self._is_held or self.inlet.has_refused()) and self.may_take():
+            self._is_held = False
+            self.wire.watch()
+            self.transfer.start()
+
+    def _guard(self, act, end=SOURCE):
+        try:
+            act()
+        except FAULTS as error:
+            self.fail(end, error)
+        except Exception as error:  # the loop would print it, and call again
+            LOG.exception("%s: a fault of ours", self.transfer.name)
+            self.fail(OURS, error)
+
+
+def _octets(text):
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _checksum(run):
+    """What a message is known by when it comes again: all that is sent of it, or its two first frames."""
+    end = len(run.octets)
+    if not run.is_whole:
+        end = 8 + octets.be32(run.octets, 3)
+        end += 8 + octets.be32(run.octets, end + 3)
+    return octets.crc32c(0, run.octets, 0, end)

@@ -1,0 +1,38 @@
+"""Run: messages that a link moves together. What its transfer takes, sends and drops as one item."""
+
+
+class Run:
+    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message has none, but for
+    the last.
+
+    ``octets``: the frames for the target, None where they are not kept until they are confirmed.
+    ``first_number``: of the first publish, once it is sent. ``is_sent``: False where the messages are only
+    settled at their source; ``is_rejected``: as what they are settled. ``offset``: x-stream-offset of the last,
+    or -1. ``refusals``: how often the target has refused it.
+    """
+
+    __slots__ = (
+        "octets", "first_tag", "count", "first_number", "is_sent", "is_rejected", "offset", "refusals",
+        "size", "is_whole",
+    )
+
+    def __init__(self, octets, first_tag, count, is_sent=True, offset=-1, refusals=0, is_whole=True):
+        self.octets = octets
+        self.size = len(octets)
+        self.first_tag = first_tag
+        self.count = count
+        self.first_number = 0
+        self.is_sent = is_sent
+        self.is_rejected = False
+        self.is_whole = is_whole
+        self.offset = offset
+        self.refusals = refusals
+
+    def publishes(self):
+        """The frames of each message by itself."""
+        view, starts, at = memoryview(self.octets), [], 0
+        while at < len(view):
+            if view[at] == 1:
+                starts.append(at)
+            at += 8 + int.from_bytes(view[at + 3:at + 7], "big")
+        return [bytes(view[start:end]) for start, end in zip(starts, [*starts[1:], at], strict=True)]

@@ -1,0 +1,254 @@
+"""Webhook: the destination of a link that is no broker: each message is posted to an HTTP server.
+
+    POST <path of the URI, or the message's header uri_path>     body: the message's
+    User-Agent, X-Shovel, Content-Type, X-Message-Id, X-<header> for each header, Authorization,
+    X-Signature: sha256=<HMAC of the body, in hex>
+
+One message at a time, so that they arrive in order. 2xx settles it. What may pass (429, 5xx, 408, no answer
+in time, no connection) is tried again here with the message in hand, after a back-off or as long as
+Retry-After says; then the session ends, and the link begins another one. Every other answer refuses the
+message. Redirects are not followed: the host was checked, and where they lead was not.
+
+The names and values of headers are the publisher's, the path may be: none of them gets into a request
+unchecked.
+"""
+import hmac
+import re
+import time
+from base64 import b64encode
+from datetime import datetime
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+from gevent.event import Event
+
+from gomq_py import __version__
+from gomq_py.client.backoff import Backoff
+from gomq_py.errors import Malformed
+from gomq_py.links import uris
+from gomq_py.links.ends import Refused
+from gomq_py.links.http_client import Answer, HTTPConnection
+from gomq_py.links.remote_hosts import HostRefused
+
+USER_AGENT = f"gomq-py/{__version__}".encode()
+PATH_HEADER = "uri_path"
+CONNECT_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 30.0
+# Tried again with the message in hand: about half a minute. Then the link begins anew, with another URI where
+# it has several.
+BACKOFF = Backoff(1.0, 15.0, retries=5)
+RETRY_AFTER_MOST_S = 300.0
+# Statuses that say later, and not never.
+PASSING = frozenset((408, 425, 429))
+# What servers take by default in all (nginx 32 KiB, Node.js 16 KiB); the rest is left out.
+HEADERS_OCTETS_MAX = 12 * 1024
+HEADERS_MAX = 64
+VALUE_OCTETS_MAX = 4096
+PATH_OCTETS_MAX = 2048
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110 §5.6.2
+# Fields that are ours, and those by which proxies and frameworks let themselves be told whose request it is
+# and what it asks for: no publisher of messages is to say that.
+_NOT_PUBLISHERS = re.compile(
+    "x-(shovel|message-id|signature|forwarded.*|real-ip|client-ip|original-.*|rewrite-.*|accel-.*"
+    "|(http-)?method(-override)?)", re.IGNORECASE)
+# What a path may hold as it is; the rest is encoded, line breaks among it.
+_PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
+
+
+class Webhook:
+    """In the place of a link's Target. ``name`` is the link's; ``connector`` has the broker's
+    ``connect_http``; ``secret``: what bodies are signed with, none where it is empty; ``edit`` as a Target's;
+    ``timeout_s``: for an answer.
+    """
+
+    has_lane = False
+
+    def __init__(
+        self, destination: Any, name: str, connector: Any, *, secret: str | bytes = b"", edit: Any = None,
+        timeout_s: float = ANSWER_TIMEOUT_S, backoff: Backoff = BACKOFF,
+    ):
+        self.uris = [destination] if isinstance(destination, str) else list(destination)
+        self.edit = edit
+        self.name = name
+        self.secret = secret.encode() if isinstance(secret, str) else secret
+        self.timeout_s = timeout_s
+        self.backoff = backoff
+        self._connector = connector
+
+    def open(self, uri: str) -> "Session":
+        """A Session that is connected. Raises URIError, OSError. May switch."""
+        link_uri = uris.parse(uri, uris.HTTP)
+        session = Session(self, link_uri, lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S))
+        session.open()
+        return session
+
+
+class Session:
+    """Posts messages to one URI. ``trouble``: why a message is tried again, while it is; else None."""
+
+    def __init__(self, webhook: Webhook, link_uri: uris.LinkURI, connect: Any):
+        self.trouble: str | None = None
+        self._webhook = webhook
+        self._uri = link_uri
+        self._connection = HTTPConnection(connect, webhook.timeout_s)
+        self._closed = Event()
+        self._fixed = _fixed_headers(webhook.name, link_uri)
+
+    def open(self) -> None:
+        """Connect. Raises OSError. May switch."""
+        self._connection.open()
+
+    def close(self) -> None:
+        """End it; a ``send`` under way in another greenlet raises OSError."""
+        self._closed.set()
+        self._connection.close()
+
+    def send(self, message: Any) -> None:
+        """Post a message, and return once it is settled.
+
+        Raises Refused, and OSError where it cannot be settled here. May switch, for minutes.
+        """
+        target, headers = self._target(message), self._headers(message)
+        attempt = 0
+        try:
+            while True:
+                attempt += 1
+                try:
+                    answer = self._connection.post(target, headers, message.body)
+                except ValueError as error:
+                    raise Refused(f"the message makes no request: {error}") from None
+                except OSError as error:
+                    if isinstance(error, HostRefused) or len(self._webhook.uris) > 1:
+                        raise
+                    self._wait_or_give_up(f"{self._uri.place}: {error}", attempt)
+                    continue
+                if 200 <= answer.status < 300:
+                    return
+                self._wait_or_refuse(answer, attempt)
+        finally:
+            self.trouble = None
+
+    def _wait_or_refuse(self, answer: Answer, attempt: int) -> None:
+        """Of an answer that is not 2xx."""
+        text = f"{self._uri.place} answers {answer}"
+        if answer.status < 500 and answer.status not in PASSING:
+            redirects = ", and redirects are not followed" if answer.status < 400 else ""
+            raise Refused(text + redirects)
+        self._wait_or_give_up(text, attempt, retry_after_s(answer.headers.get("retry-after", "")))
+
+    def _wait_or_give_up(self, text: str, attempt: int, least_s: float = 0.0) -> None:
+        wait_s = self._webhook.backoff.wait_s(attempt)
+        if wait_s is None:
+            raise OSError(f"{text}, {attempt} times in a row")
+        wait_s = max(wait_s, least_s)
+        self.trouble = f"{text}, once more in {wait_s:.0f} s"
+        if self._closed.wait(wait_s):
+            raise OSError("the link was stopped")
+
+    def _target(self, message: Any) -> str:
+        """The path and query to ask for. Raises Refused."""
+        if self._uri.path.startswith("/"):
+            return self._uri.path
+        path = _headers_of(message).get(PATH_HEADER, "/")
+        if not isinstance(path, str):
+            raise Refused(f"the message's header {PATH_HEADER} is no text")
+        path = quote(path if path.startswith("/") else f"/{path}", safe=_PATH_SAFE, errors="replace")
+        if len(path) > PATH_OCTETS_MAX:
+            raise Refused(f"the message's header {PATH_HEADER} is longer than {PATH_OCTETS_MAX} octets")
+        return path + self._uri.path
+
+    def _headers(self, message: Any) -> list[tuple[str, bytes]]:
+        """Header fields of the request. Raises Refused."""
+        table = _headers_of(message)
+        headers = [*self._fixed, ("Content-Length", b"%d" % len(message.body))]
+        properties = message.properties
+        for name, value in (
+            ("Content-Type", properties.content_type), ("X-Message-Id", properties.message_id),
+        ):
+            field = field_value(value)
+            if field:
+                headers.append((name, field))
+        if self._webhook.secret:
+            digest = hmac.new(self._webhook.secret, message.body, "sha256").hexdigest()
+            headers.append(("X-Signature", f"sha256={digest}".encode()))
+        return headers + _publishers_headers(table)
+
+
+def field_value(value: Any) -> bytes | None:
+    """A header's value as a field has it; None for what a field cannot hold: tables, lists, line breaks, more
+    than VALUE_OCTETS_MAX octets.
+    """
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    elif isinstance(value, datetime):
+        value = value.isoformat()
+    elif isinstance(value, (int, float, Decimal)):
+        value = str(value)
+    elif isinstance(value, (bytes, bytearray)):
+        value = value.decode("utf-8", "surrogateescape")
+    if not isinstance(value, str) or len(value) > VALUE_OCTETS_MAX:
+        return None
+    octets = value.strip(" \t").encode("utf-8", "surrogateescape")
+    if len(octets) > VALUE_OCTETS_MAX or any(octet < 32 and octet != 9 or octet == 127 for octet in octets):
+        return None
+    return octets
+
+
+def retry_after_s(text: str) -> float:
+    """Seconds of a Retry-After (RFC 9110 §10.2.3), which may be a date; 0 where it says nothing, and never
+    more than RETRY_AFTER_MOST_S.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:10]), RETRY_AFTER_MOST_S)
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return 0.0
+    return min(max(seconds, 0.0), RETRY_AFTER_MOST_S)
+
+
+def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]:
+    """What every request of a session begins with."""
+    host = f"[{link_uri.host.partition('%')[0]}]" if ":" in link_uri.host else link_uri.host
+    if link_uri.port != uris.PORTS[link_uri.scheme]:
+        host = f"{host}:{link_uri.port}"
+    shown = field_value(name)
+    headers = [
+        ("Host", host.encode() if host.isascii() else host.encode("idna")), ("User-Agent", USER_AGENT),
+        ("X-Shovel", quote(name[:256]).encode() if shown is None else shown),
+    ]
+    if link_uri.user is not None:
+        login = f"{link_uri.user}:{link_uri.password or ''}".encode("utf-8", "surrogateescape")
+        headers.append(("Authorization", b"Basic " + b64encode(login)))
+    return headers
+
+
+def _headers_of(message: Any) -> dict[str, Any]:
+    """The message's table of headers. Raises Refused."""
+    try:
+        return message.properties.headers or {}
+    except Malformed as error:
+        raise Refused(f"the message's properties cannot be read: {error}") from None
+
+
+def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:
+    """A field for each header of the message that can be one, as far as there is room; none that could be
+    taken for ours.
+    """
+    fields: list[tuple[str, bytes]] = []
+    room = HEADERS_OCTETS_MAX
+    for name, value in table.items():
+        field_name = f"X-{name}"
+        field = field_value(value)
+        if field is None or not _TOKEN.fullmatch(field_name):
+            continue
+        if _NOT_PUBLISHERS.fullmatch(field_name):
+            continue
+        room -= len(field_name) + len(field) + 4
+        if room < 0 or len(fields) == HEADERS_MAX:
+            break
+        fields.append((field_name, field))
+    return fields

@@ -1,0 +1,198 @@
+"""Wire: a client's connection whose octets a link reads and writes itself, without ever waiting.
+
+Above the client, below passages. What the socket does not take at once is kept and written when the loop says
+that there is room. Signs of life are sent and missed here, when the link's greenlet asks.
+"""
+import time
+from collections import deque
+from ssl import SSLWantReadError, SSLWantWriteError
+
+import gevent
+
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.amqp.wire.methods import ConnectionClose, ConnectionCloseOk
+from gomq_py.client.errors import ClientError, ConnectionClosed
+
+READABLE, WRITABLE = 1, 2
+# Octets of one read: as the server's, it stays in the second-level cache.
+READ_OCTETS = 64 * 1024
+# How long a peer may take to agree to an end.
+PARTING_S = 2.0
+_NOT_NOW = (BlockingIOError, InterruptedError, SSLWantReadError, SSLWantWriteError)
+_CLOSE = method_frame(0, ConnectionClose(reply_code=200, reply_text="bye"))
+_CLOSE_OK = method_frame(0, ConnectionCloseOk())
+
+
+class Wire:
+    """``readable()`` is called when octets are there, from the loop; ``broken(error)`` when writing failed;
+    ``drained()`` when all that was kept is written. None of them may switch.
+
+    ``kept_octets``: written to the wire and not to the socket. ``queued_octets``: all that was ever written to
+    the wire.
+    """
+
+    __slots__ = (
+        "connection", "ahead", "kept_octets", "queued_octets", "last_sent", "last_received", "_socket",
+        "_receive_into", "_send", "_pending", "_kept", "_reader", "_writer", "_readable", "_broken",
+        "_drained", "_watching", "is_closed",
+    )
+
+    def __init__(self, connection, readable, broken, drained):
+        self.connection = connection
+        self.ahead = connection.take_over()  # what was read with the answers of the client
+        self._socket = connection.socket
+        raw = self._socket if hasattr(self._socket, "pending") else getattr(self._socket, "_sock", self._socket)
+        self._receive_into, self._send = raw.recv_into, raw.send
+        self._pending = getattr(self._socket, "pending", None)  # of TLS: octets that no poll sees
+        self._kept = deque()
+        self.kept_octets = self.queued_octets = 0
+        loop = gevent.get_hub().loop
+        self._reader = loop.io(self._socket.fileno(), READABLE)
+        self._writer = None
+        self._readable, self._broken, self._drained = readable, broken, drained
+        self._watching = self.is_closed = False
+        self.last_sent = self.last_received = time.monotonic()
+
+    def watch(self):
+        """Call ``readable`` from now on, until ``unwatch``."""
+        if not self._watching and not self.is_closed:
+            self._watching = True
+            self._reader.start(self._readable)
+
+    def unwatch(self):
+        """Leave what comes in the socket."""
+        if self._watching:
+            self._watching = False
+            self._reader.stop()
+
+    def has_more(self):
+        """Whether octets were decrypted that no poll sees."""
+        return self._pending is not None and not self.is_closed and self._pending() > 0
+
+    def receive_into(self, view):
+        """Octets read into ``view``; 0: there are none for now. Raises ConnectionClosed, OSError."""
+        try:
+            count = self._receive_into(view)
+        except _NOT_NOW:
+            return 0
+        if not count:
+            raise ConnectionClosed(0, "the broker closed the socket without saying why")
+        self.last_received = time.monotonic()
+        return count
+
+    def write(self, octets):
+        """Have octets written behind all others, by the next flush()."""
+        self._kept.append(memoryview(octets))
+        self.kept_octets += len(octets)
+        self.queued_octets += len(octets)
+
+    def flush(self):
+        """Write what the socket takes; the rest when it takes more."""
+        if self._writer is not None or self.is_closed:
+            return
+        self._flush()
+        if self._kept and not self.is_closed:
+            self._writer = gevent.get_hub().loop.io(self._socket.fileno(), WRITABLE)
+            self._writer.start(self._writable)
+
+    def written_octets(self):
+        """Of all that was ever written to the wire, what the socket has taken."""
+        return self.queued_octets - self.kept_octets
+
+    def tick(self, is_read):
+        """Send a sign of life that is due; seconds until the next is, None: never. Raises ConnectionClosed where
+        the peer gives none. ``is_read``: whether the link reads what comes; else silence means nothing.
+        """
+        interval_s = self.connection.heartbeat_s
+        if not interval_s:
+            return None
+        now = time.monotonic()
+        if not is_read:
+            self.last_received = now
+        if now - self.last_received > 2 * interval_s:
+            raise ConnectionClosed(0, f"nothing heard from the broker for {2 * interval_s} s")
+        if now - self.last_sent >= interval_s / 2:
+            self.last_sent = now
+            if not self._kept:
+                self.write(HEARTBEAT_FRAME)
+                self.flush()
+        return max(
+            0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
+
+    def part(self):
+        """End in order: the peer is told, and has a moment to agree. May switch."""
+        self._stop_watching()
+        if self.is_closed:
+            return
+        if not self._kept:
+            self.write(_CLOSE)
+            self._flush()
+        try:
+            if not self.is_closed and not self._kept:
+                self._await_end()
+        except (ClientError, OSError):
+            pass  # it has ended either way
+        finally:
+            self.abort()
+
+    def abort(self):
+        """Close the socket without a word; once is enough."""
+        self.is_closed = True
+        self._stop_watching()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._kept.clear()
+        self._readable = self._broken = self._drained = None
+        self.connection.abort()
+
+    # The rest is private.
+
+    def _await_end(self):
+        room = bytearray(READ_OCTETS)
+        tail = b""
+        self._socket.settimeout(PARTING_S)
+        until = time.monotonic() + PARTING_S
+        while time.monotonic() < until and not tail.endswith(_CLOSE_OK):
+            count = self._socket.recv_into(room)
+            if not count:
+                break
+            tail = (tail + room[:count])[-len(_CLOSE_OK):]
+
+    def _flush(self):
+        kept = self._kept
+        try:
+            while kept:
+                view = kept[0]
+                sent = self._send(view)
+                self.kept_octets -= sent
+                if sent < len(view):
+                    kept[0] = view[sent:]
+                else:
+                    kept.popleft()
+        except _NOT_NOW:
+            pass
+        except OSError as error:
+            broken = self._broken
+            kept.clear()
+            if broken is not None:
+                broken(error)
+            return
+        self.last_sent = time.monotonic()
+
+    def _writable(self):
+        self._flush()
+        if not self._kept:
+            self._stop_writing()
+        if self._drained is not None:
+            self._drained()
+
+    def _stop_writing(self):
+        if self._writer is not None:
+            self._writer.stop()
+            self._writer.close()
+            self._writer = None
+
+    def _stop_watching(self):
+        self.unwatch()
+        self._stop_writing()
