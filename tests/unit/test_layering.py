@@ -36,7 +36,8 @@ MAP = {
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"node", "reload", "state_dump", ""},
     "node": CORE | {
-        "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire",
+        "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire", "links",
+        "shovel",
     },
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
@@ -53,6 +54,8 @@ MAP = {
     # "": the version, for $SYS/broker/version
     "mqtt.server": DOOR | {"", "mqtt.wire", "mqtt.model"},
     "http": DOOR | {"mqtt.model", "mqtt.wire", ""},
+    # what connects this broker with others; what people see of it is handed to http by the node
+    "shovel": DOOR | {"links", "client"},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "errors"},
