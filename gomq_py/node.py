@@ -23,6 +23,7 @@ from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.links.local import Connector
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire import crossing
@@ -47,8 +48,8 @@ _ENDS = (
 class Node:
     """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed.
 
-    ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors`` and ``durability`` are the
-    leader's, else None.
+    ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and ``connector``
+    (of links) are the leader's, else None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
@@ -63,7 +64,7 @@ class Node:
         self.durability: Any = None
         self.shovels: Any = None
         self._open_shovel: Any = None
-        self._connector: Any = None
+        self.connector: Any = None
         self._management: Any = None
         self._committer: Any = None
         self._files = Files(replicators)
@@ -86,10 +87,11 @@ class Node:
         broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
         broker.recover()
         self.broker = broker
+        self.amqp = AMQPServer(broker, settings, self.hub)
+        self.connector = Connector(settings, self.amqp.local.connect)
         self._take_over_shovels()
         if settings.load_definitions:
             definitions.load(broker, settings.load_definitions)
-        self.amqp = AMQPServer(broker, settings, self.hub)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -127,7 +129,7 @@ class Node:
         self.shovels.start()
 
     def _take_over_shovels(self) -> None:
-        shovels = Shovels(self.broker, self.hub, self._shovel_link, self._check_uri)
+        shovels = Shovels(self.broker, self.hub, self._shovel_link, self.connector.check)
         try:
             shovels.take_over(self.settings.shovels)
         except DefinitionError as error:
@@ -139,20 +141,8 @@ class Node:
         if self._open_shovel is None:
             # here, because a broker without shovels should not carry a client
             from gomq_py.shovel.ends import Opener
-            self._open_shovel = Opener(self.hub, self._links(), self._cluster_name)
+            self._open_shovel = Opener(self.hub, self.connector, self._cluster_name)
         return self._open_shovel(*arguments)
-
-    def _check_uri(self, uri: str, is_destination: bool) -> None:
-        """Refuse a URI of a link that could never be used. Raises ValueError."""
-        from gomq_py.links import uris
-        self._links().check(uri, uris.DESTINATIONS if is_destination else uris.AMQP)
-
-    def _links(self) -> Any:
-        """What connects links, to this broker and to others."""
-        if self._connector is None:
-            from gomq_py.links.local import Connector
-            self._connector = Connector(self.settings, self.amqp.local.connect)
-        return self._connector
 
     def _cluster_name(self) -> str:
         name = self.broker.parameters.global_.get("cluster_name")
@@ -180,9 +170,8 @@ class Node:
         committer = self._committer
         shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
-        self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
-        self.shovels = None
-        self._management = self._committer = self._connector = self._open_shovel = None
+        self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = self.connector = None
+        self._management = self._committer = self.shovels = self._open_shovel = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))

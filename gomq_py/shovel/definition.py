@@ -6,16 +6,14 @@ password.
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from gomq_py.links import uris
+
 ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 NEVER, QUEUE_LENGTH = "never", "queue-length"
 PROTOCOL = "amqp091"
-SOURCE_SCHEMES = ("amqp", "amqps")
-WEB_SCHEMES = ("http", "https")
-DESTINATION_SCHEMES = SOURCE_SCHEMES + WEB_SCHEMES
 # What a short string of the wire holds.
 NAME_OCTETS = 255
-URI_CHARACTERS = 4096
-URIS = 32  # of one end: a list is for the nodes of one cluster
+SECRET_CHARACTERS = 4096
 # RabbitMQ's field is a short, of which 0 means no limit: a shovel's memory has one.
 PREFETCH_MOST = 65535
 MOST = (1 << 63) - 1
@@ -89,8 +87,8 @@ class Definition:
         ):
             if key in given and of not in given:
                 raise DefinitionError(f"{key} is about {of}, which is not given")
-        self.is_webhook = urlsplit(self.dest_uri[0]).scheme in WEB_SCHEMES
-        kinds = {urlsplit(uri).scheme in WEB_SCHEMES for uri in self.dest_uri}
+        kinds = {uris.parse(uri, uris.DESTINATIONS).scheme in uris.HTTP for uri in self.dest_uri}
+        self.is_webhook = True in kinds
         if len(kinds) > 1:
             raise DefinitionError("dest-uri names brokers and web servers: it may name one kind")
         if self.is_webhook:
@@ -112,17 +110,21 @@ class Definition:
 
 def is_local(uri):
     """Whether the URI names no host, and so this broker."""
-    parts = urlsplit(uri)
-    return parts.scheme in SOURCE_SCHEMES and not parts.hostname
+    return uris.parse(uri, uris.DESTINATIONS).is_local
 
 
-def with_vhost(uri, vhost):
-    """The URI; one of a broker that names no virtual host names this one, as in RabbitMQ."""
+def vhost_of(uri, vhost_name):
+    """The virtual host of the broker that the URI means, where it names none this one, as in RabbitMQ."""
+    return uris.parse(uri).path or ("/" if urlsplit(uri).path else vhost_name)
+
+
+def with_vhost(uri, vhost_name):
+    """The URI with the virtual host that it means; of a web server as it is."""
     parts = urlsplit(uri)
-    if parts.scheme not in SOURCE_SCHEMES or parts.path:
+    if parts.scheme.lower() not in uris.AMQP or parts.path:
         return uri
-    return parts._replace(path="/" + quote(vhost, safe="")).geturl() if parts.netloc else (
-        f"{parts.scheme}:///{quote(vhost, safe='')}" + (f"?{parts.query}" if parts.query else ""))
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{parts.netloc}/{quote(vhost_name, safe='')}{query}"
 
 
 def without_login(uri):
@@ -163,32 +165,13 @@ def _protocol(key, value):
 
 def _uris(schemes):
     def check(key, value):
-        uris = value if isinstance(value, list) else [value]
-        if not uris or len(uris) > URIS or not all(isinstance(uri, str) for uri in uris):
-            raise DefinitionError(f"{key} is a URI or a list of up to {URIS} of them")
-        for uri in uris:
-            _check_uri(key, uri, schemes)
-        return tuple(uris)
+        try:
+            uris.parse_list(value, schemes)
+        except uris.URIError as error:
+            raise DefinitionError(f"{key}: {error}") from None
+        return tuple(value) if isinstance(value, list) else (value,)
 
     return check
-
-
-def _check_uri(key, uri, schemes):
-    if len(uri) > URI_CHARACTERS or not uri.isprintable() or " " in uri:
-        raise DefinitionError(
-            f"{key} is a URI of up to {URI_CHARACTERS} characters, without spaces: those are written %20")
-    try:
-        parts = urlsplit(uri)
-        port, host = parts.port, parts.hostname
-    except ValueError:
-        raise DefinitionError(f"{key} is no URI: its host or port cannot be read") from None
-    if parts.scheme not in schemes:
-        raise DefinitionError(
-            f"{key} is a URI that begins with {', '.join(f'{scheme}://' for scheme in schemes)}")
-    if port == 0:
-        raise DefinitionError(f"{key} has port 0: ports are from 1 to 65535")
-    if not host and (parts.scheme in WEB_SCHEMES or port is not None or parts.scheme == "amqps"):
-        raise DefinitionError(f"{key} names no host")
 
 
 def _name(key, value):
@@ -254,8 +237,8 @@ def _ack_mode(key, value):
 
 
 def _secret(key, value):
-    if not isinstance(value, str) or not 1 <= len(value) <= URI_CHARACTERS:
-        raise DefinitionError(f"{key} is a text of 1 to {URI_CHARACTERS} characters")
+    if not isinstance(value, str) or not 1 <= len(value) <= SECRET_CHARACTERS:
+        raise DefinitionError(f"{key} is a text of 1 to {SECRET_CHARACTERS} characters")
     return value
 
 
@@ -287,7 +270,7 @@ def _property(place, name, value):
 # key: (check, default)
 KEYS = {
     "src-protocol": (_protocol, PROTOCOL),
-    "src-uri": (_uris(SOURCE_SCHEMES), ()),
+    "src-uri": (_uris(uris.AMQP), ()),
     "src-queue": (_name, None),
     "src-queue-args": (_table, {}),
     "src-exchange": (_name, None),
@@ -297,7 +280,7 @@ KEYS = {
     "src-delete-after": (_delete_after, None),
     "src-predeclared": (_truth, False),
     "dest-protocol": (_protocol, PROTOCOL),
-    "dest-uri": (_uris(DESTINATION_SCHEMES), ()),
+    "dest-uri": (_uris(uris.DESTINATIONS), ()),
     "dest-queue": (_name, None),
     "dest-queue-args": (_table, {}),
     "dest-exchange": (_maybe_empty, None),

@@ -33,7 +33,7 @@ class Opener:
 
         def connector(which):
             def connect(uri):
-                user = user_of(uri) if is_local(uri) else None
+                user = user_of() if is_local(uri) else None
                 return self._connector.connect(uri, user, name=f"{title}, {which}", vhost=vhost)
 
             return connect

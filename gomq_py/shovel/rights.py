@@ -3,15 +3,13 @@
 A shovel is its setter's deed: what that user may not do by hand it does not do for it either. Ends elsewhere
 log in there, and are none of this.
 """
-from urllib.parse import unquote, urlsplit
-
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE, Access, AllAccess, may_enter, refusal
 from gomq_py.errors import NoPermission
-from gomq_py.shovel.definition import DefinitionError, is_local, with_vhost
+from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 
@@ -37,26 +35,11 @@ class Rights:
         self._broker = broker
         self._operator = MachineOperator()
 
-    def user_of(self, by, uri):
-        """The User that a local end works as; ``by`` set the shovel (broker.policies.parameters), and the URI
-        may name another.
+    def user_of(self, by):
+        """The User that ends in this broker work as; ``by`` set the shovel (broker.policies.parameters).
 
         Raises DefinitionError where nobody may.
         """
-        setter = self._setter(by)
-        name = urlsplit(uri).username
-        if name is None or unquote(name) == setter.name:
-            return setter
-        if setter is not self._operator and ADMINISTRATOR not in setter.tags:
-            raise DefinitionError(
-                f"user '{setter.name}' is no administrator: an end in this broker works as the user who set "
-                "the shovel, and a URI without a host names no other")
-        named = self._broker.users.get(unquote(name))
-        if named is None:
-            raise DefinitionError(f"there is no user '{unquote(name)}' for an end in this broker")
-        return named
-
-    def _setter(self, by):
         if by == OPERATOR:
             return self._operator
         user = None if by is None else self._broker.users.get(by)
@@ -80,8 +63,8 @@ class Rights:
             self._check_end(uri, vhost_name, by, (), ((EXCHANGE, exchange),))
 
     def _check_end(self, uri, vhost_name, by, read, written):
-        user = self.user_of(by, uri)
-        there = unquote(urlsplit(with_vhost(uri, vhost_name)).path[1:]) or "/"
+        user = self.user_of(by)
+        there = vhost_of(uri, vhost_name)
         if there not in self._broker.vhosts:
             raise DefinitionError(f"there is no virtual host '{there}' in this broker")
         if not may_enter(user, there):

@@ -4,15 +4,14 @@ Made by the node. It starts links once the doors are open, stops them before tho
 people and events what becomes of them. Between doors, which ask for it by verbs, and links, which do the
 work. Nothing here switches, but for ``close``.
 """
-from urllib.parse import unquote, urlsplit
-
 from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import OFFSET
 from gomq_py.broker.policies.parameters import Component
+from gomq_py.links.uris import AMQP, DESTINATIONS
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.shovel import static
-from gomq_py.shovel.definition import DefinitionError, is_local, with_vhost
+from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 from gomq_py.shovel.rights import Rights
 from gomq_py.shovel.shovel import (
     DYNAMIC, PAUSED, STATIC, STOPPED, TERMINATED, WAITING, Shovel,
@@ -29,17 +28,17 @@ OFFSETS_INTERVAL_S = 5.0
 
 class Shovels(Component):
     """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link) that is not
-    started; ``user_of(uri)`` is the User that an end in this broker works as, raises DefinitionError;
+    started; ``user_of()`` is the User that an end in this broker works as, raises DefinitionError;
     ``begin_at`` the offset to begin at in a stream, or None.
 
-    ``check_uri(uri, is_destination)`` refuses a URI that could never be used, with a ValueError.
+    ``check_uris(list, schemes)`` refuses URIs that could never be used, with a ValueError.
     """
 
-    def __init__(self, broker, hub, open_link, check_uri=lambda uri, is_destination: None):
+    def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes: None):
         self._broker = broker
         self._hub = hub
         self._open_link = open_link
-        self._check_uri = check_uri
+        self._check_uri_list = check_uris
         self._rights = Rights(broker)
         self._shovels = {}  # (vhost's name, name): Shovel
         self._is_started = False
@@ -184,10 +183,13 @@ class Shovels(Component):
         return there is not None and there.type == STATIC
 
     def _check_uris(self, definition):
-        for uri in definition.src_uri:
-            self._check_uri(uri, False)
-        for uri in definition.dest_uri:
-            self._check_uri(uri, True)
+        for key, values, schemes in (
+            ("src-uri", definition.src_uri, AMQP), ("dest-uri", definition.dest_uri, DESTINATIONS),
+        ):
+            try:
+                self._check_uri_list(list(values), schemes)
+            except ValueError as error:
+                raise DefinitionError(f"{key}: {error}") from None
 
     # what happens elsewhere
 
@@ -207,7 +209,7 @@ class Shovels(Component):
         for shovel in list(self._shovels.values()):
             if shovel.definition is None or not shovel.definition.names_local_ends:
                 continue
-            if shovel.by != user.name and shovel.type == DYNAMIC and not _names(shovel.definition, user.name):
+            if shovel.by != user.name:
                 continue
             refused = self._refusal(shovel)
             if refused is not None and shovel.fault is None:
@@ -258,8 +260,8 @@ class Shovels(Component):
             if shovel.link is link:
                 self._ended(shovel, reason)
 
-        def user_of(uri):
-            return self._rights.user_of(shovel.by, uri)
+        def user_of():
+            return self._rights.user_of(shovel.by)
 
         try:
             begin_at = self._offset_to_begin_at(shovel) if shovel.is_of_stream else None
@@ -335,7 +337,7 @@ class Shovels(Component):
         definition = shovel.definition
         if definition is None or definition.src_queue is None or not is_local(definition.src_uri[0]):
             return None
-        vhost = self._broker.vhosts.get(_vhost_of(definition.src_uri[0], shovel.vhost.name))
+        vhost = self._broker.vhosts.get(vhost_of(definition.src_uri[0], shovel.vhost.name))
         return vhost.queues.get(definition.src_queue) if vhost is not None else None
 
     # streams
@@ -387,14 +389,6 @@ class Shovels(Component):
 def _stream_of(definition):
     """What tells one stream from another, without passwords."""
     return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
-
-
-def _vhost_of(uri, vhost_name):
-    return unquote(urlsplit(with_vhost(uri, vhost_name)).path[1:]) or "/"
-
-
-def _names(definition, user_name):
-    return any(f"{user_name}@" in uri for uri in (*definition.src_uri, *definition.dest_uri))
 
 
 def _status_event(shovel):
