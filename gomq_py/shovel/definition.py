@@ -103,6 +103,11 @@ class Definition:
             raise DefinitionError("src-prefetch-count is from 1 to 65535: without a limit memory has none")
 
     @property
+    def is_predeclared(self):
+        """Whether an end is declared by somebody else."""
+        return self.src_predeclared or self.dest_predeclared
+
+    @property
     def names_local_ends(self):
         """Whether an end is this broker."""
         return any(is_local(uri) for uri in (*self.src_uri, *self.dest_uri))

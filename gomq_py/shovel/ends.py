@@ -7,7 +7,7 @@ from gomq_py.broker.features.stream_offset import OFFSET, NEXT
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.links.ends import Source, Target
-from gomq_py.links.link import Link
+from gomq_py.links.link import FINAL_CODES, Link
 from gomq_py.shovel.definition import NO_ACK, is_local, with_vhost
 from gomq_py.shovel.edits import edit_of
 
@@ -42,12 +42,14 @@ class Opener:
         return Link(
             self._hub, title, source_of(definition, vhost, begin_at if shovel.is_of_stream else None,
                                         shovel.is_of_stream),
-            self._target(shovel, lambda: (link_uris(shovel))),
+            self._target(shovel, lambda: link_uris(shovel)),
             ack_mode=definition.ack_mode,
             backoff=Backoff(delay_s, max(delay_s, LONGEST_WAIT_S), retries=None if delay_s else 0),
             connect=connector("source"), connect_target=connector("destination"),
             delete_after=definition.src_delete_after, refusals=definition.dest_refusal_limit,
-            on_change=on_change, on_end=on_end)
+            on_change=on_change, on_end=on_end,
+            # what is declared by others may come later
+            ends_with=FINAL_CODES - ({NOT_FOUND} if definition.is_predeclared else set()))
 
     def _target(self, shovel, uris):
         definition, vhost = shovel.definition, shovel.vhost.name
@@ -55,8 +57,8 @@ class Opener:
         if definition.is_webhook:
             from gomq_py.links.webhook import Webhook
             return Webhook(
-                definition.dest_uri, shovel.name, secret=(definition.dest_secret or "").encode(),
-                timeout_s=definition.dest_timeout, edit=edit, connector=self._connector)
+                definition.dest_uri, shovel.name, self._connector, secret=definition.dest_secret or "",
+                timeout_s=definition.dest_timeout, edit=edit)
         exchange, routing_key = definition.dest_exchange, definition.dest_exchange_key
         if definition.dest_queue is not None:
             exchange, routing_key = "", definition.dest_queue

@@ -32,6 +32,7 @@ class Shovel:
         self.fault = None
         self.link = None
         self.is_of_stream = False
+        self.is_about_to_start = False  # once the link before has ended
         self.is_paused = False
         self.is_waiting = is_waiting
         self.changed_at_s = time.time()
@@ -58,7 +59,9 @@ class Shovel:
             return PAUSED
         if self.fault is not None:
             return ERROR
-        return STOPPED if self.link is None else self.link.status.state
+        if self.link is None:
+            return STARTING if self.is_about_to_start else STOPPED
+        return self.link.status.state
 
     @property
     def error(self):
@@ -80,7 +83,6 @@ class Shovel:
             "timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.changed_at_s)),
             "error": self.error, **_of_definition(self.definition),
             "blocked_status": "blocked" if status is not None and status.blocked else "running",
-            "blocked": (status.blocked or "") if status is not None else "",
         }
         if status is not None:
             for key, uri in (("src_uri", status.source_uri), ("dest_uri", status.target_uri)):

@@ -4,6 +4,10 @@ Made by the node. It starts links once the doors are open, stops them before tho
 people and events what becomes of them. Between doors, which ask for it by verbs, and links, which do the
 work. Nothing here switches, but for ``close``.
 """
+import time
+
+from gevent.event import Event
+
 from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import OFFSET
 from gomq_py.broker.policies.parameters import Component
@@ -24,6 +28,8 @@ COMPONENT = "shovel"
 PAUSE_NOTES, OFFSET_NOTES = "shovel-paused", "shovel-offset"
 # Between two looks at how far shovels are in streams: what a crash has one go through again.
 OFFSETS_INTERVAL_S = 5.0
+# What is on its way when the broker stops may still arrive for so long; links themselves wait no longer.
+END_S = 6.0
 
 
 class Shovels(Component):
@@ -41,6 +47,9 @@ class Shovels(Component):
         self._check_uri_list = check_uris
         self._rights = Rights(broker)
         self._shovels = {}  # (vhost's name, name): Shovel
+        # {the same: a link that was told to stop and settles what is on its way}: the next one begins after
+        self._ending = {}
+        self._is_ended = Event()  # set whenever one of them has
         self._is_started = False
         self._offsets_timer = None
 
@@ -84,6 +93,10 @@ class Shovels(Component):
             self._offsets_timer.kill(block=False)
         for shovel in list(self._shovels.values()):
             self._stop_link(shovel)
+        until_s = time.monotonic() + END_S
+        while self._ending and (rest_s := until_s - time.monotonic()) > 0:
+            self._is_ended.clear()
+            self._is_ended.wait(rest_s)
 
     # what doors ask
 
@@ -250,11 +263,18 @@ class Shovels(Component):
         if shovel.fault is not None:
             self._fail(shovel, shovel.fault)
             return
+        if shovel.key in self._ending:
+            shovel.is_about_to_start = True
+            self._tell(shovel)
+            return
+        shovel.is_about_to_start = False
         shovel.is_of_stream = self._is_of_stream(shovel)
 
         def on_change(link):
             if shovel.link is link:
                 self._tell(shovel)
+            elif link.has_ended:
+                self._has_stopped(shovel, link)
 
         def on_end(link, reason):
             if shovel.link is link:
@@ -285,10 +305,26 @@ class Shovels(Component):
         self._tell(shovel)
 
     def _stop_link(self, shovel):
+        shovel.is_about_to_start = False
         link, shovel.link = shovel.link, None
-        if link is not None:
+        if link is None:
+            return
+        if not link.has_ended:
+            self._ending[shovel.key] = link
+        link.stop()
+        if link.has_ended:
+            self._has_stopped(shovel, link)
+
+    def _has_stopped(self, shovel, link):
+        """A link that was told to stop has nothing on its way any more; the next of its name may begin."""
+        self._is_ended.set()
+        if self._ending.get(shovel.key) is link:
+            del self._ending[shovel.key]
+        there = self._shovels.get(shovel.key)
+        if there is not None and _is_same_stream(there, shovel):
             self._keep_offset(shovel, link)
-            link.stop()
+        if there is not None and there.is_about_to_start:
+            self._start(there)
 
     def _ended(self, shovel, reason):
         """The link has ended for good: it has moved what it should, or no waiting mends what is wrong."""
@@ -312,11 +348,10 @@ class Shovels(Component):
             shovel.changed()
         if before is None and state in (PAUSED, WAITING, STOPPED):
             return
-        if shovel.error and state != WAITING:
+        if shovel.fault is not None and state != WAITING:
             QUIET.warning(
-                shovel.key, "shovel %r in vhost %r is %s: %s", shovel.name, shovel.vhost.name, state,
-                shovel.error)
-        else:
+                shovel.key, "shovel %r in vhost %r: %s", shovel.name, shovel.vhost.name, shovel.error)
+        elif state != before:  # what a link meets, it says itself
             QUIET.info(
                 (shovel.key, state), "shovel %r in vhost %r is %s", shovel.name, shovel.vhost.name, state)
         self._broker.events.emit("shovel.worker.status", _status_event, shovel)
@@ -389,6 +424,11 @@ class Shovels(Component):
 def _stream_of(definition):
     """What tells one stream from another, without passwords."""
     return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
+
+
+def _is_same_stream(one, other):
+    return one is other or None not in (one.definition, other.definition) and (
+        _stream_of(one.definition) == _stream_of(other.definition))
 
 
 def _status_event(shovel):

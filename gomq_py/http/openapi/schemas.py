@@ -226,8 +226,7 @@ COMPONENTS = {
     }),
     "Shovel": record({
         **texts(
-            "name", "vhost", "node", "timestamp", "error", "src_uri", "dest_uri", "blocked_status",
-            "blocked"),
+            "name", "vhost", "node", "timestamp", "error", "src_uri", "dest_uri", "blocked_status"),
         "type": {"enum": ["dynamic", "static"]},
         "state": {"enum": [
             "starting", "running", "stopped", "terminated", "error", "paused", "waiting"]},

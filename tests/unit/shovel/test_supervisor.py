@@ -356,18 +356,18 @@ def test_what_is_shown_has_rabbitmqs_names_and_no_password(begin):
     broker.put()
     link = broker.links.last
     link.status.source_uri, link.status.target_uri = "amqp://u:hush@a/v", "amqp://u:hush@b/v"
-    link.status.blocked, link.status.moved, link.status.rate = "low on memory", 7, 3.5
+    link.status.blocked, link.status.moved, link.status.rate = True, 7, 3.5
     link.become("running", "source: amqp://u:hush@a/ was away")
 
     shown = broker.shown()
 
     assert "hush" not in repr(shown)
     assert {key: shown[key] for key in (
-        "name", "vhost", "type", "state", "src_uri", "src_queue", "dest_queue", "blocked_status", "blocked",
+        "name", "vhost", "type", "state", "src_uri", "src_queue", "dest_queue", "blocked_status",
         "moved", "rate", "lag", "src_protocol")} == {
             "name": "s", "vhost": "/", "type": "dynamic", "state": "running",
             "src_uri": "amqp://u:***@a/v", "src_queue": "from", "dest_queue": "to",
-            "blocked_status": "blocked", "blocked": "low on memory", "moved": 7, "rate": 3.5, "lag": None,
+            "blocked_status": "blocked", "moved": 7, "rate": 3.5, "lag": None,
             "src_protocol": "amqp091"}
 
 
@@ -405,7 +405,47 @@ def test_where_it_is_in_a_stream_is_kept_while_it_runs(begin):
     assert broker.vhost.notes["shovel-offset", "s"]["next"] == 8
 
 
-def test_the_log_has_one_line_for_what_happens_again_and_again(begin, caplog):
+def test_the_next_link_begins_once_the_one_before_has_settled_what_was_on_its_way(begin):
+    broker = begin()
+    broker.put()
+    first = broker.links.last
+    first.ends_at_once = False
+
+    shovel = broker.put(value={**REMOTE, "dest-queue": "x"})
+    assert (len(broker.links.opened), shovel.state) == (1, "starting")
+    broker.shovels.pause(shovel)
+    broker.shovels.resume(shovel, "guest")
+    assert len(broker.links.opened) == 1
+
+    first.come_to_an_end()
+    assert len(broker.links.opened) == 2 and broker.links.last.shovel is shovel
+
+
+def test_one_that_is_paused_meanwhile_does_not_begin(begin):
+    broker = begin()
+    shovel = broker.put()
+    broker.links.last.ends_at_once = False
+    broker.shovels.restart(shovel, "guest")
+    broker.shovels.pause(shovel)
+
+    broker.links.last.come_to_an_end()
+
+    assert (shovel.state, len(broker.links.opened)) == ("paused", 1)
+
+
+def test_where_it_came_to_in_a_stream_while_it_ended_counts(begin):
+    broker = begin()
+    shovel = broker.put(value={**REMOTE, "src-consumer-args": {"x-stream-offset": "first"}})
+    first = broker.links.last
+    first.ends_at_once = False
+    broker.shovels.restart(shovel, "guest")
+    first.stream_offset = 99
+    first.come_to_an_end()
+
+    assert broker.links.last.begin_at == 100
+
+
+def test_the_log_does_not_repeat_what_links_say_themselves(begin, caplog):
     broker = begin()
     broker.put("flooded")
     caplog.clear()
@@ -413,4 +453,4 @@ def test_the_log_has_one_line_for_what_happens_again_and_again(begin, caplog):
     for attempt in range(50):
         broker.links.last.become("starting", f"source: refused, attempt {attempt}")
 
-    assert len(caplog.records) == 1 and broker.events[-1][0] == "shovel.worker.status"
+    assert len(caplog.records) == 0 and broker.events[-1][0] == "shovel.worker.status"
