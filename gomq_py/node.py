@@ -15,6 +15,7 @@ from typing import Any
 
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
+from gomq_py.broker.signals import events
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
@@ -26,6 +27,8 @@ from gomq_py.links.local import Connector
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire import crossing
+from gomq_py.shovel.definition import DefinitionError
+from gomq_py.shovel.supervisor import Shovels
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
@@ -37,8 +40,8 @@ forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # How what a node holds ends, in this order.
 _ENDS = (
-    ("doors", "close"), ("_management", "close"), ("hub", "take_leave"), ("broker", "close"),
-    ("_committer", "stop"), ("hub", "close"),
+    ("shovels", "close"), ("doors", "close"), ("_management", "close"), ("hub", "take_leave"),
+    ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
 )
 
 
@@ -59,6 +62,8 @@ class Node:
         self.mqtt: Any = None
         self.doors: Any = None
         self.durability: Any = None
+        self.shovels: Any = None
+        self._open_shovel: Any = None
         self.connector: Any = None
         self._management: Any = None
         self._committer: Any = None
@@ -82,10 +87,11 @@ class Node:
         broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
         broker.recover()
         self.broker = broker
-        if settings.load_definitions:
-            definitions.load(broker, settings.load_definitions)
         self.amqp = AMQPServer(broker, settings, self.hub)
         self.connector = Connector(settings, self.amqp.local.connect)
+        self._take_over_shovels()
+        if settings.load_definitions:
+            definitions.load(broker, settings.load_definitions)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -120,6 +126,27 @@ class Node:
         self.doors.open()
         if self.mqtt is None and self._has_wills_to_publish():
             self._serving(MQTT)
+        self.shovels.start()
+
+    def _take_over_shovels(self) -> None:
+        shovels = Shovels(self.broker, self.hub, self._shovel_link, self.connector.check)
+        try:
+            shovels.take_over(self.settings.shovels)
+        except DefinitionError as error:
+            raise definitions.DefinitionsError(str(error)) from error
+        self.shovels = shovels
+
+    def _shovel_link(self, *arguments: Any) -> Any:
+        """A link that carries out a shovel. Raises ValueError."""
+        if self._open_shovel is None:
+            # here, because a broker without shovels should not carry a client
+            from gomq_py.shovel.ends import Opener
+            self._open_shovel = Opener(self.hub, self.connector, self._cluster_name)
+        return self._open_shovel(*arguments)
+
+    def _cluster_name(self) -> str:
+        name = self.broker.parameters.global_.get("cluster_name")
+        return name if isinstance(name, str) and name else events.node_name()
 
     def _has_wills_to_publish(self) -> bool:
         """Whether wills of an earlier run wait, and MQTT clients may come back: over WebSocket only, whose
@@ -144,7 +171,7 @@ class Node:
         shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
         self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = self.connector = None
-        self._management = self._committer = None
+        self._management = self._committer = self.shovels = self._open_shovel = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))
@@ -171,5 +198,5 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options)
+                self.doors.options, self.shovels)
         return self._management.door(protocol, listening, tls)

@@ -63,7 +63,7 @@ OF_ARGUMENT = {
     "connection": CONNECTIONS,
     "policy": names("policies"), "operator_policy": names("operator-policies"),
     "client_id": names("mqtt", "sessions", field="client_id"),
-    "shovel": names("parameters", "shovel"), "upstream": names("parameters", "federation-upstream"),
+    "shovel": names("shovels"), "upstream": names("parameters", "federation-upstream"),
 }
 
 

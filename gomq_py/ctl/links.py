@@ -1,27 +1,80 @@
 """Commands that define shovels and federation upstreams, for brokers that have them; lavinmqctl's flags."""
+import json
+
 import click
 
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import ctl
 from gomq_py.ctl.completion import argument
 
+_TRUTH = click.BOOL
 _ACK_MODES = click.Choice(["on-confirm", "on-publish", "no-ack"])
+
+
+class _JSON(click.ParamType):
+    """An object, as JSON writes it."""
+
+    name = "json"
+
+    def convert(self, value, param, ctx):
+        try:
+            found = json.loads(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            self.fail('is no JSON object, as {"x-queue-type": "stream"} is', param, ctx)
+        return found
+
+
+class _Messages(click.ParamType):
+    """A word of src-delete-after, or a number of messages."""
+
+    name = "never|queue-length|number"
+
+    def convert(self, value, param, ctx):
+        if value in ("never", "queue-length") or isinstance(value, int):
+            return value
+        if not value.isdecimal():
+            self.fail("is neither never, queue-length nor a number", param, ctx)
+        return int(value)
+
+
+JSON, MESSAGES = _JSON(), _Messages()
+# Flags that may be given several times.
+_LISTS = ("--src-uri", "--dest-uri")
 # flag: (key of the definition, type, required, help)
 SHOVEL = {
-    "--src-uri": ("src-uri", str, True, "Where from."),
+    "--src-uri": ("src-uri", str, True, "Where from; amqp:// is this broker. May be given several times."),
     "--src-queue": ("src-queue", str, False, "Queue to take from..."),
+    "--src-queue-args": ("src-queue-args", JSON, False, "...declared with these arguments where it is not "
+                         "there (JSON)..."),
     "--src-exchange": ("src-exchange", str, False, "...or exchange to bind to..."),
     "--src-exchange-key": ("src-exchange-key", str, False, "...with this routing key."),
-    "--dest-uri": ("dest-uri", str, True, "Where to."),
+    "--src-consumer-args": ("src-consumer-args", JSON, False, "Arguments of the consumer (JSON)."),
+    "--dest-uri": ("dest-uri", str, True, "Where to: a broker or a web server. May be given several times."),
     "--dest-queue": ("dest-queue", str, False, "Queue to publish to..."),
+    "--dest-queue-args": ("dest-queue-args", JSON, False, "...declared with these arguments where it is not "
+                          "there (JSON)..."),
     "--dest-exchange": ("dest-exchange", str, False, "...or exchange..."),
     "--dest-exchange-key": ("dest-exchange-key", str, False, "...with this routing key."),
     "--src-prefetch-count": ("src-prefetch-count", int, False, "Messages on the way at most."),
     "--src-delete-after": (
-        "src-delete-after", click.Choice(["never", "queue-length"]), False, "When it is done."
+        "src-delete-after", MESSAGES, False, "When it is done: never, queue-length or a number of messages."
     ),
+    "--src-predeclared": ("src-predeclared", _TRUTH, False, "Whether the source is there, or waited for."),
+    "--dest-predeclared": ("dest-predeclared", _TRUTH, False, "The same of the destination."),
     "--ack-mode": ("ack-mode", _ACK_MODES, False, "When messages leave the source."),
-    "--reconnect-delay": ("reconnect-delay", int, False, "Seconds between attempts."),
+    "--reconnect-delay": ("reconnect-delay", float, False, "Seconds before the first new attempt."),
+    "--dest-add-forward-headers": (
+        "dest-add-forward-headers", _TRUTH, False, "Say in each message where it has been."),
+    "--dest-add-timestamp-header": (
+        "dest-add-timestamp-header", _TRUTH, False, "Say in each message when it went through."),
+    "--dest-publish-properties": (
+        "dest-publish-properties", JSON, False, "Properties that each message gets (JSON)."),
+    "--dest-refusal-limit": (
+        "dest-refusal-limit", int, False,
+        "How often a message may be refused before it is rejected to its source; 0: for ever."),
+    "--dest-timeout": ("dest-timeout", float, False, "Seconds that a web server may take."),
 }
 UPSTREAM = {
     "--uri": ("uri", str, True, "Where from."),
@@ -44,13 +97,22 @@ def _add_command(name, takes, component, table, has, what):
     def add(session, **options):
         _check_there(session.api, has, what)
         value = {
-            key: options[_variable(flag)]
+            key: _given(flag, options[_variable(flag)])
             for flag, (key, *_) in table.items() if options[_variable(flag)] is not None
         }
         session.api.put("parameters", component, session.vhost, options[takes], body={"value": value})
 
     for flag, (_, kind, required, text) in table.items():
-        add.params.append(click.Option([flag, _variable(flag)], type=kind, required=required, help=text))
+        add.params.append(
+            click.Option(
+                [flag, _variable(flag)], type=kind, required=required, help=text, multiple=flag in _LISTS))
+
+
+def _given(flag, value):
+    """One URI as a text, several as a list."""
+    if flag not in _LISTS:
+        return value
+    return value[0] if len(value) == 1 else list(value)
 
 
 def _variable(flag):

@@ -45,7 +45,9 @@ LISTS = {
     ),
     "list_parameters": ("Listing parameters", ("parameters",), ("vhost", "component", "name", "value")),
     "list_vhost_limits": ("Listing limits of virtual hosts", ("vhost-limits",), ("vhost", "value")),
-    "list_shovels": ("Listing shovels", ("parameters", "shovel", VHOST), ("name", "vhost", "value")),
+    "list_shovels": ("Listing shovels", ("shovels", VHOST), ("name", "vhost", "state")),
+    "shovel_status": ("Listing the state of shovels", ("shovels",), (
+        "name", "vhost", "type", "state", "src_uri", "dest_uri", "rate", "moved", "lag", "error")),
     "list_federations": (
         "Listing federation upstreams", ("parameters", "federation-upstream", VHOST),
         ("name", "component", "value"),

@@ -38,6 +38,14 @@ REQUESTS = {
     "delete_shovel": (
         "shovel", "DELETE", ("parameters", "shovel", VHOST, NAME), "Take a shovel's definition away."
     ),
+    "pause_shovel": (
+        "shovel", "PUT", ("shovels", VHOST, NAME, "pause"), "Have a shovel move nothing until it is resumed."
+    ),
+    "resume_shovel": ("shovel", "PUT", ("shovels", VHOST, NAME, "resume"), "Have a shovel go on."),
+    "restart_shovel": (
+        "shovel", "PUT", ("shovels", VHOST, NAME, "restart"),
+        "Have a shovel connect anew, or begin where it waits."
+    ),
     "delete_federation": (
         "upstream", "DELETE", ("parameters", "federation-upstream", VHOST, NAME),
         "Take an upstream's definition away.",

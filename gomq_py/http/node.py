@@ -14,10 +14,10 @@ class Node:
     """One running broker.
 
     ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's:
-    ``gomq@host``.
+    ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None.
     """
 
-    def __init__(self, broker, clients, settings, listeners, name, rates, index, feed):
+    def __init__(self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None):
         self.broker = broker
         self.clients = clients
         self.settings = settings
@@ -25,6 +25,7 @@ class Node:
         self.rates = rates
         self.index = index
         self.feed = feed
+        self.shovels = shovels
         self.name = name
         self._cluster_name = name
         self.started_at = time.time()

@@ -191,7 +191,7 @@ def test_parameters_are_kept_by_component_vhost_and_name(api, vhost):
 
 
 @pytest.mark.parametrize("component, why", [
-    ("shovel", "this broker has no shovels"), ("federation-upstream", "this broker has no federation"),
+    ("federation-upstream", "this broker has no federation"),
     ("federation-upstream-set", "this broker has no federation"),
     ("my-component", "nothing in this broker acts on it"),
 ])
