@@ -53,9 +53,11 @@ MAP = {
     # "": the version, for $SYS/broker/version
     "mqtt.server": DOOR | {"", "mqtt.wire", "mqtt.model"},
     "http": DOOR | {"mqtt.model", "mqtt.wire", ""},
+    # amqp.wire: bindings made upstream by the thousand
+    "federation": DOOR | {"links", "client", "amqp.wire"},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
-    "broker.features": {"broker", "content", "errors"},
+    "broker.features": {"broker", "content", "errors", "patterns"},
     "broker.topology_log": {"broker", "content", "storage", "observability", "hub"},
     "broker.policies": below("broker.policies"),
     "broker.exchanges": below("broker.exchanges"),
@@ -124,6 +126,7 @@ LIBRARIES = {
     "mqtt.server": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client", "wsproto", "h11"},
     "broker": {"gevent"},
+    "federation": {"gevent"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),
     "auth": {"gevent", "bcrypt", "jwt"},
     "storage": {"gevent", "greenlet"},
