@@ -208,6 +208,11 @@ class Launcher:
         return self._node.mqtt if self._node is not None else None
 
     @property
+    def connector(self) -> Any:
+        """What connects links to brokers, this one among them, while the broker runs."""
+        return self._node.connector if self._node is not None else None
+
+    @property
     def hub(self) -> Any:
         """What the broker and its doors share, the connections for one, while the broker runs."""
         return self._node.hub if self._node is not None else None

@@ -22,6 +22,7 @@ from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.links.local import Connector
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire import crossing
@@ -44,8 +45,8 @@ _ENDS = (
 class Node:
     """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed.
 
-    ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors`` and ``durability`` are the
-    leader's, else None.
+    ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and ``connector``
+    (of links) are the leader's, else None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
@@ -58,6 +59,7 @@ class Node:
         self.mqtt: Any = None
         self.doors: Any = None
         self.durability: Any = None
+        self.connector: Any = None
         self._management: Any = None
         self._committer: Any = None
         self._files = Files(replicators)
@@ -83,6 +85,7 @@ class Node:
         if settings.load_definitions:
             definitions.load(broker, settings.load_definitions)
         self.amqp = AMQPServer(broker, settings, self.hub)
+        self.connector = Connector(settings, self.amqp.local.connect)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -140,7 +143,7 @@ class Node:
         committer = self._committer
         shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
-        self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
+        self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = self.connector = None
         self._management = self._committer = None
         for room, end in held:
             if room is not None:

@@ -23,7 +23,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.client.channel import Channel
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.stream import Stream, deadline_in
-from gomq_py.client.url import DEFAULT_URL, parse_url
+from gomq_py.client.url import DEFAULT_URL, Parameters, parse_url
 from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed
 
@@ -41,14 +41,15 @@ class Connection(Stream):
 
     Keyword arguments win over the URL's query. ``heartbeat_s``, ``frame_max`` and ``channel_max`` are what is
     asked for; the attributes of that name are what was agreed, where 0 means none. ``timeout_s`` bounds each
-    wait for an answer. ``socket_module`` may be ``gevent.socket``.
+    wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be a client.url.Parameters,
+    and ``connected`` a socket of that module that is connected already, owned from here on.
     """
 
     def __init__(
         self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, heartbeat_s=None,
-        frame_max=None, channel_max=None, client_properties=None, name=None,
+        frame_max=None, channel_max=None, client_properties=None, name=None, connected=None,
     ):
-        self.parameters = parse_url(url)
+        self.parameters = url if isinstance(url, Parameters) else parse_url(url)
         options = self.parameters.options
         self.timeout_s = (
             timeout_s if timeout_s is not None
@@ -65,7 +66,7 @@ class Connection(Stream):
         self._failed: list = []  # channels closed by the broker and not yet told
         self._control = []  # methods on channel 0 nobody has waited for yet
         self._reader = FrameReader(self.frame_max)
-        super().__init__(self.parameters, socket_module, tls_context)
+        super().__init__(self.parameters, socket_module, tls_context, connected)
         try:
             self._open(client_properties or {}, name or options.get("name"))
         except BaseException:

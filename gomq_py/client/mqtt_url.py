@@ -7,9 +7,9 @@ session_expiry (s, MQTT 5), connection_timeout (ms), cacertfile, certfile, keyfi
 server_name_indication.
 """
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from gomq_py.client.url import port_of, query_options
+from gomq_py.client.url import port_of, query_options, split_url
 from gomq_py.mqtt.wire.constants import MQTT_3_1, MQTT_3_1_1, MQTT_5, STRING_MAX
 
 DEFAULT_URL = "mqtt://localhost:1883"
@@ -46,7 +46,7 @@ class MQTTParameters:
 
 def parse_mqtt_url(url):
     """The MQTTParameters of a URL. Raises ValueError naming what is wrong, without the password."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     if parts.scheme not in ("mqtt", "mqtts"):
         raise ValueError(
             f"not an MQTT URL, the scheme is {parts.scheme or 'missing'!r}: mqtt and mqtts are known")

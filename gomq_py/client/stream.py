@@ -18,7 +18,7 @@ class Stream:
     It has ``timeout_s``, which bounds each wait for an answer, before it calls this constructor.
     """
 
-    def __init__(self, parameters, socket_module, tls_context):
+    def __init__(self, parameters, socket_module, tls_context, connected=None):
         self.parameters = parameters
         self.error: ConnectionClosed | None = None  # the ConnectionClosed that ended the connection
         self._outgoing = bytearray()
@@ -28,7 +28,7 @@ class Stream:
         self._transport = Transport(socket_module)
         self._last_sent = self._last_received = time.monotonic()
         try:
-            self._transport.connect(parameters, self.timeout_s, tls_context)
+            self._transport.connect(parameters, self.timeout_s, tls_context, connected)
         except BaseException:
             self._transport.close()
             raise

@@ -19,15 +19,24 @@ class Transport:
         self._tls = False
         self.socket: Any = None
 
-    def connect(self, parameters, timeout_s, tls_context=None):
-        """Connect, and do the TLS handshake where the parameters ask for it. Raises OSError. May switch."""
-        sock = self._socket_module.create_connection((parameters.host, parameters.port), timeout=timeout_s)
-        sock.setsockopt(self._socket_module.IPPROTO_TCP, self._socket_module.TCP_NODELAY, 1)
+    def connect(self, parameters, timeout_s, given_context=None, connected=None):
+        """Connect, and do the TLS handshake where the parameters ask for it. Raises OSError. May switch.
+
+        ``connected``: a socket of the same module that is connected already, owned from here on.
+        """
+        module = self._socket_module
+        sock = self.socket = connected
+        if sock is None:
+            sock = module.create_connection((parameters.host, parameters.port), timeout=timeout_s)
+        else:
+            sock.settimeout(timeout_s)
+        if sock.family in (module.AF_INET, module.AF_INET6):
+            sock.setsockopt(module.IPPROTO_TCP, module.TCP_NODELAY, 1)
         if parameters.tls:
             ssl = _sibling(self._socket_module, "ssl")
             self._tls = True
             self._would_block += (ssl.SSLWantReadError, ssl.SSLWantWriteError)
-            context = tls_context or _tls_context(ssl, parameters.options)
+            context = given_context or tls_context(ssl, parameters.options)
             sock = context.wrap_socket(
                 sock, server_hostname=parameters.options.get("server_name_indication", parameters.host)
             )
@@ -76,11 +85,18 @@ def _sibling(module, name):
     return import_module(f"{package}.{name}" if package else name)
 
 
-def _tls_context(ssl, options):
-    context = ssl.create_default_context(cafile=options.get("cacertfile"))
+def tls_context(ssl, options):
+    """A context of an ssl module as a URL's options ask for it. Raises OSError. Reads files: blocks."""
+    # Not create_default_context(): gevent's makes one of the standard library, whose handshake would block
+    # the hub.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if options.get("cacertfile"):
+        context.load_verify_locations(options["cacertfile"])
+    else:
+        context.load_default_certs()
     if options.get("verify") == "verify_none":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if options.get("certfile"):
-        context.load_cert_chain(options["certfile"], options.get("keyfile"))
+        context.load_cert_chain(options["certfile"], options.get("keyfile"), options.get("password"))
     return context

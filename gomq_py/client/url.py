@@ -2,15 +2,18 @@
 
 Everything is percent-decoded. No path and a bare ``/`` both mean the virtual host ``/``, as most clients read
 it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms), channel_max,
-frame_max, auth_mechanism, cacertfile, certfile, keyfile, verify, server_name_indication, and name (shown by
-the broker).
+frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (the key's), verify,
+server_name_indication, and name (shown by the broker).
 """
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 DEFAULT_URL = "amqp://guest:guest@localhost:5672/%2f"
 _INTEGERS = ("heartbeat", "connection_timeout", "channel_max", "frame_max")
-_TEXTS = ("auth_mechanism", "cacertfile", "certfile", "keyfile", "verify", "server_name_indication", "name")
+_TEXTS = (
+    "auth_mechanism", "cacertfile", "certfile", "keyfile", "password", "verify", "server_name_indication",
+    "name",
+)
 
 
 @dataclass
@@ -20,15 +23,15 @@ class Parameters:
     host: str = "localhost"
     port: int = 5672
     user: str = "guest"
-    password: str = "guest"
+    password: str = field(default="guest", repr=False)
     virtual_host: str = "/"
     tls: bool = False
-    options: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict, repr=False)
 
 
 def parse_url(url):
     """The Parameters of a URL. Raises ValueError naming what is wrong, without the password."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     if parts.scheme not in ("amqp", "amqps"):
         raise ValueError(
             f"not an AMQP URL, the scheme is {parts.scheme or 'missing'!r}: amqp and amqps are known"
@@ -43,6 +46,16 @@ def parse_url(url):
         tls=tls,
         options=query_options(parts.query, _INTEGERS, _TEXTS, "an AMQP URL"),
     )
+
+
+def split_url(url):
+    """As urlsplit() does. Raises ValueError, whose text repeats nothing: the standard library's has the login
+    in it where a host has signs that no host has.
+    """
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ValueError("the host of the URL cannot be read") from None
 
 
 def port_of(parts):

@@ -6,6 +6,7 @@ Sections, keys and flags are LavinMQ's, plus GoMQ's flags; what has an effect on
 """
 import difflib
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 from gomq_py.config.control import AUTO
@@ -28,6 +29,9 @@ SNI_PREFIX = "sni:"
 # Of a wrong value, in a complaint.
 SHOWN_CHARACTERS = 200
 
+# Loopback, link-local, and what stands for the machine itself, in both families.
+_OF_THIS_MACHINE = tuple(ip_network(network) for network in (
+    "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10"))
 _NO_CLUSTERING = "clustering"
 _NO_SSO = "single sign-on for management pages"
 
@@ -690,6 +694,30 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "oauth", "jwks_cache_ttl", integer(1), 3600, "Seconds that the issuer's keys are kept.",
         name="oauth_jwks_cache_ttl",
+    ),
+    # -- links -----------------------------------------------------------------------------------------------
+    Option(
+        "links", "tls_folder", PATH, "",
+        "Folder of the files that URIs of shovels and upstreams may name (cacertfile, certfile, keyfile); "
+        "empty: they may name none.", name="links_tls_folder", reloadable=True,
+    ),
+    Option(
+        "links", "amqp_hosts_denied", NETWORKS, (),
+        "Addresses and networks that shovels and upstreams may not connect to over AMQP. What a name stands "
+        "for is looked at whenever it is connected to.", name="links_amqp_hosts_denied", reloadable=True,
+    ),
+    Option(
+        "links", "amqp_hosts_allowed", NETWORKS, (), "Exceptions from that.", name="links_amqp_hosts_allowed",
+        reloadable=True,
+    ),
+    Option(
+        "links", "http_hosts_denied", NETWORKS, _OF_THIS_MACHINE,
+        "Those that shovels may not post to: this machine's own and link-local ones, where services trust "
+        "whoever can reach them.", name="links_http_hosts_denied", reloadable=True,
+    ),
+    Option(
+        "links", "http_hosts_allowed", NETWORKS, (), "Exceptions from that.", name="links_http_hosts_allowed",
+        reloadable=True,
     ),
     # -- experimental ----------------------------------------------------------------------------------------
     Option(

@@ -36,7 +36,7 @@ MAP = {
     "cli": LEAVES | {"launcher", ""},
     "launcher": CORE | {"node", "reload", "state_dump", ""},
     "node": CORE | {
-        "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire",
+        "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire", "links",
     },
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
@@ -96,6 +96,8 @@ MAP = {
     # apart
     # "": the version, which it tells the broker
     "client": {"amqp.wire", "mqtt.wire", "content", "errors", "octets", ""},
+    # "": the version, for User-Agent
+    "links": {"client", "broker.transfer", "content", "hub", "amqp.wire", "errors", "observability", ""},
     "perf": {"client", "amqp.wire", "mqtt.wire", "content", "octets", "build_info", ""},
     # "": the version
     "dispatcher": {"client", "content", "errors", "dispatcher.greenlets", "dispatcher.metrics", ""},
@@ -132,6 +134,7 @@ LIBRARIES = {
     "storage": {"gevent", "greenlet"},
     "net": {"gevent", "greenlet", "wsproto"},
     "hub": {"gevent"},
+    "links": {"gevent", "h11"},
     "octets": {"crc32c"},
     "ctl": {"click"},
     "dispatcher.__main__": {"gevent"},

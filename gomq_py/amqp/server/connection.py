@@ -21,7 +21,7 @@ from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
     moved,
 )
-from gomq_py.amqp.server.login import DOOR, LoginAttempt
+from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt
 from gomq_py.amqp.server.publish import wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
@@ -63,15 +63,20 @@ SILENT_CHECKS = 5
 
 
 class Connection:
-    """A client from its first octet to its last. ``why`` is the reason it ended, for the log."""
+    """A client from its first octet to its last. ``why`` is the reason it ended, for the log.
 
-    door = DOOR
+    ``local_user``: as whom a client of this process logs in, without a password (see local); it came through
+    no port, and counts for none.
+    """
+
     protocol = "AMQP 0-9-1"  # as lists of connections show it
 
-    def __init__(self, server, socket, address, admitted=None):
+    def __init__(self, server, socket, address, admitted=None, local_user=None):
         self.server = server
         self.hub = server.hub
         self.admitted = admitted
+        self.local_user = local_user
+        self.door = DOOR if local_user is None else LOCAL
         self.socket = socket
         self.peer = format_address(address)
         self.peer_host, self.peer_port = (
@@ -108,7 +113,8 @@ class Connection:
 
     def run(self):
         """Serve the client until it is gone. May switch."""
-        attempt = LoginAttempt(self.server, self.socket, self.name, self.peer_host, self.peer_port)
+        attempt = LoginAttempt(
+            self.server, self.socket, self.name, self.peer_host, self.peer_port, self.local_user)
         session = attempt.run()
         if session is None or self.hub.is_closed:
             return

@@ -9,7 +9,7 @@ from gevent import Timeout
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.handshake import (
-    Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame,
+    EXTERNAL, Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame,
 )
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import ConnectionForced, NotAllowed
@@ -17,14 +17,14 @@ from gomq_py.amqp.wire.methods import ConnectionOpen
 from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.patience import Patience
-from gomq_py.broker.verbs.entering import check_credentials, enter
+from gomq_py.broker.verbs.entering import check_credentials, enter, lost_entry
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
 # As admission, limits and lists of connections know this door.
-DOOR = "amqp"
+DOOR, LOCAL = "amqp", "local"
 READ_OCTETS = 16 * 1024
 
 
@@ -46,12 +46,15 @@ class LoginAttempt:
     """The login of one client.
 
     ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said.
+    ``local_user``: the User that the other end of the socket logs in as with EXTERNAL, where it is this
+    process's (see local).
     """
 
-    def __init__(self, server, socket, name, peer_host, peer_port=0):
+    def __init__(self, server, socket, name, peer_host, peer_port=0, local_user=None):
         settings = server.settings
         self.name = name
         self.user = None
+        self._local_user = local_user
         self._server = server
         self._broker = server.broker
         self._clients = server.hub.clients
@@ -63,10 +66,9 @@ class LoginAttempt:
         self._vhost = None
         self._octets = 0
         offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
+        certified = certified_name(socket, settings) if local_user is None else local_user.name
         self._handshake = Handshake(
-            offered, server_properties(server.cluster_name), certified_name(socket, settings),
-            settings.initial_frame_max,
-        )
+            offered, server_properties(server.cluster_name), certified, settings.initial_frame_max)
 
     @property
     def client_properties(self):
@@ -164,6 +166,10 @@ class LoginAttempt:
         Raises HandshakeError. May switch: costly hashes are computed and an issuer's keys fetched in a
         thread.
         """
+        if self._local_user is not None and login.mechanism == EXTERNAL:
+            self.user = self._local_user
+            self._clients.churn.logins_succeeded += 1
+            return
         try:
             self.user = check_credentials(
                 self._broker.logins, self._clients, login.username, login.password, self._peer_host,
@@ -184,11 +190,16 @@ class LoginAttempt:
 
     def _open(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
+        door, most = DOOR, self._server.settings.max_connections
+        if self._local_user is not None:
+            door, most = LOCAL, 0
         try:
-            return enter(
-                self._broker, self._clients, self.user, name, DOOR, self._server.settings.max_connections)
+            return enter(self._broker, self._clients, self.user, name, door, most)
         except Refused as refused:
-            error = NotAllowed(refused.text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
+            text = refused.text
+            if self._local_user is not None and name in self._broker.vhosts:
+                text = lost_entry(self._broker.users, self.user, name) or text
+            error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
             raise HandshakeError(str(error), close_frame(error)) from refused
 
     def _try_to_send(self, octets):

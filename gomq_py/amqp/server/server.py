@@ -10,13 +10,14 @@ import socket as socket_module
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
+from gomq_py.amqp.server.local import LocalClients
 from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 
 class AMQPServer:
-    """Serves AMQP 0-9-1 clients of ``broker``, in ``hub``."""
+    """Serves AMQP 0-9-1 clients of ``broker``, in ``hub``; ``local`` those of this process."""
 
     def __init__(self, broker, settings, hub):
         self.broker = broker
@@ -33,6 +34,7 @@ class AMQPServer:
         self.strangers = QuietLog(logger("amqp"))
         # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here
         self.make_confirms = Confirms
+        self.local = LocalClients(self)
 
     @property
     def cluster_name(self):

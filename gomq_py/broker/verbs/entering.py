@@ -34,6 +34,15 @@ def check_credentials(logins, clients, username, password, host, patience):
     return user
 
 
+def lost_entry(users, user, name):
+    """Why a User that was let in before may not enter the vhost of this name any more; None: it may."""
+    if may_enter(user, name):
+        return None
+    if users.get(user.name) is not user:
+        return f"user '{user.name}' was deleted"
+    return f"user '{user.name}' has no permission for vhost '{name}'"
+
+
 def enter(broker, clients, user, name, door, most=0):
     """The VHost of this name, for one more connection of the user through this door, which may have ``most``
     of them; 0 is any number.

@@ -7,6 +7,8 @@ import pytest
 
 from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver
 from gomq_py.client.connection import Connection
+from gomq_py.client.transport import Transport
+from gomq_py.client.url import Parameters
 from tests.support import certificates
 from tests.support.scripted_broker import scripted_broker
 from tests.support.waiting import in_time
@@ -86,3 +88,47 @@ def test_a_context_of_the_callers_own_is_used(files, server_context):
 
     with scripted_broker(script, server_context) as url:
         Connection(url, tls_context=context, timeout_s=TIMEOUT_S).close()
+
+
+def test_a_tls_handshake_with_gevents_sockets_lets_others_run(files, server_context):
+    """Server and client are greenlets of one thread: a handshake that blocked the hub would wait for itself.
+    """
+    import gevent
+    import gevent.ssl
+    listening = gevent.socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(1)
+    context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+
+    def serve():
+        accepted, _ = listening.accept()
+        with context.wrap_socket(accepted, server_side=True) as wrapped:
+            wrapped.sendall(b"hello")
+
+    greenlet = gevent.spawn(serve)
+    transport = Transport(gevent.socket)
+    options = {"cacertfile": str(files.authority)}
+    transport.connect(
+        Parameters("127.0.0.1", listening.getsockname()[1], tls=True, options=options), TIMEOUT_S)
+
+    assert transport.wait(TIMEOUT_S)
+    assert transport.receive() == b"hello"
+    transport.close()
+    greenlet.get()
+    listening.close()
+
+
+@SOCKETS
+def test_a_socket_that_is_connected_already_is_used(socket_module):
+    ours, theirs = socket_module.socketpair()
+    transport = Transport(socket_module)
+
+    transport.connect(Parameters(), TIMEOUT_S, None, ours)
+    theirs.sendall(b"hello")
+
+    assert transport.socket is ours
+    assert transport.wait(TIMEOUT_S)
+    assert transport.receive() == b"hello"
+    transport.close()
+    theirs.close()

@@ -41,8 +41,9 @@ def test_a_bad_url_is_refused_with_the_reason(url, reason):
         parse_url(url)
 
 
-def test_the_refusal_does_not_show_the_password():
+@pytest.mark.parametrize("host", ["host:x", "ho\u2100st", "[host", "[::1"])
+def test_the_refusal_does_not_show_the_password(host):
     with pytest.raises(ValueError) as caught:
-        parse_url("amqp://user:secret@host:x")
+        parse_url(f"amqp://user:secret@{host}")
 
     assert "secret" not in str(caught.value)

@@ -1,0 +1,83 @@
+"""Local clients: connections of this process to its own broker, without a port and without a password.
+
+What moves messages between brokers (shovels, federation) uses a client at both ends; where one end is this
+broker, the node gives it ``LocalClients.connect``. The client's octets come as every client's do, so rights,
+limits, alarms and exclusive queues are what they are for every client. The pair of sockets is made here and
+its server end is given to nobody: nothing that comes over the network can get in this way.
+
+Beside the server. A local client is let in as a User, and ends when that one is deleted, loses its permission
+for the vhost, or may not read any more what it consumes.
+"""
+import errno
+
+from gevent import socket as gevent_socket
+
+from gomq_py.amqp.server.connection import Connection
+from gomq_py.amqp.server.login import LOCAL
+from gomq_py.broker.verbs.access import QUEUE
+from gomq_py.broker.verbs.entering import lost_entry
+from gomq_py.errors import NoPermission
+from gomq_py.hub.clients import SHUTDOWN
+from gomq_py.net.listener import telling_why
+
+
+class LocalClients:
+    """Serves clients of this process through the AMQP door of one broker."""
+
+    def __init__(self, server):
+        self._server = server
+        self._clients = server.hub.clients
+        self._users = server.broker.users
+        self._users.rights_watchers.append(self._rights_changed)
+        self._count = 0
+
+    def connect(self, user):
+        """The client's end of a connection that logs in as this User with EXTERNAL.
+
+        gevent's socket, to be closed by the caller. Raises OSError.
+        """
+        hub = self._server.hub
+        if self._clients.is_closing or hub.is_closed:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, SHUTDOWN)
+        ours, theirs = gevent_socket.socketpair()
+        admitted = hub.admission.add(theirs.fileno(), "")  # a descriptor like those of others
+        if admitted is None:
+            ours.close()
+            theirs.close()
+            raise OSError(errno.EMFILE, "the broker has as many connections as its descriptors allow")
+        self._count += 1
+        address = f"{LOCAL}:{self._count}"
+        hub.spawn(self._serve, theirs, address, user, admitted).name = f"amqp {address}"
+        return ours
+
+    def _serve(self, socket, address, user, admitted):
+        """One client until it is gone. May switch."""
+        try:
+            with telling_why("local", address, self._server.strangers):
+                Connection(self._server, socket, address, local_user=user).run()
+        finally:
+            self._server.hub.admission.remove(admitted)
+            socket.close()
+
+    def _rights_changed(self, user):
+        """End what the user may not do any more. Other clients keep what they have consumed from, as in
+        RabbitMQ; one of these has nobody who would notice.
+        """
+        if not self._clients.count_of_door(LOCAL):
+            return
+        for connection in self._clients.of_user(user.name):
+            if connection.door == LOCAL and connection.user is user:
+                self._check(connection)
+
+    def _check(self, connection):
+        lost = lost_entry(self._users, connection.user, connection.vhost.name)
+        if lost is not None:
+            connection.force_close(lost)
+            return
+        for channel in list(connection.channels.values()):
+            try:
+                for consumer in channel.consumers.values():
+                    if hasattr(consumer, "source"):  # else it waits for replies to itself
+                        connection.access.read(QUEUE, consumer.source.name)
+            except NoPermission as error:
+                connection.fail_channel(channel, error)

@@ -1,0 +1,1 @@
+"""What moves messages between brokers."""

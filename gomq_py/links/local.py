@@ -1,0 +1,123 @@
+"""Connections of links: a URI to a client's connection, whichever broker it means.
+
+A URI without a host means this broker: then the connection is a pair of sockets, whose other end the AMQP
+door serves as any client's, logged in without a password as the user who set the link. So the client, the
+lane and all that a broker asks of clients (rights, limits, alarms, who owns an exclusive queue) are the same
+at both ends of a link. The pair is made by the door (``amqp.server.local``): this room knows no door, and the
+node hands it over.
+"""
+import os
+from typing import Any
+
+from gevent import socket, ssl
+
+from gomq_py.client import transport
+from gomq_py.client.connection import Connection
+from gomq_py.links import remote_hosts, uris
+
+CONNECT_TIMEOUT_S = 30.0
+# Contexts that are kept: a context with the system's authorities takes 10 ms and half a megabyte to make.
+CONTEXTS_MAX = 64
+
+
+class Connector:
+    """Connects the links of one broker.
+
+    ``settings`` are the broker's, those of [links] read at each attempt. ``connect_local(user)``: a socket
+    whose other end is served as this user's.
+    """
+
+    def __init__(self, settings: Any, connect_local: Any, lookups: Any = None):
+        self._settings = settings
+        self._connect_local = connect_local
+        self._lookups = remote_hosts.Lookups() if lookups is None else lookups
+        self._contexts: dict[Any, Any] = {}
+
+    def connect(
+        self, uri: str, user: Any = None, name: str = "", vhost: str = "/", **options: Any,
+    ) -> Connection:
+        """A client's connection; further ``options`` are the client's.
+
+        ``user``: as whom it logs in where the URI means this broker; None: not at all. ``name``: what the
+        other side shows of it. ``vhost``: what a URI of this broker means that names none.
+
+        Raises URIError, which no waiting mends, ClientError and OSError. May switch.
+        """
+        link_uri = uris.parse(uri)
+        parameters = uris.parameters(link_uri, self._settings.links_tls_folder, vhost)
+        if link_uri.is_local:
+            connected = self._local(user, parameters)
+            options.setdefault("heartbeat_s", 0)  # it ends with the process
+        else:
+            timeout_s = parameters.options.get("connection_timeout", CONNECT_TIMEOUT_S * 1000) / 1000
+            connected = self._remote(link_uri, timeout_s)
+            if parameters.tls:
+                options.setdefault("tls_context", self._context(parameters.options))
+        return Connection(parameters, socket_module=socket, connected=connected, name=name, **options)
+
+    def connect_http(self, link_uri: uris.LinkURI, timeout_s: float) -> Any:
+        """A connected socket for what speaks HTTP, with TLS where the URI says so. Raises OSError. May
+        switch.
+        """
+        connected = self._remote(link_uri, timeout_s)
+        try:
+            connected.settimeout(timeout_s)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if link_uri.tls:
+                connected = self._context({}).wrap_socket(connected, server_hostname=link_uri.host)
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    def check(self, value: Any, schemes: tuple[str, ...] = uris.AMQP) -> None:
+        """Whether a URI, or each of a list, can be used as far as is known before it is: for whoever sets a
+        link. Raises URIError.
+        """
+        for link_uri in uris.parse_list(value, schemes):
+            if not link_uri.is_local:
+                try:
+                    self._rules(link_uri).check_literal(link_uri.host)
+                except remote_hosts.HostRefused as error:
+                    raise uris.URIError(str(error)) from None
+            if link_uri.scheme in uris.AMQP:
+                uris.parameters(link_uri, self._settings.links_tls_folder)
+
+    @staticmethod
+    def is_local(uri: str) -> bool:
+        """Whether it means this broker. Raises URIError."""
+        return uris.parse(uri, uris.DESTINATIONS).is_local
+
+    def _local(self, user: Any, parameters: Any) -> Any:
+        if user is None:
+            raise uris.URIError(
+                "the URI has no host and means this broker, but nobody who may log in here has set the link")
+        parameters.options["auth_mechanism"] = "EXTERNAL"
+        return self._connect_local(user)
+
+    def _remote(self, link_uri: uris.LinkURI, timeout_s: float) -> Any:
+        rules = self._rules(link_uri)
+        return remote_hosts.connect(link_uri.host, link_uri.port, timeout_s, rules, self._lookups)
+
+    def _rules(self, link_uri: uris.LinkURI) -> remote_hosts.HostRules:
+        settings = self._settings
+        if link_uri.scheme in uris.HTTP:
+            return remote_hosts.HostRules(
+                settings.links_http_hosts_denied, settings.links_http_hosts_allowed, "http_hosts_denied")
+        return remote_hosts.HostRules(
+            settings.links_amqp_hosts_denied, settings.links_amqp_hosts_allowed, "amqp_hosts_denied")
+
+    def _context(self, options: dict[str, Any]) -> Any:
+        """A TLS context as a URI asks for it, made anew when one of its files has changed. Raises OSError."""
+        files = [options.get(key, "") for key in ("cacertfile", "certfile", "keyfile")]
+        key = (*files, *map(_changed_at, files), options.get("password"), options.get("verify"))
+        if key not in self._contexts:
+            if len(self._contexts) >= CONTEXTS_MAX:
+                self._contexts.clear()
+            self._contexts[key] = transport.tls_context(ssl, options)
+        return self._contexts[key]
+
+
+def _changed_at(path: str) -> int:
+    """What changes when the file does; OSError where it is missing."""
+    return os.stat(path).st_mtime_ns if path else 0

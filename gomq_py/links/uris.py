@@ -1,0 +1,261 @@
+"""URIs of links: what a shovel or an upstream is told about another broker, read and checked, and shown
+without secrets.
+
+    amqp[s]://user:password@host:port/vhost?heartbeat=10&cacertfile=ca.pem    another broker
+    amqp:///vhost                                                             this broker (see links.local)
+    http[s]://user:password@host:port/path?query                              where a webhook posts
+
+What a text means is decided here and nowhere else: everything is percent-decoded, and without a path a URI of
+another broker means the vhost ``/``. Query keys are RabbitMQ's; those that have no meaning for a client are
+taken and passed over. No error and nothing that ``redacted`` returns repeats a password.
+"""
+import os
+import random
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from gomq_py.client.url import Parameters, port_of, query_options
+
+AMQP = ("amqp", "amqps")
+HTTP = ("http", "https")
+DESTINATIONS = AMQP + HTTP
+PORTS = {"amqp": 5672, "amqps": 5671, "http": 80, "https": 443}
+# A token may stand for a password, and has some kilobytes at most.
+URI_OCTETS_MAX = 16384
+URIS_MAX = 100
+# In logs and lists.
+SHOWN_MAX = 500
+# Query keys with their bounds. An hour is longer than anybody waits for a connection.
+_INTEGERS = {
+    "heartbeat": (0, 65535), "connection_timeout": (1, 3600000), "channel_max": (0, 65535),
+    "frame_max": (4096, 2**31 - 1),
+}
+_FILES = ("cacertfile", "certfile", "keyfile")
+_TEXTS = (*_FILES, "auth_mechanism", "password", "verify", "server_name_indication")
+# What RabbitMQ's URIs may say and a client of AMQP 0-9-1 has no use for: how a server asks for certificates,
+# how long chains may be, and what belongs to AMQP 1.0.
+_WITHOUT_EFFECT = ("fail_if_no_peer_cert", "depth", "idle_time_out", "hostname", "sasl")
+_VALUES = {"auth_mechanism": ("plain", "amqplain", "external"), "verify": ("verify_peer", "verify_none")}
+_HIDDEN = "***"
+_SECRET_KEY = re.compile("secret|password|token", re.IGNORECASE)
+
+
+class URIError(ValueError):
+    """A URI that no waiting makes usable. The text has no password in it."""
+
+
+@dataclass(frozen=True)
+class LinkURI:
+    """One URI. ``host`` is empty where it means this broker; ``path`` is the decoded vhost or, of HTTP, what
+    is asked for with its query, and empty where the URI has none.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    user: str | None
+    password: str | None = field(repr=False)
+    path: str = ""
+    options: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it means this broker, without TCP."""
+        return not self.host
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme in ("amqps", "https")
+
+    @property
+    def place(self) -> str:
+        """Where it leads, for errors and logs."""
+        if self.is_local:
+            return "this broker"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: Any, schemes: tuple[str, ...] = AMQP) -> LinkURI:
+    """The LinkURI of a text. Raises URIError."""
+    if not isinstance(text, str):
+        raise URIError("a URI is a string")
+    if len(text) > URI_OCTETS_MAX:
+        raise URIError(f"a URI has at most {URI_OCTETS_MAX} characters, this one {len(text)}")
+    if not text.isprintable() or " " in text:
+        raise URIError("a URI has no blanks and no control characters: write them as %20 and so on")
+    scheme = text.partition(":")[0].lower()
+    if scheme not in schemes or not text[len(scheme):].startswith("://"):
+        raise URIError(f"a URI here begins with {'://, '.join(schemes)}://")
+    try:
+        parts = urlsplit(text)
+        port = port_of(parts)
+    except ValueError:  # whose text may repeat the password
+        raise URIError(
+            "the URI has no host or port that can be read: @, / and : in a password are written as %40, %2F "
+            "and %3A") from None
+    if parts.fragment or text.endswith("#"):
+        raise URIError("a URI here has no part behind #: in a password it is written as %23")
+    user = None if parts.username is None else _decoded(parts.username, "user")
+    password = None if parts.password is None else _decoded(parts.password, "password")
+    host = _decoded(parts.hostname or "", "host")
+    if not host:
+        return _local(parts, scheme)
+    if re.search(r"[\s/?#@\[\]\\<>\"']", host) or not host.isprintable():
+        raise URIError("the host in the URI is no name and no address")
+    if port == 0:
+        raise URIError("port 0 in the URI: nobody listens there")
+    if scheme in HTTP:
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        if not path.isascii():
+            raise URIError("what is not ASCII in the path of the URI is written with %")
+        return LinkURI(scheme, host, port or PORTS[scheme], user, password, path)
+    path = _decoded(parts.path[1:], "virtual host")
+    return LinkURI(scheme, host, port or PORTS[scheme], user, password, path, _options(parts.query))
+
+
+def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
+    """The LinkURIs of a text, or of a list of texts that is not empty. Raises URIError."""
+    texts = value if isinstance(value, list) else [value]
+    if not 0 < len(texts) <= URIS_MAX:
+        raise URIError(f"a list of URIs has 1 to {URIS_MAX} of them, this one {len(texts)}")
+    return [parse(text, schemes) for text in texts]
+
+
+def choose(uris: Any) -> str:
+    """One of a text or list of texts, at random: for each attempt anew."""
+    return uris if isinstance(uris, str) else random.choice(uris)
+
+
+def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
+    """What the client connects with. ``vhost``: where a URI of this broker names none.
+
+    Raises URIError for a file that is not in ``tls_folder``.
+    """
+    options = dict(uri.options)
+    for key in _FILES:
+        if key in options:
+            options[key] = file_in(tls_folder, options[key], key)
+    # Without one OpenSSL would ask for it at the broker's terminal.
+    options.setdefault("password", "")
+    if options.get("server_name_indication") == "disable":
+        del options["server_name_indication"]
+    if uri.is_local:
+        return Parameters("this broker", 0, "", "", uri.path or vhost, False, options)
+    user = "guest" if uri.user is None else uri.user
+    password = "guest" if uri.password is None else uri.password
+    return Parameters(uri.host, uri.port, user, password, uri.path or "/", uri.tls, options)
+
+
+def file_in(folder: str, path: str, key: str) -> str:
+    """The path of a file that the query key names, in this folder or below it. Raises URIError, which says
+    nothing of what there is elsewhere.
+    """
+    if not folder:
+        raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
+    if "\0" in path:
+        raise URIError(f"{key} is no name of a file")
+    root = os.path.realpath(folder)
+    real = os.path.realpath(os.path.join(root, path))
+    if os.path.commonpath((root, real)) != root:
+        raise URIError(f"{key} names a file that is not in tls_folder of [links]")
+    return real
+
+
+def redacted(text: Any) -> str:
+    """The URI as everybody may see it, whatever the text is: without its password and without values of its
+    query that may be secret.
+
+    What stands before the last @ is taken for the login even where a password holds signs that it should not.
+    """
+    if not isinstance(text, str):
+        return _HIDDEN
+    scheme, mark, rest = text.partition("://")
+    if not mark or not scheme.isalnum():
+        return _HIDDEN
+    login, at, place = rest.rpartition("@")
+    place, question, query = place.partition("?")
+    login = _shown_login(login) if at else ""
+    shown = f"{scheme}://{login}{at}{place}{question}{_shown_query(scheme, query)}"
+    shown = "".join(character if character.isprintable() else "?" for character in shown)
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
+
+
+def without_secrets(value: Any) -> Any:
+    """A parameter's value as those may see it who may not see its secrets: URIs redacted, and what is called
+    a secret, a password or a token left blank.
+    """
+    if isinstance(value, list):
+        return [without_secrets(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _shown_value(key, one) for key, one in value.items()}
+
+
+def _local(parts: Any, scheme: str) -> LinkURI:
+    """A URI without a host. Raises URIError for what would have no meaning there."""
+    if scheme != "amqp":
+        raise URIError(f"the URI has no host: this broker is reached by amqp:// and not by {scheme}://")
+    if parts.netloc:
+        raise URIError(
+            "the URI has no host, and so means this broker, which lets in whoever set the link: it has no "
+            "user, password or port")
+    path = _decoded(parts.path[1:], "virtual host")
+    return LinkURI(scheme, "", 0, None, None, path, _options(parts.query))
+
+
+def _decoded(text: str, what: str) -> str:
+    """With %XX decoded. Raises URIError."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise URIError(f"the {what} in the URI is no UTF-8") from None
+
+
+def _options(query: str) -> dict[str, Any]:
+    """The query of an AMQP URI, checked. Raises URIError."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
+        known = urlencode([(key, value) for key, value in pairs if key not in _WITHOUT_EFFECT])
+        options = query_options(known, tuple(_INTEGERS), _TEXTS, "the URI")
+    except UnicodeDecodeError:
+        raise URIError("the query of the URI is no UTF-8") from None
+    except ValueError as error:
+        raise URIError(str(error)) from None
+    for key, (least, most) in _INTEGERS.items():
+        if not least <= options.get(key, least) <= most:
+            raise URIError(f"{key} in the URI is a number from {least} to {most}")
+    for key, values in _VALUES.items():
+        if key in options:
+            options[key] = options[key].lower()
+            if options[key] not in values:
+                raise URIError(f"{key} in the URI is {' or '.join(values)}")
+    if "keyfile" in options and "certfile" not in options:
+        raise URIError("the URI has a keyfile and no certfile")
+    return options
+
+
+def _shown_login(login: str) -> str:
+    """The user's name, unless what looks like it may be part of a password."""
+    name = login.partition(":")[0]
+    return _HIDDEN if re.search("[/?#@]", login) else name
+
+
+def _shown_query(scheme: str, query: str) -> str:
+    """A webhook's query may be a key to it; of AMQP's only the key's password is secret."""
+    shown = []
+    for part in query.split("&") if query else ():
+        name, mark, value = part.partition("=")
+        hidden = scheme.lower() in HTTP or _SECRET_KEY.search(name) or not mark
+        shown.append(f"{name if mark else ''}{mark}{_HIDDEN if hidden else value}")
+    return "&".join(shown)
+
+
+def _shown_value(key: Any, value: Any) -> Any:
+    name = str(key).lower()
+    if name == "uri" or name.endswith(("-uri", "-uris", "_uri")):
+        return [redacted(one) for one in value] if isinstance(value, list) else redacted(value)
+    if _SECRET_KEY.search(name):
+        return _HIDDEN
+    return without_secrets(value)

@@ -1,0 +1,94 @@
+"""A connection of a broker to itself, as links have where their URI names no host, in a whole broker: seen in
+the management API, and ended by what withdraws its user's rights.
+"""
+import gevent
+import pytest
+import requests
+
+from gomq_py import Broker
+from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ConnectionClosed
+from tests.support.waiting import in_time, wait_until
+
+NAME = "Shovel jobs in vhost '/', source"
+LOGIN = ("guest", "guest")
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(http_port=0) as broker:
+        yield broker
+
+
+@pytest.fixture
+def api(broker):
+    with requests.Session() as session:
+        session.auth = LOGIN
+        session.put(f"{broker.http_url}/api/users/ann", json={"password": "secret", "tags": ""})
+        rights = {"configure": ".*", "write": ".*", "read": ".*"}
+        session.put(f"{broker.http_url}/api/permissions/%2F/ann", json=rights)
+        yield session
+
+
+class Linked:
+    """A link's connection in the broker's thread, and what ended it."""
+
+    def __init__(self, broker, uri="amqp://"):
+        self.connection = self.error = None
+        broker.call(self._begin, uri)
+
+    def _begin(self, launcher, uri):
+        self.connection = launcher.connector.connect(uri, launcher.broker.users.get("ann"), NAME)
+        gevent.spawn(self._drain)
+
+    def _drain(self):
+        try:
+            while True:
+                self.connection.drain()
+        except ConnectionClosed as error:
+            self.error = error
+
+
+def connections(broker, api):
+    return api.get(f"{broker.http_url}/api/connections").json()
+
+
+def test_it_is_listed_and_says_which_link_it_is(broker, api):
+    linked = Linked(broker)
+
+    (shown,) = connections(broker, api)
+    assert (shown["user_provided_name"], shown["user"], shown["vhost"]) == (NAME, "ann", "/")
+    assert (shown["protocol"], shown["auth_mechanism"], shown["peer_port"], shown["timeout"]) == (
+        "AMQP 0-9-1", "EXTERNAL", 0, 0)
+
+    api.delete(f"{broker.http_url}/api/connections/{shown['name']}", headers={"X-Reason": "enough"})
+    wait_until(lambda: linked.error)
+    assert str(linked.error) == "320 CONNECTION_FORCED - enough"
+    wait_until(lambda: not connections(broker, api))
+
+
+@pytest.mark.parametrize("what, why", [
+    ("/api/users/ann", "user 'ann' was deleted"),
+    ("/api/permissions/%2F/ann", "user 'ann' has no permission for vhost '/'"),
+])
+def test_it_ends_when_the_rights_of_its_user_do(broker, api, what, why):
+    linked = Linked(broker)
+
+    api.delete(broker.http_url + what)
+
+    wait_until(lambda: linked.error)
+    assert str(linked.error) == f"320 CONNECTION_FORCED - {why}"
+    wait_until(lambda: not connections(broker, api))
+
+
+def test_a_client_of_the_network_gets_nothing_of_it(broker, api):
+    """EXTERNAL, which lets local clients in, is not offered to others, nor taken from them."""
+    linked = Linked(broker)
+    host, port = broker.addresses["amqp"]
+
+    with pytest.raises(ConnectionClosed) as raised:
+        Connection(f"amqp://{host}:{port}/?auth_mechanism=EXTERNAL", timeout_s=in_time(30))
+
+    assert raised.value.reply_code == 403
+    assert len(connections(broker, api)) == 1
+    broker.call(lambda _: linked.connection.close())
