@@ -15,10 +15,12 @@ from typing import Any
 
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
+from gomq_py.broker.signals import events
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
+from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
@@ -26,6 +28,8 @@ from gomq_py.links.local import Connector
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.wire import crossing
+from gomq_py.shovel.definition import DefinitionError
+from gomq_py.shovel.supervisor import Shovels
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
@@ -37,8 +41,8 @@ forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # How what a node holds ends, in this order.
 _ENDS = (
-    ("doors", "close"), ("_management", "close"), ("hub", "take_leave"), ("broker", "close"),
-    ("_committer", "stop"), ("hub", "close"),
+    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"), ("hub", "take_leave"),
+    ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
 )
 
 
@@ -60,6 +64,9 @@ class Node:
         self.doors: Any = None
         self.durability: Any = None
         self.connector: Any = None
+        self.shovels: Any = None
+        self.federation: Any = None
+        self._open_shovel: Any = None
         self._management: Any = None
         self._committer: Any = None
         self._files = Files(replicators)
@@ -80,12 +87,16 @@ class Node:
         self.hub = Hub(settings)
         kinds = all_kinds(settings.mqtt_exchange)
         broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
+        federation = Federation(kinds)
         broker.recover()
         self.broker = broker
-        if settings.load_definitions:
-            definitions.load(broker, settings.load_definitions)
         self.amqp = AMQPServer(broker, settings, self.hub)
         self.connector = Connector(settings, self.amqp.local.connect)
+        self._take_over_shovels()
+        federation.open(broker, self.hub, self.connector)
+        self.federation = federation
+        if settings.load_definitions:
+            definitions.load(broker, settings.load_definitions)
         broker.resource_watch.start()
         self.role = LEADER
 
@@ -120,6 +131,37 @@ class Node:
         self.doors.open()
         if self.mqtt is None and self._has_wills_to_publish():
             self._serving(MQTT)
+        self.shovels.start()
+        self.federation.start()
+
+    def _take_over_shovels(self) -> None:
+        shovels = Shovels(self.broker, self.hub, self._shovel_link, self._check_uri)
+        try:
+            shovels.take_over(self.settings.shovels)
+        except DefinitionError as error:
+            raise definitions.DefinitionsError(str(error)) from error
+        self.shovels = shovels
+
+    def _shovel_link(self, *arguments: Any) -> Any:
+        """A link that carries out a shovel. Raises ValueError."""
+        if self._open_shovel is None:
+            # here, because a broker without shovels should not carry a client
+            from gomq_py.shovel.ends import Opener
+            self._open_shovel = Opener(self.hub, self._links(), self._cluster_name)
+        return self._open_shovel(*arguments)
+
+    def _check_uri(self, uri: str, is_destination: bool) -> None:
+        """Refuse a URI of a link that could never be used. Raises ValueError."""
+        from gomq_py.links import uris
+        self._links().check(uri, uris.DESTINATIONS if is_destination else uris.AMQP)
+
+    def _links(self) -> Any:
+        """What connects links, to this broker and to others."""
+        return self.connector
+
+    def _cluster_name(self) -> str:
+        name = self.broker.parameters.global_.get("cluster_name")
+        return name if isinstance(name, str) and name else events.node_name()
 
     def _has_wills_to_publish(self) -> bool:
         """Whether wills of an earlier run wait, and MQTT clients may come back: over WebSocket only, whose
@@ -144,7 +186,7 @@ class Node:
         shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
         self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = self.connector = None
-        self._management = self._committer = None
+        self.shovels = self.federation = self._management = self._committer = self._open_shovel = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))
@@ -171,5 +213,5 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options)
+                self.doors.options, self.shovels, self.federation)
         return self._management.door(protocol, listening, tls)

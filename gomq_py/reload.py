@@ -84,11 +84,11 @@ class Reloader:
         if contexts:
             told.append("certificates read anew")
         LOG.info("configuration reloaded: %s", "; ".join(told) or "no change")
-        if waiting:
-            LOG.warning(
-                "these changes need a restart: %s",
-                ", ".join(f"{option.key} in [{option.section}]" for option in waiting),
-            )
+        unapplied = [f"{option.key} in [{option.section}]" for option in waiting]
+        if new.shovels != settings.shovels:
+            unapplied.append("sections [shovel:NAME]")
+        if unapplied:
+            LOG.warning("these changes need a restart: %s", ", ".join(unapplied))
 
 
 def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:

@@ -116,8 +116,8 @@ class Users:
     ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
 
     ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is
-    made: what was is still to be seen. ``rights_watchers`` are called with the User after its permissions
-    have changed; they must not raise.
+    made: what was is still to be seen. ``rights_watchers`` are called with the User after its permissions or
+    tags have changed; they must not raise.
     """
 
     def __init__(self, files, path, committer, scheduler, make_state, only_local=()):
@@ -264,7 +264,7 @@ class Users:
         """Change a user's tags. Raises KeyError, OSError."""
         user = self._users[name]
         self._append(_user_record(name, user.password_hash, user.hashing_algorithm, tags))
-        user.change_login(user.password_hash, user.hashing_algorithm, tags)
+        self._change_login(user, user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
         """Replace a user's limits, {name: whole number}. Raises KeyError for an unknown user, OSError."""
@@ -376,6 +376,12 @@ class Users:
         for watcher in self.rights_watchers:
             watcher(user)
 
+    def _change_login(self, user, password_hash, algorithm, tags):
+        before = frozenset(user.tags)
+        user.change_login(password_hash, algorithm, tags)
+        if before != frozenset(tags):
+            self._rights_changed(user)
+
     def _keeps_hash(self, user, password, algorithm):
         """Whether this password has the user's hash, and that is as good as one of the algorithm."""
         if (
@@ -400,7 +406,7 @@ class Users:
         if user is None:
             user = self._users[name] = User(name, password_hash, algorithm, tags, self._make_state())
         else:
-            user.change_login(password_hash, algorithm, tags)
+            self._change_login(user, password_hash, algorithm, tags)
         for vhost in grants:
             user.permissions[vhost] = Permission(name, vhost, ".*", ".*", ".*")
             self._rights_changed(user)

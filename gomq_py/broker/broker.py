@@ -13,6 +13,7 @@ from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.features.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import check_length
 from gomq_py.broker.policies import vhost_limits
+from gomq_py.broker.policies.notes import Notes
 from gomq_py.broker.policies.parameters import Parameters
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.user_limits import UserLimits
@@ -94,6 +95,7 @@ class Broker:
             files, data_dir.definitions_path, committer, self.scheduler, "definitions", records.SHAPES,
             settings.max_deleted_definitions)
         self.parameters = Parameters(self._log, self.tables)
+        self.notes = Notes(self._log)
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
         self.parameters.register(vhost_limits.COMPONENT, vhost_limits.LimitsComponent())

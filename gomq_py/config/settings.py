@@ -25,6 +25,8 @@ PLAIN_PASSWORD, PASSWORD_HASH_OF_IT, LAVINMQ_PASSWORD_HASH = (
 )
 SECTION_ALIASES = {"http": "mgmt"}
 SNI_PREFIX = "sni:"
+# [shovel:NAME]; which keys there are is the shovels' affair.
+SHOVEL_PREFIX = "shovel:"
 
 # Of a wrong value, in a complaint.
 SHOWN_CHARACTERS = 200
@@ -777,6 +779,8 @@ class Settings:
         """{name: bcrypt hash} of users made on the first boot instead of the default user; only dispatchd's
         configuration has them.
         """
+        self.shovels: dict[str, dict[str, str]] = {}
+        """{name: {key: text}}, as in its [shovel:NAME] section."""
         for attribute, value in values.items():
             self.set(attribute, value, "argument")
 

@@ -14,8 +14,8 @@ from gomq_py.config import dispatchd, ini
 from gomq_py.config.kinds import BOOLEAN, PASSWORD_HASH
 from gomq_py.config.settings import (
     BY_KEY, BY_KEY_OR_ALIAS, ENVIRONMENT_PREFIXES, LAVINMQ_PASSWORD_HASH, OPTIONS, PASSWORD_HASH_OF_IT,
-    PLAIN_PASSWORD, SECTION_ALIASES, SECTIONS, SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option, Settings,
-    complaint,
+    PLAIN_PASSWORD, SECTION_ALIASES, SECTIONS, SHOVEL_PREFIX, SNI_KEYS, SNI_PREFIX, SNI_PROTOCOLS, Option,
+    Settings, complaint,
 )
 
 DEFAULT_FOLDER = "/etc"
@@ -204,11 +204,12 @@ def read_file(settings: Settings, path: Path) -> list[str]:
 def _check_section(section: str, place: str) -> None:
     known = (
         section in SECTIONS or section in SECTION_ALIASES
-        or (section.startswith(SNI_PREFIX) and len(section) > len(SNI_PREFIX))
+        or any(section.startswith(prefix) and section != prefix for prefix in (SNI_PREFIX, SHOVEL_PREFIX))
     )
     if not known:
         raise ConfigError(
-            f"{place}: unknown section [{section}]; there are {', '.join(SECTIONS)} and {SNI_PREFIX}HOST"
+            f"{place}: unknown section [{section}]; there are {', '.join(SECTIONS)}, {SNI_PREFIX}HOST and "
+            f"{SHOVEL_PREFIX}NAME"
         )
 
 
@@ -216,6 +217,8 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
     """Take over one line; a deprecated place yields to the option's own, whichever comes first."""
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
+    if entry.section.startswith(SHOVEL_PREFIX):
+        return _take_shovel(settings, entry)
     section = SECTION_ALIASES.get(entry.section, entry.section)
     option = BY_KEY_OR_ALIAS.get((section, entry.key))
     if option is None:
@@ -243,6 +246,15 @@ def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
     settings.sni.setdefault(host, {})[entry.key] = _parse(
         BY_KEY["main", key], entry.value, f"{entry.place}: {entry.key}"
     )
+    return []
+
+
+def _take_shovel(settings: Settings, entry: ini.Entry) -> list[str]:
+    """Take over one line of a [shovel:NAME] section, as text; the shovels check it."""
+    shovel = settings.shovels.setdefault(entry.section.removeprefix(SHOVEL_PREFIX).strip(), {})
+    if entry.key in shovel:
+        raise ConfigError(f"{entry.place}: {entry.key} is given twice in section [{entry.section}]")
+    shovel[entry.key] = entry.value
     return []
 
 

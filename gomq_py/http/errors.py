@@ -92,6 +92,12 @@ class UnsupportedType(APIError):
     status, error = 415, "unsupported_content_type"
 
 
+class Unprocessable(APIError):
+    """422: what is asked for is so already."""
+
+    status, error = 422, "unprocessable_entity"
+
+
 class Throttled(APIError):
     """429: too many failed logins of this user or address, of which too many wait already."""
 

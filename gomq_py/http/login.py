@@ -14,6 +14,7 @@ from werkzeug.datastructures import Authorization
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import LoginProof, User
+from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import may_enter
 from gomq_py.http import cookie, foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
@@ -180,6 +181,15 @@ def require_tag(tag):
     """The tags of this request's user reach ``tag``; ANYBODY's do. Raises NotAuthorised."""
     if tag != ANYBODY and tag not in g.tags:
         raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
+
+
+def set_by():
+    """Who sets a parameter with this request, as ``Parameters.set`` has it: a token's user is none of ours,
+    whatever it is called.
+    """
+    if isinstance(g.user, LocalOperator):
+        return OPERATOR
+    return g.user.name if node().broker.users.get(g.user.name) is g.user else None
 
 
 def sees_vhost(name):

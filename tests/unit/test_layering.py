@@ -37,6 +37,7 @@ MAP = {
     "launcher": CORE | {"node", "reload", "state_dump", ""},
     "node": CORE | {
         "broker.broker", "amqp.server", "mqtt.server", "mqtt.model", "http", "doors", "mqtt.wire", "links",
+        "shovel", "federation",
     },
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
@@ -55,6 +56,8 @@ MAP = {
     "http": DOOR | {"mqtt.model", "mqtt.wire", ""},
     # amqp.wire: bindings made upstream by the thousand
     "federation": DOOR | {"links", "client", "amqp.wire"},
+    # what connects this broker with others; what people see of it is handed to http by the node
+    "shovel": DOOR | {"links", "client"},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "errors", "patterns"},

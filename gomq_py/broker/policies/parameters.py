@@ -12,6 +12,8 @@ from gomq_py.broker.topology_log import records
 
 
 GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
+# Who set a value over the control socket, or in a file that the broker reads at boot. No user is called so.
+OPERATOR = ""
 # What a component without an owner would be for, if this broker had it.
 _FEATURES = {
     "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation",
@@ -32,6 +34,10 @@ class Component:
     def check(self, vhost, name, value):
         """Refuse a value. Raises ValueError."""
 
+    def check_set_by(self, vhost, name, value, by):
+        """Refuse a value, or that ``by`` (see Parameters.set) sets it. Raises ValueError."""
+        self.check(vhost, name, value)
+
     def changed(self, vhost, name, value):
         """The value is set; at boot too."""
 
@@ -48,6 +54,9 @@ class Parameters:
     A value that nobody acts on when it is set, in part or whole, waits: it is kept and exported, and whoever
     acts on such values in a later version leaves it alone until somebody sets it again. Shovels of another
     broker's definitions must not start to run with an upgrade.
+
+    Who set a value is kept beside it, for components that act with that user's rights: ``vhost.set_by`` has
+    {(component, name): a user's name, or OPERATOR}. It is no part of exports: whoever imports sets.
     """
 
     def __init__(self, log, tables):
@@ -84,18 +93,22 @@ class Parameters:
         """Whether the value was set while nobody acted on it; of a policy: on its keys of plugins."""
         return (component, name) in vhost.waiting
 
-    def set(self, vhost, component, name, value):
-        """Set a value, checked by its component. Raises ValueError, OSError."""
+    def set(self, vhost, component, name, value, by=None):
+        """Set a value, checked by its component. Raises ValueError, OSError.
+
+        ``by``: the name of the user who sets it; OPERATOR for the operator of this machine; None for somebody
+        who is no user of this broker, as whoever came with a token.
+        """
         if vhost.is_gone:  # its name may be another's by now, and the log knows names only
             raise ParameterError(f"vhost '{vhost.name}' was deleted")
         self._tables.check_json(f"{component} {name!r} in vhost {vhost.name!r}", value)
         handler = self._components.get(component)
         if handler is not None:
-            handler.check(vhost, name, value)
+            handler.check_set_by(vhost, name, value, by)
         check_numbers(f"{component} {name!r} in vhost {vhost.name!r}", value)
         waits = bool(self.idle_parts(component, value))
-        self._log.append(records.parameter_set(vhost.name, component, name, encoded(value), waits))
-        self._keep(vhost, component, name, value, waits)
+        self._log.append(records.parameter_set(vhost.name, component, name, encoded(value), waits, by))
+        self._keep(vhost, component, name, value, waits, by)
         if handler is not None:
             handler.changed(vhost, name, value)
         self.on_change(vhost.name, component, name, value)
@@ -107,6 +120,7 @@ class Parameters:
         self._log.append(records.parameter_cleared(vhost.name, component, name))
         del vhost.parameters[component, name]
         vhost.waiting.discard((component, name))
+        vhost.set_by.pop((component, name), None)
         handler = self._components.get(component)
         if handler is not None:
             handler.cleared(vhost, name)
@@ -130,15 +144,15 @@ class Parameters:
         self.on_change(None, GLOBAL, name, None)
         return True
 
-    def restore(self, vhost, component, name, value, waits=None):
+    def restore(self, vhost, component, name, value, waits=None, by=None):
         """Put a value of an earlier run back; one that its component refuses by now stays without effect.
         Returns the refusal's text or None.
 
-        ``waits``: what its record says of that; None where it says nothing.
+        ``waits``, ``by``: what its record says of that; None where it says nothing.
         """
         if waits is None:
             waits = component not in _ALWAYS_OWNED or bool(_owners_in(component, value))
-        self._keep(vhost, component, name, value, waits)
+        self._keep(vhost, component, name, value, waits, by)
         handler = self._components.get(component)
         if handler is None or (waits and component not in _ALWAYS_OWNED):
             return None
@@ -152,8 +166,12 @@ class Parameters:
         return None
 
     @staticmethod
-    def _keep(vhost, component, name, value, waits):
+    def _keep(vhost, component, name, value, waits, by):
         vhost.parameters[component, name] = value
+        if by is None:
+            vhost.set_by.pop((component, name), None)
+        else:
+            vhost.set_by[component, name] = by
         if waits:
             vhost.waiting.add((component, name))
         else:

@@ -13,6 +13,7 @@ from gomq_py.auth import passwords
 from gomq_py.auth.users import TAGS
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, TYPES, queue_type_of
 from gomq_py.broker.names import RESERVED_PREFIX
+from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.errors import Refused
@@ -244,7 +245,7 @@ def load(broker, path):
     except (ValueError, RecursionError) as error:
         raise DefinitionsError(f"definitions in {path} are no JSON: {error}") from error
     try:
-        report = Importer(broker).run(definitions)
+        report = Importer(broker, by=OPERATOR).run(definitions)
     except DefinitionsError as error:
         raise DefinitionsError(f"definitions in {path}: {error}") from error
     for problem in report.problems:
@@ -290,8 +291,10 @@ class Importer:
     into this one.
     """
 
-    def __init__(self, broker, vhost=None):
+    def __init__(self, broker, vhost=None, by=None):
+        """``by``: who imports, as Parameters.set has it."""
         self._broker = broker
+        self._by = by
         self._vhost = vhost
         self._report = Report()
 
@@ -457,7 +460,8 @@ class Importer:
 
     def parameter(self, entry):
         component = entry["component"]
-        self._broker.parameters.set(self._vhost_of(entry), component, entry["name"], entry["value"])
+        self._broker.parameters.set(
+            self._vhost_of(entry), component, entry["name"], entry["value"], self._by)
         for part, why in self._broker.parameters.idle_parts(component, entry["value"]).items():
             self._changed("parameters", entry, f"{part}: kept without effect: {why}")
 
@@ -479,7 +483,7 @@ class Importer:
         idle = without_effect(definition) | self._broker.parameters.idle_parts(POLICY, value).keys()
         if idle:
             self._changed("policies", entry, f"kept without effect: {', '.join(sorted(idle))}")
-        self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value)
+        self._broker.parameters.set(self._vhost_of(entry), POLICY, entry["name"], value, self._by)
 
     def exchange(self, entry):
         if not entry["name"] or entry["name"].startswith(RESERVED_PREFIX):

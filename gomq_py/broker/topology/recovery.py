@@ -31,6 +31,7 @@ class VHostDescription:
         self.queues = {}
         self.bindings = {}
         self.parameters = {}
+        self.notes = {}
         self.stores = {}
         self._ends = {}  # (kind, name): keys of the bindings it is one end of
 
@@ -66,6 +67,12 @@ class VHostDescription:
     def clear_parameter(self, record):
         self.parameters.pop((text(record["component"]), text(record["name"])), None)
 
+    def set_note(self, record):
+        self.notes[text(record["room"]), text(record["name"])] = record
+
+    def clear_note(self, record):
+        self.notes.pop((text(record["room"]), text(record["name"])), None)
+
     def _unbind_all(self, kind, name):
         for key in list(self._ends.get((kind, name), ())):
             self._forget(key)
@@ -90,6 +97,8 @@ HANDLERS = {
     "store": VHostDescription.make_store,
     "parameter": VHostDescription.set_parameter,
     "parameter-clear": VHostDescription.clear_parameter,
+    "note": VHostDescription.set_note,
+    "note-clear": VHostDescription.clear_note,
 }
 
 
@@ -161,6 +170,7 @@ def restore(vhost, description, parameters):
     Returns the records of what could not be used; each is logged and left out.
     """
     return [
+        *_restore_all(description.notes, _restore_note, vhost),
         *_restore_all(description.parameters, _restore_parameter, vhost, parameters),
         *_restore_all(description.exchanges, _restore_exchange, vhost),
         *_restore_all(description.queues, _restore_queue, vhost),
@@ -204,9 +214,16 @@ def _restore_global_parameter(name, record, parameters):
 
 def _restore_parameter(key, record, vhost, parameters):
     component, name = key
-    refusal = parameters.restore(vhost, component, name, decoded(text(record["value"])), record.get("waits"))
+    by = record.get("by")
+    refusal = parameters.restore(
+        vhost, component, name, decoded(text(record["value"])), record.get("waits"),
+        None if by is None else text(by))
     if refusal is not None:
         LOG.error("%s %r in vhost %r is without effect: %s", component, name, vhost.name, refusal)
+
+
+def _restore_note(key, record, vhost):
+    vhost.notes[key] = decoded(text(record["value"]))
 
 
 def _restore_exchange(name, record, vhost):
@@ -255,6 +272,8 @@ def snapshot(vhosts, parameters):
         yield partial(_vhost_record, vhosts, vhost)
         for key in list(vhost.parameters):
             yield partial(_parameter_record, vhosts, vhost, key)
+        for key in list(vhost.notes):
+            yield partial(_note_record, vhosts, vhost, key)
         for name in vhost.store_names():
             yield partial(_store_record, vhosts, vhost, name)
         for exchange in list(vhost.exchanges.values()):
@@ -284,9 +303,16 @@ def _parameter_record(vhosts, vhost, key):
     component, name = key
     return (
         records.parameter_set(
-            vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting
+            vhost.name, component, name, encoded(vhost.parameters[key]), key in vhost.waiting,
+            vhost.set_by.get(key),
         ) if there else None
     )
+
+
+def _note_record(vhosts, vhost, key):
+    there = vhosts.get(vhost.name) is vhost and key in vhost.notes
+    room, name = key
+    return records.note_set(vhost.name, room, name, encoded(vhost.notes[key])) if there else None
 
 
 def _store_record(vhosts, vhost, name):

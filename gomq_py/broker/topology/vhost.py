@@ -82,6 +82,8 @@ class VHost(Routing):
         self._stores = {}  # name: (store of the vhost's own, or None where it is not open, its incarnation)
         self.parameters = {}  # (component, name): value, see broker.parameters
         self.waiting = set()  # those of them that nobody acted on when they were set
+        self.set_by = {}  # (component, name): who set it, see there; of those that nobody is known of nothing
+        self.notes = {}  # (room, name): value, see broker.policies.notes
         self.limits = {}
         self.totals = Totals()
         self.policies = VHostPolicies(

@@ -16,6 +16,7 @@ _BINDING = {
     "arguments": is_table,
 }
 _PARAMETER = {"vhost": is_text, "component": is_text, "name": is_text}
+_NOTE = {"vhost": is_text, "room": is_str, "name": is_text}
 
 # What a record about each thing must hold to be used: {op: {field: check}}.
 SHAPES = {
@@ -31,8 +32,10 @@ SHAPES = {
     "unbind": _BINDING,
     "vhost": {"name": is_text, "description": is_str, "tags": is_texts},
     "vhost-delete": {"name": is_text},
-    "parameter": {**_PARAMETER, "value": is_str, "waits": optional(is_flag)},
+    "parameter": {**_PARAMETER, "value": is_str, "waits": optional(is_flag), "by": optional(is_str)},
     "parameter-clear": _PARAMETER,
+    "note": {**_NOTE, "value": is_str},
+    "note-clear": _NOTE,
     "global-parameter": {"name": is_text, "value": is_str},
     "global-parameter-clear": {"name": is_text},
 }
@@ -99,16 +102,27 @@ def vhost_deleted(name):
     return {"op": "vhost-delete", "name": name}
 
 
-def parameter_set(vhost, component, name, value, waits):
-    """``value`` is JSON text. ``waits``: nobody acted on it, or on a part of it, when it was set."""
+def parameter_set(vhost, component, name, value, waits, by=None):
+    """``value`` is JSON text. ``waits``: nobody acted on it, or on a part of it, when it was set. ``by``: who
+    set it (broker.policies.parameters), left out where that is nobody.
+    """
     return {
         "op": "parameter", "vhost": vhost, "component": component, "name": name, "value": value,
-        "waits": waits,
+        "waits": waits, **({} if by is None else {"by": by}),
     }
 
 
 def parameter_cleared(vhost, component, name):
     return {"op": "parameter-clear", "vhost": vhost, "component": component, "name": name}
+
+
+def note_set(vhost, room, name, value):
+    """What a room keeps beside the definitions (broker.policies.notes). ``value`` is JSON text."""
+    return {"op": "note", "vhost": vhost, "room": room, "name": name, "value": value}
+
+
+def note_cleared(vhost, room, name):
+    return {"op": "note-clear", "vhost": vhost, "room": room, "name": name}
 
 
 def global_parameter_set(name, value):

@@ -11,7 +11,7 @@ from gomq_py.http.columns import paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
-from gomq_py.http.login import ADMINISTRATOR, access
+from gomq_py.http.login import ADMINISTRATOR, access, set_by
 from gomq_py.hub.turns import paced
 from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
@@ -61,7 +61,7 @@ def post_vhost_definitions(vhost):
 def _import(vhost):
     try:
         with held_while_making():
-            report = Importer(node().broker, vhost).run(_parsed(), keep=False)
+            report = Importer(node().broker, vhost, set_by()).run(_parsed(), keep=False)
     except DefinitionsError as error:
         raise BadRequest(str(error)) from None
     for problem in paced(report.problems):

@@ -9,7 +9,7 @@ from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
-from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag
+from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag, set_by
 from gomq_py.http.paging import listing
 from gomq_py.observability.secrets import restored, shown
 
@@ -77,7 +77,8 @@ def put_parameter(component, vhost, name):
     for why in node().broker.parameters.idle_parts(component, None).values():
         raise BadRequest(validation_failed(f"component {component} not found: {why}"))
     existed, before = (component, name) in there.parameters, there.parameters.get((component, name))
-    set_value(lambda value: node().broker.parameters.set(there, component, name, restored(value, before)))
+    set_value(
+        lambda value: node().broker.parameters.set(there, component, name, restored(value, before), set_by()))
     return no_content(204 if existed else 201)
 
 

@@ -8,7 +8,7 @@ from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access, set_by
 from gomq_py.http.paging import listing
 from gomq_py.observability.secrets import shown
 
@@ -64,7 +64,7 @@ class Family:
         for key, why in node().broker.parameters.idle_parts(self._component, value).items():
             raise BadRequest(validation_failed(f"{key} is not a recognised policy setting: {why}"))
         try:
-            node().broker.parameters.set(there, self._component, name, value)
+            node().broker.parameters.set(there, self._component, name, value, set_by())
         except ValueError as error:
             raise BadRequest(validation_failed(error)) from None
         return no_content(204 if existed else 201)

@@ -224,6 +224,21 @@ COMPONENTS = {
         **texts("topic", "vhost", "payload", "payload_encoding"), **counts("payload_bytes", "timestamp"),
         "expires_at": MAYBE_COUNT, "properties": OPEN,
     }),
+    "Shovel": record({
+        **texts(
+            "name", "vhost", "node", "timestamp", "error", "src_uri", "dest_uri", "blocked_status",
+            "blocked"),
+        "type": {"enum": ["dynamic", "static"]},
+        "state": {"enum": [
+            "starting", "running", "stopped", "terminated", "error", "paused", "waiting"]},
+        **counts("moved", "unconfirmed", "refused", "set_aside", "reconnects"), "rate": NUMBER,
+        "lag": MAYBE_COUNT,
+    }, {
+        **texts(
+            "src_protocol", "dest_protocol", "src_queue", "src_exchange", "src_exchange_key", "dest_queue",
+            "dest_exchange", "dest_exchange_key", "ack_mode", "reason"),
+        "prefetch_count": COUNT, "delete_after": {"type": ["string", "integer"]},
+    }),
     "Stream": record({
         **texts("name", "vhost", "epoch", "state"),
         **counts("first_offset", "next_offset", "synced_offset", "messages", "message_bytes", "segments"),

@@ -1,0 +1,105 @@
+"""/api/shovels: what becomes of shovels, and verbs for operators; RabbitMQ's routes and LavinMQ's.
+
+Their definitions are parameters (api.parameters). No password is in any of it.
+"""
+from flask import Blueprint, g
+
+from gomq_py.http.answers import json_answer, no_content, node, sliced
+from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised, Unprocessable
+from gomq_py.http.finding import find_vhost, visible_vhosts
+from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
+from gomq_py.http.paging import listing
+
+blueprint = Blueprint("shovels", __name__)
+
+
+@blueprint.get("/api/shovels")
+@access(MANAGEMENT)
+def list_shovels():
+    """The shovels in the vhosts that the user sees."""
+    _may_look()
+    return _listed(vhost.name for vhost in visible_vhosts())
+
+
+@blueprint.get("/api/shovels/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_shovels(vhost):
+    """The shovels of one vhost."""
+    _may_look()
+    return _listed([find_vhost(vhost).name])
+
+
+@blueprint.get("/api/shovels/<vhost>/<name>")
+@blueprint.get("/api/shovels/vhost/<vhost>/<name>")
+@access(MANAGEMENT)
+def get_shovel(vhost, name):
+    """One shovel."""
+    _may_look()
+    return json_answer(_described(_find(vhost, name)))
+
+
+@blueprint.delete("/api/shovels/<vhost>/<name>")
+@blueprint.delete("/api/shovels/vhost/<vhost>/<name>")
+@access(POLICYMAKER)
+def delete_shovel(vhost, name):
+    """Take it away, with its definition."""
+    _done(node().shovels.delete, _find(vhost, name))
+    return no_content()
+
+
+@blueprint.put("/api/shovels/<vhost>/<name>/pause")
+@access(POLICYMAKER)
+def pause_shovel(vhost, name):
+    """Move nothing until it is resumed, over a restart too. 422 where it is paused already."""
+    if not _done(node().shovels.pause, _find(vhost, name)):
+        raise Unprocessable("The shovel is paused already")
+    return no_content()
+
+
+@blueprint.put("/api/shovels/<vhost>/<name>/resume")
+@access(POLICYMAKER)
+def resume_shovel(vhost, name):
+    """Go on. 422 where it is not paused."""
+    if not _done(node().shovels.resume, _find(vhost, name), set_by()):
+        raise Unprocessable("The shovel is not paused")
+    return no_content()
+
+
+@blueprint.put("/api/shovels/<vhost>/<name>/restart")
+@blueprint.delete("/api/shovels/vhost/<vhost>/<name>/restart")
+@access(POLICYMAKER)
+def restart_shovel(vhost, name):
+    """Connect anew, whatever state it is in; one that waits begins to be acted on."""
+    _done(node().shovels.restart, _find(vhost, name), set_by())
+    return no_content()
+
+
+def _may_look():
+    """RabbitMQ asks for the tag monitoring, LavinMQ for policymaker. Raises NotAuthorised."""
+    if not {MONITORING, POLICYMAKER} & g.tags:
+        raise NotAuthorised(REFUSALS[MONITORING])
+
+
+def _listed(vhost_names):
+    shovels = node().shovels
+    found = [one for name in vhost_names for one in shovels.all(name)] if shovels is not None else []
+    return listing(sliced(found, _described))
+
+
+def _described(shovel):
+    return {"node": node().name, **node().shovels.described(shovel)}
+
+
+def _find(vhost_name, name):
+    shovels, vhost = node().shovels, find_vhost(vhost_name)
+    shovel = shovels.find(vhost.name, name) if shovels is not None else None
+    if shovel is None:
+        raise NoSuchObject()
+    return shovel
+
+
+def _done(verb, *arguments):
+    try:
+        return verb(*arguments)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None

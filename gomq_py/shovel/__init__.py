@@ -1,0 +1,1 @@
+"""Shovels: what moves messages from one broker to another until somebody stops it."""

@@ -1,0 +1,320 @@
+"""Definition: a shovel as somebody wrote it down, checked key by key; RabbitMQ's and LavinMQ's names.
+
+A leaf of its room. Every refusal names the key and what it may be, and repeats no value, for it may hold a
+password.
+"""
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
+NEVER, QUEUE_LENGTH = "never", "queue-length"
+PROTOCOL = "amqp091"
+SOURCE_SCHEMES = ("amqp", "amqps")
+WEB_SCHEMES = ("http", "https")
+DESTINATION_SCHEMES = SOURCE_SCHEMES + WEB_SCHEMES
+# What a short string of the wire holds.
+NAME_OCTETS = 255
+URI_CHARACTERS = 4096
+URIS = 32  # of one end: a list is for the nodes of one cluster
+# RabbitMQ's field is a short, of which 0 means no limit: a shovel's memory has one.
+PREFETCH_MOST = 65535
+MOST = (1 << 63) - 1
+SECONDS_MOST = 86400
+# Properties that dest-publish-properties may set: kind.
+_TEXTS = (
+    "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type",
+    "user_id", "app_id", "cluster_id",
+)
+PROPERTIES = (*_TEXTS, "headers", "delivery_mode", "priority", "timestamp")
+# Older names that RabbitMQ still takes: their names by now.
+OLD_NAMES = {
+    "prefetch-count": "src-prefetch-count", "delete-after": "src-delete-after",
+    "add-forward-headers": "dest-add-forward-headers", "publish-properties": "dest-publish-properties",
+}
+
+
+class DefinitionError(ValueError):
+    """The definition cannot be used; the text is for whoever wrote it."""
+
+
+class Definition:
+    """One shovel's definition. Attributes are the keys with underscores, see KEYS for what each is; those of
+    a key that was not given have its default.
+    """
+
+    src_uri: tuple[str, ...]
+    src_queue: str | None
+    src_queue_args: dict[str, Any]
+    src_exchange: str | None
+    src_exchange_key: str
+    src_consumer_args: dict[str, Any]
+    src_prefetch_count: int
+    src_delete_after: str | int | None  # None: never
+    src_predeclared: bool
+    src_protocol: str
+    dest_uri: tuple[str, ...]
+    dest_queue: str | None
+    dest_queue_args: dict[str, Any]
+    dest_exchange: str | None
+    dest_exchange_key: str | None
+    dest_predeclared: bool
+    dest_protocol: str
+    dest_add_forward_headers: bool
+    dest_add_timestamp_header: bool
+    dest_publish_properties: dict[str, Any]
+    dest_refusal_limit: int  # 0: for ever
+    dest_secret: str | None
+    dest_timeout: float
+    ack_mode: str
+    reconnect_delay: float
+
+    def __init__(self, value):
+        """Raises DefinitionError."""
+        if not isinstance(value, dict):
+            raise DefinitionError("a shovel is an object with src-uri, dest-uri and what to move")
+        given = _by_new_names(value)
+        for key, (check, default) in KEYS.items():
+            setattr(self, key.replace("-", "_"), check(key, given[key]) if key in given else default)
+        self._check_ends(given)
+
+    def _check_ends(self, given):
+        for key in ("src-uri", "dest-uri"):
+            if key not in given:
+                raise DefinitionError(f"{key} is missing: the URI of the broker to {_WHAT_FOR[key]}")
+        _one_of(given, "src-queue", "src-exchange", True)
+        _one_of(given, "dest-queue", "dest-exchange", False)
+        for key, of in (
+            ("src-exchange-key", "src-exchange"), ("src-queue-args", "src-queue"),
+            ("dest-queue-args", "dest-queue"),
+        ):
+            if key in given and of not in given:
+                raise DefinitionError(f"{key} is about {of}, which is not given")
+        self.is_webhook = urlsplit(self.dest_uri[0]).scheme in WEB_SCHEMES
+        kinds = {urlsplit(uri).scheme in WEB_SCHEMES for uri in self.dest_uri}
+        if len(kinds) > 1:
+            raise DefinitionError("dest-uri names brokers and web servers: it may name one kind")
+        if self.is_webhook:
+            for key in _NOT_OF_WEBHOOKS:
+                if key in given:
+                    raise DefinitionError(f"{key} is of brokers: dest-uri is a web server")
+        else:
+            for key in _OF_WEBHOOKS:
+                if key in given:
+                    raise DefinitionError(f"{key} is of web servers: dest-uri is a broker")
+        if self.src_prefetch_count == 0:
+            raise DefinitionError("src-prefetch-count is from 1 to 65535: without a limit memory has none")
+
+    @property
+    def names_local_ends(self):
+        """Whether an end is this broker."""
+        return any(is_local(uri) for uri in (*self.src_uri, *self.dest_uri))
+
+
+def is_local(uri):
+    """Whether the URI names no host, and so this broker."""
+    parts = urlsplit(uri)
+    return parts.scheme in SOURCE_SCHEMES and not parts.hostname
+
+
+def with_vhost(uri, vhost):
+    """The URI; one of a broker that names no virtual host names this one, as in RabbitMQ."""
+    parts = urlsplit(uri)
+    if parts.scheme not in SOURCE_SCHEMES or parts.path:
+        return uri
+    return parts._replace(path="/" + quote(vhost, safe="")).geturl() if parts.netloc else (
+        f"{parts.scheme}:///{quote(vhost, safe='')}" + (f"?{parts.query}" if parts.query else ""))
+
+
+def without_login(uri):
+    """The URI as messages carry it: without user and password, and without what its query says."""
+    parts = urlsplit(uri)
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{place}{parts.path}"
+
+
+def _by_new_names(value):
+    """The value with every key under its name by now. Raises DefinitionError for a key that there is not."""
+    given = {}
+    for key, item in value.items():
+        name = OLD_NAMES.get(key, key)
+        if name not in KEYS:
+            raise DefinitionError(f"{key!r} is no key of a shovel; there are {', '.join(KEYS)}")
+        if name in given:
+            raise DefinitionError(f"{name} is given twice, once as {key}" if name != key else (
+                f"{name} is given twice"))
+        given[name] = item
+    return {key: item for key, item in given.items() if item is not None}
+
+
+def _one_of(given, one, other, is_needed):
+    if one in given and other in given:
+        raise DefinitionError(f"{one} and {other} are both given: a shovel has one of them")
+    if is_needed and one not in given and other not in given:
+        raise DefinitionError(f"{one} or {other} is missing: what to take messages from")
+
+
+# checks: each takes (key, value) and returns what is kept
+
+def _protocol(key, value):
+    if value != PROTOCOL:
+        raise DefinitionError(f"{key} may be {PROTOCOL} only: this broker's shovels speak AMQP 0-9-1")
+    return value
+
+
+def _uris(schemes):
+    def check(key, value):
+        uris = value if isinstance(value, list) else [value]
+        if not uris or len(uris) > URIS or not all(isinstance(uri, str) for uri in uris):
+            raise DefinitionError(f"{key} is a URI or a list of up to {URIS} of them")
+        for uri in uris:
+            _check_uri(key, uri, schemes)
+        return tuple(uris)
+
+    return check
+
+
+def _check_uri(key, uri, schemes):
+    if len(uri) > URI_CHARACTERS or not uri.isprintable() or " " in uri:
+        raise DefinitionError(
+            f"{key} is a URI of up to {URI_CHARACTERS} characters, without spaces: those are written %20")
+    try:
+        parts = urlsplit(uri)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        raise DefinitionError(f"{key} is no URI: its host or port cannot be read") from None
+    if parts.scheme not in schemes:
+        raise DefinitionError(
+            f"{key} is a URI that begins with {', '.join(f'{scheme}://' for scheme in schemes)}")
+    if port == 0:
+        raise DefinitionError(f"{key} has port 0: ports are from 1 to 65535")
+    if not host and (parts.scheme in WEB_SCHEMES or port is not None or parts.scheme == "amqps"):
+        raise DefinitionError(f"{key} names no host")
+
+
+def _name(key, value):
+    if not isinstance(value, str) or not value or len(value.encode("utf-8", "replace")) > NAME_OCTETS:
+        raise DefinitionError(f"{key} is a name of 1 to {NAME_OCTETS} octets")
+    return value
+
+
+def _maybe_empty(key, value):
+    if not isinstance(value, str) or len(value.encode("utf-8", "replace")) > NAME_OCTETS:
+        raise DefinitionError(f"{key} is a text of up to {NAME_OCTETS} octets")
+    return value
+
+
+def _table(key, value):
+    if value == []:  # how some clients write an empty object
+        return {}
+    if not isinstance(value, dict):
+        raise DefinitionError(f"{key} is an object of arguments")
+    for name in value:
+        if len(name.encode("utf-8", "replace")) > NAME_OCTETS:
+            raise DefinitionError(f"{key} has a name of more than {NAME_OCTETS} octets")
+    return dict(value)
+
+
+def _truth(key, value):
+    if not isinstance(value, bool):
+        raise DefinitionError(f"{key} is true or false")
+    return value
+
+
+def _whole(least, most):
+    def check(key, value):
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise DefinitionError(f"{key} is a whole number from {least} to {most}")
+        return value
+
+    return check
+
+
+def _seconds(least):
+    def check(key, value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not (
+                least <= value <= SECONDS_MOST):  # so that NaN is refused too
+            raise DefinitionError(f"{key} is a number of seconds from {least} to {SECONDS_MOST}")
+        return value
+
+    return check
+
+
+def _delete_after(key, value):
+    if value in (NEVER, QUEUE_LENGTH):
+        return None if value == NEVER else value
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise DefinitionError(f"{key} is {NEVER}, {QUEUE_LENGTH} or a number of messages")
+    return value
+
+
+def _ack_mode(key, value):
+    if value not in ACK_MODES:
+        raise DefinitionError(f"{key} is one of {', '.join(ACK_MODES)}")
+    return value
+
+
+def _secret(key, value):
+    if not isinstance(value, str) or not 1 <= len(value) <= URI_CHARACTERS:
+        raise DefinitionError(f"{key} is a text of 1 to {URI_CHARACTERS} characters")
+    return value
+
+
+def _properties(key, value):
+    if value == []:
+        return {}
+    if not isinstance(value, dict):
+        raise DefinitionError(f"{key} is an object of properties: {', '.join(PROPERTIES)}")
+    return {
+        name.replace("-", "_"): _property(f"{name} in {key}", name.replace("-", "_"), item)
+        for name, item in value.items()
+    }
+
+
+def _property(place, name, value):
+    if name not in PROPERTIES:
+        raise DefinitionError(f"{place[:NAME_OCTETS]} is no property: there are {', '.join(PROPERTIES)}")
+    if name == "headers":
+        return _table(place, value)
+    if name == "delivery_mode":
+        return _whole(1, 2)(place, value)
+    if name == "priority":
+        return _whole(0, 255)(place, value)
+    if name == "timestamp":
+        return _whole(0, MOST)(place, value)
+    return _maybe_empty(place, value)
+
+
+# key: (check, default)
+KEYS = {
+    "src-protocol": (_protocol, PROTOCOL),
+    "src-uri": (_uris(SOURCE_SCHEMES), ()),
+    "src-queue": (_name, None),
+    "src-queue-args": (_table, {}),
+    "src-exchange": (_name, None),
+    "src-exchange-key": (_maybe_empty, ""),
+    "src-consumer-args": (_table, {}),
+    "src-prefetch-count": (_whole(0, PREFETCH_MOST), 1000),
+    "src-delete-after": (_delete_after, None),
+    "src-predeclared": (_truth, False),
+    "dest-protocol": (_protocol, PROTOCOL),
+    "dest-uri": (_uris(DESTINATION_SCHEMES), ()),
+    "dest-queue": (_name, None),
+    "dest-queue-args": (_table, {}),
+    "dest-exchange": (_maybe_empty, None),
+    "dest-exchange-key": (_maybe_empty, None),
+    "dest-predeclared": (_truth, False),
+    "dest-add-forward-headers": (_truth, False),
+    "dest-add-timestamp-header": (_truth, False),
+    "dest-publish-properties": (_properties, {}),
+    "dest-refusal-limit": (_whole(0, MOST), 0),
+    "dest-secret": (_secret, None),
+    "dest-timeout": (_seconds(1), 30),
+    "ack-mode": (_ack_mode, ON_CONFIRM),
+    "reconnect-delay": (_seconds(0), 5),
+}
+_WHAT_FOR = {"src-uri": "take messages from", "dest-uri": "bring them to"}
+_OF_WEBHOOKS = ("dest-secret", "dest-timeout")
+_NOT_OF_WEBHOOKS = (
+    "dest-protocol", "dest-queue", "dest-queue-args", "dest-exchange", "dest-exchange-key",
+    "dest-predeclared",
+)

@@ -1,0 +1,139 @@
+"""Ends: a shovel's definition as the link that carries it out: what is declared at both ends, how messages
+are changed on the way, how failures are met.
+
+Between the supervisor and links, which are imported here alone: a broker without shovels carries no client.
+"""
+from gomq_py.broker.features.stream_offset import OFFSET, NEXT
+from gomq_py.client.backoff import Backoff
+from gomq_py.client.errors import ChannelClosed
+from gomq_py.links.ends import Source, Target
+from gomq_py.links.link import Link
+from gomq_py.shovel.definition import NO_ACK, is_local, with_vhost
+from gomq_py.shovel.edits import edit_of
+
+NOT_FOUND = 404
+# RabbitMQ's shovels wait the same time again and again; ours wait longer, as LavinMQ's.
+LONGEST_WAIT_S = 300.0
+
+
+class Opener:
+    """Makes links. ``connector`` is the broker's links.local.Connector; ``cluster_name()`` what messages are
+    told of where they have been.
+    """
+
+    def __init__(self, hub, connector, cluster_name):
+        self._hub = hub
+        self._connector = connector
+        self._cluster_name = cluster_name
+
+    def __call__(self, shovel, user_of, begin_at, on_change, on_end):
+        """See Shovels. Raises ValueError."""
+        definition, vhost = shovel.definition, shovel.vhost.name
+        title = f"Shovel {shovel.name} in vhost {vhost}"
+
+        def connector(which):
+            def connect(uri):
+                user = user_of(uri) if is_local(uri) else None
+                return self._connector.connect(uri, user, name=f"{title}, {which}", vhost=vhost)
+
+            return connect
+
+        delay_s = definition.reconnect_delay
+        return Link(
+            self._hub, title, source_of(definition, vhost, begin_at if shovel.is_of_stream else None,
+                                        shovel.is_of_stream),
+            self._target(shovel, lambda: (link_uris(shovel))),
+            ack_mode=definition.ack_mode,
+            backoff=Backoff(delay_s, max(delay_s, LONGEST_WAIT_S), retries=None if delay_s else 0),
+            connect=connector("source"), connect_target=connector("destination"),
+            delete_after=definition.src_delete_after, refusals=definition.dest_refusal_limit,
+            on_change=on_change, on_end=on_end)
+
+    def _target(self, shovel, uris):
+        definition, vhost = shovel.definition, shovel.vhost.name
+        edit = edit_of(definition, self._cluster_name(), shovel.name, vhost, shovel.type, uris)
+        if definition.is_webhook:
+            from gomq_py.links.webhook import Webhook
+            return Webhook(
+                definition.dest_uri, shovel.name, secret=(definition.dest_secret or "").encode(),
+                timeout_s=definition.dest_timeout, edit=edit, connector=self._connector)
+        exchange, routing_key = definition.dest_exchange, definition.dest_exchange_key
+        if definition.dest_queue is not None:
+            exchange, routing_key = "", definition.dest_queue
+        return Target(
+            with_vhosts(definition.dest_uri, vhost), exchange, routing_key,
+            prepare=_prepare_target(definition), edit=edit)
+
+
+def with_vhosts(uris, vhost):
+    """The URIs, each with a virtual host."""
+    return [with_vhost(uri, vhost) for uri in uris]
+
+
+def link_uris(shovel):
+    """The URIs of both ends that are in use, or would be."""
+    status = shovel.link.status if shovel.link is not None else None
+    return (
+        (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
+        (status.target_uri if status is not None else None) or shovel.definition.dest_uri[0],
+    )
+
+
+def source_of(definition, vhost, begin_at, is_of_stream):
+    """The Source of a definition."""
+    arguments = dict(definition.src_consumer_args)
+    if is_of_stream:
+        arguments.setdefault(OFFSET, NEXT)
+        if begin_at is not None:
+            arguments[OFFSET] = begin_at
+    return Source(
+        with_vhosts(definition.src_uri, vhost), definition.src_queue or "",
+        prepare=_prepare_source(definition), prefetch=definition.src_prefetch_count,
+        consumer_arguments=arguments, no_ack=definition.ack_mode == NO_ACK)
+
+
+def _prepare_source(definition):
+    """What declares the source: the queue where there is none, or a queue of the shovel's own that is bound
+    to the exchange.
+    """
+    def prepare(channel):
+        if definition.src_exchange is not None:
+            if not definition.src_predeclared:
+                channel.exchange_declare(definition.src_exchange, passive=True)
+            queue = channel.queue_declare("", exclusive=True).queue
+            channel.queue_bind(queue, definition.src_exchange, definition.src_exchange_key)
+            return queue
+        declare_queue(
+            channel, definition.src_queue, definition.src_queue_args, definition.src_predeclared)
+        return definition.src_queue
+
+    return prepare
+
+
+def _prepare_target(definition):
+    if definition.dest_queue is not None:
+        return lambda channel: declare_queue(
+            channel, definition.dest_queue, definition.dest_queue_args, definition.dest_predeclared)
+    if definition.dest_exchange:
+        return lambda channel: channel.exchange_declare(definition.dest_exchange, passive=True)
+    return None
+
+
+def declare_queue(channel, name, arguments, is_predeclared):
+    """Make a durable queue where there is none; ``is_predeclared``: only look whether it is there. What is
+    there stays as it is. May switch.
+
+    Raises ChannelClosed.
+    """
+    if is_predeclared:
+        channel.queue_declare(name, passive=True)
+        return
+    looking = channel.connection.channel()
+    try:
+        looking.queue_declare(name, passive=True)
+    except ChannelClosed as error:
+        if error.reply_code != NOT_FOUND:
+            raise
+        channel.queue_declare(name, durable=True, arguments=arguments)
+    else:
+        looking.close()

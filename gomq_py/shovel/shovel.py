@@ -1,0 +1,116 @@
+"""Shovel: one of them, from its definition to what people see of it.
+
+Owned by the supervisor, which says when it starts and stops. Its link moves the messages.
+"""
+import time
+
+from gomq_py.observability.secrets import without_passwords
+from gomq_py.shovel.definition import Definition, DefinitionError
+
+DYNAMIC, STATIC = "dynamic", "static"
+# States besides those of a link, which are STARTING, RUNNING, STOPPED, TERMINATED and ERROR.
+PAUSED, WAITING = "paused", "waiting"
+STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped", "terminated", "error"
+STATES = (STARTING, RUNNING, STOPPED, TERMINATED, ERROR, PAUSED, WAITING)
+# The most that is shown of an error, which may come from another broker.
+ERROR_CHARACTERS = 500
+WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
+
+
+class Shovel:
+    """``vhost`` is a VHost, ``by`` who set it (broker.policies.parameters).
+
+    ``fault``: why it cannot run, as text, or None. ``link`` is there once it was started.
+    """
+
+    def __init__(self, vhost, name, type_, value, by, is_waiting=False):
+        self.vhost = vhost
+        self.name = name
+        self.type = type_
+        self.by = by
+        self.definition = None
+        self.fault = None
+        self.link = None
+        self.is_of_stream = False
+        self.is_paused = False
+        self.is_waiting = is_waiting
+        self.changed_at_s = time.time()
+        self.told = (None, "")  # (state, error) that people were told last
+        try:
+            self.definition = Definition(value)
+        except DefinitionError as error:  # of an earlier version that took it
+            self.fault = str(error)
+
+    def __repr__(self):
+        return f"<Shovel {self.name!r} in {self.vhost.name!r}: {self.state}>"
+
+    @property
+    def key(self):
+        """What tells it from others."""
+        return self.vhost.name, self.name
+
+    @property
+    def state(self):
+        """One of STATES."""
+        if self.is_waiting:
+            return WAITING
+        if self.is_paused:
+            return PAUSED
+        if self.fault is not None:
+            return ERROR
+        return STOPPED if self.link is None else self.link.status.state
+
+    @property
+    def error(self):
+        """Why it does not run, or did not the last time, without passwords; empty where nothing is wrong."""
+        if self.is_waiting:
+            return WAITS
+        text = self.fault or (self.link.status.error if self.link is not None else "") or ""
+        return without_passwords(text)[:ERROR_CHARACTERS]
+
+    def changed(self):
+        """Its state has changed now."""
+        self.changed_at_s = time.time()
+
+    def described(self):
+        """What people see of it, with RabbitMQ's names where it has them."""
+        state, status = self.state, self.link.status if self.link is not None else None
+        shown = {
+            "name": self.name, "vhost": self.vhost.name, "type": self.type, "state": state,
+            "timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.changed_at_s)),
+            "error": self.error, **_of_definition(self.definition),
+            "blocked_status": "blocked" if status is not None and status.blocked else "running",
+            "blocked": (status.blocked or "") if status is not None else "",
+        }
+        if status is not None:
+            for key, uri in (("src_uri", status.source_uri), ("dest_uri", status.target_uri)):
+                if uri:
+                    shown[key] = without_passwords(uri)
+        for name in ("moved", "unconfirmed", "refused", "set_aside", "reconnects"):
+            shown[name] = getattr(status, name) if status is not None else 0
+        shown["rate"] = float(status.rate) if status is not None and state == RUNNING else 0.0
+        if state in (TERMINATED, ERROR):
+            shown["reason"] = shown["error"]
+        return shown
+
+
+def _of_definition(definition):
+    if definition is None:
+        return {"src_uri": "", "dest_uri": ""}
+    shown = {
+        "src_uri": without_passwords(definition.src_uri[0]),
+        "dest_uri": without_passwords(definition.dest_uri[0]),
+        "src_protocol": definition.src_protocol,
+        "dest_protocol": "http" if definition.is_webhook else definition.dest_protocol,
+        "ack_mode": definition.ack_mode, "prefetch_count": definition.src_prefetch_count,
+        "delete_after": "never" if definition.src_delete_after is None else definition.src_delete_after,
+    }
+    for key, value in (
+        ("src_queue", definition.src_queue), ("src_exchange", definition.src_exchange),
+        ("src_exchange_key", definition.src_exchange_key if definition.src_exchange else None),
+        ("dest_queue", definition.dest_queue), ("dest_exchange", definition.dest_exchange),
+        ("dest_exchange_key", definition.dest_exchange_key),
+    ):
+        if value is not None:
+            shown[key] = value
+    return shown

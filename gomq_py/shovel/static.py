@@ -1,0 +1,49 @@
+"""Static shovels: those of the configuration file, one section [shovel:NAME] each.
+
+Keys are a parameter's; numbers, truths, lists of URIs (commas between them) and objects (JSON) are written as
+text there. ``vhost`` says in which virtual host it is shown and what a URI without one means.
+"""
+import json
+
+from gomq_py.shovel.definition import KEYS, OLD_NAMES, Definition, DefinitionError
+
+VHOST = "vhost"
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+# Keys whose values are objects, and those that stay text whatever they look like.
+_OBJECTS = ("src-queue-args", "src-consumer-args", "dest-queue-args", "dest-publish-properties")
+_URIS = ("src-uri", "dest-uri")
+_TRUTHS = ("src-predeclared", "dest-predeclared", "dest-add-forward-headers", "dest-add-timestamp-header")
+_NUMBERS = ("src-prefetch-count", "dest-refusal-limit", "dest-timeout", "reconnect-delay", "src-delete-after")
+
+
+def values_of(section):
+    """(vhost's name, value as a parameter's) of {key: text}. Raises DefinitionError naming the key."""
+    value = {}
+    for key, text in section.items():
+        if key != VHOST:
+            value[key] = _value(OLD_NAMES.get(key, key), text)
+    Definition(value)
+    return section.get(VHOST, "/"), value
+
+
+def _value(key, text):
+    if key in _URIS:
+        uris = [uri.strip() for uri in text.split(",") if uri.strip()]
+        return uris if len(uris) != 1 else uris[0]
+    if key in _OBJECTS:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise DefinitionError(f"{key} is an object as JSON writes it") from None
+    if key in _TRUTHS:
+        return _WORDS.get(text.lower(), text)
+    if key in _NUMBERS and len(text) < 20:
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                pass
+    return text
+
+
+assert {*_OBJECTS, *_URIS, *_TRUTHS, *_NUMBERS} <= set(KEYS)

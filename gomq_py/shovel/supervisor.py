@@ -1,0 +1,410 @@
+"""Supervisor: the shovels of one broker, kept as their parameters and the configuration say.
+
+Made by the node. It starts links once the doors are open, stops them before those are closed, and tells
+people and events what becomes of them. Between doors, which ask for it by verbs, and links, which do the
+work. Nothing here switches, but for ``close``.
+"""
+from urllib.parse import unquote, urlsplit
+
+from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM, queue_type_of
+from gomq_py.broker.features.stream_offset import OFFSET
+from gomq_py.broker.policies.parameters import Component
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+from gomq_py.shovel import static
+from gomq_py.shovel.definition import DefinitionError, is_local, with_vhost
+from gomq_py.shovel.rights import Rights
+from gomq_py.shovel.shovel import (
+    DYNAMIC, PAUSED, STATIC, STOPPED, TERMINATED, WAITING, Shovel,
+)
+
+LOG = logger("shovel")
+QUIET = QuietLog(LOG)
+COMPONENT = "shovel"
+# Rooms of notes (broker.policies.notes).
+PAUSE_NOTES, OFFSET_NOTES = "shovel-paused", "shovel-offset"
+# Between two looks at how far shovels are in streams: what a crash has one go through again.
+OFFSETS_INTERVAL_S = 5.0
+
+
+class Shovels(Component):
+    """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link) that is not
+    started; ``user_of(uri)`` is the User that an end in this broker works as, raises DefinitionError;
+    ``begin_at`` the offset to begin at in a stream, or None.
+
+    ``check_uri(uri, is_destination)`` refuses a URI that could never be used, with a ValueError.
+    """
+
+    def __init__(self, broker, hub, open_link, check_uri=lambda uri, is_destination: None):
+        self._broker = broker
+        self._hub = hub
+        self._open_link = open_link
+        self._check_uri = check_uri
+        self._rights = Rights(broker)
+        self._shovels = {}  # (vhost's name, name): Shovel
+        self._is_started = False
+        self._offsets_timer = None
+
+    # for the node
+
+    def take_over(self, sections):
+        """Those of the configuration ({name: {key: text}}), and the parameters there are.
+
+        Raises DefinitionError for a section that makes no shovel.
+        """
+        for name, section in sections.items():
+            try:
+                vhost_name, value = static.values_of(section)
+                self._check_uris(Shovel(None, name, STATIC, value, None).definition)
+            except ValueError as error:
+                raise DefinitionError(f"section [shovel:{name}]: {error}") from None
+            vhost = self._broker.vhosts.get(vhost_name)
+            if vhost is None:
+                LOG.error("shovel %r of the configuration: there is no virtual host %r", name, vhost_name)
+                continue
+            self._keep(Shovel(vhost, name, STATIC, value, ""))
+        self._broker.parameters.register(COMPONENT, self, self._broker.vhosts.values())
+        for vhost in self._broker.vhosts.values():
+            for component, name in vhost.waiting:
+                if component == COMPONENT:
+                    self._add_waiting(vhost, name)
+        self._broker.events.subscribe(self._event)
+        self._broker.users.rights_watchers.append(self._rights_changed)
+
+    def start(self):
+        """Begin to move messages."""
+        self._is_started = True
+        for shovel in list(self._shovels.values()):
+            self._start(shovel)
+
+    def close(self):
+        """Stop all of them. May switch."""
+        self._is_started = False
+        self._broker.events.unsubscribe(self._event)
+        if self._offsets_timer is not None:
+            self._offsets_timer.kill(block=False)
+        for shovel in list(self._shovels.values()):
+            self._stop_link(shovel)
+
+    # what doors ask
+
+    def all(self, vhost_name=None):
+        """The Shovels, of one vhost or of all, by vhost and name."""
+        return [
+            shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
+
+    def find(self, vhost_name, name):
+        """The Shovel of this name, or None."""
+        return self._shovels.get((vhost_name, name))
+
+    def described(self, shovel):
+        """What people see of a Shovel, with how many messages wait at its source, where that is known here.
+        """
+        return {**shovel.described(), "lag": self._lag(shovel)}
+
+    def pause(self, shovel):
+        """Move nothing until it is resumed, over restarts too. False: it is paused already. Raises OSError.
+        """
+        if shovel.is_paused:
+            return False
+        self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
+        shovel.is_paused = True
+        self._stop_link(shovel)
+        self._tell(shovel)
+        return True
+
+    def resume(self, shovel, by):
+        """Go on. False: it is not paused. Raises OSError, ValueError as ``restart`` does."""
+        if not shovel.is_paused:
+            return False
+        self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
+        shovel.is_paused = False
+        self.restart(shovel, by)
+        return True
+
+    def restart(self, shovel, by):
+        """Connect anew, or at last, with the definition there is.
+
+        One that waits begins to be acted on, as if ``by`` (see Parameters.set) had set it now. One that is
+        paused stays so. Raises OSError, ValueError.
+        """
+        if shovel.is_waiting:
+            self._set_again(shovel, by)
+            return
+        self._stop_link(shovel)
+        self._start(shovel)
+
+    def delete(self, shovel):
+        """It is not there any more. Raises OSError, ValueError for one of the configuration."""
+        if shovel.type == STATIC:
+            raise DefinitionError(
+                f"shovel '{shovel.name}' is in the configuration: take its section away there")
+        self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
+
+    def _set_again(self, shovel, by):
+        value = shovel.vhost.parameters[COMPONENT, shovel.name]
+        self._broker.parameters.set(shovel.vhost, COMPONENT, shovel.name, value, by)
+
+    # what parameters tell
+
+    def check_set_by(self, vhost, name, value, by):
+        """See Component."""
+        shovel = Shovel(vhost, name, DYNAMIC, value, by)
+        if shovel.fault is not None:
+            raise DefinitionError(shovel.fault)
+        there = self._shovels.get((vhost.name, name))
+        if there is not None and there.type == STATIC:
+            raise DefinitionError(f"shovel '{name}' in vhost '{vhost.name}' is in the configuration already")
+        self._check_uris(shovel.definition)
+        self._rights.check(shovel.definition, vhost.name, by)
+
+    def changed(self, vhost, name, value):
+        """See Component."""
+        if self._is_static(vhost, name):
+            LOG.error(
+                "shovel %r in vhost %r is in the configuration too, which counts", name, vhost.name)
+            return
+        self._drop(vhost.name, name)
+        shovel = Shovel(vhost, name, DYNAMIC, value, vhost.set_by.get((COMPONENT, name)))
+        self._keep(shovel)
+        if self._is_started:
+            self._start(shovel)
+
+    def cleared(self, vhost, name):
+        """See Component."""
+        if self._is_static(vhost, name):
+            return
+        shovel = self._drop(vhost.name, name)
+        if shovel is not None:
+            self._forget_notes(shovel)
+            self._tell_removed(shovel)
+
+    def _is_static(self, vhost, name):
+        there = self._shovels.get((vhost.name, name))
+        return there is not None and there.type == STATIC
+
+    def _check_uris(self, definition):
+        for uri in definition.src_uri:
+            self._check_uri(uri, False)
+        for uri in definition.dest_uri:
+            self._check_uri(uri, True)
+
+    # what happens elsewhere
+
+    def _event(self, key, subjects):
+        if key == "vhost.deleted":
+            for shovel in self.all(subjects[0].name):
+                if shovel.vhost is subjects[0]:
+                    self._drop(*shovel.key)
+                    self._tell_removed(shovel)
+
+    def _rights_changed(self, user):
+        """Those that work with this user's rights stop where these do not suffice any more, and go on where
+        they do again.
+        """
+        if not self._is_started:
+            return
+        for shovel in list(self._shovels.values()):
+            if shovel.definition is None or not shovel.definition.names_local_ends:
+                continue
+            if shovel.by != user.name and shovel.type == DYNAMIC and not _names(shovel.definition, user.name):
+                continue
+            refused = self._refusal(shovel)
+            if refused is not None and shovel.fault is None:
+                self._stop_link(shovel)
+                self._fail(shovel, refused)
+            elif refused is None and shovel.fault is not None:
+                self._start(shovel)
+
+    # one shovel
+
+    def _keep(self, shovel):
+        shovel.is_paused = bool(shovel.vhost.notes.get((PAUSE_NOTES, shovel.name)))
+        self._shovels[shovel.key] = shovel
+
+    def _add_waiting(self, vhost, name):
+        if (vhost.name, name) not in self._shovels:
+            value = vhost.parameters[COMPONENT, name]
+            self._keep(Shovel(vhost, name, DYNAMIC, value, None, is_waiting=True))
+
+    def _drop(self, vhost_name, name):
+        shovel = self._shovels.pop((vhost_name, name), None)
+        if shovel is not None:
+            self._stop_link(shovel)
+        return shovel
+
+    def _forget_notes(self, shovel):
+        try:
+            self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
+            self._broker.notes.clear(shovel.vhost, OFFSET_NOTES, shovel.name)
+        except OSError as error:  # it is gone all the same
+            LOG.error("shovel %r in vhost %r: %s", shovel.name, shovel.vhost.name, error)
+
+    def _start(self, shovel):
+        if not self._is_started or shovel.is_paused or shovel.is_waiting or shovel.definition is None:
+            self._tell(shovel)
+            return
+        shovel.fault = self._refusal(shovel)
+        if shovel.fault is not None:
+            self._fail(shovel, shovel.fault)
+            return
+        shovel.is_of_stream = self._is_of_stream(shovel)
+
+        def on_change(link):
+            if shovel.link is link:
+                self._tell(shovel)
+
+        def on_end(link, reason):
+            if shovel.link is link:
+                self._ended(shovel, reason)
+
+        def user_of(uri):
+            return self._rights.user_of(shovel.by, uri)
+
+        try:
+            begin_at = self._offset_to_begin_at(shovel) if shovel.is_of_stream else None
+            shovel.link = self._open_link(shovel, user_of, begin_at, on_change, on_end)
+            shovel.link.start()
+        except ValueError as error:
+            self._fail(shovel, str(error))
+            return
+        self._watch_offset(shovel)
+        self._tell(shovel)
+
+    def _refusal(self, shovel):
+        try:
+            self._rights.check(shovel.definition, shovel.vhost.name, shovel.by)
+        except DefinitionError as error:
+            return str(error)
+        return None
+
+    def _fail(self, shovel, why):
+        shovel.fault = why
+        self._tell(shovel)
+
+    def _stop_link(self, shovel):
+        link, shovel.link = shovel.link, None
+        if link is not None:
+            self._keep_offset(shovel, link)
+            link.stop()
+
+    def _ended(self, shovel, reason):
+        """The link has ended for good: it has moved what it should, or no waiting mends what is wrong."""
+        self._tell(shovel)
+        is_done = reason == TERMINATED and shovel.definition.src_delete_after is not None
+        if is_done and shovel.type == DYNAMIC and self._shovels.get(shovel.key) is shovel:
+            LOG.info("shovel %r in vhost %r has moved what it should", shovel.name, shovel.vhost.name)
+            try:
+                self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
+            except OSError as error:
+                LOG.error("shovel %r in vhost %r stays: %s", shovel.name, shovel.vhost.name, error)
+
+    # telling
+
+    def _tell(self, shovel):
+        state = shovel.state
+        if (state, shovel.error) == shovel.told:
+            return
+        (before, _), shovel.told = shovel.told, (state, shovel.error)
+        if state != before:
+            shovel.changed()
+        if before is None and state in (PAUSED, WAITING, STOPPED):
+            return
+        if shovel.error and state != WAITING:
+            QUIET.warning(
+                shovel.key, "shovel %r in vhost %r is %s: %s", shovel.name, shovel.vhost.name, state,
+                shovel.error)
+        else:
+            QUIET.info(
+                (shovel.key, state), "shovel %r in vhost %r is %s", shovel.name, shovel.vhost.name, state)
+        self._broker.events.emit("shovel.worker.status", _status_event, shovel)
+
+    def _tell_removed(self, shovel):
+        LOG.info("shovel %r in vhost %r is gone", shovel.name, shovel.vhost.name)
+        self._broker.events.emit("shovel.worker.removed", _removed_event, shovel)
+
+    def _lag(self, shovel):
+        """Ready messages at the source: of this broker's own queue those that are in it; elsewhere what the
+        link knows; None where nobody does.
+        """
+        queue = self._own_source(shovel)
+        return queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
+
+    def _own_source(self, shovel):
+        """The source's queue, where it is in this broker and there."""
+        definition = shovel.definition
+        if definition is None or definition.src_queue is None or not is_local(definition.src_uri[0]):
+            return None
+        vhost = self._broker.vhosts.get(_vhost_of(definition.src_uri[0], shovel.vhost.name))
+        return vhost.queues.get(definition.src_queue) if vhost is not None else None
+
+    # streams
+
+    def _watch_offset(self, shovel):
+        if shovel.is_of_stream and self._offsets_timer is None:
+            self._offsets_timer = self._hub.call_later(OFFSETS_INTERVAL_S, self._keep_offsets)
+
+    def _keep_offsets(self):
+        self._offsets_timer = None
+        for shovel in list(self._shovels.values()):
+            if shovel.link is not None:
+                self._keep_offset(shovel, shovel.link)
+                self._watch_offset(shovel)
+
+    def _keep_offset(self, shovel, link):
+        """Keep where a shovel is in its stream: every message before has arrived."""
+        offset = link.stream_offset if shovel.is_of_stream else None
+        if offset is None:
+            return
+        note = {"of": _stream_of(shovel.definition), "next": offset + 1}
+        try:
+            self._broker.notes.set(shovel.vhost, OFFSET_NOTES, shovel.name, note)
+        except OSError as error:
+            QUIET.error(
+                (shovel.key, "offset"), "shovel %r in vhost %r: where it is in its stream is not kept: %s",
+                shovel.name, shovel.vhost.name, error)
+
+    def _offset_to_begin_at(self, shovel):
+        """Where an earlier run has come to in this stream, or None."""
+        note = shovel.vhost.notes.get((OFFSET_NOTES, shovel.name))
+        if not isinstance(note, dict) or note.get("of") != _stream_of(shovel.definition):
+            return None
+        offset = note.get("next")
+        return offset if isinstance(offset, int) and not isinstance(offset, bool) else None
+
+    def _is_of_stream(self, shovel):
+        """Whether the source is a stream: by what the definition says, or what this broker has there."""
+        definition = shovel.definition
+        if definition.src_queue is None:
+            return False
+        queue = self._own_source(shovel)
+        return (
+            OFFSET in definition.src_consumer_args
+            or STREAM in (definition.src_queue_args.get(QUEUE_TYPE), queue and queue_type_of(queue.arguments))
+        )
+
+
+def _stream_of(definition):
+    """What tells one stream from another, without passwords."""
+    return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
+
+
+def _vhost_of(uri, vhost_name):
+    return unquote(urlsplit(with_vhost(uri, vhost_name)).path[1:]) or "/"
+
+
+def _names(definition, user_name):
+    return any(f"{user_name}@" in uri for uri in (*definition.src_uri, *definition.dest_uri))
+
+
+def _status_event(shovel):
+    shown = shovel.described()
+    return {
+        "name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type, "status": shovel.state,
+        "src_uri": shown["src_uri"], "dest_uri": shown["dest_uri"], "error": shovel.error,
+        "blocked_status": shown["blocked_status"],
+    }
+
+
+def _removed_event(shovel):
+    return {"name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type}
