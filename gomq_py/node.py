@@ -20,6 +20,7 @@ from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
+from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
@@ -40,7 +41,7 @@ forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # How what a node holds ends, in this order.
 _ENDS = (
-    ("shovels", "close"), ("doors", "close"), ("_management", "close"), ("hub", "take_leave"),
+    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"), ("hub", "take_leave"),
     ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
 )
 
@@ -62,9 +63,10 @@ class Node:
         self.mqtt: Any = None
         self.doors: Any = None
         self.durability: Any = None
-        self.shovels: Any = None
-        self._open_shovel: Any = None
         self.connector: Any = None
+        self.shovels: Any = None
+        self.federation: Any = None
+        self._open_shovel: Any = None
         self._management: Any = None
         self._committer: Any = None
         self._files = Files(replicators)
@@ -85,11 +87,14 @@ class Node:
         self.hub = Hub(settings)
         kinds = all_kinds(settings.mqtt_exchange)
         broker = Broker(self._data_dir, self._files, self.durability, settings, self.hub, kinds)
+        federation = Federation(kinds)
         broker.recover()
         self.broker = broker
         self.amqp = AMQPServer(broker, settings, self.hub)
         self.connector = Connector(settings, self.amqp.local.connect)
         self._take_over_shovels()
+        federation.open(broker, self.hub, self.connector)
+        self.federation = federation
         if settings.load_definitions:
             definitions.load(broker, settings.load_definitions)
         broker.resource_watch.start()
@@ -127,6 +132,7 @@ class Node:
         if self.mqtt is None and self._has_wills_to_publish():
             self._serving(MQTT)
         self.shovels.start()
+        self.federation.start()
 
     def _take_over_shovels(self) -> None:
         shovels = Shovels(self.broker, self.hub, self._shovel_link, self.connector.check)
@@ -170,8 +176,9 @@ class Node:
         committer = self._committer
         shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
-        self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = self.connector = None
-        self._management = self._committer = self.shovels = self._open_shovel = None
+        self.broker = self.hub = self.amqp = self.mqtt = self.doors = self.durability = None
+        self.connector = self.shovels = self.federation = self._management = self._committer = None
+        self._open_shovel = None
         for room, end in held:
             if room is not None:
                 shutdown.do(getattr(room, end))
@@ -198,5 +205,5 @@ class Node:
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,
-                self.doors.options, self.shovels)
+                self.doors.options, self.shovels, self.federation)
         return self._management.door(protocol, listening, tls)

@@ -26,12 +26,13 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 class Management:
     """What the doors of one broker have in common."""
 
-    def __init__(self, broker, hub, settings, listeners, serving, options, shovels=None):
+    def __init__(self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None):
         """``listeners()`` answers what is open in this process; ``hub`` knows who is connected.
 
         ``serving(protocol)``: what serves "amqp" or "mqtt" over a WebSocket, and the gate that lets
         strangers in; ``options`` are set on the sockets of those clients (net.listener.SocketOptions).
-        ``shovels``: those that people ask about (shovel.supervisor), where the broker has any.
+        ``shovels`` and ``federation``: those that people ask about (shovel.supervisor,
+        federation.supervisor), where the broker has any.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=hub.spawn)
@@ -40,7 +41,7 @@ class Management:
         hub.at_close(self._index.close)
         self._node = Node(
             broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates,
-            self._index, self._feed, shovels)
+            self._index, self._feed, shovels, federation)
         self._apps = {}
         self._settings = settings
 

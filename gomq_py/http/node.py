@@ -14,10 +14,13 @@ class Node:
     """One running broker.
 
     ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's:
-    ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None.
+    ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
+    federation.supervisor.Federation, or None.
     """
 
-    def __init__(self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None):
+    def __init__(
+        self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
+    ):
         self.broker = broker
         self.clients = clients
         self.settings = settings
@@ -26,6 +29,7 @@ class Node:
         self.index = index
         self.feed = feed
         self.shovels = shovels
+        self.federation = federation
         self.name = name
         self._cluster_name = name
         self.started_at = time.time()

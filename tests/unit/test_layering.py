@@ -56,11 +56,12 @@ MAP = {
     "http": DOOR | {"mqtt.model", "mqtt.wire", ""},
     # what speaks to other brokers; doors and ctl are handed shovels and links by the node
     "shovel": LEAVES | {"hub", "auth", "client", "links", *MODEL},
-    "federation": LEAVES | {"hub", "auth", "client", "links", *MODEL},
+    # amqp.wire: bindings made upstream by the thousand
+    "federation": LEAVES | {"hub", "auth", "client", "links", "amqp.wire", *MODEL},
     "links": LEAVES | {"hub", "client", "broker.transfer", "amqp.wire", ""},
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
-    "broker.features": {"broker", "content", "errors"},
+    "broker.features": {"broker", "content", "errors", "patterns"},
     "broker.topology_log": {"broker", "content", "storage", "observability", "hub"},
     "broker.policies": below("broker.policies"),
     "broker.exchanges": below("broker.exchanges"),
@@ -129,6 +130,7 @@ LIBRARIES = {
     "mqtt.server": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client", "wsproto", "h11"},
     "broker": {"gevent"},
+    "federation": {"gevent"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),
     "auth": {"gevent", "bcrypt", "jwt"},
     "storage": {"gevent", "greenlet"},

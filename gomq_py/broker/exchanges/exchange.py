@@ -109,6 +109,12 @@ class Exchange:
     def check_binding(self, routing_key, arguments):
         """Refuse a binding that this kind cannot match. Raises PreconditionFailed."""
 
+    def asks_for(self, binding):
+        """(routing key, arguments) of what a binding of this exchange asks for, as another exchange of the
+        same vhost that hands on to this one, or of another broker, would be asked.
+        """
+        return binding.routing_key, binding.arguments
+
     def match(self, routing_key, headers, targets):
         """Add to the set ``targets`` every destination, queue or exchange, of a binding that matches.
         ``headers`` may be None.

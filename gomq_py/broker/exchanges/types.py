@@ -6,6 +6,7 @@ from gomq_py.broker.exchanges.consistent_hash import ALGORITHM, HASH_HEADER, HAS
 from gomq_py.broker.exchanges.delayed import INNER_TYPE, DelayedExchange
 from gomq_py.broker.exchanges.direct import DirectExchange
 from gomq_py.broker.exchanges.fanout import FanoutExchange
+from gomq_py.broker.exchanges.federation_upstream import FederationUpstreamExchange
 from gomq_py.broker.exchanges.headers import HeadersExchange
 from gomq_py.broker.exchanges.random_choice import RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
@@ -18,7 +19,7 @@ from gomq_py.errors import PreconditionFailed
 EXCHANGE_TYPES = {
     kind.type: kind for kind in (
         DirectExchange, FanoutExchange, HeadersExchange, TopicExchange, ConsistentHashExchange,
-        RandomExchange, DelayedExchange,
+        RandomExchange, DelayedExchange, FederationUpstreamExchange,
     )
 }
 

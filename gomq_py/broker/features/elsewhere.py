@@ -8,19 +8,10 @@ from gomq_py.broker.features.feature import Feature
 
 _OF_A_PLUGIN = "None: it belongs to a plugin of RabbitMQ."
 _OF_A_CLUSTER = "None: there is one node."
-FEDERATION, SHARDING, DELAYED = "federation-upstream", "sharding", "delayed-message"
+SHARDING, DELAYED = "sharding", "delayed-message"
 
 ROWS = (
     # The components that act on these are plugins of RabbitMQ, but for the last, which is LavinMQ's.
-    Feature(policy=FEDERATION, check_policy=policy_checks.text, component=FEDERATION, effect=_OF_A_PLUGIN),
-    Feature(
-        policy="federation-upstream-set", check_policy=policy_checks.text, component=FEDERATION,
-        effect=_OF_A_PLUGIN,
-    ),
-    Feature(
-        policy="federation-upstream-pattern", check_policy=policy_checks.anything, component=FEDERATION,
-        effect=_OF_A_PLUGIN,
-    ),
     Feature(
         policy="shards-per-node", check_policy=policy_checks.anything, component=SHARDING, effect=_OF_A_PLUGIN
     ),

@@ -3,7 +3,7 @@ from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import smallest_time
 
-EXPIRES = "x-expires"
+EXPIRES, MESSAGE_TTL = "x-expires", "x-message-ttl"
 
 ROWS = (
     Feature(
@@ -14,7 +14,7 @@ ROWS = (
         effect="A queue that nobody uses for so long is deleted.",
     ),
     Feature(
-        argument="x-message-ttl", place=2, kinds=NO_STREAM, check=checks.milliseconds,
+        argument=MESSAGE_TTL, place=2, kinds=NO_STREAM, check=checks.milliseconds,
         policy="message-ttl", operator=True, check_policy=policy_checks.count, word="message TTL",
         setting="message_ttl_ms", merge=smallest_time,
         flag=Flag(name="--message-ttl", kind=int, help="Milliseconds after which messages expire."),

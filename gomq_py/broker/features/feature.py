@@ -35,7 +35,8 @@ class Feature:
     here. ``argument`` of a queue, which ``kinds`` of queues take; ``check(value, arguments)`` raises
     WrongValue. ``place``: when RabbitMQ looks at it; of those that are wrong, or differ from what the queue
     has, the first is told. ``policy``: the key in policies, in operator policies too if ``operator``;
-    ``check_policy(feature, value)`` raises PolicyError; ``word`` is what RabbitMQ calls it then.
+    ``check_policy(feature, value)`` raises PolicyError; ``word`` is what RabbitMQ calls it then;
+    ``check_beside(feature, definition)``: what a policy says besides, likewise.
     ``component``: whose owner alone acts on the key. ``setting``: the attribute of QueueSettings, which is
     ``merge(feature, arguments, policy)``. ``by_queue``: the queue itself observes it.
     """
@@ -48,6 +49,7 @@ class Feature:
     policy: str | None = None
     operator: bool = False
     check_policy: Callable[["Feature", Any], None] | None = None
+    check_beside: Callable[["Feature", dict], None] | None = None
     word: str | None = None
     component: str | None = None
     setting: str | None = None

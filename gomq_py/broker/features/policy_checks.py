@@ -2,6 +2,7 @@
 from gomq_py.broker.features.age import milliseconds_of_age
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.values import MAX_INTEGER, MIN_INTEGER, is_count, is_integer
+from gomq_py.patterns import Pattern
 
 
 class PolicyError(ValueError):
@@ -73,6 +74,16 @@ def age(feature, value):
         milliseconds_of_age(value)
     except ValueError:
         raise _invalid(feature, value, "a number above 0 and one of Y, M, D, h, m, s") from None
+
+
+def pattern(feature, value):
+    """A regular expression."""
+    text(feature, value)
+    try:
+        Pattern(value)
+    except ValueError as error:
+        raise PolicyError(
+            f"could not compile pattern {value[:40]} to a regular expression. Error: {error}") from None
 
 
 def anything(_feature, _value):

@@ -1,13 +1,13 @@
 """Table: the rows of all features, and what is derived of them."""
 from gomq_py.broker.features import (
     alternate_exchange, consumer_priority, consumer_timeout, dead_lettering, deduplication, delivery_limit,
-    elsewhere, expiry, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,
+    elsewhere, expiry, federation, length, queue_type, retry, stream_filter, stream_offset, stream_prefetch,
     stream_retention, tee,
 )
 
 FEATURES = tuple(row for module in (
     expiry, length, delivery_limit, dead_lettering, consumer_timeout, retry, deduplication, stream_retention,
-    queue_type, alternate_exchange, tee, elsewhere,
+    queue_type, alternate_exchange, tee, federation, elsewhere,
 ) for row in module.ROWS)
 
 # Rows by argument, in the order in which RabbitMQ looks at arguments.

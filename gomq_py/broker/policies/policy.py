@@ -204,6 +204,9 @@ def _checked(definition, keys):
         if key not in keys:
             raise PolicyError(f"{key} is not a recognised policy setting")
         keys[key].check_policy(keys[key], value)
+    for key in definition:
+        if keys[key].check_beside is not None:
+            keys[key].check_beside(keys[key], definition)
     return dict(definition)
 
 

@@ -23,12 +23,13 @@ class VHostPolicies(Job):
     """``user`` and ``operator`` are PolicySets.
 
     ``configure(queue, settings)`` and ``when_safe`` are the queue factory's. ``left_out(kind)``: the keys
-    that mean nothing for entities of this kind.
+    that mean nothing for entities of this kind. ``told(vhost, entity)`` hears of each whose policies have
+    been looked at, new ones among them.
     """
 
     name = "applying policies"
 
-    def __init__(self, vhost, scheduler, configure, when_safe, left_out):
+    def __init__(self, vhost, scheduler, configure, when_safe, left_out, told):
         super().__init__()
         self.user = PolicySet()
         self.operator = PolicySet()
@@ -37,6 +38,7 @@ class VHostPolicies(Job):
         self._configure = configure
         self._when_safe = when_safe
         self._left_out = left_out
+        self._told = told
         self._round = None
         # Of the processor's time, so that a change is in force at once for some queues however busy the
         # machine is.
@@ -68,6 +70,7 @@ class VHostPolicies(Job):
                       type(error).__name__, error)
             entity.in_force = UNDER_NONE
             configure(entity, UNDER_NONE.definition)
+        self._told(self._vhost, entity)
 
     def _configure_queue(self, queue, policy):
         settings = QueueSettings(queue.arguments, policy) if policy or queue.arguments else PLAIN

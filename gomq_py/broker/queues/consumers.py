@@ -142,6 +142,13 @@ class ConsumerRing:
                 return len(level)
         return 0
 
+    def ready_priority(self):
+        """The highest priority of a consumer in the ring, which is not empty."""
+        for index, level in enumerate(self.levels):
+            if level:
+                return self.priorities[index]
+        raise AssertionError("nobody is ready")
+
     def _unring(self, consumer):
         index = self.priorities.index(consumer.priority)
         self.levels[index].remove(consumer)

@@ -39,7 +39,8 @@ class Queue(destination.Destination):
     any time; channels see to it. ``dead_letter_count``: messages that are dead and wait for their copies.
     ``aside``: the SetAside of this queue, or None. ``in_force``: the policies it stands under
     (broker.policies.InForce), as its vhost has applied them. ``is_state``: it is the state of somebody's
-    clients, and no definition (broker.topology.kinds).
+    clients, and no definition (broker.topology.kinds). ``on_turn(queue)`` is called at the end of each turn,
+    for whoever looks whether consumers wait for messages (``has_hungry``); None: nobody does.
     """
 
     __slots__ = (
@@ -47,7 +48,7 @@ class Queue(destination.Destination):
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
-        "in_force", "is_state", "_waiting_for_files", "__weakref__",
+        "in_force", "is_state", "on_turn", "_waiting_for_files", "__weakref__",
     )
 
     def __init__(
@@ -68,7 +69,7 @@ class Queue(destination.Destination):
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
-        self._waiting_for_files = None
+        self.on_turn = self._waiting_for_files = None
         if store is not None:
             store.listener = self
 
@@ -369,6 +370,8 @@ class Queue(destination.Destination):
             self.wake()
         else:
             self.ring = None
+            if self.on_turn is not None:
+                self.wake()
             if self.limits is not None:
                 self.limits.used()
             if self.on_unused is not None:
@@ -396,6 +399,15 @@ class Queue(destination.Destination):
         """Undo one hold()."""
         self.holds -= 1
         self.wake()
+
+    def has_hungry(self):
+        """Whether no message is ready, and a consumer waits for one: a client's own, of no negative priority,
+        which is what those of other brokers have.
+        """
+        return (
+            self.ring is not None and self.ring.ready > 0 and not self.ready_count and not self.closed
+            and not self.paused and not self.holds and self.ring.ready_priority() >= 0
+        )
 
     @property
     def single_active(self):
@@ -452,6 +464,8 @@ class Queue(destination.Destination):
                 octets = self._deliver()
             if self.limits is not None:
                 self.limits.settle()
+            if self.on_turn is not None:
+                self.on_turn(self)
         except StoreError as error:
             self.fail(error)
         except Exception as error:  # it would come again at every touch

@@ -72,6 +72,7 @@ class Kinds:
         self._on_vhost = []
         self._on_vhost_gone = []
         self._on_exchange = []
+        self._on_policies = []
         self.components = {}
         self._stores = {}
         self.predeclared = list(PREDECLARED)
@@ -120,6 +121,12 @@ class Kinds:
         """
         self._on_exchange.append(added)
 
+    def on_policies(self, told):
+        """Call ``told(vhost, entity)`` with each queue and exchange whose policies in force have been looked
+        at: new ones, those of an earlier run, and all when policies change. It must not switch.
+        """
+        self._on_policies.append(told)
+
     def add_component(self, component, handler):
         """Have a Component (broker.policies.parameters) for the parameters of this name. It hears of those of
         an earlier run when all vhosts are there.
@@ -151,6 +158,11 @@ class Kinds:
         """Tell whoever asked to hear of it."""
         for added in self._on_exchange:
             added(vhost, exchange)
+
+    def policies_looked_at(self, vhost, entity):
+        """Likewise."""
+        for told in self._on_policies:
+            told(vhost, entity)
 
     def store_opened(self, name):
         """Who wants a vhost's own store of this name at boot. Raises LookupError."""

@@ -87,7 +87,8 @@ class VHost(Routing):
         self.limits = {}
         self.totals = Totals()
         self.policies = VHostPolicies(
-            self, factory.scheduler, factory.configure, factory.when_safe, self.kinds.left_out)
+            self, factory.scheduler, factory.configure, factory.when_safe, self.kinds.left_out,
+            self.kinds.policies_looked_at)
         self.default_exchange = DefaultExchange(name, self.queues, self.sinks)
         self.exchanges[""] = self.default_exchange
         for predeclared, type_, internal in self.kinds.predeclared:

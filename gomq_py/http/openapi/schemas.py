@@ -224,6 +224,15 @@ COMPONENTS = {
         **texts("topic", "vhost", "payload", "payload_encoding"), **counts("payload_bytes", "timestamp"),
         "expires_at": MAYBE_COUNT, "properties": OPEN,
     }),
+    "FederationLink": record({
+        **texts(
+            "node", "vhost", "upstream", "id", "uri", "timestamp", "consumer_tag", "ack_mode",
+            "local_connection"),
+        "type": {"enum": ["exchange", "queue"]},
+        "status": {"enum": ["starting", "running", "stopped", "terminated", "error"]},
+        **counts("moved", "unconfirmed", "refused", "set_aside", "reconnects"), "rate": NUMBER,
+        "blocked": {"type": "boolean"},
+    }, texts("exchange", "upstream_exchange", "queue", "upstream_queue", "error")),
     "Shovel": record({
         **texts(
             "name", "vhost", "node", "timestamp", "error", "src_uri", "dest_uri", "blocked_status"),

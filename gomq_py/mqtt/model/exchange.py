@@ -11,7 +11,7 @@ from gomq_py.errors import PreconditionFailed
 from gomq_py.mqtt.model.filter_tree import FilterTree, levels_of
 from gomq_py.mqtt.model.shares import Shares
 from gomq_py.mqtt.wire.topics import (
-    SEPARATOR, is_shared, is_topic_name, split_shared, swapped, topic_filter_fault,
+    SEPARATOR, binding_key, is_shared, is_topic_name, split_shared, swapped, topic_filter_fault,
 )
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -68,6 +68,10 @@ class MQTTExchange(Exchange):
         if self._tree.arrangements.has_room(levels_of(topic_filter), MAX_COSTLY_LEVELS):
             return ""
         return no_room(f"virtual host '{self.vhost}'", MAX_COSTLY_LEVELS)
+
+    def asks_for(self, binding):
+        """As a binding of an exchange of topics says it, without what is a session's own."""
+        return binding_key(split_shared(binding.routing_key)[1]), {}
 
     def match(self, routing_key, headers, targets):
         topic = swapped(routing_key)

@@ -1,0 +1,41 @@
+"""Federation: which upstreams a queue or an exchange takes messages from. Acted on by gomq_py.federation.
+
+Upstreams are parameters of the vhost; a policy names one, a set of them, or those whose names match. The
+three keys belong to one component, and a policy has one of them, as in RabbitMQ.
+"""
+from gomq_py.broker.features import policy_checks
+from gomq_py.broker.features.feature import Feature
+
+# Components of parameters. The first also owns the keys.
+UPSTREAM, UPSTREAM_SET = "federation-upstream", "federation-upstream-set"
+PATTERN = "federation-upstream-pattern"
+KEYS = frozenset((UPSTREAM, UPSTREAM_SET, PATTERN))
+# A set that need not be defined: all upstreams of the vhost.
+ALL = "all"
+
+
+def _said_once(_feature, definition):
+    if len(KEYS & definition.keys()) > 1:
+        raise policy_checks.PolicyError(
+            "cannot specify federation-upstream, federation-upstream-set or federation-upstream-pattern "
+            "together"
+        )
+
+
+ROWS = (
+    Feature(
+        policy=UPSTREAM, check_policy=policy_checks.text, word="federation upstream name", component=UPSTREAM,
+        check_beside=_said_once,
+        effect="Messages come from this upstream, too.",
+    ),
+    Feature(
+        policy=UPSTREAM_SET, check_policy=policy_checks.text, word="federation upstream set name",
+        component=UPSTREAM, check_beside=_said_once,
+        effect="Messages come from the upstreams of this set, too; `all` is every upstream.",
+    ),
+    Feature(
+        policy=PATTERN, check_policy=policy_checks.pattern, word="federation upstream pattern name",
+        component=UPSTREAM, check_beside=_said_once,
+        effect="Messages come from the upstreams whose names match this regular expression, too.",
+    ),
+)

@@ -1,0 +1,64 @@
+"""Errands: what is done upstream beside the flow of messages, over a connection of its own.
+
+The connection is there while something is to be done, and a little longer: bindings come and go in bursts,
+and a thousand links that rest need no second connection each.
+"""
+from gevent.event import Event
+
+from gomq_py.client.errors import ClientError
+
+# Seconds for which the connection waits for the next errand.
+LINGER_S = 5.0
+
+
+class Errands:
+    """Those of one link. ``connect()`` returns a client's connection; ``failed(error)`` is called where the
+    upstream cannot be reached or refuses something: then those that wait are dropped. It must not switch.
+    """
+
+    def __init__(self, hub, connect, failed):
+        self._hub = hub
+        self._connect = connect
+        self._failed = failed
+        self._waiting = {}  # functions, as keys, in order
+        self._more = Event()
+        self._greenlet = None
+        self._is_stopped = False
+
+    def run(self, do):
+        """Have ``do(channel)`` called soon: once, however often that was asked for before it is."""
+        if self._is_stopped:
+            return
+        self._waiting[do] = None
+        self._more.set()
+        if self._greenlet is None:
+            self._greenlet = self._hub.spawn(self._run)
+            self._greenlet.name = "federation errands"
+
+    def stop(self):
+        """Nothing more is done; what is under way ends, and nobody hears how."""
+        self._is_stopped = True
+        self._waiting.clear()
+        self._more.set()
+
+    def _run(self):
+        try:
+            while self._waiting:
+                with self._connect() as connection:
+                    self._serve(connection.channel())
+        except (ClientError, OSError, ValueError) as error:
+            self._greenlet = None
+            self._waiting.clear()
+            if not self._is_stopped:
+                self._failed(error)
+        finally:
+            self._greenlet = None
+
+    def _serve(self, channel):
+        while self._waiting:
+            self._more.clear()
+            do = next(iter(self._waiting))
+            del self._waiting[do]
+            do(channel)
+            if not self._waiting and not self._is_stopped:
+                self._more.wait(LINGER_S)

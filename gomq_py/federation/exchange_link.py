@@ -1,0 +1,287 @@
+"""Exchange links: what is published to an exchange upstream comes to one of the same bindings here, too.
+
+Upstream stand, for each link, a queue and an exchange of its own between the upstream's exchange and that
+queue: the bindings of the exchange here are made between the two exchanges there, so that only what is asked
+for here is sent. The exchange in between also leaves out what has been here already; where the broker
+upstream does not know its type it is a fanout exchange, and this end leaves that out.
+
+Bindings cannot be listed over AMQP. So each connect makes an exchange in between under the other one of two
+names, with all bindings, and deletes the one before: none of an earlier run stays, and nothing is missed
+meanwhile.
+"""
+import hashlib
+from functools import partial
+from typing import Any
+
+from gevent.event import Event
+
+from gomq_py.amqp.wire.methods import ExchangeBind, ExchangeBindOk, ExchangeUnbind, ExchangeUnbindOk
+from gomq_py.broker.exchanges.fanout import FanoutExchange
+from gomq_py.broker.exchanges.federation_upstream import (
+    CLUSTER_NAME, DOWNSTREAM_NAME, DOWNSTREAM_VHOST, MAX_HOPS, RECEIVED_FROM, VHOST,
+    FederationUpstreamExchange, should_forward,
+)
+from gomq_py.broker.features.arguments import QUEUE_TYPE
+from gomq_py.broker.features.expiry import EXPIRES, MESSAGE_TTL
+from gomq_py.broker.names import NAME_OCTETS_MAX
+from gomq_py.client.errors import ChannelClosed, ConnectionClosed
+from gomq_py.content.fields import Int64
+from gomq_py.federation.bindings import Bindings, arguments_upstream
+from gomq_py.federation.errands import Errands
+from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received
+from gomq_py.federation.supervisor import LOG, PURPOSE
+
+SUFFIXES = (" A", " B")
+# What the broker upstream says where it does not know a type of exchange.
+COMMAND_INVALID = 503
+PRECONDITION_FAILED = 406
+# How long a link waits until what an earlier one has made upstream is gone.
+REMOVING_S = 10
+
+
+class ExchangeLink(FederationLink):
+    """One for each exchange and upstream."""
+
+    type = "exchange"
+
+    def __init__(self, ways, vhost, name, upstream):
+        self.exchange = vhost.exchanges[name]
+        # name of the broker upstream, and its vhost, once it is known
+        self._there: tuple[str | None, str] = (None, "/")
+        self._between = ""  # the exchange in between, once it is there
+        self._is_plain = False  # upstream knows no such type as ours
+        self._is_over = False
+        super().__init__(ways, vhost, name, upstream)
+        self._errands = Errands(ways.hub, self._connect_upstream, self._cannot_mirror)
+        self._bindings = Bindings(self.exchange, self._bindings_changed)
+
+    # for the supervisor
+
+    def stop(self):
+        self._errands.stop()
+        self._is_over = True
+        super().stop()
+
+    def clean_up(self):
+        if self.upstream.cleans_up and self._between:
+            queue = self.queue_upstream
+            done = self._ways.removing[queue] = Event()
+            Errands(
+                self._ways.hub, self._connect_upstream, partial(self._cannot_remove, queue, done)
+            ).run(partial(self._remove_upstream, queue, done))
+
+    def binding_made(self, binding):
+        """One more binding of the exchange, or of the one that it hands on to."""
+        self._bindings.made(binding)
+
+    def binding_gone(self, binding):
+        """One less."""
+        self._bindings.gone(binding)
+
+    @property
+    def queue_upstream(self):
+        """The name of the queue upstream, and what those of the exchanges begin with."""
+        upstream_name = self.upstream.exchange
+        name = f"federation: {upstream_name} -> {self._ways.cluster_name()}:{self.vhost.name}:{self.name}"
+        return _fitting(name, NAME_OCTETS_MAX - len(SUFFIXES[0]))
+
+    # what the link asks
+
+    def _source(self):
+        # exclusive: two brokers of one name would share the messages of one
+        return self._make_source(self._prepare, exclusive=True)
+
+    def _target(self):
+        return self._make_target(self.name, None, self._edit)
+
+    def _edit(self, properties, delivery):
+        headers, name = properties.headers, self._ways.cluster_name()
+        if not should_forward(headers, self.upstream.max_hops, name, self.vhost.name):
+            return None
+        passed = headers.get(RECEIVED_FROM) if headers else None
+        told = {**self._received_from(), "redelivered": bool(delivery.redelivered)}
+        if self._there[0] is not None:
+            told[CLUSTER_NAME] = self._there[0]
+        told[VHOST] = self._there[1]
+        return with_received(
+            properties, told, passed if isinstance(passed, list) else [], self.upstream.trust_user_id)
+
+    # upstream; all of it may switch, and raises what the client raises
+
+    def _prepare(self, channel):
+        """Declare and bind what the link needs; returns the queue's name."""
+        connection = channel.connection
+        name = connection.server_properties.get("cluster_name")
+        self._there = name if isinstance(name, str) else None, connection.parameters.virtual_host
+        self._check_other()
+        exists, self._between = [], ""
+        self._ensure_exchange(connection)
+        queue = self.queue_upstream
+        if queue in self._ways.removing:  # an earlier link's, which has just ended
+            self._ways.removing[queue].wait(REMOVING_S)
+        self._declare_queue(connection, queue)
+        for suffix in SUFFIXES:
+            if _is_there(connection, queue + suffix):
+                exists.append(queue + suffix)
+        if len(exists) == len(SUFFIXES):  # the last attempt did not get as far as deleting one
+            self._make_between(channel, exists[1], queue)
+            channel.exchange_delete(exists[0])
+            del exists[0]
+        between = queue + SUFFIXES[exists == [queue + SUFFIXES[0]]]
+        self._make_between(channel, between, queue)
+        for name in exists:
+            channel.exchange_delete(name)
+        self._between = between
+        self._bindings_changed()
+        return queue
+
+    def _check_other(self):
+        """Refuse an upstream that is this exchange itself, or that cannot be told from it: each message would
+        come back. Raises ClientError.
+        """
+        here = self._ways.cluster_name(), self.vhost.name
+        if self._there == here and self.upstream.exchange == self.name:
+            raise ConnectionClosed(0, (
+                f"the broker there is called '{here[0]}', as this one is: where they are two, give each a "
+                "name of its own (set_cluster_name)"))
+
+    def _ensure_exchange(self, connection):
+        """The exchange upstream, as it is here where it is not there yet."""
+        name = self.upstream.exchange
+        if not _is_there(connection, name):
+            here = self.exchange
+            with connection.channel() as channel:
+                channel.exchange_declare(
+                    name, here.type, durable=here.durable, auto_delete=here.auto_delete,
+                    internal=here.internal, arguments=here.arguments)
+
+    def _declare_queue(self, connection, queue):
+        upstream = self.upstream
+        arguments: dict[str, Any] = {PURPOSE: "federation"}
+        for key, value in ((EXPIRES, upstream.expires_ms), (MESSAGE_TTL, upstream.message_ttl_ms)):
+            if value is not None:
+                arguments[key] = Int64(value)
+        if upstream.queue_type is not None:
+            arguments[QUEUE_TYPE] = upstream.queue_type
+        channel = connection.channel()
+        try:
+            channel.queue_declare(queue, durable=True, arguments=arguments)
+        except ChannelClosed as error:
+            if error.reply_code != PRECONDITION_FAILED:
+                raise
+            # made for an earlier definition of the upstream
+            channel = self._replace_queue(connection, queue, arguments)
+        channel.close()
+
+    @staticmethod
+    def _replace_queue(connection, queue, arguments):
+        """A queue with these arguments instead of the one there is, which stays where it has messages."""
+        channel = connection.channel()
+        try:
+            channel.queue_delete(queue, if_unused=True, if_empty=True)
+            channel.queue_declare(queue, durable=True, arguments=arguments)
+        except ChannelClosed as error:
+            if error.reply_code != PRECONDITION_FAILED:
+                raise
+            LOG.warning(
+                "%r upstream has messages, and stays as it was declared until a restart of the link finds it "
+                "empty: %s", queue, error)
+            return connection.channel()
+        return channel
+
+    def _make_between(self, channel, name, queue):
+        """The exchange in between, with all bindings."""
+        arguments: dict[str, Any] = {PURPOSE: "federation"}
+        kind = FanoutExchange.type
+        if not self._is_plain:
+            kind = FederationUpstreamExchange.type
+            arguments.update({
+                MAX_HOPS: Int64(self.upstream.max_hops), DOWNSTREAM_NAME: self._ways.cluster_name(),
+                DOWNSTREAM_VHOST: self.vhost.name,
+            })
+        try:
+            channel.exchange_declare(
+                name, kind, durable=True, auto_delete=True, internal=True, arguments=arguments)
+        except ConnectionClosed as error:
+            # the next attempt does without
+            self._is_plain = self._is_plain or error.reply_code == COMMAND_INVALID
+            raise
+        channel.queue_bind(queue, name)
+        bindings = self._bindings.begin()
+        self._carry_out(channel, name, [(*binding, True) for binding in bindings])
+
+    def _carry_out(self, channel, between, changes):
+        """Make and remove bindings."""
+        here = (
+            self._ways.cluster_name(), self.vhost.name, f"{self.vhost.name}:{self.name}{between[-2:]}")
+        for is_made, method, answer in (
+            (False, ExchangeUnbind, ExchangeUnbindOk), (True, ExchangeBind, ExchangeBindOk)
+        ):
+            tables = [
+                (key, arguments_upstream(arguments, here, self._there, self.upstream.max_hops))
+                for key, arguments, made in changes if made is is_made]
+            methods = [
+                method(destination=between, source=self.upstream.exchange, routing_key=key, arguments=table,
+                       no_wait=self.upstream.bind_nowait)
+                for key, table in tables if table is not None]
+            call_all(channel, methods, None if self.upstream.bind_nowait else answer)
+        if self.upstream.bind_nowait:
+            channel.exchange_declare(between, passive=True)  # here it says what has failed
+
+    # what changes while it runs
+
+    def _bindings_changed(self):
+        if self._between and self._bindings.has_changes:
+            self._errands.run(self._mirror)
+
+    def _mirror(self, channel):
+        while self._between and self._bindings.has_changes:
+            self._carry_out(channel, self._between, self._bindings.take_changes())
+
+    def _cannot_mirror(self, error):
+        """A connect makes all bindings anew."""
+        LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
+                    error)
+        self._between = ""
+        if not self._is_over:
+            self.restart()
+
+    # its end
+
+    def _remove_upstream(self, queue, done, channel):
+        for suffix in SUFFIXES:
+            channel.exchange_delete(queue + suffix)
+        channel.queue_delete(queue)
+        self._removed(queue, done)
+
+    def _cannot_remove(self, queue, done, error):
+        LOG.warning("queue %r stays upstream, after the end of the federation link %s: %s", queue, self.title,
+                    error)
+        self._removed(queue, done)
+
+    def _removed(self, queue, done):
+        done.set()
+        if self._ways.removing.get(queue) is done:
+            del self._ways.removing[queue]
+
+
+def _is_there(connection, exchange):
+    """Whether there is such an exchange upstream."""
+    channel = connection.channel()
+    try:
+        channel.exchange_declare(exchange, passive=True)
+    except ChannelClosed as error:
+        if error.reply_code != NOT_FOUND:
+            raise
+        return False
+    channel.close()
+    return True
+
+
+def _fitting(name, most):
+    """The name, or its beginning and a digest of all of it where it has too many octets."""
+    octets = name.encode("utf-8", "surrogateescape")
+    if len(octets) <= most:
+        return name
+    digest = hashlib.sha256(octets).hexdigest()[:32]
+    return f"{octets[:most - 33].decode('utf-8', 'ignore')} {digest}"

@@ -1,0 +1,194 @@
+"""A federation link: from one upstream to one exchange or queue of this broker.
+
+Kinds are subclasses: what is declared upstream, when messages are taken, and what is written on them. The
+link of gomq_py.links moves them. Owned by the supervisor, which says when it starts and stops.
+"""
+import hashlib
+import time
+from urllib.parse import urlsplit
+
+from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
+from gomq_py.client.backoff import Backoff
+from gomq_py.federation.parameters import NO_ACK
+from gomq_py.links.ends import Source, Target
+from gomq_py.links.link import Link
+from gomq_py.observability.secrets import without_passwords
+
+# The virtual host is said when it is connected to. A URI of this broker, for the end of a link that is in it.
+HERE = "amqp://"
+# Seconds between attempts at most, of an upstream with a shorter delay.
+MOST_DELAY_S = 30
+# The most that is shown of an error, which may come from another broker.
+ERROR_CHARACTERS = 500
+# Methods whose answers are awaited together.
+PIPELINED = 200
+NOT_FOUND = 404
+
+
+class FederationLink:
+    """``type`` is "exchange" or "queue", ``name`` what it is called here. ``id`` is short, and the same as
+    long as the link leads from the same place to the same one.
+
+    ``ways`` is what all links of a broker share (supervisor.Ways).
+    """
+
+    type = ""
+
+    def __init__(self, ways, vhost, name, upstream):
+        self.vhost = vhost
+        self.name = name
+        self.upstream = upstream
+        self.id = _id_of(self.type, vhost.name, name, upstream)
+        self.changed_at_s = time.time()
+        self.told_status = None
+        self._ways = ways
+        self._uri = ""  # of the upstream, as it was connected to last
+        self._link = (ways.make_link or Link)(
+            ways.hub, f"federation link {self.title}", self._source(), self._target(),
+            ack_mode=upstream.ack_mode,
+            backoff=Backoff(upstream.reconnect_delay_s, max(upstream.reconnect_delay_s, MOST_DELAY_S)),
+            connect=self._connect_upstream, connect_target=self._connect_here, ends_with=frozenset(),
+            on_change=self._changed, on_end=self._ended,
+        )
+
+    def __repr__(self):
+        return f"<FederationLink {self.title}: {self.state}>"
+
+    @property
+    def title(self):
+        """What it is called in the log and among the connections."""
+        return (
+            f"of {self.type} '{self.name}' in vhost '{self.vhost.name}' from upstream "
+            f"'{self.upstream.name}'")
+
+    # for the supervisor
+
+    def start(self):
+        """Begin, and go on until stop()."""
+        self._link.start()
+
+    def stop(self):
+        """Take no more messages; what is upstream stays there."""
+        self._link.stop()
+
+    def clean_up(self):
+        """After stop(): nobody takes up what was made upstream for this link."""
+
+    def restart(self):
+        """Connect anew."""
+        self._link.restart()
+
+    @property
+    def state(self):
+        """That of the link; "error" also while it waits after an attempt that failed, as RabbitMQ says."""
+        status = self._link.status
+        return "error" if status.state == "starting" and status.error else status.state
+
+    def described(self):
+        """What people see of it, with RabbitMQ's names where it has them."""
+        status = self._link.status
+        shown = {
+            "node": self._ways.node_name, self.type: self.name,
+            f"upstream_{self.type}": getattr(self.upstream, self.type),
+            "type": self.type, "vhost": self.vhost.name, "upstream": self.upstream.name, "id": self.id,
+            "status": self.state, "uri": without_passwords(status.source_uri or self.upstream.uris[0]),
+            "timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.changed_at_s)),
+            "consumer_tag": self.upstream.consumer_tag, "ack_mode": self.upstream.ack_mode,
+            "local_connection": f"federation link {self.title}",
+            **{key: getattr(status, key) for key in (
+                "moved", "unconfirmed", "refused", "set_aside", "reconnects", "rate")},
+            "blocked": bool(status.blocked),
+        }
+        if status.error:
+            shown["error"] = without_passwords(status.error)[:ERROR_CHARACTERS]
+        return shown
+
+    # what kinds define
+
+    def _source(self):
+        raise NotImplementedError
+
+    def _target(self):
+        raise NotImplementedError
+
+    def _received_from(self):
+        """What is said of the upstream on each message, without what is the message's own."""
+        return {"uri": without_login(self._uri), self.type: getattr(self.upstream, self.type)}
+
+    # for kinds
+
+    def _make_source(self, prepare, consumer_arguments=None, exclusive=False):
+        upstream = self.upstream
+        return Source(
+            list(upstream.uris), prepare=prepare, prefetch=upstream.prefetch_count,
+            consumer_arguments=consumer_arguments, exclusive=exclusive, consumer_tag=upstream.consumer_tag,
+            no_ack=upstream.ack_mode == NO_ACK,
+        )
+
+    def _make_target(self, exchange, routing_key, edit):
+        return Target([HERE], exchange, routing_key, edit=edit)
+
+    def _connect_upstream(self, uri=""):
+        """To the broker at this URI, or where it was connected to last.
+
+        May switch. Raises ValueError, OSError, ClientError.
+        """
+        self._uri = uri or self._uri or self.upstream.uris[0]
+        return self._connect(self._uri)
+
+    def _connect_here(self, uri):
+        return self._connect(uri)
+
+    def _connect(self, uri):
+        return self._ways.connect(uri, self.vhost, self.upstream.name, f"federation link {self.title}")
+
+    # what the link says
+
+    def _changed(self, _link):
+        self.changed_at_s = time.time()
+        self._ways.on_change(self)
+
+    def _ended(self, _link, reason):
+        self.changed_at_s = time.time()
+        self._ways.on_end(self, reason)
+
+
+def _id_of(type_, vhost, name, upstream):
+    said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
+    return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def without_login(uri):
+    """The URI without user, password and options, for messages, which go anywhere."""
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
+def with_received(properties, told, passed, trusts_user_id):
+    """Write on a message's Properties where it came from, in front of where it has been before."""
+    headers = properties.headers or {}
+    properties.headers = {**headers, RECEIVED_FROM: [told, *passed]}
+    if not trusts_user_id:
+        properties.user_id = None
+    return properties
+
+
+def call_all(channel, methods, answer):
+    """Send many methods, and wait for their answers, some hundred at once. May switch.
+
+    Raises what the client raises.
+    """
+    waiting = 0
+    for method in methods:
+        channel.send(method)
+        waiting += 1
+        if waiting == PIPELINED:
+            _await_all(channel, waiting, answer)
+            waiting = 0
+    _await_all(channel, waiting, answer)
+
+
+def _await_all(channel, count, answer):
+    for _ in range(count):
+        channel.await_reply(answer)

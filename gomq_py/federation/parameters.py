@@ -1,0 +1,232 @@
+"""Upstreams and sets of upstreams: the values of the two components of parameters, as RabbitMQ checks them,
+and what a policy makes of them.
+
+Values only. A set is a list of upstreams by name, each with what it says otherwise than its upstream; the set
+`all` need not be defined. What a policy names and nobody has defined is left out, until somebody does.
+"""
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+from gomq_py.broker.features.arguments import CLASSIC, QUORUM
+from gomq_py.broker.features.federation import ALL, PATTERN, UPSTREAM, UPSTREAM_SET
+from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
+from gomq_py.broker.policies.parameters import Component, ParameterError
+from gomq_py.broker.policies.policy import POLICY
+from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_integer
+from gomq_py.patterns import Pattern
+
+ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
+DEFAULT_CLEANUP, NEVER = "default", "never"
+# Of a basic.qos, whose count has 16 bits.
+MOST_PREFETCH = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """Where one link of an exchange or queue takes messages from: the definition as it counts for that one.
+
+    ``exchange`` and ``queue``: what they are called there. ``expires_ms`` and ``message_ttl_ms`` of the queue
+    that is made for an exchange there, None: no limit. Equal ones need no other link.
+    """
+
+    name: str
+    uris: tuple[str, ...]
+    exchange: str
+    queue: str
+    consumer_tag: str
+    prefetch_count: int = 1000
+    reconnect_delay_s: float = 1
+    ack_mode: str = ON_CONFIRM
+    max_hops: int = 1
+    expires_ms: int | None = None
+    message_ttl_ms: int | None = None
+    trust_user_id: bool = False
+    bind_nowait: bool = False
+    queue_type: str | None = None
+    cleans_up: bool = True
+
+    def is_at_the_place_of(self, other):
+        """Whether what this one makes upstream may be what another one has made there: the broker of one of
+        its addresses and the exchange are the same.
+        """
+        return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
+
+
+def _places(uris):
+    return {(parts.hostname, parts.port, parts.path) for parts in map(urlsplit, uris)}
+
+
+# checking what somebody wants to set
+
+def _number(least, most=MAX_INTEGER, whole=True):
+    def check(key, value):
+        is_number = is_integer(value) or not whole and isinstance(value, float)
+        if not is_number:
+            raise ParameterError(f"{key} should be a number, actually was {value!r}")
+        if not least <= value <= most:
+            raise ParameterError(f"{key} should be a number from {least} to {most}, actually was {value!r}")
+    return check
+
+
+def _text(key, value):
+    if not isinstance(value, str):
+        raise ParameterError(f"{key} should be a string, actually was {value!r}")
+
+
+def _name(key, value):
+    _text(key, value)
+    if not fits_short_string(value):
+        raise ParameterError(f"{key} should have at most {NAME_OCTETS_MAX} octets")
+
+
+def _boolean(key, value):
+    if not isinstance(value, bool):
+        raise ParameterError(f"{key} should be a boolean, actually was {value!r}")
+
+
+def _one_of(*words):
+    def check(key, value):
+        if value not in words:
+            raise ParameterError(f"{key} should be one of {', '.join(words)}, actually was {value!r}")
+    return check
+
+
+# What an upstream may say, and each entry of a set otherwise.
+_SHARED = {
+    "exchange": _name, "queue": _name, "consumer-tag": _name, "prefetch-count": _number(0, MOST_PREFETCH),
+    "reconnect-delay": _number(0, MAX_TIMER_MS // 1000, whole=False), "max-hops": _number(1),
+    "expires": _number(1, MAX_TIMER_MS), "message-ttl": _number(0, MAX_TIMER_MS), "trust-user-id": _boolean,
+    "ack-mode": _one_of(NO_ACK, ON_PUBLISH, ON_CONFIRM), "ha-policy": _text, "bind-nowait": _boolean,
+    "resource-cleanup-mode": _one_of(DEFAULT_CLEANUP, NEVER),
+    "channel-use-mode": _one_of("multiple", "single"), "queue-type": _one_of(CLASSIC, QUORUM),
+}
+# Taken, kept and shown; there is nothing here that they could change.
+WITHOUT_EFFECT = ("ha-policy", "channel-use-mode")
+
+
+def _check_keys(name, value, checks, needed):
+    if not isinstance(value, dict):
+        raise ParameterError(f"{name} should be an object, actually was {value!r}")
+    if needed not in value:
+        raise ParameterError(f'Key "{needed}" not found in {name}')
+    unknown = sorted(key for key in value if key not in checks)
+    if unknown:
+        raise ParameterError(f"Unrecognised terms [{', '.join(map(repr, unknown))}] in {name}")
+    for key, item in value.items():
+        checks[key](key, item)
+
+
+def check_upstream(name, value, check_uri):
+    """Refuse a value that is no upstream. ``check_uri(uri)`` raises ValueError. Raises ParameterError."""
+    def uri(key, item):
+        for each in item if isinstance(item, list) and item else [item]:
+            _text(key, each)
+            try:
+                check_uri(each)
+            except ValueError as error:
+                raise ParameterError(f"{key}: {error}") from None
+
+    _check_keys(name, value, {"uri": uri, **_SHARED}, "uri")
+
+
+def check_set(name, value):
+    """Refuse a value that is no set of upstreams. Raises ParameterError."""
+    if not isinstance(value, list):
+        raise ParameterError(f"{name} should be a list, actually was {value!r}")
+    for entry in value:
+        _check_keys(name, entry, {"upstream": _text, **_SHARED}, "upstream")
+
+
+class UpstreamComponent(Component):
+    """Parameters of either component. ``on_change(vhost)`` is called after a change."""
+
+    def __init__(self, check, on_change):
+        """``check(name, value)`` as check_upstream() and check_set()."""
+        self._check = check
+        self._on_change = on_change
+
+    def check(self, vhost, name, value):
+        self._check(name, value)
+
+    def changed(self, vhost, name, value):
+        self._on_change(vhost)
+
+    def cleared(self, vhost, name):
+        self._on_change(vhost)
+
+
+# what a policy makes of them
+
+def upstreams_for(vhost, entity):
+    """The Upstreams that an exchange or queue takes messages from, as the policy in force says.
+
+    None for policies that were set, and from upstreams that were, while nothing here acted on them
+    (Parameters.waits).
+    """
+    policy, definition = entity.in_force.policy, entity.in_force.definition
+    if policy is None or (POLICY, policy.name) in vhost.waiting:
+        return []
+    if UPSTREAM in definition:
+        entries = [{"upstream": definition[UPSTREAM]}]
+    elif UPSTREAM_SET in definition:
+        entries = _set(vhost, definition[UPSTREAM_SET])
+    elif PATTERN in definition:
+        entries = _matching(vhost, Pattern(definition[PATTERN]))
+    else:
+        return []
+    found = [
+        _upstream(entry, vhost.parameters[UPSTREAM, entry["upstream"]], entity.name, vhost.name)
+        for entry in entries if _is_in_use(vhost, UPSTREAM, entry["upstream"])
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _is_in_use(vhost, component, name):
+    return (component, name) in vhost.parameters and (component, name) not in vhost.waiting
+
+
+def _names(vhost):
+    return sorted(name for component, name in vhost.parameters if component == UPSTREAM)
+
+
+def _set(vhost, name):
+    if _is_in_use(vhost, UPSTREAM_SET, name):
+        return vhost.parameters[UPSTREAM_SET, name]
+    return [{"upstream": name} for name in _names(vhost)] if name == ALL else []
+
+
+def _matching(vhost, pattern):
+    try:
+        return [{"upstream": name} for name in _names(vhost) if pattern.found_in(name)]
+    except TimeoutError:
+        return []
+
+
+def _with_vhost(uri, vhost):
+    """The URI of another broker, which means this vhost where it names none, as in RabbitMQ."""
+    parts = urlsplit(uri)
+    if not parts.netloc or parts.path not in ("", "/"):
+        return uri
+    place, mark, query = uri.partition("?")
+    return f"{place.rstrip('/')}/{quote(vhost, safe='')}{mark}{query}"
+
+
+def _default_tag(upstream):
+    tag = f"federation-link-{upstream}"
+    return tag if fits_short_string(tag) else "federation-link"
+
+
+def _upstream(entry, value, name, vhost):
+    said = {**value, **entry}
+    uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
+    return Upstream(
+        name=entry["upstream"], uris=tuple(_with_vhost(uri, vhost) for uri in uris),
+        exchange=said.get("exchange") or name, queue=said.get("queue") or name,
+        consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
+        prefetch_count=said.get("prefetch-count", 1000) or MOST_PREFETCH,
+        reconnect_delay_s=said.get("reconnect-delay", 1), ack_mode=said.get("ack-mode", ON_CONFIRM),
+        max_hops=said.get("max-hops", 1), expires_ms=said.get("expires"),
+        message_ttl_ms=said.get("message-ttl"), trust_user_id=said.get("trust-user-id", False),
+        bind_nowait=said.get("bind-nowait", False), queue_type=said.get("queue-type"),
+        cleans_up=said.get("resource-cleanup-mode", DEFAULT_CLEANUP) != NEVER,
+    )

@@ -1,0 +1,76 @@
+"""Queue links: consumers of a queue here also get the messages of one upstream, while they have nothing else
+to do.
+
+Messages are taken while a consumer here waits for one and none is ready; up to the prefetch may be on their
+way when that changes, and wait here then. The link consumes with a priority below 0, so that clients upstream
+come first; and as links of other brokers do so here, too, two queues may take from each other.
+"""
+from gomq_py.broker.envelope import EXTRA_KEYS
+from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
+from gomq_py.broker.features.consumer_priority import PRIORITY
+from gomq_py.client.errors import ChannelClosed
+from gomq_py.content.fields import Int64
+from gomq_py.federation.link import NOT_FOUND, FederationLink, with_received
+
+LINK_PRIORITY = -1
+VISITS = "visit-count"
+
+
+class QueueLink(FederationLink):
+    """One for each queue and upstream."""
+
+    type = "queue"
+
+    # for the supervisor
+
+    def queue_had_turn(self, queue):
+        """Consumers here want messages from elsewhere, or do not."""
+        if queue.has_hungry():
+            self._link.resume()
+        else:
+            self._link.pause()
+
+    # what the link asks
+
+    def _source(self):
+        return self._make_source(self._prepare, {PRIORITY: LINK_PRIORITY})
+
+    def _target(self):
+        return self._make_target("", self.name, self._edit)
+
+    def _edit(self, properties, delivery):
+        headers = properties.headers or {}
+        passed = headers.get(RECEIVED_FROM)
+        passed = passed if isinstance(passed, list) else []
+        told = self._received_from()
+        visits = 1
+        for one in passed:
+            if isinstance(one, dict) and all(one.get(key) == value for key, value in told.items()):
+                # been there before: it goes to and fro between consumers that come and go
+                visits += one[VISITS] if isinstance(one.get(VISITS), int) else 1
+                passed = [each for each in passed if each is not one]
+                break
+        told.update({"redelivered": bool(delivery.redelivered), VISITS: Int64(visits)})
+        # the keys of CC are of routes upstream, which have been taken there
+        properties.headers = {
+            **{"x-original-cc" if key == EXTRA_KEYS else key: value for key, value in headers.items()},
+            "x-original-exchange": delivery.exchange, "x-original-routing-key": delivery.routing_key,
+        }
+        return with_received(properties, told, passed, self.upstream.trust_user_id)
+
+    def _prepare(self, channel):
+        """The queue upstream, as it is here where it is not there yet. May switch. Raises what the client
+        raises.
+        """
+        name = self.upstream.queue
+        try:
+            channel.queue_declare(name, passive=True)
+        except ChannelClosed as error:
+            if error.reply_code != NOT_FOUND:
+                raise
+            here = self.vhost.queues[self.name]
+            with channel.connection.channel() as another:
+                another.queue_declare(
+                    name, durable=bool(here.durable), auto_delete=bool(here.auto_delete),
+                    arguments=here.arguments)
+        return name

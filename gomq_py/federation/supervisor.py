@@ -1,0 +1,292 @@
+"""Federation: the links of one broker. Which there are follows from policies, upstreams, exchanges and
+queues, and changes with them.
+
+Made by the node, which registers it with the kinds before the broker is recovered, starts it when the doors
+are open and stops it before they close.
+"""
+from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.broker.features.federation import KEYS, UPSTREAM, UPSTREAM_SET
+from gomq_py.broker.policies.policy import EXCHANGE
+from gomq_py.broker.signals.events import node_name
+from gomq_py.federation.parameters import UpstreamComponent, check_set, check_upstream, upstreams_for
+from gomq_py.federation.setters import Setters
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.observability.log import logger
+
+LOG = logger("federation")
+QUEUE = "queue"
+KINDS = (EXCHANGE, QUEUE)
+# Argument of queues that are there for a link of another broker.
+PURPOSE = "x-internal-purpose"
+# Seconds after which a link that has ended by itself begins anew, at least.
+AGAIN_S = 30
+STATUS, REMOVED = "federation.link.status", "federation.link.removed"
+
+
+class Ways:
+    """What the links of one broker share.
+
+    ``cluster_name()``: what this broker calls itself among brokers. ``make_link``: instead of the class of
+    gomq_py.links, or None. ``removing``: {name of a queue upstream: Event}, of what ended links have made there and
+    is being removed. ``on_change(link)`` and ``on_end(link, reason)`` hear of links.
+    """
+
+    def __init__(self, broker, hub, connector, on_change, on_end, make_link):
+        self.hub = hub
+        self.make_link = make_link
+        self.node_name = node_name()
+        self.removing = {}
+        self.on_change = on_change
+        self.on_end = on_end
+        self._broker = broker
+        self._connector = connector
+        self._setters = Setters(broker)
+
+    def cluster_name(self):
+        """The name that an operator gave the broker, or else the node's."""
+        given = self._broker.parameters.global_.get("cluster_name")
+        return given if isinstance(given, str) and given else self.node_name
+
+    def connect(self, uri, vhost, upstream, name):
+        """A client's connection for a link of this vhost; in this broker it works as the user who set the
+        upstream of this name. May switch. Raises ValueError, OSError, ClientError.
+        """
+        user = None
+        if self._connector.is_local(uri):
+            user = self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), "the upstream")
+        return self._connector.connect(uri, user, name=name, vhost=vhost.name)
+
+
+class Federation(Job):
+    """The supervisor. A job: it looks at what may have changed in slices."""
+
+    name = "federation links"
+
+    def __init__(self, kinds):
+        """Registers its components, and to hear of queues, exchanges and policies, with the Kinds."""
+        super().__init__()
+        self._broker = self._hub = self._ways = self._connector = None
+        self._is_started = False
+        self._federated = {}  # vhost: {(kind, name): {Upstream: link}}, of what stands under policies for it
+        self._look_at = {}  # (vhost, kind, name), as keys, in order
+        self._clock = SliceClock()
+        kinds.add_component(
+            UPSTREAM, UpstreamComponent(
+                lambda name, value: check_upstream(name, value, self._check_uri), self._upstreams_changed))
+        kinds.add_component(UPSTREAM_SET, UpstreamComponent(check_set, self._upstreams_changed))
+        kinds.on_policies(self._policies_looked_at)
+        kinds.on_vhost(_nothing, self._vhost_gone)
+
+    def open(self, broker, hub, connector, make_link=None):
+        """The broker is recovered. ``connector`` connects links (gomq_py.links.local); ``make_link``: other
+        ones than gomq_py.links has.
+        """
+        self._broker, self._hub, self._connector = broker, hub, connector
+        self._ways = Ways(broker, hub, connector, self._link_changed, self._link_ended, make_link)
+        broker.events.subscribe(self._heard)
+
+    def start(self):
+        """The doors are open: begin all links."""
+        self._is_started = True
+        for vhost, there in self._federated.items():
+            for kind, name in there:
+                self._look(vhost, kind, name)
+
+    def stop(self):
+        """Take no more messages; what is upstream stays there for the next run."""
+        self._is_started = False
+        self._look_at.clear()
+        if self._broker is not None:
+            self._broker.events.unsubscribe(self._heard)
+        for link in self.links():
+            link.stop()
+        self._federated.clear()
+
+    # for doors
+
+    def links(self, vhost=None):
+        """The links, of one vhost (its name) or of all."""
+        return [
+            link for one, there in self._federated.items() if vhost is None or one.name == vhost
+            for links in there.values() for link in links.values()
+        ]
+
+    def restart(self, vhost, link_id):
+        """Have a link connect anew. Returns whether there is one."""
+        for link in self.links(vhost):
+            if link.id == link_id:
+                link.restart()
+                return True
+        return False
+
+    # what changes
+
+    def _check_uri(self, uri):
+        if self._connector is not None:  # of an earlier run: it was checked
+            self._connector.check(uri)
+
+    def _policies_looked_at(self, vhost, entity):
+        kind = EXCHANGE if isinstance(entity, Exchange) else QUEUE
+        there = self._federated.get(vhost)
+        is_federated = not KEYS.isdisjoint(entity.in_force.definition) and _may_be_federated(entity)
+        if is_federated:
+            self._federated.setdefault(vhost, {}).setdefault((kind, entity.name), {})
+        elif there is None or (kind, entity.name) not in there:
+            return
+        self._look(vhost, kind, entity.name)
+
+    def _upstreams_changed(self, vhost):
+        for kind, name in self._federated.get(vhost, ()):
+            self._look(vhost, kind, name)
+
+    def _vhost_gone(self, vhost):
+        for kind, name in list(self._federated.get(vhost, ())):
+            self._match(vhost, kind, name)
+
+    def _heard(self, key, subjects):
+        """Of an event."""
+        what, _, happened = key.partition(".")
+        if what == "binding":
+            self._binding_changed(subjects[0], happened == "created")
+        elif happened == "deleted" and what in KINDS:
+            vhost = self._broker.vhosts.get(subjects[0].vhost)
+            if vhost in self._federated and (what, subjects[0].name) in self._federated[vhost]:
+                self._look(vhost, what, subjects[0].name)
+
+    def _binding_changed(self, binding, is_made):
+        source = binding.source
+        there = self._federated.get(self._broker.vhosts.get(source.vhost))
+        if not there:
+            return
+        for (kind, name), links in there.items() if source.internal else (
+            ((EXCHANGE, source.name), there.get((EXCHANGE, source.name), {})),
+        ):
+            if kind != EXCHANGE or name != source.name and not _hands_on(self._broker, source, name):
+                continue
+            for link in links.values():
+                (link.binding_made if is_made else link.binding_gone)(binding)
+
+    # from what is wanted to what is there
+
+    def _look(self, vhost, kind, name):
+        if self._is_started:
+            self._look_at[vhost, kind, name] = None
+            self._hub.scheduler.start(self)
+
+    def step(self):
+        self._clock.begin()
+        while self._look_at:
+            place = next(iter(self._look_at))
+            del self._look_at[place]
+            self._match(*place)
+            if self._clock.is_over():
+                return bool(self._look_at)
+        return False
+
+    def failed(self, error):
+        return bool(self._look_at)
+
+    def _match(self, vhost, kind, name):
+        """Start and stop links of an exchange or queue, so that there is one for each upstream."""
+        links = self._federated.get(vhost, {}).get((kind, name))
+        if links is None:
+            return
+        entity = None
+        if not vhost.is_gone:
+            entity = (vhost.exchanges if kind == EXCHANGE else vhost.queues).get(name)
+        wanted = upstreams_for(vhost, entity) if entity is not None and _may_be_federated(entity) else []
+        for upstream, link in list(links.items()):
+            if upstream not in wanted or kind == EXCHANGE and link.exchange is not entity:
+                del links[upstream]
+                self._end(link, wanted)
+        for upstream in wanted:
+            if upstream not in links:
+                self._begin(links, kind, vhost, name, upstream)
+        if kind == QUEUE and entity is not None:
+            self._watch(entity, links)
+        if entity is None or KEYS.isdisjoint(entity.in_force.definition):
+            del self._federated[vhost][kind, name]
+            if not self._federated[vhost]:
+                del self._federated[vhost]
+
+    def _begin(self, links, kind, vhost, name, upstream):
+        # here, because a broker without upstreams should not carry a client
+        from gomq_py.federation.exchange_link import ExchangeLink
+        from gomq_py.federation.queue_link import QueueLink
+        make = ExchangeLink if kind == EXCHANGE else QueueLink
+        try:
+            link = links[upstream] = make(self._ways, vhost, name, upstream)
+            link.start()
+        except Exception:  # of one link, which must not keep others from starting
+            LOG.exception("federation link of %s %r in vhost %r from upstream %r cannot start", kind, name,
+                          vhost.name, upstream.name)
+
+    def _end(self, link, wanted):
+        link.stop()
+        if not any(upstream.is_at_the_place_of(link.upstream) for upstream in wanted):
+            link.clean_up()
+        LOG.info("federation link %s has ended", link.title)
+        self._broker.events.emit(REMOVED, _headers_of, link)
+
+    @staticmethod
+    def _watch(queue, links):
+        """Have the links of a queue hear when its consumers want messages."""
+        if not links:
+            queue.on_turn = None
+            return
+
+        def had_turn(queue):
+            for link in links.values():
+                try:
+                    link.queue_had_turn(queue)
+                except Exception:  # the queue would close
+                    LOG.exception("federation link %s", link.title)
+
+        queue.on_turn = had_turn
+        queue.wake()
+
+    # what links say
+
+    def _link_changed(self, link):
+        if link.state == link.told_status:
+            return
+        link.told_status = link.state
+        self._broker.events.emit(STATUS, _headers_of, link)
+
+    def _link_ended(self, link, reason):
+        """Nothing that a link meets ends it for good while it is wanted."""
+        self._link_changed(link)
+        self._hub.timers.start(
+            max(AGAIN_S, link.upstream.reconnect_delay_s) * 1000, lambda: self._start_again(link))
+
+    def _start_again(self, link):
+        if self._is_started and link in self.links(link.vhost.name):
+            link.start()
+
+
+def _may_be_federated(entity):
+    """Whether there may be links for it: not for what clients do not publish to or consume from, nor for what
+    is there for a link of another broker.
+    """
+    if isinstance(entity, Exchange):
+        return bool(entity.name) and not entity.internal
+    return (
+        entity.exclusive_owner is None and not entity.is_state and PURPOSE not in entity.arguments
+        and queue_type_of(entity.arguments) != STREAM
+    )
+
+
+def _hands_on(broker, onward, name):
+    """Whether the exchange of this name hands all that it gets to this one."""
+    exchange = broker.vhosts[onward.vhost].exchanges.get(name)
+    return exchange is not None and exchange.onward is onward
+
+
+def _headers_of(link):
+    return link.described()
+
+
+def _nothing(_vhost):
+    """A vhost begins without anything that could be federated."""

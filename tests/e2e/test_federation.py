@@ -1,0 +1,307 @@
+"""Federation between broker processes: exchange links in chains, rings and meshes, queue links, and what
+becomes of them when brokers, links and definitions come and go.
+"""
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.federated import bodies, start_gomq
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory):
+    """Three brokers."""
+    with ExitStack() as stack:
+        started = []
+        for name in ("one", "two", "three"):
+            peer = start_gomq(tmp_path_factory.mktemp(name), name)
+            stack.callback(peer.process.stop)
+            started.append(peer)
+        yield started
+
+
+@pytest.fixture
+def vhost(peers, request):
+    """A virtual host of the test's own, in each broker."""
+    name = request.node.name
+    for peer in peers:
+        peer.make_vhost(name)
+    yield name
+    for peer in peers:
+        peer.hang_up()
+        peer.call("DELETE", "vhosts", name)
+
+
+def make_queue(peer, vhost, key="#", exchange="fed.x", queue="q"):
+    """A topic exchange and a queue bound to it; the channel."""
+    channel = peer.channel(vhost)
+    channel.exchange_declare(exchange, "topic", durable=True)
+    channel.queue_declare(queue, durable=True)
+    channel.queue_bind(queue, exchange, key)
+    return channel
+
+
+def test_message_published_upstream_comes_to_the_exchange_downstream(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost, "a.#")
+    down.federate(vhost, up)
+    link, = down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+
+    upstream.basic_publish("fed.x", "b", b"not asked for")
+    upstream.basic_publish("fed.x", "a.b", b"body")
+    (method, properties, body), = bodies(channel, "q", 1)
+
+    assert (method.exchange, method.routing_key, body) == ("fed.x", "a.b", b"body")
+    received, = properties.headers["x-received-from"]
+    assert received == {
+        "uri": f"amqp://127.0.0.1:{up.process.port}/{vhost}", "exchange": "fed.x", "redelivered": False,
+        "cluster-name": "one", "vhost": vhost}
+    assert (link["type"], link["exchange"], link["upstream"]) == ("exchange", "fed.x", "one")
+    assert "guest" not in link["uri"]
+
+
+def between(vhost, name, exchange="fed.x"):
+    """What the exchange in between upstream is called, up to its last letter."""
+    return f"federation: {exchange} -> {name}:{vhost}:{exchange} "
+
+
+def test_bindings_upstream_are_those_here_as_they_come_and_go(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost, "first")
+    channel.queue_bind("q", "fed.x", "second", {"n": 1})
+    down.federate(vhost, up)
+    down.wait_for_links(vhost, 1)
+    at_first = up.bindings(vhost, "fed.x")
+
+    channel.queue_declare("another")
+    channel.queue_bind("another", "fed.x", "third")
+    channel.queue_bind("another", "fed.x", "first")
+    channel.queue_unbind("q", "fed.x", "first")
+    channel.queue_unbind("q", "fed.x", "second", {"n": 1})
+    wait_until(lambda: up.bindings(vhost, "fed.x") == ["first", "third"], TIMEOUT_S)
+    channel.queue_delete("another")
+    wait_until(lambda: up.bindings(vhost, "fed.x") == [], TIMEOUT_S)
+
+    assert at_first == ["first", "second"]
+
+
+def test_bindings_that_changed_while_the_upstream_was_away_are_right_after_a_reconnect(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost, "old")
+    down.federate(vhost, up)
+    link, = down.wait_for_links(vhost, 1)
+    names = {one["name"] for one in up.call("GET", "exchanges", vhost) if one["internal"]}
+
+    for connection in up.call("GET", "connections"):
+        if "federation link" in (connection["user_provided_name"] or ""):
+            up.call("DELETE", "connections", connection["name"])
+    channel.queue_unbind("q", "fed.x", "old")
+    channel.queue_bind("q", "fed.x", "new")
+
+    wait_until(lambda: up.bindings(vhost, "fed.x") == ["new"], TIMEOUT_S)
+    down.wait_for_links(vhost, 1)
+    now = {one["name"] for one in up.call("GET", "exchanges", vhost)
+           if one["internal"] and one["type"] == "x-federation-upstream"}
+    assert len(now) == 1 and names & {between(vhost, "two") + "A", between(vhost, "two") + "B"} and not now & names
+
+
+def test_message_goes_along_a_chain_as_far_as_its_hops_allow(peers, vhost):
+    one, two, three = peers
+    for peer in peers:
+        make_queue(peer, vhost, queue="all")
+    two.federate(vhost, one, max_hops=2)
+    three.federate(vhost, two, max_hops=2)
+    two.wait_for_links(vhost, 1)
+    three.wait_for_links(vhost, 1)
+    wait_until(lambda: len(one.bindings(vhost, "fed.x")) == 3, TIMEOUT_S, "what three asks for is asked of one")
+
+    one.channel(vhost).basic_publish("fed.x", "k", b"m")
+    (_, properties, _), = bodies(three.channel(vhost), "all", 1)
+
+    assert [each["cluster-name"] for each in properties.headers["x-received-from"]] == ["two", "one"]
+    assert one.ready(vhost, "all") == two.ready(vhost, "all") == 1
+
+
+@pytest.mark.parametrize("around, max_hops", [("ring", 2), ("mesh", 1)])
+def test_each_broker_of_a_ring_or_mesh_gets_each_message_once(peers, vhost, around, max_hops):
+    for peer in peers:
+        make_queue(peer, vhost, queue="all")
+    for at, peer in enumerate(peers):
+        others = [peers[at - 1]] if around == "ring" else [each for each in peers if each is not peer]
+        peer.federate(vhost, *others, max_hops=max_hops)
+    for peer in peers:
+        peer.wait_for_links(vhost, 1 if around == "ring" else 2)
+    # bindings have spread: each exchange is asked by every other broker, directly or through one
+    wanted = 1 + 2
+    wait_until(lambda: all(len(peer.bindings(vhost, "fed.x")) == wanted for peer in peers), TIMEOUT_S,
+               lambda: f"bindings {[peer.bindings(vhost, 'fed.x') for peer in peers]}")
+
+    for peer in peers:
+        channel = peer.channel(vhost)
+        for number in range(20):
+            channel.basic_publish("fed.x", "k", f"{peer.name} {number}".encode())
+    sent = sorted(f"{peer.name} {number}".encode() for peer in peers for number in range(20))
+    for peer in peers:
+        got = bodies(peer.channel(vhost), "all", len(sent))
+        assert sorted(body for _, _, body in got) == sent
+        for other in peers:  # in order, of each
+            mine = [body for _, _, body in got if body.startswith(other.name.encode())]
+            assert mine == [f"{other.name} {number}".encode() for number in range(20)]
+    # what is still on its way would have come by now: a marker behind everything
+    for peer in peers:
+        peer.channel(vhost).basic_publish("fed.x", "k", f"last of {peer.name}".encode())
+    for peer in peers:
+        got = bodies(peer.channel(vhost), "all", len(peers))
+        assert sorted(body for _, _, body in got) == sorted(f"last of {each.name}".encode() for each in peers)
+        assert peer.ready(vhost, "all") == 0
+
+
+def test_queue_link_takes_messages_while_a_consumer_here_waits_for_them(peers, vhost):
+    up, down, _ = peers
+    for peer in (up, down):
+        peer.channel(vhost).queue_declare("fed.q", durable=True)
+    down.federate(vhost, up)
+    down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+    for number in range(5):
+        upstream.basic_publish("", "fed.q", str(number).encode())
+
+    waiting = up.ready(vhost, "fed.q"), down.ready(vhost, "fed.q")
+    channel = down.channel(vhost)
+    got = bodies(channel, "fed.q", 5)
+    wait_until(lambda: up.call("GET", "queues", vhost, "fed.q")["consumers"] == 0, TIMEOUT_S,
+               "the link has stopped consuming")
+    upstream.basic_publish("", "fed.q", b"later")
+
+    assert waiting == (5, 0)
+    assert [body for _, _, body in got] == [b"0", b"1", b"2", b"3", b"4"]
+    method, properties, _ = got[0]
+    assert (method.exchange, method.routing_key) == ("", "fed.q")
+    assert properties.headers["x-original-routing-key"] == "fed.q"
+    received, = properties.headers["x-received-from"]
+    assert (received["queue"], received["visit-count"]) == ("fed.q", 1)
+    assert up.ready(vhost, "fed.q") == 1
+
+
+def test_queue_link_goes_on_when_a_consumer_has_acked_what_it_may_hold(peers, vhost):
+    up, down, _ = peers
+    up.channel(vhost).queue_declare("fed.q", durable=True)
+    channel = down.channel(vhost)
+    channel.queue_declare("fed.q", durable=True)
+    down.federate(vhost, up, prefetch_count=1)
+    down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+    for number in range(20):
+        upstream.basic_publish("", "fed.q", str(number).encode())
+    got = []
+
+    def on_message(there, method, _properties, body):
+        got.append(body)
+        there.basic_ack(method.delivery_tag)
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_consume("fed.q", on_message)
+    wait_until(
+        lambda: channel.connection.process_data_events(0.05) or len(got) == 20, TIMEOUT_S, lambda: f"got {got}")
+
+    assert got == [str(number).encode() for number in range(20)]
+
+
+def test_two_queues_take_from_each_other_without_moving_messages_for_nobody(peers, vhost):
+    one, two, _ = peers
+    for peer in (one, two):
+        peer.channel(vhost).queue_declare("fed.q", durable=True)
+    one.federate(vhost, two)
+    two.federate(vhost, one)
+    for peer in (one, two):
+        peer.wait_for_links(vhost, 1)
+    one.channel(vhost).basic_publish("", "fed.q", b"m")
+
+    assert one.ready(vhost, "fed.q") == 1
+    (_, properties, _), = bodies(two.channel(vhost), "fed.q", 1)
+    assert len(properties.headers["x-received-from"]) == 1
+
+
+def test_link_that_is_not_wanted_any_more_leaves_nothing_upstream_unless_it_is_told_to(peers, vhost):
+    up, down, _ = peers
+    make_queue(down, vhost)
+    make_queue(down, vhost, exchange="fed.kept", queue="r")
+    down.federate(vhost, up)
+    down.call("PUT", "parameters", "federation-upstream-set", vhost, "kept", value=[
+        {"upstream": up.name, "resource-cleanup-mode": "never"}])
+    down.call("PUT", "policies", vhost, "kept", pattern="^fed.kept$", priority=1, definition={
+        "federation-upstream-set": "kept"})
+    down.wait_for_links(vhost, 2)
+
+    down.call("DELETE", "parameters", "federation-upstream", vhost, up.name)
+
+    wait_until(lambda: not down.links(vhost), TIMEOUT_S)
+    wait_until(
+        lambda: [queue["name"] for queue in up.call("GET", "queues", vhost)]
+        == [between(vhost, "two", "fed.kept")[:-1]], TIMEOUT_S)
+    assert [one["name"][:-1] for one in up.call("GET", "exchanges", vhost)
+            if one["type"] == "x-federation-upstream"] == [between(vhost, "two", "fed.kept")]
+
+
+def test_nothing_is_lost_while_a_link_is_defined_anew(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+    down.federate(vhost, up)
+    down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+    upstream.confirm_delivery()
+    for number in range(60):
+        if number % 20 == 10:
+            down.federate(vhost, up, prefetch_count=number, expires=60000 + number)
+        upstream.basic_publish("fed.x", "k", str(number).encode())
+    got = {body for _, _, body in bodies(channel, "q", 60)}
+
+    assert got == {str(number).encode() for number in range(60)}
+
+
+def test_messages_wait_upstream_while_the_broker_downstream_is_away(peers, vhost, tmp_path):
+    up = peers[0]
+    down = start_gomq(tmp_path, "four")
+    try:
+        down.make_vhost(vhost)
+        make_queue(down, vhost).connection.close()
+        down.federate(vhost, up)
+        down.wait_for_links(vhost, 1)
+        down.process.kill()
+        upstream = up.channel(vhost)
+        for number in range(10):
+            upstream.basic_publish("fed.x", "k", str(number).encode())
+        down = type(down)(down.process.start(), f"http://127.0.0.1:{down.process.ports['http']}", "")
+        got = bodies(down.channel(vhost), "q", 10)
+        down.hang_up()
+    finally:
+        down.process.stop()
+
+    assert [body for _, _, body in got] == [str(number).encode() for number in range(10)]
+
+
+def test_link_says_what_is_the_matter_and_begins_again_when_told_to(peers, vhost):
+    up, down, _ = peers
+    make_queue(down, vhost)
+    down.call("PUT", "parameters", "federation-upstream", vhost, "bad", value={
+        "uri": "amqp://guest:wrong-secret@127.0.0.1:%d/%s" % (up.process.port, vhost)})
+    down.call("PUT", "policies", vhost, "p", pattern="^fed", definition={"federation-upstream": "bad"})
+    link, = down.wait_for_links(vhost, 1, "error")
+    listed_down = down.call("GET", "federation-links", vhost, "state", "down")
+    down.call("DELETE", "federation-links", "vhost", vhost, link["id"], link["node"], "restart")
+
+    assert link["error"].startswith("source: ") and "ACCESS_REFUSED" in link["error"]
+    assert "wrong-secret" not in str(down.links(vhost))
+    assert [one["id"] for one in listed_down] == [link["id"]]
+    down.wait_for_links(vhost, 1, "error")
+
+
+def test_upstream_that_cannot_be_told_from_this_broker_is_refused(peers, vhost):
+    down = peers[1]
+    make_queue(down, vhost)
+    down.federate(vhost, down)
+
+    link, = down.wait_for_links(vhost, 1, "error")
+
+    assert "is called 'two', as this one is" in link["error"]

@@ -1,0 +1,164 @@
+"""Upstreams and sets: what is refused, and what a policy makes of them."""
+import pytest
+
+from gomq_py.broker.policies.policy import Policy
+from gomq_py.federation.parameters import check_set, check_upstream, upstreams_for
+from tests.support.model import make_vhost
+
+URI = "amqp://there"
+
+
+def refuse_ftp(uri):
+    if uri.startswith("ftp"):
+        raise ValueError("no such scheme")
+
+
+@pytest.mark.parametrize("value, text", [
+    ({}, 'Key "uri" not found in u'), ("x", "u should be an object, actually was 'x'"),
+    ({"uri": 1}, "uri should be a string, actually was 1"), ({"uri": []}, "uri should be a string"),
+    ({"uri": [URI, "ftp://x"]}, "uri: no such scheme"), ({"uri": "ftp://x"}, "uri: no such scheme"),
+    ({"uri": URI, "bogus": 1, "a": 2}, r"Unrecognised terms \['a', 'bogus'\] in u"),
+    ({"uri": URI, "exchange": 1}, "exchange should be a string, actually was 1"),
+    ({"uri": URI, "queue": "q" * 256}, "queue should have at most 255 octets"),
+    ({"uri": URI, "prefetch-count": "1"}, "prefetch-count should be a number, actually was '1'"),
+    ({"uri": URI, "prefetch-count": True}, "prefetch-count should be a number, actually was True"),
+    ({"uri": URI, "prefetch-count": 65536}, "prefetch-count should be a number from 0 to 65535"),
+    ({"uri": URI, "reconnect-delay": -1}, "reconnect-delay should be a number from 0"),
+    ({"uri": URI, "reconnect-delay": 1e300}, "reconnect-delay should be a number from 0"),
+    ({"uri": URI, "max-hops": 0}, "max-hops should be a number from 1"),
+    ({"uri": URI, "max-hops": 1.5}, "max-hops should be a number, actually was 1.5"),
+    ({"uri": URI, "expires": 0}, "expires should be a number from 1"),
+    ({"uri": URI, "message-ttl": -1}, "message-ttl should be a number from 0"),
+    ({"uri": URI, "ack-mode": "x"}, "ack-mode should be one of no-ack, on-publish, on-confirm, actually was"),
+    ({"uri": URI, "ack-mode": []}, "ack-mode should be one of"),
+    ({"uri": URI, "trust-user-id": 1}, "trust-user-id should be a boolean, actually was 1"),
+    ({"uri": URI, "bind-nowait": "x"}, "bind-nowait should be a boolean"),
+    ({"uri": URI, "resource-cleanup-mode": "x"}, "resource-cleanup-mode should be one of default, never"),
+    ({"uri": URI, "channel-use-mode": "x"}, "channel-use-mode should be one of multiple, single"),
+    ({"uri": URI, "queue-type": "stream"}, "queue-type should be one of classic, quorum"),
+    ({"uri": URI, "ha-policy": 1}, "ha-policy should be a string"),
+])
+def test_value_that_is_no_upstream_is_refused(value, text):
+    with pytest.raises(ValueError, match=text):
+        check_upstream("u", value, refuse_ftp)
+
+
+def test_every_key_of_rabbitmq_is_taken():
+    check_upstream("u", {
+        "uri": [URI, "amqps://two/v"], "exchange": "x", "queue": "", "consumer-tag": "t",
+        "prefetch-count": 0, "reconnect-delay": 0.5, "ack-mode": "no-ack", "max-hops": 3,
+        "expires": 3600000, "message-ttl": 0, "trust-user-id": True, "bind-nowait": True,
+        "channel-use-mode": "single", "resource-cleanup-mode": "never", "queue-type": "quorum",
+        "ha-policy": "all"}, refuse_ftp)
+
+
+@pytest.mark.parametrize("value, text", [
+    ({}, "s should be a list, actually was {}"), (["u"], "s should be an object, actually was 'u'"),
+    ([{}], 'Key "upstream" not found in s'), ([{"upstream": 1}], "upstream should be a string"),
+    ([{"upstream": "u", "uri": URI}], r"Unrecognised terms \['uri'\] in s"),
+    ([{"upstream": "u", "max-hops": "2"}], "max-hops should be a number"),
+])
+def test_value_that_is_no_set_is_refused(value, text):
+    with pytest.raises(ValueError, match=text):
+        check_set("s", value)
+
+
+@pytest.fixture
+def vhost():
+    vhost, _, _ = make_vhost()
+    vhost.declare_exchange("fed", "topic")
+    return vhost
+
+
+def under(vhost, **definition):
+    """The upstreams of exchange fed under a policy that says this."""
+    definition = {key.replace("_", "-"): value for key, value in definition.items()}
+    vhost.policies.user.put(Policy("p", "^fed", definition))
+    vhost.policies.changed()
+    return upstreams_for(vhost, vhost.exchange("fed"))
+
+
+def define(vhost, name, component="federation-upstream", value=None):
+    vhost.parameters[component, name] = {"uri": f"amqp://{name}"} if value is None else value
+
+
+def test_policy_names_one_upstream_a_set_or_those_that_match(vhost):
+    for name in ("b", "a", "c1"):
+        define(vhost, name)
+    define(vhost, "s", "federation-upstream-set", [{"upstream": "c1"}, {"upstream": "gone"}])
+
+    found = [
+        [upstream.name for upstream in under(vhost, **definition)] for definition in (
+            {"federation_upstream": "a"}, {"federation_upstream": "gone"}, {"federation_upstream_set": "s"},
+            {"federation_upstream_set": "all"}, {"federation_upstream_set": "gone"},
+            {"federation_upstream_pattern": "^[ab]$"}, {"message_ttl": 1})]
+
+    assert found == [["a"], [], ["c1"], ["a", "b", "c1"], [], ["a", "b"], []]
+
+
+def test_set_called_all_may_be_defined_after_all(vhost):
+    define(vhost, "a")
+    define(vhost, "b")
+    define(vhost, "all", "federation-upstream-set", [{"upstream": "b"}])
+
+    assert [upstream.name for upstream in under(vhost, federation_upstream_set="all")] == ["b"]
+
+
+def test_entry_of_a_set_wins_over_its_upstream_and_one_upstream_may_be_there_twice(vhost):
+    define(vhost, "a", value={"uri": "amqp://a", "exchange": "x", "max-hops": 2})
+    define(vhost, "s", "federation-upstream-set", [
+        {"upstream": "a"}, {"upstream": "a", "exchange": "y"}, {"upstream": "a", "exchange": "y"}])
+
+    found = under(vhost, federation_upstream_set="s")
+
+    assert [(each.exchange, each.max_hops) for each in found] == [("x", 2), ("y", 2)]
+
+
+def test_defaults_are_rabbitmqs(vhost):
+    define(vhost, "a", value={"uri": "amqp://a", "exchange": ""})
+
+    upstream, = under(vhost, federation_upstream="a")
+
+    assert (upstream.exchange, upstream.queue, upstream.consumer_tag) == ("fed", "fed", "federation-link-a")
+    assert (upstream.prefetch_count, upstream.reconnect_delay_s, upstream.max_hops) == (1000, 1, 1)
+    assert (upstream.ack_mode, upstream.expires_ms, upstream.message_ttl_ms) == ("on-confirm", None, None)
+    assert upstream.cleans_up and not upstream.trust_user_id and not upstream.bind_nowait
+
+
+@pytest.mark.parametrize("uri, meant", [
+    ("amqp://u:p@h:1", "amqp://u:p@h:1/%2F"), ("amqp://h/?heartbeat=1", "amqp://h/%2F?heartbeat=1"),
+    ("amqp://h/v", "amqp://h/v"), ("amqp://", "amqp://"), ("amqp:///v", "amqp:///v"),
+])
+def test_uri_without_a_vhost_means_the_one_of_the_same_name(vhost, uri, meant):
+    define(vhost, "a", value={"uri": uri})
+
+    assert under(vhost, federation_upstream="a")[0].uris == (meant,)
+
+
+def test_what_was_set_while_nothing_acted_on_it_waits(vhost):
+    define(vhost, "a")
+    define(vhost, "b")
+    vhost.waiting.add(("federation-upstream", "a"))
+
+    upstreams = under(vhost, federation_upstream_set="all")
+    vhost.waiting.add(("policy", "p"))
+    under_waiting = under(vhost, federation_upstream_set="all")
+
+    assert [upstream.name for upstream in upstreams] == ["b"]
+    assert under_waiting == []
+
+
+def test_link_at_the_place_of_another_takes_over_what_that_has_made(vhost):
+    define(vhost, "a", value={"uri": "amqp://u:old@h/v"})
+    before, = under(vhost, federation_upstream="a")
+    places = []
+    for value in (
+        {"uri": "amqp://u:new@h/v", "prefetch-count": 5}, {"uri": "amqp://elsewhere/v"},
+        {"uri": "amqp://h/v", "exchange": "another"},
+    ):
+        define(vhost, "a", value=value)
+        after, = under(vhost, federation_upstream="a")
+        assert after != before
+        places.append(after.is_at_the_place_of(before))
+
+    assert places == [True, False, False]
