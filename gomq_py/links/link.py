@@ -1,7 +1,7 @@
 """Link: messages moved from one broker to another, for as long as it is wanted.
 
-A greenlet connects both ends, hands them to a passage (links.passage), and waits for its end; then it waits and
-connects again. Above the client and the transfer engine, below shovels and federation.
+A greenlet connects both ends, hands them to a passage (links.passage), and waits for its end; then it waits
+and connects again. Above the client and the transfer engine, below shovels and federation.
 """
 import random
 import ssl
@@ -9,7 +9,6 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import gevent
 from gevent.event import Event
 
 from gomq_py.amqp.wire.methods import BasicConsume
@@ -71,8 +70,9 @@ class Link:
     """``start`` it; ``on_change(link)`` hears of each state, ``on_end(link, reason)`` of the end, which is
     "terminated" (``delete_after`` is reached) or "error" (no waiting mends it). Neither may switch.
 
-    ``connect(uri)`` and ``connect_target(uri)`` give a client's Connection on gevent's sockets; they may switch.
-    ``delete_after``: messages to move, "queue-length" for as many as there are at the first connection, or None.
+    ``connect(uri)`` and ``connect_target(uri)`` give a client's Connection on gevent's sockets; they may
+    switch. ``delete_after``: messages to move, "queue-length" for as many as there are at the first
+    connection, or None.
     ``refusals``: how often one message may be refused by the target before it is rejected at the source (0:
     for ever). ``ends_with``: reply codes that are final when they are met before the link was ever up.
     """
@@ -163,7 +163,9 @@ class Link:
             self._set_aside += run.count
             self._suspect = None
             QUIET.warning(
-                (self.name, "rejected"), "%s: a message is rejected at its source: %s", self.name, self._error)
+                (self.name, "rejected"),
+                "%s: a message is rejected at its source: %s", self.name, self._error,
+            )
         else:
             self._moved += run.count
             if self._error and not self._passage.inlet.has_held():
@@ -264,7 +266,9 @@ class Link:
 
     def _make_passage(self, channel, outlet):
         self._passage = Passage(
-            self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left, self._careful)
+            self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left,
+            self._careful,
+        )
         return self._passage
 
     def _open_source(self, connection):
@@ -303,8 +307,8 @@ class Link:
 
     def _move(self, passage, queue):
         arguments = dict(self.source.consumer_arguments)
-        if self.stream_offset is not None and "x-stream-offset" in arguments:
-            arguments["x-stream-offset"] = self.stream_offset + 1
+        if self.stream_offset is not None:
+            arguments[self.source.offset_argument] = self.stream_offset + 1
         passage.start(BasicConsume(
             queue=queue, consumer_tag=self.source.consumer_tag, no_ack=not self._is_acked(),
             exclusive=self.source.exclusive, arguments=arguments,
@@ -354,7 +358,8 @@ class Link:
         """Remember what a failure means for the next passage; its text."""
         error = failed.error
         alone, self.alone = self.alone, None
-        if failed.end == DESTINATION and (alone is not None or getattr(error, "reply_code", 0) in POISON_CODES):
+        is_of_message = alone is not None or getattr(error, "reply_code", 0) in POISON_CODES
+        if failed.end == DESTINATION and is_of_message:
             if alone is not None:
                 count = self._suspect[1] if self._suspect and self._suspect[0] == alone else 0
                 self._suspect = alone, count + 1

@@ -38,7 +38,8 @@ class Passage:
     """``link`` has what outlasts a passage, and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
 
     ``failure``: (end, error), what ended it. ``is_done``: as many messages are settled as were to be moved.
-    ``careful``: so many messages go through one at a time, for one of them may be what ended the last passage.
+    ``careful``: so many messages go through one at a time, for one of them may be what ended the last
+    passage.
     """
 
     def __init__(self, link, hub, buffers, channel, outlet, is_acked, room, careful):
@@ -59,7 +60,7 @@ class Passage:
         relay = Relay(
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
-            target.edit, "x-stream-offset" in source.consumer_arguments,
+            target.edit, _octets(source.offset_argument),
         )
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
@@ -78,7 +79,8 @@ class Passage:
     def tick(self):
         """Signs of life that are due, both ways; seconds until the next, None: never."""
         due = []
-        for end, tick in ((SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)):
+        ticks = (SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)
+        for end, tick in ticks:
             try:
                 due.append(tick())
             except FAULTS as error:

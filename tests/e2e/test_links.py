@@ -30,7 +30,8 @@ def pair(tmp_path_factory):
     """Two brokers that keep their ports."""
     folder = tmp_path_factory.mktemp("pair")
     with (
-        BrokerProcess(folder / "one", port=reserve()) as one, BrokerProcess(folder / "two", port=reserve()) as two
+        BrokerProcess(folder / "one", port=reserve()) as one,
+        BrokerProcess(folder / "two", port=reserve()) as two,
     ):
         yield one, two
 
@@ -53,7 +54,9 @@ def make_link(hub, pair, request):
         one, two = pair
         options = {"connect": connect, "backoff": QUICK, **options}
         link = Link(
-            hub, name, source or Source(one.amqp_url, name), target or Target(two.amqp_url, "", name), **options)
+            hub, name, source or Source(one.amqp_url, name), target or Target(two.amqp_url, "", name),
+            **options,
+        )
         links.append(link)
         return link
     yield make
