@@ -75,11 +75,12 @@ class Link:
     connection, or None.
     ``refusals``: how often one message may be refused by the target before it is rejected at the source (0:
     for ever). ``ends_with``: reply codes that are final when they are met before the link was ever up.
+    ``paused``: as after ``pause()``.
     """
 
     def __init__(
         self, hub, name, source, target, *, ack_mode=ON_CONFIRM, backoff, connect, delete_after=None,
-        refusals=0, on_change=None, on_end=None, connect_target=None, ends_with=FINAL_CODES,
+        refusals=0, on_change=None, on_end=None, connect_target=None, ends_with=FINAL_CODES, paused=False,
     ):
         if ack_mode not in ACK_MODES:
             raise ValueError(f"ack mode {ack_mode!r} is none of {', '.join(ACK_MODES)}")
@@ -89,6 +90,8 @@ class Link:
         self.stream_offset = None
         self.alone = None  # checksum of the message that was on its way alone when the passage failed
         self.unsettled_at_failure = 0
+        self.is_paused = paused
+        self._careful = 0  # messages that go through one at a time
         self._hub = hub
         self._ack_mode = NO_ACK if source.no_ack else ack_mode
         self._backoff = backoff
@@ -134,6 +137,20 @@ class Link:
             self._is_stopping = self._starts_again = True
             self.wake()
 
+    def pause(self):
+        """Consume nothing until ``resume``, with both connections kept; what has come is moved."""
+        if not self.is_paused:
+            self.is_paused = True
+            if self._passage is not None:
+                self._passage.consume_or_cancel()
+
+    def resume(self):
+        """Consume again."""
+        if self.is_paused:
+            self.is_paused = False
+            if self._passage is not None:
+                self._passage.consume_or_cancel()
+
     @property
     def has_ended(self):
         """Whether nothing runs, neither a connection nor an attempt at one."""
@@ -152,7 +169,7 @@ class Link:
     # What the passage calls.
 
     def up(self):
-        """The source delivers from now on."""
+        """The source delivers from now on, or would if the link were not paused."""
         self._was_up = True
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
