@@ -30,7 +30,8 @@ def pair(tmp_path_factory):
     """Two brokers that keep their ports."""
     folder = tmp_path_factory.mktemp("pair")
     with (
-        BrokerProcess(folder / "one", port=reserve()) as one, BrokerProcess(folder / "two", port=reserve()) as two
+        BrokerProcess(folder / "one", port=reserve()) as one,
+        BrokerProcess(folder / "two", port=reserve()) as two,
     ):
         yield one, two
 
@@ -53,7 +54,9 @@ def make_link(hub, pair, request):
         one, two = pair
         options = {"connect": connect, "backoff": QUICK, **options}
         link = Link(
-            hub, name, source or Source(one.amqp_url, name), target or Target(two.amqp_url, "", name), **options)
+            hub, name, source or Source(one.amqp_url, name), target or Target(two.amqp_url, "", name),
+            **options,
+        )
         links.append(link)
         return link
     yield make
@@ -148,3 +151,67 @@ def test_nothing_is_lost_when_a_broker_is_killed(queues, make_link, pair, victim
     assert set(numbers) == set(range(20_000))
     firsts = list(dict.fromkeys(numbers))
     assert firsts == sorted(firsts)
+
+
+def consumers(channel, queue):
+    return channel.queue_declare(queue, passive=True).consumer_count
+
+
+def test_paused_link_keeps_its_connections_and_consumes_nothing(queues, make_link):
+    queue, source, target = queues
+    states = []
+    link = make_link(on_change=lambda link: states.append(link.status.state))
+    link.start()
+    until(lambda: link.status.state == "running" and consumers(source, queue) == 1)
+
+    link.pause()
+    until(lambda: consumers(source, queue) == 0)
+    fill(source, queue, 100)
+    paused = link.status
+    link.resume()
+    until(lambda: link.status.moved == 100)
+
+    assert (paused.state, paused.moved, paused.reconnects) == ("running", 0, 0)
+    assert depth(target, queue) == 100
+    assert link.status.reconnects == 0
+    assert states == ["starting", "running"]
+
+
+def test_what_has_come_before_a_pause_is_moved_and_acknowledged(queues, make_link, pair):
+    queue, source, target = queues
+
+    def pause_at_500(properties, delivered):
+        if delivered.delivery_tag == 500:
+            link.pause()
+        return properties
+
+    fill(source, queue, 20_000)
+    link = make_link(target=Target(pair[1].amqp_url, "", queue, edit=pause_at_500))
+    link.start()
+    until(lambda: link.status.moved >= 500 and consumers(source, queue) == 0)
+    until(lambda: depth(source, queue) + link.status.moved == 20_000 and not link.status.unconfirmed)
+
+    moved = link.status.moved
+    assert moved < 20_000
+    assert depth(target, queue) == moved
+    link.resume()
+    until(lambda: link.status.moved == 20_000)
+    assert [int(delivery.body) for delivery in take_all(target, queue)] == list(range(20_000))
+
+
+def test_link_begins_paused_and_pauses_and_resumes_at_any_time(queues, make_link):
+    queue, source, target = queues
+    fill(source, queue, 10)
+    link = make_link(paused=True)
+    link.start()
+    until(lambda: link.status.state == "running")
+    assert consumers(source, queue) == 0
+
+    for _ in range(50):  # faster than the broker answers
+        link.resume()
+        link.pause()
+    link.resume()
+    until(lambda: link.status.moved == 10)
+
+    assert consumers(source, queue) == 1
+    assert link.status.reconnects == 0
