@@ -32,6 +32,7 @@ class Outlet(Target):
         self._waiting = deque()  # (mark, callback)
         self._last_mark = 0
         self._refusal = None
+        self._is_settling = False
 
     def start(self, passage):
         """The passage begins. It is told of everything that happens by ``target_turn`` and ``fail``."""
@@ -66,11 +67,19 @@ class Outlet(Target):
         self.settle()
 
     def settle(self):
-        """Tell those for whom it is decided."""
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self.reached():
-            mark, callback = waiting.popleft()
-            callback(self._verdict(mark))
+        """Tell those for whom it is decided: one after the other, though the transfer asks anew when it is
+        told, so that each finds the refusals of its own messages.
+        """
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            waiting = self._waiting
+            while waiting and waiting[0][0] <= self.reached():
+                mark, callback = waiting.popleft()
+                callback(self._verdict(mark))
+        finally:
+            self._is_settling = False
 
     def sent(self):
         """A mark: all that was sent until now."""
