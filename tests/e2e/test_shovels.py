@@ -192,3 +192,161 @@ def test_three_kills_of_the_shovels_own_broker_under_load_lose_nothing(peers, vh
     assert set(got) == set(range(count))
     firsts = list(dict.fromkeys(got))
     assert firsts == sorted(firsts)
+
+
+@pytest.fixture
+def pair(peers):
+    """The shovel's broker and one that messages come from or go to."""
+    _, shoveller, other = peers
+    return shoveller, other
+
+
+def test_a_paused_shovel_stays_so_over_a_restart_until_it_is_resumed(pair, vhost):
+    shoveller, other = pair
+    put(shoveller, vhost, value_of(shoveller, other, vhost, src_uri="amqp://"))
+    wait_for(shoveller, vhost, state="running")
+
+    ctl(shoveller, vhost, "pause_shovel", "s")
+    publish(shoveller, vhost, range(3))
+    shoveller.hang_up()
+    shoveller.process.restart()
+    paused = shovel(shoveller, vhost)
+    waiting = shoveller.ready(vhost, "a")
+    ctl(shoveller, vhost, "resume_shovel", "s")
+
+    assert (paused["state"], waiting) == ("paused", 3)
+    assert arrived(other, vhost, 3) == [0, 1, 2]
+    ctl(shoveller, vhost, "restart_shovel", "s")
+    wait_for(shoveller, vhost, state="running", moved=0)
+    assert "running" in ctl(shoveller, vhost, "shovel_status")
+    ctl(shoveller, vhost, "delete_shovel", "s")
+    assert shoveller.call("GET", "shovels", vhost) == shoveller.call("GET", "parameters", "shovel", vhost) == []
+
+
+def test_from_exchange_to_exchange_routing_keys_are_kept_unless_another_is_given(pair, vhost):
+    shoveller, other = pair
+    shoveller.channel(vhost).exchange_declare("x", "topic", durable=True)
+    channel = other.channel(vhost)
+    channel.exchange_declare("y", "topic", durable=True)
+    channel.queue_declare("b")
+    channel.queue_bind("b", "y", "#")
+    value = value_of(
+        shoveller, other, vhost, src_queue=None, src_exchange="x", src_exchange_key="in.#", dest_queue=None,
+        dest_exchange="y")
+    put(shoveller, vhost, value)
+    put(shoveller, vhost, {**value, "dest-exchange-key": "given"}, "t")
+    for name in "st":
+        wait_for(shoveller, vhost, name, state="running")
+
+    publish(shoveller, vhost, [1], "out.side", "x")
+    publish(shoveller, vhost, [2], "in.side", "x")
+
+    got = bodies(channel, "b", 2)
+    assert sorted((method.routing_key, body) for method, _, body in got) == [("given", b"2"), ("in.side", b"2")]
+
+
+def test_a_shovel_from_a_stream_goes_on_where_it_was_before_its_broker_ended(pair, vhost):
+    shoveller, other = pair
+    channel = other.channel(vhost)
+    channel.queue_declare("a", durable=True, arguments={"x-queue-type": "stream"})
+    publish_to_stream(other, vhost, range(COUNT))
+    put(shoveller, vhost, value_of(
+        other, shoveller, vhost, dest_uri="amqp://", src_consumer_args={"x-stream-offset": "first"}))
+    first = arrived(shoveller, vhost, COUNT)
+    wait_for(shoveller, vhost, moved=COUNT, unconfirmed=0)
+    shoveller.hang_up()
+
+    shoveller.process.restart()
+    publish_to_stream(other, vhost, range(COUNT, COUNT + 10))
+
+    assert first == list(range(COUNT))
+    assert arrived(shoveller, vhost, 10) == list(range(COUNT, COUNT + 10))
+
+
+def publish_to_stream(peer, vhost, numbers):
+    channel = peer.channel(vhost)
+    channel.confirm_delivery()
+    for number in numbers:
+        channel.basic_publish("", "a", b"%d" % number)
+
+
+@pytest.mark.parametrize("mode", ["on-publish", "no-ack"])
+def test_modes_without_confirms_move_messages_as_well(pair, vhost, mode):
+    shoveller, other = pair
+    publish(other, vhost, range(COUNT))
+
+    put(shoveller, vhost, value_of(other, shoveller, vhost, ack_mode=mode, dest_uri="amqp://"))
+
+    assert arrived(shoveller, vhost, COUNT) == list(range(COUNT))
+    wait_for(shoveller, vhost, state="running", moved=COUNT)
+
+
+@pytest.mark.parametrize("after, moved", [("queue-length", 10), (7, 7), ("never", 10)])
+def test_a_shovel_ends_with_its_parameter_when_it_has_moved_what_it_should(pair, vhost, after, moved):
+    shoveller, other = pair
+    publish(other, vhost, range(10))
+
+    put(shoveller, vhost, value_of(other, shoveller, vhost, src_delete_after=after, dest_uri="amqp://"))
+
+    assert arrived(shoveller, vhost, moved) == list(range(moved))
+    there = shoveller.call("GET", "parameters", "shovel", vhost)
+    if after == "never":
+        assert [one["name"] for one in there] == ["s"]
+    else:
+        wait_until(lambda: not shoveller.call("GET", "parameters", "shovel", vhost))
+        assert shoveller.call("GET", "shovels", vhost) == []
+        wait_until(lambda: other.ready(vhost, "a") == 10 - moved)
+
+
+def test_properties_are_given_and_headers_say_where_a_message_has_been(pair, vhost):
+    shoveller, other = pair
+    publish(other, vhost, [1])
+
+    put(shoveller, vhost, value_of(
+        other, shoveller, vhost, dest_uri="amqp://", dest_add_forward_headers=True, dest_add_timestamp_header=True,
+        dest_publish_properties={"content_type": "text/plain", "headers": {"h": "v"}, "priority": 4}))
+
+    channel = shoveller.channel(vhost)
+    channel.queue_declare("b", durable=True)
+    (_, properties, body), = bodies(channel, "b", 1)
+    (passed,), stamp = properties.headers["x-shovelled"], properties.headers["x-shovelled-timestamp"]
+    assert (body, properties.content_type, properties.priority, properties.headers["h"]) == (
+        b"1", "text/plain", 4, "v")
+    assert properties.delivery_mode == 2 and stamp > 1_700_000_000
+    assert passed == {
+        "shovelled-by": "by", "shovel-type": "dynamic", "shovel-name": "s", "shovel-vhost": vhost,
+        "src-uri": f"amqp://127.0.0.1:{other.process.port}/{vhost}", "dest-uri": f"amqp:///{vhost}",
+        "src-queue": "a", "dest-queue": "b"}
+
+
+def test_what_others_declare_is_waited_for_and_what_is_missing_otherwise_is_made(pair, vhost):
+    shoveller, other = pair
+    put(shoveller, vhost, value_of(
+        other, shoveller, vhost, dest_uri="amqp://", src_predeclared=True, dest_queue_args={"x-max-length": 5}))
+    put(shoveller, vhost, value_of(
+        other, shoveller, vhost, src_queue=None, src_exchange="none", dest_uri="amqp://"), "ends")
+    wait_until(lambda: "no queue 'a'" in shovel(shoveller, vhost)["error"])
+
+    publish(other, vhost, range(3))
+
+    assert arrived_in_existing(shoveller, vhost, 3) == [0, 1, 2]
+    made = shoveller.call("GET", "queues", vhost, "b")
+    assert (made["arguments"], made["durable"]) == ({"x-max-length": 5}, True)
+    ended = wait_for(shoveller, vhost, "ends", state="error")
+    assert "source: " in ended["error"] and "no exchange 'none'" in ended["error"]
+
+
+def arrived_in_existing(peer, vhost, count):
+    wait_until(lambda: any(one["name"] == "b" for one in peer.call("GET", "queues", vhost)))
+    return [int(body) for _, _, body in bodies(peer.channel(vhost), "b", count)]
+
+
+def test_of_several_uris_one_that_works_is_found(pair, vhost):
+    shoveller, other = pair
+    publish(other, vhost, range(3))
+
+    put(shoveller, vhost, value_of(
+        other, shoveller, vhost, src_uri=["amqp://127.0.0.1:1", other.uri(vhost)], dest_uri="amqp://",
+        reconnect_delay=0.01))
+
+    assert arrived(shoveller, vhost, 3) == [0, 1, 2]
