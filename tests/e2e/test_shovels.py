@@ -172,7 +172,8 @@ def test_a_paused_shovel_stays_so_over_a_restart_until_it_is_resumed(pair, vhost
     wait_for(shoveller, vhost, state="running", moved=0)
     assert "running" in ctl(shoveller, vhost, "shovel_status")
     ctl(shoveller, vhost, "delete_shovel", "s")
-    assert shoveller.call("GET", "shovels", vhost) == shoveller.call("GET", "parameters", "shovel", vhost) == []
+    assert shoveller.call("GET", "shovels", vhost) == []
+    assert shoveller.call("GET", "parameters", "shovel", vhost) == []
 
 
 def test_from_exchange_to_exchange_routing_keys_are_kept_unless_another_is_given(pair, vhost):
@@ -194,7 +195,8 @@ def test_from_exchange_to_exchange_routing_keys_are_kept_unless_another_is_given
     publish(shoveller, vhost, [2], "in.side", "x")
 
     got = bodies(channel, "b", 2)
-    assert sorted((method.routing_key, body) for method, _, body in got) == [("given", b"2"), ("in.side", b"2")]
+    assert sorted((method.routing_key, body) for method, _, body in got) == [
+        ("given", b"2"), ("in.side", b"2")]
 
 
 def test_a_shovel_from_a_stream_goes_on_where_it_was_before_its_broker_ended(pair, vhost):
@@ -255,7 +257,8 @@ def test_properties_are_given_and_headers_say_where_a_message_has_been(pair, vho
     publish(other, vhost, [1])
 
     put(shoveller, vhost, value_of(
-        other, shoveller, vhost, dest_uri="amqp://", dest_add_forward_headers=True, dest_add_timestamp_header=True,
+        other, shoveller, vhost, dest_uri="amqp://", dest_add_forward_headers=True,
+        dest_add_timestamp_header=True,
         dest_publish_properties={"content_type": "text/plain", "headers": {"h": "v"}, "priority": 4}))
 
     channel = shoveller.channel(vhost)
@@ -274,7 +277,8 @@ def test_properties_are_given_and_headers_say_where_a_message_has_been(pair, vho
 def test_what_others_declare_is_waited_for_and_what_is_missing_otherwise_is_made(pair, vhost):
     shoveller, other = pair
     put(shoveller, vhost, value_of(
-        other, shoveller, vhost, dest_uri="amqp://", src_predeclared=True, dest_queue_args={"x-max-length": 5}))
+        other, shoveller, vhost, dest_uri="amqp://", src_predeclared=True,
+        dest_queue_args={"x-max-length": 5}))
     put(shoveller, vhost, value_of(
         other, shoveller, vhost, src_queue=None, src_exchange="none", dest_uri="amqp://"), "ends")
     wait_until(lambda: "no queue 'a'" in shovel(shoveller, vhost)["error"])
