@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM
+from gomq_py.broker.features.expiry import EXPIRES_KEY, MESSAGE_TTL_KEY
 from gomq_py.broker.features.federation import ALL, PATTERN, UPSTREAM, UPSTREAM_SET
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
@@ -95,7 +96,8 @@ def _one_of(*words):
 _SHARED = {
     "exchange": _name, "queue": _name, "consumer-tag": _name, "prefetch-count": _number(0, MOST_PREFETCH),
     "reconnect-delay": _number(0, MAX_TIMER_MS // 1000, whole=False), "max-hops": _number(1),
-    "expires": _number(1, MAX_TIMER_MS), "message-ttl": _number(0, MAX_TIMER_MS), "trust-user-id": _boolean,
+    EXPIRES_KEY: _number(1, MAX_TIMER_MS), MESSAGE_TTL_KEY: _number(0, MAX_TIMER_MS),
+    "trust-user-id": _boolean,
     "ack-mode": _one_of(NO_ACK, ON_PUBLISH, ON_CONFIRM), "ha-policy": _text, "bind-nowait": _boolean,
     "resource-cleanup-mode": _one_of(DEFAULT_CLEANUP, NEVER),
     "channel-use-mode": _one_of("multiple", "single"), "queue-type": _one_of(CLASSIC, QUORUM),
@@ -225,8 +227,8 @@ def _upstream(entry, value, name, vhost):
         consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
         prefetch_count=said.get("prefetch-count", 1000) or MOST_PREFETCH,
         reconnect_delay_s=said.get("reconnect-delay", 1), ack_mode=said.get("ack-mode", ON_CONFIRM),
-        max_hops=said.get("max-hops", 1), expires_ms=said.get("expires"),
-        message_ttl_ms=said.get("message-ttl"), trust_user_id=said.get("trust-user-id", False),
+        max_hops=said.get("max-hops", 1), expires_ms=said.get(EXPIRES_KEY),
+        message_ttl_ms=said.get(MESSAGE_TTL_KEY), trust_user_id=said.get("trust-user-id", False),
         bind_nowait=said.get("bind-nowait", False), queue_type=said.get("queue-type"),
         cleans_up=said.get("resource-cleanup-mode", DEFAULT_CLEANUP) != NEVER,
     )

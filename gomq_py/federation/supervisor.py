@@ -10,9 +10,9 @@ from gomq_py.broker.features.federation import KEYS, UPSTREAM, UPSTREAM_SET
 from gomq_py.broker.policies.policy import EXCHANGE
 from gomq_py.broker.signals.events import node_name
 from gomq_py.federation.parameters import UpstreamComponent, check_set, check_upstream, upstreams_for
-from gomq_py.federation.setters import Setters
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.links.setters import Setters
 from gomq_py.observability.log import logger
 
 LOG = logger("federation")
@@ -29,8 +29,8 @@ class Ways:
     """What the links of one broker share.
 
     ``cluster_name()``: what this broker calls itself among brokers. ``make_link``: instead of the class of
-    gomq_py.links, or None. ``removing``: {name of a queue upstream: Event}, of what ended links have made there and
-    is being removed. ``on_change(link)`` and ``on_end(link, reason)`` hear of links.
+    gomq_py.links, or None. ``removing``: {name of a queue upstream: Event}, of what ended links have made
+    there and is being removed. ``on_change(link)`` and ``on_end(link, reason)`` hear of links.
     """
 
     def __init__(self, broker, hub, connector, on_change, on_end, make_link):

@@ -179,8 +179,8 @@ class Inlet(Source):
         return Run(written, relay.last_tag, 1, not relay.left_out, offset, is_whole=False)
 
     def _take_refused(self):
-        """One that was refused. After a pause the first goes alone: where it is refused again the others would
-        be, too, or overtake it.
+        """One that was refused. After a pause the first goes alone: where it is refused again the others
+        would be, too, or overtake it.
         """
         _, run = self._refused.pop(0)
         if self._is_probing:

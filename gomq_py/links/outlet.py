@@ -1,7 +1,7 @@
 """Outlet: the target of a transfer, and when what was sent to it is safe.
 
-A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker, or
-written to its socket.
+A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker,
+or written to its socket.
 """
 from collections import deque
 
@@ -17,8 +17,8 @@ FULL_OCTETS = 256 * 1024
 
 
 class Outlet(Target):
-    """``channel`` and ``frame_max`` are of the frames it is sent. ``is_blocked``: the target says that it takes
-    nothing for now. ``refused``: numbers of publishes that it refused, for the inlet to take.
+    """``channel`` and ``frame_max`` are of the frames it is sent. ``is_blocked``: the target says that it
+    takes nothing for now. ``refused``: numbers of publishes that it refused, for the inlet to take.
     """
 
     channel = 1

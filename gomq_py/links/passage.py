@@ -38,19 +38,23 @@ class Passage:
     """``link`` has what outlasts a passage, and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
 
     ``failure``: (end, error), what ended it. ``is_done``: as many messages are settled as were to be moved.
-    ``careful``: so many messages go through one at a time, for one of them may be what ended the last passage.
+    ``careful``: so many messages go through one at a time, for one of them may be what ended the last
+    passage.
     """
 
     def __init__(self, link, hub, buffers, channel, outlet, is_acked, room, careful):
         self.link = link
         self.outlet = outlet
         self.failure = None
-        self.is_done = self.is_up = self.is_stopping = False
+        self.is_done = self.is_stopping = self._is_up = False
         self.careful = careful
         self._room = UNBOUNDED if room is None else room  # messages that may be taken
         self._is_held = False  # the source is not read
         self._alone = None  # checksum of the message that is on its way alone
         self._is_rejecting = False
+        self._consume = None
+        self._is_asking = False  # basic.consume is not answered yet
+        self._consumer_tag = None  # of the consumer, while there is one
         self._channel = channel
         source, target = link.source, link.target
         self.wire = Wire(
@@ -59,7 +63,7 @@ class Passage:
         relay = Relay(
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
-            target.edit, "x-stream-offset" in source.consumer_arguments,
+            target.edit, _octets(source.offset_argument),
         )
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
@@ -67,18 +71,37 @@ class Passage:
             f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
 
     def start(self, consume):
-        """Ask for deliveries; ``consume`` is the BasicConsume."""
+        """Ask for deliveries, unless the link is paused; ``consume`` is the BasicConsume."""
+        self._consume = consume
         self.outlet.start(self)
         if self.failure is None:
-            self.wire.write(method_frame(self._channel.id, consume))
-            self.wire.flush()
+            if self.link.is_paused:
+                self._up()
+            self.consume_or_cancel()
             self.wire.watch()
             self.transfer.start()
+
+    def consume_or_cancel(self):
+        """Consume where the link is not paused, and only there. What is asked for is awaited first."""
+        is_wanted = not (self.link.is_paused or self.is_stopping)
+        if self._consume is None or self._is_asking or self.failure is not None or (
+            is_wanted == (self._consumer_tag is not None)
+        ):
+            return
+        if is_wanted:
+            self._is_asking = True
+            method = self._consume
+        else:
+            method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
+            self._consumer_tag = None
+        self.wire.write(method_frame(self._channel.id, method))
+        self.wire.flush()
 
     def tick(self):
         """Signs of life that are due, both ways; seconds until the next, None: never."""
         due = []
-        for end, tick in ((SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)):
+        ticks = (SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)
+        for end, tick in ticks:
             try:
                 due.append(tick())
             except FAULTS as error:
@@ -88,6 +111,7 @@ class Passage:
     def stop(self):
         """Take nothing more; what is on its way is settled."""
         self.is_stopping = True
+        self.consume_or_cancel()
         if not self.inlet.unsettled:
             self.link.wake()
 
@@ -214,9 +238,13 @@ class Passage:
         for channel, payload in methods:
             method = decode_method(payload)
             if isinstance(method, BasicConsumeOk):
-                self.is_up = True
-                self.link.up()
+                self._is_asking = False
+                self._consumer_tag = method.consumer_tag
+                self._up()
+                self.consume_or_cancel()
             elif isinstance(method, BasicCancel):
+                if self._consumer_tag is None:
+                    continue  # it was cancelled from here, too
                 raise ClientError("the broker cancelled the consumer: its queue was deleted or moved")
             elif not isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self._any_method(self.wire, channel, method)
@@ -245,6 +273,11 @@ class Passage:
             self._turn()
 
     # The rest is private.
+
+    def _up(self):
+        if not self._is_up:
+            self._is_up = True
+            self.link.up()
 
     def _any_method(self, wire, channel, method):
         if isinstance(method, ChannelClose):

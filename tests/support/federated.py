@@ -1,4 +1,4 @@
-"""Brokers that federate: several processes, each with a name of its own, set up over their management APIs."""
+"""Brokers that federate: processes, each with a name of its own, set up over their management APIs."""
 from urllib.parse import quote
 
 import pika
