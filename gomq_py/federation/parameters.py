@@ -4,7 +4,7 @@ and what a policy makes of them.
 Values only. A set is a list of upstreams by name, each with what it says otherwise than its upstream; the set
 `all` need not be defined. What a policy names and nobody has defined is left out, until somebody does.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM
@@ -45,6 +45,7 @@ class Upstream:
     bind_nowait: bool = False
     queue_type: str | None = None
     cleans_up: bool = True
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
 
     def is_at_the_place_of(self, other):
         """Whether what this one makes upstream may be what another one has made there: the broker of one of
@@ -142,13 +143,21 @@ def check_set(name, value):
 class UpstreamComponent(Component):
     """Parameters of either component. ``on_change(vhost)`` is called after a change."""
 
-    def __init__(self, check, on_change):
-        """``check(name, value)`` as check_upstream() and check_set()."""
+    def __init__(self, check, on_change, check_setter=None):
+        """``check(name, value)`` as check_upstream() and check_set(); ``check_setter(name, by)`` as
+        Component.check_set_by().
+        """
         self._check = check
         self._on_change = on_change
+        self._check_setter = check_setter
 
     def check(self, vhost, name, value):
         self._check(name, value)
+
+    def check_set_by(self, vhost, name, value, by):
+        self._check(name, value)
+        if self._check_setter is not None:
+            self._check_setter(name, by)
 
     def changed(self, vhost, name, value):
         self._on_change(vhost)
@@ -231,4 +240,5 @@ def _upstream(entry, value, name, vhost):
         message_ttl_ms=said.get(MESSAGE_TTL_KEY), trust_user_id=said.get("trust-user-id", False),
         bind_nowait=said.get("bind-nowait", False), queue_type=said.get("queue-type"),
         cleans_up=said.get("resource-cleanup-mode", DEFAULT_CLEANUP) != NEVER,
+        ignored=tuple(key for key in WITHOUT_EFFECT if key in said),
     )
