@@ -1,6 +1,6 @@
 """The rows of shovels and federation: what it costs the process that moves messages from one broker to
-another. Source and destination are gomq-py in processes of their own; RabbitMQ's plugin moves between the same
-two.
+another. Source and destination are gomq-py in processes of their own; RabbitMQ's plugin moves between the
+same two.
 """
 import argparse
 import http.client
@@ -26,8 +26,8 @@ PATIENCE_S, LOOK_S, SETTLE_S = 120, 0.02, 2
 
 @dataclass(frozen=True)
 class ShovelRow:
-    """``arguments`` are gomq-py-perf's, for what fills the source; ``count`` messages are moved. ``cpu_us`` and
-    ``rate``: at most and at least.
+    """``arguments`` are gomq-py-perf's, for what fills the source; ``count`` messages are moved. ``cpu_us``
+    and ``rate``: at most and at least.
     """
 
     key: str

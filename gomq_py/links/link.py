@@ -17,6 +17,7 @@ from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
 from gomq_py.links.buffers import buffers_of
 from gomq_py.links.outlet import WireOutlet
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
+from gomq_py.links.session_outlet import SessionOutlet
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -161,8 +162,8 @@ class Link:
         """The Status now."""
         outlet = self._passage and self._passage.outlet
         return Status(
-            self._state, self._error, self._since_ms, self._moved, outlet.unconfirmed() if outlet else 0,
-            self._refused, self._set_aside, self._reconnects, self._rate(), _shown(self._source_uri),
+            self._state, self._trouble(outlet), self._since_ms, self._moved,
+            outlet.unconfirmed() if outlet else 0, self._refused, self._set_aside, self._reconnects, self._rate(), _shown(self._source_uri),
             _shown(self._target_uri), bool(outlet and outlet.is_blocked),
         )
 
@@ -263,7 +264,7 @@ class Link:
     def _pass(self):
         """Connect, move, and close. Raises _Failed. May switch."""
         self._wakened.clear()
-        source = target = passage = None
+        source = outlet = passage = None
         try:
             with self._at(SOURCE):
                 self._source_uri = random.choice(self.source.uris)
@@ -273,13 +274,13 @@ class Link:
                 return
             with self._at(DESTINATION):
                 self._target_uri = random.choice(self.target.uris)
-                target, outlet = self._open_target()
+                outlet = self._open_target()
             with self._at(OURS):
                 passage = self._make_passage(channel, outlet)
             self._move(passage, queue)
         finally:
             self._passage = None
-            self._end(passage, source, target)
+            self._end(passage, source, outlet)
 
     def _make_passage(self, channel, outlet):
         self._passage = Passage(
@@ -300,8 +301,14 @@ class Link:
             channel.qos(self.source.prefetch)
         return name, channel
 
+    def _trouble(self, outlet):
+        trouble = outlet.trouble() if outlet else ""
+        return f"{DESTINATION}: {trouble}" if trouble else self._error
+
     def _open_target(self):
-        """(what is to be closed where no passage comes about, the outlet)."""
+        """The outlet. May switch."""
+        if not self.target.has_lane:
+            return SessionOutlet(self.target.open(self._target_uri), self._hub)
         connection = self._connect_target(self._target_uri)
         try:
             if self.target.prepare is not None:
@@ -312,7 +319,7 @@ class Link:
         except BaseException:
             connection.abort()
             raise
-        return connection, WireOutlet(channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM)
+        return WireOutlet(channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM)
 
     @staticmethod
     def _prepare(connection, prepare):
@@ -347,15 +354,15 @@ class Link:
             self._wakened.wait(rest_s if due_s is None else min(rest_s, due_s))
             self._wakened.clear()
 
-    def _end(self, passage, source, target):
+    def _end(self, passage, source, outlet):
         """Close what is open: in order, but not where the greenlet is killed."""
         try:
             if passage is not None:
                 passage.end()
         finally:
-            for connection in (source, target):
-                if connection is not None:
-                    connection.abort()
+            for end in (source, outlet):
+                if end is not None:
+                    end.abort()
 
     def _is_acked(self):
         # Deliveries that are not acked cannot be counted off: more would come, and be lost.
