@@ -4,7 +4,6 @@ Reads when the transfer takes, relays (links.relay), and settles deliveries when
 the target refused waits here, in order; nothing else is taken before it.
 """
 from bisect import insort
-from collections import deque
 from struct import Struct
 
 from gomq_py.amqp.wire.errors import AMQPError
@@ -41,7 +40,7 @@ class Inlet(Source):
         self._is_probing = False  # the first of them goes alone
         self._probe = None  # it is on its way, and nothing else is taken
         self._held = set()  # tags that were refused and are not settled: nothing is acked with multiple
-        self._requeued = deque()  # tags of refused messages that were not kept
+        self._requeued = []  # tags of refused messages that were not kept
         self._large_refusals = 0
         self._large_offset = -1
         self.kept_octets = 0

@@ -55,16 +55,16 @@ class Passage:
         self._consume = None
         self._is_asking = False  # basic.consume is not answered yet
         self._consumer_tag = None  # of the consumer, while there is one
-        self._channel = channel
+        self._channel_id = channel.id
         source, target = link.source, link.target
-        self.wire = Wire(
-            channel.connection, partial(self._guard, self._source_readable),
-            partial(self.fail, SOURCE), self._turn)
         relay = Relay(
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
             target.edit, _octets(source.offset_argument),
         )
+        self.wire = Wire(
+            channel.connection, partial(self._guard, self._source_readable),
+            partial(self.fail, SOURCE), self._turn)
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
         self.transfer = Transfer(
@@ -94,7 +94,7 @@ class Passage:
         else:
             method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
             self._consumer_tag = None
-        self.wire.write(method_frame(self._channel.id, method))
+        self.wire.write(method_frame(self._channel_id, method))
         self.wire.flush()
 
     def tick(self):
