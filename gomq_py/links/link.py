@@ -16,6 +16,7 @@ from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
 from gomq_py.links.buffers import buffers_of
+from gomq_py.links.hook_outlet import HookOutlet
 from gomq_py.links.outlet import WireOutlet
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
 from gomq_py.observability.log import logger
@@ -281,6 +282,9 @@ class Link:
 
     def _open_target(self):
         """(what is to be closed where no passage comes about, the outlet)."""
+        if not self.target.has_lane:
+            session = self.target.open(self._target_uri)
+            return session, HookOutlet(session, self._hub)
         connection = self._connect_target(self._target_uri)
         try:
             if self.target.prepare is not None:
