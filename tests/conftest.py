@@ -219,7 +219,7 @@ def kept_logging():
     and what it opened is closed.
     """
     root, package = logging.getLogger(), logging.getLogger(log.ROOT)
-    handlers, levels = list(root.handlers), (root.level, package.level)
+    handlers, levels, names_threads = list(root.handlers), (root.level, package.level), logging.logThreads
     for handler in handlers:
         root.removeHandler(handler)  # or a reload would close them
     yield
@@ -229,6 +229,7 @@ def kept_logging():
             handler.close()
     root.setLevel(levels[0])
     package.setLevel(levels[1])
+    logging.logThreads = names_threads
     for handler in handlers:
         root.addHandler(handler)
 

@@ -4,10 +4,11 @@ and what a policy makes of them.
 Values only. A set is a list of upstreams by name, each with what it says otherwise than its upstream; the set
 `all` need not be defined. What a policy names and nobody has defined is left out, until somebody does.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM
+from gomq_py.broker.features.expiry import EXPIRES_KEY, MESSAGE_TTL_KEY
 from gomq_py.broker.features.federation import ALL, PATTERN, UPSTREAM, UPSTREAM_SET
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
@@ -44,6 +45,7 @@ class Upstream:
     bind_nowait: bool = False
     queue_type: str | None = None
     cleans_up: bool = True
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
 
     def is_at_the_place_of(self, other):
         """Whether what this one makes upstream may be what another one has made there: the broker of one of
@@ -95,7 +97,8 @@ def _one_of(*words):
 _SHARED = {
     "exchange": _name, "queue": _name, "consumer-tag": _name, "prefetch-count": _number(0, MOST_PREFETCH),
     "reconnect-delay": _number(0, MAX_TIMER_MS // 1000, whole=False), "max-hops": _number(1),
-    "expires": _number(1, MAX_TIMER_MS), "message-ttl": _number(0, MAX_TIMER_MS), "trust-user-id": _boolean,
+    EXPIRES_KEY: _number(1, MAX_TIMER_MS), MESSAGE_TTL_KEY: _number(0, MAX_TIMER_MS),
+    "trust-user-id": _boolean,
     "ack-mode": _one_of(NO_ACK, ON_PUBLISH, ON_CONFIRM), "ha-policy": _text, "bind-nowait": _boolean,
     "resource-cleanup-mode": _one_of(DEFAULT_CLEANUP, NEVER),
     "channel-use-mode": _one_of("multiple", "single"), "queue-type": _one_of(CLASSIC, QUORUM),
@@ -140,13 +143,21 @@ def check_set(name, value):
 class UpstreamComponent(Component):
     """Parameters of either component. ``on_change(vhost)`` is called after a change."""
 
-    def __init__(self, check, on_change):
-        """``check(name, value)`` as check_upstream() and check_set()."""
+    def __init__(self, check, on_change, check_setter=None):
+        """``check(name, value)`` as check_upstream() and check_set(); ``check_setter(name, by)`` as
+        Component.check_set_by().
+        """
         self._check = check
         self._on_change = on_change
+        self._check_setter = check_setter
 
     def check(self, vhost, name, value):
         self._check(name, value)
+
+    def check_set_by(self, vhost, name, value, by):
+        self._check(name, value)
+        if self._check_setter is not None:
+            self._check_setter(name, by)
 
     def changed(self, vhost, name, value):
         self._on_change(vhost)
@@ -225,8 +236,9 @@ def _upstream(entry, value, name, vhost):
         consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
         prefetch_count=said.get("prefetch-count", 1000) or MOST_PREFETCH,
         reconnect_delay_s=said.get("reconnect-delay", 1), ack_mode=said.get("ack-mode", ON_CONFIRM),
-        max_hops=said.get("max-hops", 1), expires_ms=said.get("expires"),
-        message_ttl_ms=said.get("message-ttl"), trust_user_id=said.get("trust-user-id", False),
+        max_hops=said.get("max-hops", 1), expires_ms=said.get(EXPIRES_KEY),
+        message_ttl_ms=said.get(MESSAGE_TTL_KEY), trust_user_id=said.get("trust-user-id", False),
         bind_nowait=said.get("bind-nowait", False), queue_type=said.get("queue-type"),
         cleans_up=said.get("resource-cleanup-mode", DEFAULT_CLEANUP) != NEVER,
+        ignored=tuple(key for key in WITHOUT_EFFECT if key in said),
     )

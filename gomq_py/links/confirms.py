@@ -1,8 +1,8 @@
 """Confirms: what a target's connection answers to publishes, walked in the buffer it was read into.
 
 No I/O, and no Python object per message on the plain path: numbers from ``low`` to ``following`` - 1 are
-published and not all settled; which of them are settled out of order is kept in one octet each. What no broker
-says (a confirm of what was never published, a frame of another channel) raises an AMQPError.
+published and not all settled; which of them are settled out of order is kept in one octet each. What no
+broker says (a confirm of what was never published, a frame of another channel) raises an AMQPError.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -15,8 +15,8 @@ FIRST_SLOTS = 16
 
 
 class Confirms:
-    """The confirms of one channel. ``refused``: numbers that were refused, up to ``low``, in order; they are the
-    caller's to take. ``others``: (channel, payload) of all other methods.
+    """The confirms of one channel. ``refused``: numbers that were refused, up to ``low``, in order; they are
+    the caller's to take. ``others``: (channel, payload) of all other methods.
     """
 
     __slots__ = ("channel", "frame_most", "low", "following", "refused", "others", "marks", "mask")
@@ -46,8 +46,8 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Take every whole frame of the first ``end`` octets of ``buffer``, up to a method that is no confirm;
-        the octets that are done with. Raises AMQPError.
+        """Take every whole frame of the first ``end`` octets of ``buffer``, up to a method that is no
+        confirm; the octets that are done with. Raises AMQPError.
         """
         if end > len(buffer):
             raise IndexError("more octets than the buffer holds")

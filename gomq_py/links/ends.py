@@ -12,14 +12,15 @@ class Source:
 
     ``uris``: of one broker, or of several nodes that are as good; one is chosen at random for each attempt.
     ``prepare(channel)`` declares and binds on every connection and returns the name of the queue; it may
-    switch, and the end of its channel harms nothing. ``prefetch``: deliveries that may be unsettled, 0: as many
-    as there can be. ``no_ack``: each delivery is settled when it is sent; what is on its way is lost with the
-    link.
+    switch, and the end of its channel harms nothing. ``prefetch``: deliveries that may be unsettled, 0: as
+    many as there can be. ``no_ack``: each delivery is settled when it is sent; what is on its way is lost
+    with the link. ``offset_argument``: of a stream, what its consumers are told to begin at; deliveries bear
+    their number in a header of the same name, and a link that connects anew goes on behind the last settled.
     """
 
     def __init__(
         self, uris, queue="", *, prepare=None, prefetch=1000, consumer_arguments=None, exclusive=False,
-        consumer_tag="", no_ack=False,
+        consumer_tag="", no_ack=False, offset_argument="",
     ):
         if not 0 <= prefetch <= LIMIT_PREFETCH:
             raise ValueError(f"a prefetch of {prefetch} is not between 0 and {LIMIT_PREFETCH}")
@@ -31,6 +32,7 @@ class Source:
         self.exclusive = exclusive
         self.consumer_tag = consumer_tag
         self.no_ack = no_ack
+        self.offset_argument = offset_argument
 
 
 class Target:

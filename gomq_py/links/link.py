@@ -1,7 +1,7 @@
 """Link: messages moved from one broker to another, for as long as it is wanted.
 
-A greenlet connects both ends, hands them to a passage (links.passage), and waits for its end; then it waits and
-connects again. Above the client and the transfer engine, below shovels and federation.
+A greenlet connects both ends, hands them to a passage (links.passage), and waits for its end; then it waits
+and connects again. Above the client and the transfer engine, below shovels and federation.
 """
 import random
 import ssl
@@ -9,7 +9,6 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import gevent
 from gevent.event import Event
 
 from gomq_py.amqp.wire.methods import BasicConsume
@@ -72,15 +71,17 @@ class Link:
     """``start`` it; ``on_change(link)`` hears of each state, ``on_end(link, reason)`` of the end, which is
     "terminated" (``delete_after`` is reached) or "error" (no waiting mends it). Neither may switch.
 
-    ``connect(uri)`` and ``connect_target(uri)`` give a client's Connection on gevent's sockets; they may switch.
-    ``delete_after``: messages to move, "queue-length" for as many as there are at the first connection, or None.
+    ``connect(uri)`` and ``connect_target(uri)`` give a client's Connection on gevent's sockets; they may
+    switch. ``delete_after``: messages to move, "queue-length" for as many as there are at the first
+    connection, or None.
     ``refusals``: how often one message may be refused by the target before it is rejected at the source (0:
     for ever). ``ends_with``: reply codes that are final when they are met before the link was ever up.
+    ``paused``: as after ``pause()``.
     """
 
     def __init__(
         self, hub, name, source, target, *, ack_mode=ON_CONFIRM, backoff, connect, delete_after=None,
-        refusals=0, on_change=None, on_end=None, connect_target=None, ends_with=FINAL_CODES,
+        refusals=0, on_change=None, on_end=None, connect_target=None, ends_with=FINAL_CODES, paused=False,
     ):
         if ack_mode not in ACK_MODES:
             raise ValueError(f"ack mode {ack_mode!r} is none of {', '.join(ACK_MODES)}")
@@ -90,6 +91,8 @@ class Link:
         self.stream_offset = None
         self.alone = None  # checksum of the message that was on its way alone when the passage failed
         self.unsettled_at_failure = 0
+        self.is_paused = paused
+        self._careful = 0  # messages that go through one at a time
         self._hub = hub
         self._ack_mode = NO_ACK if source.no_ack else ack_mode
         self._backoff = backoff
@@ -135,6 +138,20 @@ class Link:
             self._is_stopping = self._starts_again = True
             self.wake()
 
+    def pause(self):
+        """Consume nothing until ``resume``, with both connections kept; what has come is moved."""
+        if not self.is_paused:
+            self.is_paused = True
+            if self._passage is not None:
+                self._passage.consume_or_cancel()
+
+    def resume(self):
+        """Consume again."""
+        if self.is_paused:
+            self.is_paused = False
+            if self._passage is not None:
+                self._passage.consume_or_cancel()
+
     @property
     def has_ended(self):
         """Whether nothing runs, neither a connection nor an attempt at one."""
@@ -153,7 +170,7 @@ class Link:
     # What the passage calls.
 
     def up(self):
-        """The source delivers from now on."""
+        """The source delivers from now on, or would if the link were not paused."""
         self._was_up = True
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
@@ -164,7 +181,9 @@ class Link:
             self._set_aside += run.count
             self._suspect = None
             QUIET.warning(
-                (self.name, "rejected"), "%s: a message is rejected at its source: %s", self.name, self._error)
+                (self.name, "rejected"),
+                "%s: a message is rejected at its source: %s", self.name, self._error,
+            )
         else:
             self._moved += run.count
             if self._error and not self._passage.inlet.has_held():
@@ -265,7 +284,9 @@ class Link:
 
     def _make_passage(self, channel, outlet):
         self._passage = Passage(
-            self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left, self._careful)
+            self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left,
+            self._careful,
+        )
         return self._passage
 
     def _open_source(self, connection):
@@ -307,8 +328,8 @@ class Link:
 
     def _move(self, passage, queue):
         arguments = dict(self.source.consumer_arguments)
-        if self.stream_offset is not None and "x-stream-offset" in arguments:
-            arguments["x-stream-offset"] = self.stream_offset + 1
+        if self.stream_offset is not None:
+            arguments[self.source.offset_argument] = self.stream_offset + 1
         passage.start(BasicConsume(
             queue=queue, consumer_tag=self.source.consumer_tag, no_ack=not self._is_acked(),
             exclusive=self.source.exclusive, arguments=arguments,
@@ -358,7 +379,8 @@ class Link:
         """Remember what a failure means for the next passage; its text."""
         error = failed.error
         alone, self.alone = self.alone, None
-        if failed.end == DESTINATION and (alone is not None or getattr(error, "reply_code", 0) in POISON_CODES):
+        is_of_message = alone is not None or getattr(error, "reply_code", 0) in POISON_CODES
+        if failed.end == DESTINATION and is_of_message:
             if alone is not None:
                 count = self._suspect[1] if self._suspect and self._suspect[0] == alone else 0
                 self._suspect = alone, count + 1

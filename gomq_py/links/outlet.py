@@ -1,7 +1,7 @@
 """Outlet: the target of a transfer, and when what was sent to it is safe.
 
-A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker, or
-written to its socket.
+A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker,
+or written to its socket.
 """
 from collections import deque
 
@@ -17,8 +17,8 @@ FULL_OCTETS = 256 * 1024
 
 
 class Outlet(Target):
-    """``channel`` and ``frame_max`` are of the frames it is sent. ``is_blocked``: the target says that it takes
-    nothing for now. ``refused``: numbers of publishes that it refused, for the inlet to take.
+    """``channel`` and ``frame_max`` are of the frames it is sent. ``is_blocked``: the target says that it
+    takes nothing for now. ``refused``: numbers of publishes that it refused, for the inlet to take.
     """
 
     channel = 1
@@ -32,6 +32,7 @@ class Outlet(Target):
         self._waiting = deque()  # (mark, callback)
         self._last_mark = 0
         self._refusal = None
+        self._is_settling = False
 
     def start(self, passage):
         """The passage begins. It is told of everything that happens by ``target_turn`` and ``fail``."""
@@ -66,11 +67,19 @@ class Outlet(Target):
         self.settle()
 
     def settle(self):
-        """Tell those for whom it is decided."""
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self.reached():
-            mark, callback = waiting.popleft()
-            callback(self._verdict(mark))
+        """Tell those for whom it is decided: one after the other, though the transfer asks anew when it is
+        told, so that each finds the refusals of its own messages.
+        """
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            waiting = self._waiting
+            while waiting and waiting[0][0] <= self.reached():
+                mark, callback = waiting.popleft()
+                callback(self._verdict(mark))
+        finally:
+            self._is_settling = False
 
     def sent(self):
         """A mark: all that was sent until now."""

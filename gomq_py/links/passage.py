@@ -38,19 +38,23 @@ class Passage:
     """``link`` has what outlasts a passage, and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
 
     ``failure``: (end, error), what ended it. ``is_done``: as many messages are settled as were to be moved.
-    ``careful``: so many messages go through one at a time, for one of them may be what ended the last passage.
+    ``careful``: so many messages go through one at a time, for one of them may be what ended the last
+    passage.
     """
 
     def __init__(self, link, hub, buffers, channel, outlet, is_acked, room, careful):
         self.link = link
         self.outlet = outlet
         self.failure = None
-        self.is_done = self.is_up = self.is_stopping = False
+        self.is_done = self.is_stopping = self._is_up = False
         self.careful = careful
         self._room = UNBOUNDED if room is None else room  # messages that may be taken
         self._is_held = False  # the source is not read
         self._alone = None  # checksum of the message that is on its way alone
         self._is_rejecting = False
+        self._consume = None
+        self._is_asking = False  # basic.consume is not answered yet
+        self._consumer_tag = None  # of the consumer, while there is one
         self._channel = channel
         source, target = link.source, link.target
         self.wire = Wire(
@@ -59,7 +63,7 @@ class Passage:
         relay = Relay(
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
-            target.edit, "x-stream-offset" in source.consumer_arguments,
+            target.edit, _octets(source.offset_argument),
         )
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         if not target.has_lane:
@@ -69,18 +73,37 @@ class Passage:
             f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
 
     def start(self, consume):
-        """Ask for deliveries; ``consume`` is the BasicConsume."""
+        """Ask for deliveries, unless the link is paused; ``consume`` is the BasicConsume."""
+        self._consume = consume
         self.outlet.start(self)
         if self.failure is None:
-            self.wire.write(method_frame(self._channel.id, consume))
-            self.wire.flush()
+            if self.link.is_paused:
+                self._up()
+            self.consume_or_cancel()
             self.wire.watch()
             self.transfer.start()
+
+    def consume_or_cancel(self):
+        """Consume where the link is not paused, and only there. What is asked for is awaited first."""
+        is_wanted = not (self.link.is_paused or self.is_stopping)
+        if self._consume is None or self._is_asking or self.failure is not None or (
+            is_wanted == (self._consumer_tag is not None)
+        ):
+            return
+        if is_wanted:
+            self._is_asking = True
+            method = self._consume
+        else:
+            method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
+            self._consumer_tag = None
+        self.wire.write(method_frame(self._channel.id, method))
+        self.wire.flush()
 
     def tick(self):
         """Signs of life that are due, both ways; seconds until the next, None: never."""
         due = []
-        for end, tick in ((SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)):
+        ticks = (SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)
+        for end, tick in ticks:
             try:
                 due.append(tick())
             except FAULTS as error:
@@ -90,12 +113,13 @@ class Passage:
     def stop(self):
         """Take nothing more; what is on its way is settled."""
         self.is_stopping = True
-        if not self.inlet.unsettled:
+        self.consume_or_cancel()
+        if not self.inlet.on_its_way():
             self.link.wake()
 
     def is_over(self):
         """Whether nothing is to be waited for."""
-        return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.unsettled
+        return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.on_its_way()
 
     def end(self):
         """Close both connections, in order where that is possible. May switch."""
@@ -131,10 +155,14 @@ class Passage:
 
     # What the inlet asks and tells.
 
+    def may_send(self):
+        """Whether the target may be sent something now."""
+        return self.failure is None and not self.is_stopping and self.outlet.can_take()
+
     def may_take(self):
         """Whether the next message, or the next piece of one, may be taken from the source now."""
         inlet = self.inlet
-        may = self.failure is None and not self.is_stopping and self.outlet.can_take() and (
+        may = self.may_send() and (
             inlet.relay.missing > 0
             or inlet.kept_octets < KEPT_OCTETS and self._room > 0
             and not (self.careful and inlet.unsettled)
@@ -184,17 +212,18 @@ class Passage:
         if run.offset >= 0 and not self.inlet.has_held():
             self.link.stream_offset = run.offset
         self.is_done = self.link.settled(run)
-        if self.is_done or self.is_stopping and not self.inlet.unsettled:
+        if self.is_done or self.is_stopping and not self.inlet.on_its_way():
             self.link.wake()
 
     def refused_numbers(self):
-        """Numbers of publishes that the target refused since the last call."""
-        numbers, self.outlet.refused = self.outlet.refused, set()
-        return numbers
+        """Numbers of publishes that the target has refused, for the inlet to take out."""
+        return self.outlet.refused
 
     def refused(self, count, error):
         """So many messages were refused; they are sent again after a pause."""
         self.link.were_refused(count, error)
+        if self.is_stopping and not self.inlet.on_its_way():
+            self.link.wake()
 
     def is_limit(self, refusals):
         """Whether a message was refused often enough to be rejected at its source."""
@@ -208,7 +237,7 @@ class Passage:
     def paused(self):
         """The transfer has taken what it could."""
         self.wire.flush()
-        if (self._is_held or self.inlet.has_refused()) and self.failure is None and self.may_take():
+        if self.inlet.has_refused() and self.may_send() or self._is_held and self.may_take():
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
@@ -216,9 +245,13 @@ class Passage:
         for channel, payload in methods:
             method = decode_method(payload)
             if isinstance(method, BasicConsumeOk):
-                self.is_up = True
-                self.link.up()
+                self._is_asking = False
+                self._consumer_tag = method.consumer_tag
+                self._up()
+                self.consume_or_cancel()
             elif isinstance(method, BasicCancel):
+                if self._consumer_tag is None:
+                    continue  # it was cancelled from here, too
                 raise ClientError("the broker cancelled the consumer: its queue was deleted or moved")
             elif not isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self._any_method(self.wire, channel, method)
@@ -248,6 +281,11 @@ class Passage:
 
     # The rest is private.
 
+    def _up(self):
+        if not self._is_up:
+            self._is_up = True
+            self.link.up()
+
     def _any_method(self, wire, channel, method):
         if isinstance(method, ChannelClose):
             raise ChannelClosed(method.reply_code, method.reply_text, method.class_id, method.method_id)
@@ -263,9 +301,11 @@ class Passage:
 
     def _turn(self):
         """What kept the transfer may be over."""
-        if self.failure is None and (self._is_held or self.inlet.has_refused()) and self.may_take():
+        if self._is_held and self.may_take():
             self._is_held = False
             self.wire.watch()
+            self.transfer.start()
+        elif self.inlet.has_refused() and self.may_send():
             self.transfer.start()
 
     def _guard(self, act, end=SOURCE):

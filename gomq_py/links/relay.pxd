@@ -6,7 +6,6 @@ from libc.stdint cimport uint64_t
 
 cdef unsigned int DELIVER, PUBLISH
 cdef Py_ssize_t FRAME_MOST, WHOLE_OCTETS, PUBLISH_MOST
-cdef bytes STREAM_OFFSET
 
 cdef class Relay:
     cdef bytearray input, output
@@ -14,7 +13,7 @@ cdef class Relay:
     cdef Py_ssize_t piece, target_frame_max
     cdef bytes exchange, routing_key
     cdef object edit
-    cdef bint reads_offsets
+    cdef bytes offset_key
     cdef readonly uint64_t last_tag, first_tag
     cdef readonly Py_ssize_t count, written, missing
     cdef readonly bint left_out
@@ -41,7 +40,7 @@ cdef class Relay:
     cdef Py_ssize_t body_size(
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end, Py_ssize_t missing) except -1
     @cython.locals(tag_at=Py_ssize_t, routing_at=Py_ssize_t, key_at=Py_ssize_t, tag=uint64_t, size=Py_ssize_t,
-        header_size=Py_ssize_t, need=Py_ssize_t, following=Py_ssize_t)
+        header_size=Py_ssize_t, need=Py_ssize_t)
     cdef Py_ssize_t relay(
         self, const unsigned char* p, unsigned char* out, Py_ssize_t at, Py_ssize_t method_end,
         Py_ssize_t header_at, Py_ssize_t header_end, Py_ssize_t body_end, Py_ssize_t end) except -1
@@ -64,6 +63,9 @@ cdef class Relay:
     cdef int write_header(
         self, const unsigned char* p, unsigned char* out, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size,
         bytes content) except -1
+    @cython.locals(following=Py_ssize_t)
+    cdef Py_ssize_t write_bodies(
+        self, const unsigned char* p, unsigned char* out, Py_ssize_t at, Py_ssize_t end) except -1
     @cython.locals(to=Py_ssize_t, part=Py_ssize_t)
     cdef int write_body(
         self, const unsigned char* p, unsigned char* out, Py_ssize_t at, Py_ssize_t size) except -1
@@ -71,5 +73,5 @@ cdef class Relay:
     cdef int controls(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) except -1
     @cython.locals(channel=cython.uint)
     cdef int control(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t end) except -1
-    @cython.locals(end=Py_ssize_t, at=Py_ssize_t)
+    @cython.locals(end=Py_ssize_t, at=Py_ssize_t, key=bytes)
     cdef long long find_offset(self, const unsigned char* p) except -2

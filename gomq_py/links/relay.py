@@ -8,9 +8,9 @@ No I/O, and no Python object per message. In and out, for each message:
     header   as it came, but for the channel (or with the properties that ``edit`` makes of it)
     body     as it came, but for the channel; cut where the target's frames are smaller
 
-A message that lies in the buffer as a whole is relayed as a whole. One that does not fit goes on in pieces, as
-its body comes (``missing``). Trusts nothing: every size is checked before it is used, and what no broker says
-raises an AMQPError, after which the relay is of no use.
+A message that lies in the buffer as a whole is relayed as a whole. One that does not fit goes on in pieces,
+as its body comes (``missing``). Trusts nothing: every size is checked before it is used, and what no broker
+says raises an AMQPError, after which the relay is of no use.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, SyntaxError_, UnexpectedFrame
@@ -28,8 +28,6 @@ INPUT_OCTETS = 2 * FRAME_MOST + 64 * 1024
 # The same, with other exchanges and routing keys, larger headers, and 8 octets more for every 4088 of body.
 OUTPUT_OCTETS = INPUT_OCTETS + FRAME_MOST + 4096
 PUBLISH_MOST = 8 + 4 + 2 + 256 + 256 + 1
-STREAM_OFFSET = b"\x0fx-stream-offset"
-assert len(STREAM_OFFSET) == 16
 
 
 class Delivered:
@@ -54,36 +52,37 @@ class Relay:
     ``input`` and ``output`` are shared with other relays: nothing stays in them between two walks.
     ``target_frame_max`` is what was agreed, 0: no limit. ``exchange``, ``routing_key``: other ones than the
     message's, as octets, or None. ``edit(properties, delivered)`` -> Properties, or None to leave it out.
+    ``offset_header``: the header with the number that a stream has given the message, or nothing.
 
     After a walk: ``count`` messages began with ``first_tag``, of which ``written`` octets lie in ``output``;
     ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
-    ``offset``: the x-stream-offset of the last message, -1 where none was seen.
+    ``offset``: what the last message has in the offset header, -1 where none was seen.
     """
 
     __slots__ = (
         "input", "output", "channel", "target_channel", "piece", "target_frame_max", "exchange",
-        "routing_key", "edit", "reads_offsets", "last_tag", "first_tag", "count", "written", "left_out",
+        "routing_key", "edit", "offset_key", "last_tag", "first_tag", "count", "written", "left_out",
         "others", "missing", "discards", "offset", "headers_from", "headers_to", "edited", "scan",
         "skips",
     )
 
     def __init__(
         self, input, output, channel, target_channel, target_frame_max, exchange=None, routing_key=None,
-        edit=None, reads_offsets=False,
+        edit=None, offset_header=b"",
     ):
         if len(input) < INPUT_OCTETS or len(output) < OUTPUT_OCTETS:
             raise ValueError("the buffers of a relay are too small")
         if 0 < target_frame_max < 4096:
             raise FrameError(f"a frame_max of {target_frame_max}, which is less than 4096")
-        if max(len(exchange or b""), len(routing_key or b"")) > 255:
-            raise ValueError("an exchange or a routing key of more than 255 octets")
+        if max(len(exchange or b""), len(routing_key or b""), len(offset_header)) > 255:
+            raise ValueError("an exchange, a routing key or a header of more than 255 octets")
         self.input, self.output = input, output
         self.channel, self.target_channel = channel, target_channel
         self.target_frame_max = target_frame_max
         self.piece = target_frame_max - 8 if target_frame_max else len(input)
         self.exchange, self.routing_key = exchange, routing_key
         self.edit = edit
-        self.reads_offsets = reads_offsets
+        self.offset_key = bytes([len(offset_header)]) + offset_header if offset_header else b""
         self.last_tag = self.first_tag = self.count = self.written = self.missing = 0
         self.left_out = self.discards = False
         self.others = []
@@ -93,8 +92,8 @@ class Relay:
         self.skips = False  # the next message is left out, whatever it is
 
     def walk(self, end, most):
-        """Relay what lies in the first ``end`` octets of the input, ``most`` messages at most; the octets that
-        are done with. Raises AMQPError, and Unfit where nothing was relayed.
+        """Relay what lies in the first ``end`` octets of the input, ``most`` messages at most; the octets
+        that are done with. Raises AMQPError, and Unfit where nothing was relayed.
         """
         if end > len(self.input):
             raise IndexError("more octets than the buffer holds")
@@ -113,7 +112,7 @@ class Relay:
                 if following == at:
                     break
                 at = following
-        if self.headers_from >= 0 and self.reads_offsets:
+        if self.headers_from >= 0 and self.offset_key:
             self.offset = self.find_offset(p)
         return at
 
@@ -250,15 +249,7 @@ class Relay:
         if body_end < 0:
             self.missing = size
             return self.go_on(p, out, header_end, end)
-        at = header_end
-        while at < body_end:
-            following = self.frame_end(p, at, body_end)
-            if octets.be16(p, at + 1) == 0:
-                self.control(p, at, following)
-            else:
-                self.write_body(p, out, at + 7, following - at - 8)
-            at = following
-        return at
+        return self.write_bodies(p, out, header_end, body_end)
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
         """Walk past a message that is not sent. Those of one walk are either all sent or all left out."""
@@ -369,6 +360,17 @@ class Relay:
         self.written = to + 1
         return 0
 
+    def write_bodies(self, p, out, at, end):
+        """The body whose frames stand from ``at`` to ``end``; ``end``."""
+        while at < end:
+            following = self.frame_end(p, at, end)
+            if octets.be16(p, at + 1) == 0:
+                self.control(p, at, following)
+            else:
+                self.write_body(p, out, at + 7, following - at - 8)
+            at = following
+        return at
+
     def write_body(self, p, out, at, size):
         """Body frames of ``size`` octets, none larger than the target takes."""
         to = self.written
@@ -407,17 +409,19 @@ class Relay:
         return 0
 
     def find_offset(self, p):
-        """The x-stream-offset among the headers of the last message; -1: there is none."""
+        """The number in the offset header of the last message; -1: there is none."""
         if self.scan.scan(p, self.headers_from, self.headers_to) or self.scan.headers_at < 0:
             return -1
         end = self.scan.headers_at + self.scan.headers_length
-        at = header_scan.find_key(
-            p, self.scan.headers_at + 4, end, octets.pointer(STREAM_OFFSET), len(STREAM_OFFSET)
-        )
-        # l: a signed long long
-        if at < 0 or end - at < 16 + 9 or p[at + 16] != 0x6C or p[at + 17] > 0x7F:
+        key = self.offset_key
+        at = header_scan.find_key(p, self.scan.headers_at + 4, end, octets.pointer(key), len(key))
+        if at < 0:
             return -1
-        return octets.be64(p, at + 17)
+        at += len(key)
+        # l: a signed long long
+        if end - at < 9 or p[at] != 0x6C or p[at + 1] > 0x7F:
+            return -1
+        return octets.be64(p, at + 1)
 
 
 def _text(octets_):

@@ -2,12 +2,12 @@
 
 
 class Run:
-    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message has none, but for
-    the last.
+    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message has none, but
+    for the last.
 
     ``octets``: the frames for the target, None where they are not kept until they are confirmed.
     ``first_number``: of the first publish, once it is sent. ``is_sent``: False where the messages are only
-    settled at their source; ``is_rejected``: as what they are settled. ``offset``: x-stream-offset of the last,
+    settled at their source; ``is_rejected``: as what they are settled. ``offset``: of the last in its stream,
     or -1. ``refusals``: how often the target has refused it.
     """
 

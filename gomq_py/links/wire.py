@@ -27,8 +27,8 @@ class Wire:
     """``readable()`` is called when octets are there, from the loop; ``broken(error)`` when writing failed;
     ``drained()`` when all that was kept is written. None of them may switch.
 
-    ``kept_octets``: written to the wire and not to the socket. ``queued_octets``: all that was ever written to
-    the wire.
+    ``kept_octets``: written to the wire and not to the socket. ``queued_octets``: all that was ever written
+    to the wire.
     """
 
     __slots__ = (
@@ -41,7 +41,8 @@ class Wire:
         self.connection = connection
         self.ahead = connection.take_over()  # what was read with the answers of the client
         self._socket = connection.socket
-        raw = self._socket if hasattr(self._socket, "pending") else getattr(self._socket, "_sock", self._socket)
+        is_plain = not hasattr(self._socket, "pending")
+        raw = getattr(self._socket, "_sock", self._socket) if is_plain else self._socket
         self._receive_into, self._send = raw.recv_into, raw.send
         self._pending = getattr(self._socket, "pending", None)  # of TLS: octets that no poll sees
         self._kept = deque()
@@ -100,8 +101,8 @@ class Wire:
         return self.queued_octets - self.kept_octets
 
     def tick(self, is_read):
-        """Send a sign of life that is due; seconds until the next is, None: never. Raises ConnectionClosed where
-        the peer gives none. ``is_read``: whether the link reads what comes; else silence means nothing.
+        """Send a sign of life that is due; seconds until the next is, None: never. Raises ConnectionClosed
+        where the peer gives none. ``is_read``: whether the link reads what comes; else silence means nothing.
         """
         interval_s = self.connection.heartbeat_s
         if not interval_s:

@@ -149,6 +149,9 @@ def use(handler: Handler) -> None:
         old.close()
     # Libraries below warn rarely and with cause; their info is noise to an operator.
     root.setLevel(logging.WARNING)
+    # No line of ours names its thread: asked for it, a greenlet is given an object of a thread first, which
+    # is a quarter of what the line costs (24 of 90 us).
+    logging.logThreads = False
 
 
 def set_level(level: str) -> None:

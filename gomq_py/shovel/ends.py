@@ -91,7 +91,8 @@ def source_of(definition, vhost, begin_at, is_of_stream):
     return Source(
         with_vhosts(definition.src_uri, vhost), definition.src_queue or "",
         prepare=_prepare_source(definition), prefetch=definition.src_prefetch_count,
-        consumer_arguments=arguments, no_ack=definition.ack_mode == NO_ACK)
+        consumer_arguments=arguments, no_ack=definition.ack_mode == NO_ACK,
+        offset_argument=OFFSET if is_of_stream else "")
 
 
 def _prepare_source(definition):

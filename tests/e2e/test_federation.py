@@ -1,10 +1,12 @@
 """Federation between broker processes: exchange links in chains, rings and meshes, queue links, and what
 becomes of them when brokers, links and definitions come and go.
 """
+import json
 from contextlib import ExitStack
 
 import pytest
 
+from tests.ctl.running import in_process
 from tests.support.federated import bodies, start_gomq
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -62,9 +64,9 @@ def test_message_published_upstream_comes_to_the_exchange_downstream(peers, vhos
     assert "guest" not in link["uri"]
 
 
-def between(vhost, name, exchange="fed.x"):
+def between(name, exchange="fed.x"):
     """What the exchange in between upstream is called, up to its last letter."""
-    return f"federation: {exchange} -> {name}:{vhost}:{exchange} "
+    return f"federation: {exchange} -> {name} "
 
 
 def test_bindings_upstream_are_those_here_as_they_come_and_go(peers, vhost):
@@ -104,7 +106,8 @@ def test_bindings_that_changed_while_the_upstream_was_away_are_right_after_a_rec
     down.wait_for_links(vhost, 1)
     now = {one["name"] for one in up.call("GET", "exchanges", vhost)
            if one["internal"] and one["type"] == "x-federation-upstream"}
-    assert len(now) == 1 and names & {between(vhost, "two") + "A", between(vhost, "two") + "B"} and not now & names
+    either = {between("two") + letter for letter in "AB"}
+    assert len(now) == 1 and names & either and not now & names
 
 
 def test_message_goes_along_a_chain_as_far_as_its_hops_allow(peers, vhost):
@@ -115,7 +118,8 @@ def test_message_goes_along_a_chain_as_far_as_its_hops_allow(peers, vhost):
     three.federate(vhost, two, max_hops=2)
     two.wait_for_links(vhost, 1)
     three.wait_for_links(vhost, 1)
-    wait_until(lambda: len(one.bindings(vhost, "fed.x")) == 3, TIMEOUT_S, "what three asks for is asked of one")
+    wait_until(
+        lambda: len(one.bindings(vhost, "fed.x")) == 3, TIMEOUT_S, "what three asks for is asked of one")
 
     one.channel(vhost).basic_publish("fed.x", "k", b"m")
     (_, properties, _), = bodies(three.channel(vhost), "all", 1)
@@ -203,7 +207,8 @@ def test_queue_link_goes_on_when_a_consumer_has_acked_what_it_may_hold(peers, vh
     channel.basic_qos(prefetch_count=1)
     channel.basic_consume("fed.q", on_message)
     wait_until(
-        lambda: channel.connection.process_data_events(0.05) or len(got) == 20, TIMEOUT_S, lambda: f"got {got}")
+        lambda: channel.connection.process_data_events(0.05) or len(got) == 20, TIMEOUT_S,
+        lambda: f"got {got}")
 
     assert got == [str(number).encode() for number in range(20)]
 
@@ -239,9 +244,9 @@ def test_link_that_is_not_wanted_any_more_leaves_nothing_upstream_unless_it_is_t
     wait_until(lambda: not down.links(vhost), TIMEOUT_S)
     wait_until(
         lambda: [queue["name"] for queue in up.call("GET", "queues", vhost)]
-        == [between(vhost, "two", "fed.kept")[:-1]], TIMEOUT_S)
+        == [between("two", "fed.kept")[:-1]], TIMEOUT_S)
     assert [one["name"][:-1] for one in up.call("GET", "exchanges", vhost)
-            if one["type"] == "x-federation-upstream"] == [between(vhost, "two", "fed.kept")]
+            if one["type"] == "x-federation-upstream"] == [between("two", "fed.kept")]
 
 
 def test_nothing_is_lost_while_a_link_is_defined_anew(peers, vhost):
@@ -258,6 +263,8 @@ def test_nothing_is_lost_while_a_link_is_defined_anew(peers, vhost):
     got = {body for _, _, body in bodies(channel, "q", 60)}
 
     assert got == {str(number).encode() for number in range(60)}
+    link, = down.wait_for_links(vhost, 1)
+    assert "stays as it was declared" in link["note"]
 
 
 def test_messages_wait_upstream_while_the_broker_downstream_is_away(peers, vhost, tmp_path):
@@ -305,3 +312,98 @@ def test_upstream_that_cannot_be_told_from_this_broker_is_refused(peers, vhost):
     link, = down.wait_for_links(vhost, 1, "error")
 
     assert "is called 'two', as this one is" in link["error"]
+
+
+def test_link_works_with_the_rights_of_whoever_set_its_upstream_for_as_long_as_they_last(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+    name = f"setter of {vhost}"[:40]
+    down.call("PUT", "users", name, password="secret", tags="policymaker")
+    down.call("PUT", "permissions", vhost, name, configure="", write=".*", read="")
+    setter = down.as_user(name, "secret")
+    down.call("PUT", "policies", vhost, "federated", pattern="^fed", definition={
+        "federation-upstream-set": "all"})
+
+    setter.call("PUT", "parameters", "federation-upstream", vhost, "u", value={
+        "uri": up.uri(vhost), "reconnect-delay": 0.2})
+    down.wait_for_links(vhost, 1)
+    states = []
+    for withdraw, grant in (
+        (lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^other", read=""),
+         lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^fed", read="")),
+        (lambda: down.call("DELETE", "permissions", vhost, name),
+         lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^fed", read="")),
+        (lambda: down.call("PUT", "users", name, password="secret", tags="monitoring"),
+         lambda: down.call("PUT", "users", name, password="secret", tags="policymaker")),
+    ):
+        withdraw()
+        states.append(down.wait_for_links(vhost, 1, "error")[0]["error"])
+        up.channel(vhost).basic_publish("fed.x", "k", str(len(states)).encode())
+        grant()
+        down.wait_for_links(vhost, 1)
+        assert bodies(channel, "q", 1)[0][2] == str(len(states)).encode()
+    down.call("DELETE", "users", name)
+    link, = down.wait_for_links(vhost, 1, "error")
+    down.federate(vhost, up)
+    down.call("DELETE", "parameters", "federation-upstream", vhost, "u")
+
+    assert states == [
+        f"destination: access to exchange 'fed.x' in vhost '{vhost}' refused for user '{name}'",
+        f"destination: access to vhost '{vhost}' refused for user '{name}'",
+        f"destination: user '{name}', who set upstream 'u', has not the tag policymaker"]
+    assert link["error"].endswith(f"of the user who set upstream 'u': user '{name}' is gone")
+    down.wait_for_links(vhost, 1)
+
+
+def test_upstream_is_set_by_policymakers_only_and_shown_to_them_without_its_password(peers, vhost):
+    down = peers[1]
+    name = f"reader of {vhost}"[:40]
+    down.call("PUT", "users", name, password="secret", tags="monitoring")
+    down.call("PUT", "permissions", vhost, name, configure=".*", write=".*", read=".*")
+    value = {"uri": "amqp://u:hidden-secret@127.0.0.1:1"}
+    make_queue(down, vhost)
+
+    refused = down.as_user(name, "secret").request(
+        "PUT", "parameters", "federation-upstream", vhost, "u", value=value)
+    down.call("PUT", "parameters", "federation-upstream", vhost, "u", value=value)
+    down.call("PUT", "policies", vhost, "p", pattern="^fed", definition={"federation-upstream": "u"})
+    link, = down.wait_for_links(vhost, 1, "error")
+    seen = down.as_user(name, "secret").links(vhost)
+
+    assert refused.status_code == 401
+    assert (link["error"], [one["id"] for one in seen]) == (
+        "source: [Errno 111] Connection refused", [link["id"]])
+    shown = down.call("GET", "parameters", "federation-upstream", vhost, "u")
+    assert "hidden-secret" not in f"{shown} {seen} {down.process.log_text}"
+
+
+def test_operator_sets_sees_restarts_and_deletes_federation_with_ctl(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+
+    def ctl(*arguments, code=0):
+        finished = in_process(down.http_url, *arguments)
+        assert finished.exit_code == code, finished.output
+        return finished.output if code else finished.stdout
+
+    ctl("-p", vhost, "add_federation", "u", "--uri", up.uri(vhost), "--reconnect-delay", "0.2",
+        "--max-hops", "2")
+    ctl("-p", vhost, "set_policy", "p", "^fed", '{"federation-upstream": "u"}')
+    link, = down.wait_for_links(vhost, 1)
+    listed = ctl("--format", "json", "federation_status")
+    connections = {one["name"] for one in up.call("GET", "connections")}
+    ctl("-p", vhost, "restart_federation_link", link["id"])
+    wait_until(lambda: {one["name"] for one in up.call("GET", "connections")} - connections, TIMEOUT_S)
+    down.wait_for_links(vhost, 1)
+    up.channel(vhost).basic_publish("fed.x", "k", b"m")
+    got = bodies(channel, "q", 1)
+    unknown = ctl("-p", vhost, "restart_federation_link", "nowhere", code=1)
+    ctl("-p", vhost, "delete_federation", "u")
+
+    row, = json.loads(listed)
+    assert (row["id"], row["vhost"], row["exchange"], row["upstream"], row["status"]) == (
+        link["id"], vhost, "fed.x", "u", "running")
+    assert "guest:" not in listed
+    assert got[0][2] == b"m"
+    assert f"no federation link 'nowhere' in virtual host '{vhost}'" in unknown
+    wait_until(lambda: not down.links(vhost), TIMEOUT_S)

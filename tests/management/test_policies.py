@@ -5,7 +5,7 @@ import pytest
 import gomq_py
 from gomq_py.patterns import Pattern
 from tests.management.conftest import API
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -191,9 +191,7 @@ def test_parameters_are_kept_by_component_vhost_and_name(api, vhost):
 
 
 @pytest.mark.parametrize("component, why", [
-    ("federation-upstream", "this broker has no federation"),
-    ("federation-upstream-set", "this broker has no federation"),
-    ("my-component", "nothing in this broker acts on it"),
+    ("sharding", "this broker has no sharding"), ("my-component", "nothing in this broker acts on it"),
 ])
 def test_a_parameter_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(
     api, vhost, component, why
@@ -215,9 +213,7 @@ def test_a_parameter_that_nobody_acts_on_is_refused_and_an_import_keeps_it_witho
 
 
 @pytest.mark.parametrize("key, value", [
-    ("federation-upstream", "u"), ("federation-upstream-set", "all"), ("federation-upstream-pattern", "^u"),
-    ("shards-per-node", 2),
-    ("routing-key", "k"), ("delayed-message", True),
+    ("shards-per-node", 2), ("routing-key", "k"), ("delayed-message", True),
 ])
 def test_a_policy_with_a_key_that_nobody_acts_on_is_refused_and_an_import_keeps_it_without_effect(
     api, vhost, key, value
@@ -235,6 +231,40 @@ def test_a_policy_with_a_key_that_nobody_acts_on_is_refused_and_an_import_keeps_
     ).json()
     assert report["changed"] == [f"policies: 'p' in vhost '{vhost}': kept without effect: {key}"]
     assert api.get(f"policies/{vhost}/p").json()["definition"] == policy["definition"]
+
+
+@pytest.mark.parametrize("component, value, reason", [
+    ("federation-upstream", {"uri": "ftp://there"}, "uri: "),
+    ("federation-upstream", {}, 'Key "uri" not found in one'),
+    ("federation-upstream", {"uri": "amqp://", "max-hops": 0}, "max-hops should be a number from 1"),
+    ("federation-upstream-set", [{"upstream": "u", "uri": "amqp://"}], "Unrecognised terms ['uri'] in one"),
+])
+def test_an_upstream_or_set_that_makes_no_sense_is_refused_with_the_reason(
+    api, vhost, component, value, reason
+):
+    refused = api.put(f"parameters/{component}/{vhost}/one", {"value": value})
+
+    assert refused.status_code == 400 and reason in refused.json()["reason"]
+    assert api.get(f"parameters/{component}/{vhost}/one").status_code == 404
+
+
+@pytest.mark.parametrize("key, value", [
+    ("federation-upstream", "here"), ("federation-upstream-set", "some"),
+    ("federation-upstream-set", "all"), ("federation-upstream-pattern", "^h"),
+])
+def test_upstreams_and_a_policy_make_a_link_for_as_long_as_both_are_there(api, inside, vhost, key, value):
+    inside.exchange_declare("x")
+    upstream = api.put(f"parameters/federation-upstream/{vhost}/here", {"value": {"uri": "amqp://"}})
+    api.put(f"parameters/federation-upstream-set/{vhost}/some", {"value": [{"upstream": "here"}]})
+
+    policy = api.put(f"policies/{vhost}/p", {"pattern": "^x$", "definition": {key: value}})
+    wait_until(lambda: len(api.get(f"federation-links/{vhost}").json()) == 1, TIMEOUT_S)
+    link, = api.get(f"federation-links/{vhost}").json()
+    api.delete(f"policies/{vhost}/p")
+    wait_until(lambda: api.get(f"federation-links/{vhost}").json() == [], TIMEOUT_S)
+
+    assert (upstream.status_code, policy.status_code) == (201, 201)
+    assert (link["exchange"], link["upstream"], link["uri"]) == ("x", "here", "amqp://")
 
 
 def test_global_parameters_are_kept_by_name(api):

@@ -58,7 +58,10 @@ MAP = {
     "shovel": LEAVES | {"hub", "auth", "client", "links", *MODEL},
     # amqp.wire: bindings made upstream by the thousand
     "federation": LEAVES | {"hub", "auth", "client", "links", "amqp.wire", *MODEL},
-    "links": LEAVES | {"hub", "client", "broker.transfer", "amqp.wire", ""},
+    # auth, broker's: the user that an end in this broker works as
+    "links": LEAVES | {
+        "hub", "client", "broker.transfer", "amqp.wire", "auth", "broker.exchanges", "broker.policies", "",
+    },
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "errors", "patterns"},
@@ -130,7 +133,6 @@ LIBRARIES = {
     "mqtt.server": {"gevent"},
     "http": {"gevent", "flask", "werkzeug", "orjson", "prometheus_client", "wsproto", "h11"},
     "broker": {"gevent"},
-    "federation": {"gevent"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),
     "auth": {"gevent", "bcrypt", "jwt"},
     "storage": {"gevent", "greenlet"},

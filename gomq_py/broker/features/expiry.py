@@ -4,18 +4,20 @@ from gomq_py.broker.features.feature import NO_STREAM, Feature, Flag
 from gomq_py.broker.features.merging import smallest_time
 
 EXPIRES, MESSAGE_TTL = "x-expires", "x-message-ttl"
+# What policies, and upstreams for the queues they have made elsewhere, call them.
+EXPIRES_KEY, MESSAGE_TTL_KEY = "expires", "message-ttl"
 
 ROWS = (
     Feature(
         argument=EXPIRES, place=1, kinds=NO_STREAM, check=checks.positive_milliseconds,
-        policy="expires", operator=True, check_policy=policy_checks.positive, word="queue expiry",
+        policy=EXPIRES_KEY, operator=True, check_policy=policy_checks.positive, word="queue expiry",
         setting="expires_ms", merge=smallest_time,
         flag=Flag(name="--expires", kind=int, help="Milliseconds without use after which the queue goes."),
         effect="A queue that nobody uses for so long is deleted.",
     ),
     Feature(
         argument=MESSAGE_TTL, place=2, kinds=NO_STREAM, check=checks.milliseconds,
-        policy="message-ttl", operator=True, check_policy=policy_checks.count, word="message TTL",
+        policy=MESSAGE_TTL_KEY, operator=True, check_policy=policy_checks.count, word="message TTL",
         setting="message_ttl_ms", merge=smallest_time,
         flag=Flag(name="--message-ttl", kind=int, help="Milliseconds after which messages expire."),
         effect="A message that is so old expires once it is at the head of the queue.",

@@ -1,5 +1,5 @@
-"""/api/federation-links: what becomes of the links of federated exchanges and queues, as RabbitMQ's plugin shows
-them, and a verb for operators.
+"""/api/federation-links: what becomes of the links of federated exchanges and queues, as RabbitMQ's plugin
+shows them, and a verb for operators.
 
 Upstreams and policies are set where parameters and policies are. No password is in any of it.
 """

@@ -135,6 +135,16 @@ def test_uri_without_a_vhost_means_the_one_of_the_same_name(vhost, uri, meant):
     assert under(vhost, federation_upstream="a")[0].uris == (meant,)
 
 
+def test_keys_without_effect_are_told_and_make_no_other_link(vhost):
+    define(vhost, "a")
+    before, = under(vhost, federation_upstream="a")
+    define(vhost, "a", value={"uri": "amqp://a", "ha-policy": "all", "channel-use-mode": "single"})
+    after, = under(vhost, federation_upstream="a")
+
+    assert (before.ignored, after.ignored) == ((), ("ha-policy", "channel-use-mode"))
+    assert after == before
+
+
 def test_what_was_set_while_nothing_acted_on_it_waits(vhost):
     define(vhost, "a")
     define(vhost, "b")

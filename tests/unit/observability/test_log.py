@@ -146,3 +146,13 @@ def test_a_line_that_cannot_be_made_is_one_complaint_without_its_arguments(lines
     assert complaint.startswith("gomq-py: lines of the log are lost: TypeError at ")
     assert "s3cret" not in complaint
     assert read() == []
+
+
+def test_line_of_a_greenlet_makes_no_object_of_a_thread(lines, monkeypatch):
+    def asked():
+        raise AssertionError("asked which thread it is")
+
+    read = lines()
+    monkeypatch.setattr("threading.current_thread", asked)
+    log.logger("amqp").info("a line")
+    assert read()[-1].endswith("a line")

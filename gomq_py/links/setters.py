@@ -5,8 +5,8 @@ It is the deed of the user who set it: what that user may not do by hand it does
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User
 from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.policies.parameters import OPERATOR
 
-OPERATOR = ""
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 
 
