@@ -95,7 +95,7 @@ class Peer:
 
 def start_gomq(folder, name, **options):
     """One of ours. The caller stops ``process``."""
-    process = BrokerProcess(folder, http_port=0, **options).start()
+    process = BrokerProcess(folder, **{"http_port": 0, **options}).start()
     return Peer(process, f"http://127.0.0.1:{process.ports['http']}", name)
 
 
