@@ -1,4 +1,4 @@
-"""Commands that define shovels and federation upstreams, for brokers that have them; lavinmqctl's flags."""
+"""Commands that define shovels and federation upstreams: lavinmqctl's flags, rabbitmqctl's parameters."""
 import json
 
 import click
@@ -135,6 +135,33 @@ def _check_there(api, has, what):
                 f"the broker at {api.address} cannot run {what}; a definition would be without effect", 404
             ) from None
         raise
+
+
+@ctl.command("set_parameter")
+@click.argument("component")
+@click.argument("name")
+@click.argument("value")
+@click.pass_obj
+def set_parameter(session, component, name, value):
+    """Define what a component is told: COMPONENT is shovel, federation-upstream...; VALUE is JSON."""
+    try:
+        value = json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise click.UsageError("VALUE is no JSON") from None
+    session.api.put("parameters", component, session.vhost, name, body={"value": value})
+
+
+@ctl.command("clear_parameter")
+@click.argument("component")
+@click.argument("name")
+@click.pass_obj
+def clear_parameter(session, component, name):
+    """Take back what set_parameter has defined."""
+    session.api.delete("parameters", component, session.vhost, name)
+
+
+def _refuse(constant):
+    raise ValueError(f"{constant} is no JSON")
 
 
 _add_command("add_shovel", "shovel", "shovel", SHOVEL, "shovels", "a shovel")

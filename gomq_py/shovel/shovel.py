@@ -5,7 +5,7 @@ Owned by the supervisor, which says when it starts and stops. Its link moves the
 import time
 
 from gomq_py.observability.secrets import without_passwords
-from gomq_py.shovel.definition import Definition, DefinitionError
+from gomq_py.shovel.definition import Definition, DefinitionError, with_vhost, without_login
 
 DYNAMIC, STATIC = "dynamic", "static"
 # States besides those of a link, which are STARTING, RUNNING, STOPPED, TERMINATED and ERROR.
@@ -81,13 +81,13 @@ class Shovel:
         shown = {
             "name": self.name, "vhost": self.vhost.name, "type": self.type, "state": state,
             "timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.changed_at_s)),
-            "error": self.error, **_of_definition(self.definition),
+            "error": self.error, **_of_definition(self.definition, self.vhost.name),
             "blocked_status": "blocked" if status is not None and status.blocked else "running",
         }
         if status is not None:
             for key, uri in (("src_uri", status.source_uri), ("dest_uri", status.target_uri)):
                 if uri:
-                    shown[key] = without_passwords(uri)
+                    shown[key] = without_login(uri)
         for name in ("moved", "unconfirmed", "refused", "set_aside", "reconnects"):
             shown[name] = getattr(status, name) if status is not None else 0
         shown["rate"] = float(status.rate) if status is not None and state == RUNNING else 0.0
@@ -96,12 +96,12 @@ class Shovel:
         return shown
 
 
-def _of_definition(definition):
+def _of_definition(definition, vhost_name):
     if definition is None:
         return {"src_uri": "", "dest_uri": ""}
     shown = {
-        "src_uri": without_passwords(definition.src_uri[0]),
-        "dest_uri": without_passwords(definition.dest_uri[0]),
+        "src_uri": without_login(with_vhost(definition.src_uri[0], vhost_name)),
+        "dest_uri": without_login(with_vhost(definition.dest_uri[0], vhost_name)),
         "src_protocol": definition.src_protocol,
         "dest_protocol": "http" if definition.is_webhook else definition.dest_protocol,
         "ack_mode": definition.ack_mode, "prefetch_count": definition.src_prefetch_count,

@@ -270,8 +270,11 @@ def test_status_tells_totals(ctl):
     (("-p", "nowhere", "list_queues"), 1, "no virtual host 'nowhere'"),
     (("-p", "", "list_queues"), 2, "--vhost is empty"),
     (("add_user", "guest", "x"), 1, "user 'guest' is there already"),
-    (("add_shovel", "s", "--src-uri", "amqp://", "--dest-uri", "amqp://"), 1, "cannot run a shovel"),
-    (("add_federation", "f", "--uri", "amqp://"), 1, "cannot run a federation upstream"),
+    (("add_shovel", "s", "--src-uri", "amqp://", "--dest-uri", "amqp://"), 1, "src-exchange is missing"),
+    (("set_parameter", "shovel", "s", '{"src-uri": 5}'), 1, "400: Validation failed"),
+    (("set_parameter", "nothing", "s", "{}"), 1, "400: Validation failed: component nothing not found"),
+    (("set_parameter", "shovel", "s", "no json"), 2, "is no JSON"),
+    (("clear_parameter", "shovel", "nobody-made-this"), 1, "404"),
     (("--uri", "http://localhost:99999", "list_queues"), 2, "is not a URI"),
     (("--uri", "http://[::1", "list_queues"), 2, "is not a URI"),
     (

@@ -20,12 +20,6 @@ EXPORT = Path(__file__).with_name("rabbitmq-3.10.json")
 CHANGED = {
     "policies: 'lazy' in vhost 'shop': kept without effect: queue-mode",
     "policies: 'ha' in vhost 'shop': kept without effect: ha-mode, ha-params, ha-sync-mode",
-    "policies: 'fed' in vhost 'shop': kept without effect: federation-upstream-set",
-    "parameters: 'mover' in vhost 'shop': shovel: kept without effect: this broker has no shovels",
-    (
-        "parameters: 'other' in vhost 'shop': federation-upstream: kept without effect: "
-        "this broker has no federation"
-    ),
     (
         "queues: 'orders.quorum' in vhost 'shop': quorum: "
         "a durable queue of this node, with the delivery limit of quorum queues"

@@ -78,7 +78,8 @@ def put_parameter(component, vhost, name):
         raise BadRequest(validation_failed(f"component {component} not found: {why}"))
     existed, before = (component, name) in there.parameters, there.parameters.get((component, name))
     set_value(
-        lambda value: node().broker.parameters.set(there, component, name, restored(value, before), set_by()))
+        lambda value: node().broker.parameters.set(there, component, name, restored(value, before), set_by()),
+        validation_failed)
     return no_content(204 if existed else 201)
 
 
@@ -138,10 +139,10 @@ def delete_global_parameter(name):
     return no_content()
 
 
-def set_value(put):
-    """Put the body's ``value``. Raises BadRequest with the component's reason."""
+def set_value(put, framed=str):
+    """Put the body's ``value``. Raises BadRequest with the component's reason, ``framed``."""
     value = body(required=("value",))["value"]
     try:
         put(value)
     except ValueError as error:
-        raise BadRequest(str(error)) from None
+        raise BadRequest(framed(error)) from None

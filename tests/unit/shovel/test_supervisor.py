@@ -366,7 +366,7 @@ def test_what_is_shown_has_rabbitmqs_names_and_no_password(begin):
         "name", "vhost", "type", "state", "src_uri", "src_queue", "dest_queue", "blocked_status",
         "moved", "rate", "lag", "src_protocol")} == {
             "name": "s", "vhost": "/", "type": "dynamic", "state": "running",
-            "src_uri": "amqp://u:***@a/v", "src_queue": "from", "dest_queue": "to",
+            "src_uri": "amqp://a/v", "src_queue": "from", "dest_queue": "to",
             "blocked_status": "blocked", "moved": 7, "rate": 3.5, "lag": None,
             "src_protocol": "amqp091"}
 

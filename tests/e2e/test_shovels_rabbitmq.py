@@ -1,0 +1,88 @@
+"""Shovels between RabbitMQ and this broker, either of them the one that has the shovel."""
+import pytest
+
+from tests.support.federated import Peer, bodies, start_gomq
+from tests.support.programs import find
+from tests.support.rabbitmq_process import RabbitMQProcess
+from tests.support.shovels import arrived, publish, put, value_of, wait_for
+from tests.support.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.needs_program("rabbitmq-server"),
+    pytest.mark.skipif(not find("rabbitmq-server"), reason="needs the program rabbitmq-server"),
+]
+COUNT = 500
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory):
+    """Ours and RabbitMQ with its shovel plugin."""
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    plugins = ("rabbitmq_shovel", "rabbitmq_shovel_management")
+    ours = start_gomq(tmp_path_factory.mktemp("ours") / "data", "ours")
+    try:
+        with RabbitMQProcess(folder, plugins=plugins) as rabbitmq:
+            yield ours, Peer(rabbitmq, rabbitmq.http_url, "rabbit")
+            rabbitmq.kill()  # which is quicker
+    finally:
+        ours.process.stop()
+
+
+@pytest.fixture
+def vhost(brokers, request):
+    """A virtual host of the test's own, in both."""
+    name = request.node.name.removeprefix("test_").translate(str.maketrans("[]", "--"))[:100]
+    for peer in brokers:
+        peer.make_vhost(name)
+    yield name
+    for peer in brokers:
+        peer.hang_up()
+        peer.call("DELETE", "vhosts", name)
+
+
+@pytest.mark.parametrize("source", ["ours", "theirs"])
+@pytest.mark.parametrize("shoveller", ["ours", "theirs"])
+def test_messages_go_both_ways_whoever_has_the_shovel(brokers, vhost, shoveller, source):
+    ours, theirs = brokers
+    from_, to = brokers if source == "ours" else (theirs, ours)
+    has = ours if shoveller == "ours" else theirs
+    publish(from_, vhost, range(COUNT))
+
+    put(has, vhost, value_of(
+        from_, to, vhost, reconnect_delay=1, dest_add_forward_headers=True, dest_add_timestamp_header=True))
+
+    channel = to.channel(vhost)
+    channel.queue_declare("b", durable=True)
+    got = bodies(channel, "b", COUNT)
+    assert [int(body) for _, _, body in got] == list(range(COUNT))
+    passed, = got[0][1].headers["x-shovelled"]
+    assert (passed["shovelled-by"], passed["shovel-name"], passed["src-queue"], passed["dest-queue"]) == (
+        "ours" if shoveller == "ours" else "rabbit", "s", "a", "b")
+    assert isinstance(got[0][1].headers["x-shovelled-timestamp"], int)
+    wait_until(lambda: [one["state"] for one in has.call("GET", "shovels", vhost)] == ["running"])
+    wait_until(lambda: from_.ready(vhost, "a") == 0)
+
+
+def test_a_stream_of_rabbitmq_is_read_from_its_beginning_and_over_a_restart_of_the_shovel(brokers, vhost):
+    ours, theirs = brokers
+    theirs.channel(vhost).queue_declare("a", durable=True, arguments={"x-queue-type": "stream"})
+    publish(theirs, vhost, range(COUNT), arguments={"x-queue-type": "stream"})
+
+    put(ours, vhost, value_of(
+        theirs, ours, vhost, dest_uri="amqp://", src_consumer_args={"x-stream-offset": "first"}))
+
+    assert arrived(ours, vhost, COUNT) == list(range(COUNT))
+    wait_for(ours, vhost, moved=COUNT)
+    ours.call("PUT", "shovels", vhost, "s", "restart")
+    publish(theirs, vhost, [COUNT], arguments={"x-queue-type": "stream"})
+    assert arrived(ours, vhost, 1) == [COUNT]
+
+
+def test_rabbitmqs_shovel_goes_when_it_has_moved_what_was_here(brokers, vhost):
+    ours, theirs = brokers
+    publish(ours, vhost, range(COUNT))
+
+    put(theirs, vhost, value_of(ours, theirs, vhost, reconnect_delay=1, src_delete_after="queue-length"))
+
+    assert arrived(theirs, vhost, COUNT) == list(range(COUNT))
+    wait_until(lambda: theirs.call("GET", "parameters", "shovel", vhost) == [])
