@@ -279,7 +279,7 @@ class Link:
         it: the stack that connecting takes is given back with it, and a link that waits needs little.
         May switch.
         """
-        outcome = []
+        outcome: list = []
 
         def work():
             try:
