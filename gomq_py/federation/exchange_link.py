@@ -51,6 +51,7 @@ class ExchangeLink(FederationLink):
         self._between = ""  # the exchange in between, once it is there
         self._is_plain = False  # upstream knows no such type as ours
         self._is_over = False
+        self._told_notes = set()
         super().__init__(ways, vhost, name, upstream)
         self._errands = Errands(ways.hub, self._connect_upstream, self._cannot_mirror)
         self._bindings = Bindings(self.exchange, self._bindings_changed)
@@ -117,7 +118,7 @@ class ExchangeLink(FederationLink):
         name = connection.server_properties.get("cluster_name")
         self._there = name if isinstance(name, str) else None, connection.parameters.virtual_host
         self._check_other()
-        exists, self._between = [], ""
+        exists, self._between, self.notes = [], "", []
         self._ensure_exchange(connection)
         queue = self.queue_upstream
         removing = self._ways.removing.get(self._place_upstream())
@@ -151,13 +152,21 @@ class ExchangeLink(FederationLink):
 
     def _ensure_exchange(self, connection):
         """The exchange upstream, as it is here where it is not there yet."""
-        name = self.upstream.exchange
-        if not _is_there(connection, name):
-            here = self.exchange
-            with connection.channel() as channel:
-                channel.exchange_declare(
-                    name, here.type, durable=here.durable, auto_delete=here.auto_delete,
-                    internal=here.internal, arguments=here.arguments)
+        is_there, here = _is_there(connection, self.upstream.exchange), self.exchange
+        channel = connection.channel()
+        try:
+            channel.exchange_declare(
+                self.upstream.exchange, here.type, durable=here.durable, auto_delete=here.auto_delete,
+                internal=here.internal, arguments=here.arguments)
+        except ChannelClosed as error:
+            if not is_there:
+                raise
+            # Nothing is wrong with an exchange that is durable only there; other types take bindings to mean
+            # something else, which RabbitMQ leaves to whoever federates.
+            if "'type'" in error.reply_text:
+                self._add_note(f"source: {error}")
+        else:
+            channel.close()
 
     def _declare_queue(self, connection, queue):
         upstream = self.upstream
@@ -174,15 +183,18 @@ class ExchangeLink(FederationLink):
             if error.reply_code != PRECONDITION_FAILED:
                 raise
             # What comes while there is none would be lost: so it is not made anew.
-            note = (
-                f"queue '{queue}' upstream stays as it was declared for an earlier definition: {error}; it "
+            self._add_note(
+                f"source: queue '{queue}' stays as it was declared for an earlier definition: {error}; it "
                 "is made anew when the upstream is deleted and set again")
-            if note != self.note:
-                LOG.warning("federation link %s: %s", self.title, note)
-            self.note = note
         else:
-            self.note = None
             channel.close()
+
+    def _add_note(self, note):
+        """What is otherwise upstream than defined, and does not keep messages from being moved."""
+        self.notes.append(note)
+        if note not in self._told_notes:
+            self._told_notes.add(note)
+            LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
         """The exchange in between, with all bindings."""

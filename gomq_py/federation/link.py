@@ -41,7 +41,7 @@ class FederationLink:
         self.id = _id_of(self.type, vhost.name, name, upstream)
         self.changed_at_s = time.time()
         self.told_status = None
-        self.note = None  # what is otherwise than defined, and does not keep messages from being moved
+        self.notes = []  # what is otherwise than defined, and does not keep messages from being moved
         self.fault = None  # why nothing is moved, where no connection is needed to know
         self._ways = ways
         self._uri = ""  # of the upstream, as it was connected to last
@@ -114,7 +114,7 @@ class FederationLink:
                 "moved", "unconfirmed", "refused", "set_aside", "reconnects", "rate")},
             "blocked": bool(status.blocked),
         }
-        notes = [f"{key} has no effect" for key in self.upstream.ignored] + [self.note] * bool(self.note)
+        notes = [f"{key} has no effect" for key in self.upstream.ignored] + self.notes
         if notes:
             shown["note"] = without_passwords("; ".join(notes))[:ERROR_CHARACTERS]
         error = status.error if self.fault is None else f"destination: {self.fault}"

@@ -66,6 +66,8 @@ class Passage:
             channel.connection, partial(self._guard, self._source_readable),
             partial(self.fail, SOURCE), self._turn)
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
+        if not target.has_lane:
+            most = 1
         self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
         self.transfer = Transfer(
             f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)

@@ -1,10 +1,12 @@
 """Federation between broker processes: exchange links in chains, rings and meshes, queue links, and what
 becomes of them when brokers, links and definitions come and go.
 """
+import json
 from contextlib import ExitStack
 
 import pytest
 
+from tests.ctl.running import in_process
 from tests.support.federated import bodies, start_gomq
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -373,3 +375,35 @@ def test_upstream_is_set_by_policymakers_only_and_shown_to_them_without_its_pass
         "source: [Errno 111] Connection refused", [link["id"]])
     shown = down.call("GET", "parameters", "federation-upstream", vhost, "u")
     assert "hidden-secret" not in f"{shown} {seen} {down.process.log_text}"
+
+
+def test_operator_sets_sees_restarts_and_deletes_federation_with_ctl(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+
+    def ctl(*arguments, code=0):
+        finished = in_process(down.http_url, *arguments)
+        assert finished.exit_code == code, finished.output
+        return finished.output if code else finished.stdout
+
+    ctl("-p", vhost, "add_federation", "u", "--uri", up.uri(vhost), "--reconnect-delay", "0.2",
+        "--max-hops", "2")
+    ctl("-p", vhost, "set_policy", "p", "^fed", '{"federation-upstream": "u"}')
+    link, = down.wait_for_links(vhost, 1)
+    listed = ctl("--format", "json", "federation_status")
+    connections = {one["name"] for one in up.call("GET", "connections")}
+    ctl("-p", vhost, "restart_federation_link", link["id"])
+    wait_until(lambda: {one["name"] for one in up.call("GET", "connections")} - connections, TIMEOUT_S)
+    down.wait_for_links(vhost, 1)
+    up.channel(vhost).basic_publish("fed.x", "k", b"m")
+    got = bodies(channel, "q", 1)
+    unknown = ctl("-p", vhost, "restart_federation_link", "nowhere", code=1)
+    ctl("-p", vhost, "delete_federation", "u")
+
+    row, = json.loads(listed)
+    assert (row["id"], row["vhost"], row["exchange"], row["upstream"], row["status"]) == (
+        link["id"], vhost, "fed.x", "u", "running")
+    assert "guest:" not in listed
+    assert got[0][2] == b"m"
+    assert f"no federation link 'nowhere' in virtual host '{vhost}'" in unknown
+    wait_until(lambda: not down.links(vhost), TIMEOUT_S)
