@@ -6,6 +6,7 @@ import argparse
 import http.client
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -21,7 +22,7 @@ from load.scenarios import start
 QUEUE = "bench-shovel"
 NAME = "bench"
 IDLE_COUNT = 1000
-PATIENCE_S, LOOK_S, SETTLE_S = 120, 0.02, 2
+PATIENCE_S, LOOK_S, SETTLE_S = 60, 0.02, 2
 
 
 @dataclass(frozen=True)
@@ -44,25 +45,38 @@ ROWS = (
     ShovelRow(
         "shovel-kept", "shovel, on-confirm, 16 octets, persistent", "-s 16 -p", 500_000, 3.0, 100e3),
 )
+FEDERATED = ShovelRow(
+    "federation", "one-way federation of an exchange, on-confirm, 16 octets", "", 100_000, 6.0, 80e3)
+EXCHANGE = "bench-federated"
 IDLE_LIMIT = 30 * 1024
+# Those that are slower move less.
+SHARE = {GomqBroker.name: 1.0, RabbitBroker.name: 0.1}
+
+
+EVERY = (*ROWS, FEDERATED)
 
 
 class Trio:
     """A source and a destination, and the broker in between that is measured."""
 
     def __init__(self, folder, kind):
-        folder = Path(folder)
+        folder = Path(folder) / f"trio-{kind.name}"
+        folder.mkdir()
+        self.name = kind.name
         for name in ("source", "destination", "mover"):
             (folder / name).mkdir()
         self.source = GomqBroker(folder / "source")
         self.destination = GomqBroker(folder / "destination")
         self.mover = (
             GomqBroker(folder / "mover", management=True) if kind is GomqBroker
-            else RabbitBroker(folder / "mover", plugins=("rabbitmq_shovel", "rabbitmq_management")))
+            else RabbitBroker(folder / "mover", plugins=(
+                "rabbitmq_shovel", "rabbitmq_federation", "rabbitmq_management")))
 
     def __enter__(self):
         for broker in (self.source, self.destination, self.mover):
             broker.start()
+        # a federation takes nothing from a broker of its own name
+        self.call("PUT", "/api/cluster-name", {"name": "bench-mover"})
         return self
 
     def __exit__(self, *_):
@@ -94,14 +108,70 @@ class Trio:
 
 
 def measured(row, trio):
-    """{"cpu_us", "rate"} of one run: the source is filled, then all of it is moved."""
+    """{"cpu_us", "rate"} of one run."""
+    return _federated(trio, int(row.count * SHARE[trio.name])) if row is FEDERATED else _shovelled(row, trio)
+
+
+def _federated(trio, count):
+    """Published to an exchange of the source, and federated into a queue of the one in the middle."""
+    with Connection(trio.source.uri) as upstream, Connection(trio.mover.uri) as mover:
+        here, there = mover.channel(), upstream.channel()
+        there.exchange_declare(EXCHANGE, "fanout")
+        here.exchange_declare(EXCHANGE, "fanout")
+        here.queue_declare(QUEUE, durable=True)
+        here.queue_bind(QUEUE, EXCHANGE)
+        trio.call("PUT", "/api/parameters/federation-upstream/%2F/bench", {"value": {"uri": trio.source.uri}})
+        trio.call("PUT", "/api/policies/%2F/bench", {
+            "pattern": EXCHANGE, "definition": {"federation-upstream": "bench"}, "apply-to": "exchanges"})
+        try:
+            _wait(lambda: _is_federated(there, here))
+            _publish_while_held(there, count, trio.mover.pid)
+            before, began = cpu_seconds(trio.mover.pid), time.monotonic()
+            _wait(lambda: here.queue_declare(QUEUE, passive=True).message_count >= count)
+            took_s = time.monotonic() - began
+            time.sleep(SETTLE_S / 4)
+            spent = cpu_seconds(trio.mover.pid) - before
+        finally:
+            trio.call("DELETE", "/api/policies/%2F/bench")
+            trio.call("DELETE", "/api/parameters/federation-upstream/%2F/bench")
+            here.queue_delete(QUEUE)
+    return {"cpu_us": spent / count * 1e6, "rate": count / took_s}
+
+
+def _publish_while_held(channel, count, pid):
+    """Fill the upstream while the process that is measured stands still."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        channel.confirm_select()
+        channel.publish_many((EXCHANGE, "k", b"x" * 16, None) for _ in range(count))
+        channel.wait_for_confirms(PATIENCE_S)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _is_federated(there, here):
+    there.publish(EXCHANGE, "k", b"first")
+    return here.queue_declare(QUEUE, passive=True).message_count
+
+
+def _wait(predicate):
+    until = time.monotonic() + PATIENCE_S
+    while not predicate():
+        if time.monotonic() > until:
+            raise RuntimeError(f"not within {PATIENCE_S} s")
+        time.sleep(LOOK_S)
+
+
+def _shovelled(row, trio):
+    """The source is filled, then all of it is moved."""
+    count = int(row.count * SHARE[trio.name])
     with Connection(trio.source.uri) as source, Connection(trio.destination.uri) as destination:
         ends = [connection.channel() for connection in (source, destination)]
         for channel in ends:
             channel.queue_declare(QUEUE, durable=True)
             channel.queue_purge(QUEUE)
         output, errors = start(
-            trio.source, f"-u {QUEUE} -y 0 -c 1000 -C {row.count} {row.arguments}").communicate()
+            trio.source, f"-u {QUEUE} -y 0 -c 1000 -C {count} {row.arguments}").communicate()
         if not output:
             raise RuntimeError(errors)
         count = ends[0].queue_declare(QUEUE, passive=True).message_count
@@ -149,14 +219,14 @@ def idle_octets(trio, count=IDLE_COUNT):
 def main(arguments=None):
     """``python -m load.shovels``: the rows by themselves."""
     parser = argparse.ArgumentParser(prog="python -m load.shovels", description=__doc__)
-    parser.add_argument("--rows", nargs="*", default=[row.key for row in ROWS])
+    parser.add_argument("--rows", nargs="*", default=[row.key for row in EVERY])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--alone", action="store_true", help="without RabbitMQ")
     parser.add_argument("--idle", type=int, metavar="COUNT", help="memory of so many idle shovels, too")
     options = parser.parse_args(arguments)
     for kind in [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone):
         with tempfile.TemporaryDirectory(prefix="gomq-shovels-") as folder, Trio(folder, kind) as trio:
-            for row in ROWS:
+            for row in EVERY:
                 for _ in range(options.rounds if row.key in options.rows else 0):
                     print(row.key, kind.name, measured(row, trio), flush=True)
             if options.idle and kind is GomqBroker:

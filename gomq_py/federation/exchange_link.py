@@ -96,19 +96,27 @@ class ExchangeLink(FederationLink):
         return self._make_source(self._prepare, exclusive=True)
 
     def _target(self):
-        return self._make_target(self.name, None, self._edit)
+        return self._make_target(self.name, None, self._edit, self._stamp)
+
+    def _stamp(self):
+        """What _edit() writes on a message that comes from the upstream itself."""
+        return RECEIVED_FROM, *([self._told(redelivered)] for redelivered in (False, True))
+
+    def _told(self, redelivered):
+        told = {**self._received_from(), "redelivered": redelivered}
+        if self._there[0] is not None:
+            told[CLUSTER_NAME] = self._there[0]
+        told[VHOST] = self._there[1]
+        return told
 
     def _edit(self, properties, delivery):
         headers, name = properties.headers, self._ways.cluster_name()
         if not should_forward(headers, self.upstream.max_hops, name, self.vhost.name):
             return None
         passed = headers.get(RECEIVED_FROM) if headers else None
-        told = {**self._received_from(), "redelivered": bool(delivery.redelivered)}
-        if self._there[0] is not None:
-            told[CLUSTER_NAME] = self._there[0]
-        told[VHOST] = self._there[1]
         return with_received(
-            properties, told, passed if isinstance(passed, list) else [], self.upstream.trust_user_id)
+            properties, self._told(bool(delivery.redelivered)), passed if isinstance(passed, list) else [],
+            self.upstream.trust_user_id)
 
     # upstream; all of it may switch, and raises what the client raises
 

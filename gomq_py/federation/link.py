@@ -149,8 +149,8 @@ class FederationLink:
             no_ack=upstream.ack_mode == NO_ACK,
         )
 
-    def _make_target(self, exchange, routing_key, edit):
-        return Target([HERE], exchange, routing_key, edit=edit)
+    def _make_target(self, exchange, routing_key, edit, stamp=None):
+        return Target([HERE], exchange, routing_key, edit=edit, stamp=stamp)
 
     def _connect_upstream(self, uri=""):
         """To the broker at this URI, or where it was connected to last.

@@ -41,17 +41,20 @@ class Target:
     ``exchange``, ``routing_key``: None leaves what the message came with. ``prepare(channel)`` as a source's;
     what it returns means nothing. ``edit(properties, delivered)`` is asked once for each delivery of a
     connection, in order: it returns the Properties to publish with, or None to leave the message out; it must
-    not switch. Without it properties go as they came, octet for octet.
+    not switch. Without it properties go as they came, octet for octet. ``stamp()`` is asked once for each
+    connection: (name, value, value for a redelivered message) of a header. A message that has no header of
+    this name, and no user id, gets it at the full speed of the lane, instead of being shown to ``edit``.
     """
 
     has_lane = True
 
-    def __init__(self, uris, exchange=None, routing_key=None, *, prepare=None, edit=None):
+    def __init__(self, uris, exchange=None, routing_key=None, *, prepare=None, edit=None, stamp=None):
         self.uris = _list(uris)
         self.exchange = exchange
         self.routing_key = routing_key
         self.prepare = prepare
         self.edit = edit
+        self.stamp = stamp
         for name in (exchange, routing_key):
             if name is not None and len(name.encode("utf-8", "surrogateescape")) > 255:
                 raise ValueError(f"{name!r} has more than 255 octets")

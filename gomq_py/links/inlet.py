@@ -9,6 +9,7 @@ from struct import Struct
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
+from gomq_py.links.ends import Refused
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
 from gomq_py.links.wire import READ_OCTETS
@@ -41,7 +42,6 @@ class Inlet(Source):
         self._probe = None  # it is on its way, and nothing else is taken
         self._held = set()  # tags that were refused and are not settled: nothing is acked with multiple
         self._requeued = []  # tags of refused messages that were not kept
-        self._large_refusals = 0
         self._large_offset = -1
         self.kept_octets = 0
         self.unsettled = 0
@@ -82,7 +82,7 @@ class Inlet(Source):
         self._forget(item)
         if item.count:
             if not item.is_whole:
-                self._large_refusals = 0
+                self._owner.forget_large_refusals()
             self._settle(_REJECT if item.is_rejected else _ACK, item.first_tag, item.count)
             self._owner.settled(item)
 
@@ -114,7 +114,12 @@ class Inlet(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """After a pause: what was refused and not kept is asked for again."""
+        """After a pause: what was refused and not kept is asked for again. A stream gives back nothing: its
+        link connects anew, and goes on behind what is settled.
+        """
+        if self._requeued and self._owner.is_of_stream():
+            self._owner.fail("destination", Refused("a large message of a stream was refused"))
+            return
         for tag in self._requeued:
             self._settle(_REQUEUE, tag, 1)
         self._owner.requeued(len(self._requeued))
@@ -220,10 +225,9 @@ class Inlet(Source):
 
     def _wait_or_reject(self, tag, frames, refusals):
         if frames is None:
-            self._large_refusals += 1
-            refusals = self._large_refusals
+            refusals = self._owner.count_large_refusal()
         if self._owner.is_limit(refusals):
-            self._large_refusals = 0
+            self._owner.forget_large_refusals()
             run = Run(b"", tag, 1)
             run.is_rejected = True
             self._settle(_REJECT, tag, 1)

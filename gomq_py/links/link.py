@@ -92,6 +92,7 @@ class Link:
         self.alone = None  # checksum of the message that was on its way alone when the passage failed
         self.unsettled_at_failure = 0
         self.is_paused = paused
+        self.large_refusals = 0  # in a row, of messages that are not kept
         self._careful = 0  # messages that go through one at a time
         self._hub = hub
         self._ack_mode = NO_ACK if source.no_ack else ack_mode
@@ -279,7 +280,7 @@ class Link:
         it: the stack that connecting takes is given back with it, and a link that waits needs little.
         May switch.
         """
-        outcome = []
+        outcome: list = []
 
         def work():
             try:

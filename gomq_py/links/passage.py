@@ -16,6 +16,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
+from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.links.inlet import KEPT_OCTETS, Inlet
 from gomq_py.links.relay import Relay
@@ -60,7 +61,7 @@ class Passage:
         relay = Relay(
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
-            target.edit, _octets(source.offset_argument),
+            target.edit, _octets(source.offset_argument), _stamp_of(target),
         )
         self.wire = Wire(
             channel.connection, partial(self._guard, self._source_readable),
@@ -225,6 +226,19 @@ class Passage:
         if self.is_stopping and not self.inlet.on_its_way():
             self.link.wake()
 
+    def count_large_refusal(self):
+        """A message that is not kept was refused once more; how often in a row. It outlasts the passage."""
+        self.link.large_refusals += 1
+        return self.link.large_refusals
+
+    def forget_large_refusals(self):
+        """It is settled."""
+        self.link.large_refusals = 0
+
+    def is_of_stream(self):
+        """Whether the source is a stream, which brings nothing back that is requeued."""
+        return bool(self.link.source.offset_argument)
+
     def is_limit(self, refusals):
         """Whether a message was refused often enough to be rejected at its source."""
         return 0 < self.link.refusals <= refusals
@@ -320,6 +334,21 @@ class Passage:
 
 def _octets(text):
     return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+def _stamp_of(target):
+    """What Relay wants of a target's stamp."""
+    stamp = getattr(target, "stamp", None)
+    if stamp is None:
+        return None
+    name, *values = stamp()
+    # flags and the length of the table stand in front
+    return _shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values)
+
+
+def _shortstr(text):
+    text = _octets(text)
+    return bytes([len(text)]) + text
 
 
 def _checksum(run):

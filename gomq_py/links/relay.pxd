@@ -5,6 +5,8 @@ from gomq_py.content.properties cimport PropertyScan
 from libc.stdint cimport uint64_t
 
 cdef unsigned int DELIVER, PUBLISH
+cdef unsigned int HEADERS, USER_ID, CONTINUED
+cdef object HEAD, LENGTH
 cdef Py_ssize_t FRAME_MOST, WHOLE_OCTETS, PUBLISH_MOST
 
 cdef class Relay:
@@ -14,6 +16,7 @@ cdef class Relay:
     cdef bytes exchange, routing_key
     cdef object edit
     cdef bytes offset_key
+    cdef tuple stamp
     cdef readonly uint64_t last_tag, first_tag
     cdef readonly Py_ssize_t count, written, missing
     cdef readonly bint left_out
@@ -51,6 +54,12 @@ cdef class Relay:
     @cython.locals(following=Py_ssize_t, size=Py_ssize_t)
     cdef Py_ssize_t go_on(
         self, const unsigned char* p, unsigned char* out, Py_ssize_t at, Py_ssize_t end) except -1
+    cdef object changed(
+        self, const unsigned char* p, uint64_t tag, Py_ssize_t tag_at, Py_ssize_t key_at,
+        Py_ssize_t method_end, Py_ssize_t header_at, Py_ssize_t header_end)
+    @cython.locals(at=Py_ssize_t, following=Py_ssize_t, length=Py_ssize_t)
+    cdef object stamped(
+        self, const unsigned char* p, Py_ssize_t start, Py_ssize_t end, bytes key, bytes entry)
     cdef object ask_edit(
         self, const unsigned char* p, uint64_t tag, Py_ssize_t tag_at, Py_ssize_t key_at,
         Py_ssize_t method_end, Py_ssize_t header_at, Py_ssize_t header_end)

@@ -12,6 +12,8 @@ A message that lies in the buffer as a whole is relayed as a whole. One that doe
 as its body comes (``missing``). Trusts nothing: every size is checked before it is used, and what no broker
 says raises an AMQPError, after which the relay is of no use.
 """
+from struct import Struct
+
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, SyntaxError_, UnexpectedFrame
 from gomq_py.content import header_scan
@@ -27,6 +29,9 @@ WHOLE_OCTETS = 128 * 1024
 INPUT_OCTETS = 2 * FRAME_MOST + 64 * 1024
 # The same, with other exchanges and routing keys, larger headers, and 8 octets more for every 4088 of body.
 OUTPUT_OCTETS = INPUT_OCTETS + FRAME_MOST + 4096
+# Flags of properties, and what stands in front of them and of the headers.
+HEADERS, USER_ID, CONTINUED = 0x2000, 0x0010, 0x0001
+HEAD, LENGTH = Struct(">H"), Struct(">I")
 PUBLISH_MOST = 8 + 4 + 2 + 256 + 256 + 1
 
 
@@ -52,7 +57,9 @@ class Relay:
     ``input`` and ``output`` are shared with other relays: nothing stays in them between two walks.
     ``target_frame_max`` is what was agreed, 0: no limit. ``exchange``, ``routing_key``: other ones than the
     message's, as octets, or None. ``edit(properties, delivered)`` -> Properties, or None to leave it out.
-    ``offset_header``: the header with the number that a stream has given the message, or nothing.
+    ``stamp``: (key, entry, entry of a redelivered one), octets of a header, which messages get that have
+    none of this key and no user id; ``edit`` is asked for the others. ``offset_header``: the header with the
+    number that a stream has given the message, or nothing.
 
     After a walk: ``count`` messages began with ``first_tag``, of which ``written`` octets lie in ``output``;
     ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
@@ -63,12 +70,12 @@ class Relay:
         "input", "output", "channel", "target_channel", "piece", "target_frame_max", "exchange",
         "routing_key", "edit", "offset_key", "last_tag", "first_tag", "count", "written", "left_out",
         "others", "missing", "discards", "offset", "headers_from", "headers_to", "edited", "scan",
-        "skips",
+        "skips", "stamp",
     )
 
     def __init__(
         self, input, output, channel, target_channel, target_frame_max, exchange=None, routing_key=None,
-        edit=None, offset_header=b"",
+        edit=None, offset_header=b"", stamp=None,
     ):
         if len(input) < INPUT_OCTETS or len(output) < OUTPUT_OCTETS:
             raise ValueError("the buffers of a relay are too small")
@@ -82,6 +89,7 @@ class Relay:
         self.piece = target_frame_max - 8 if target_frame_max else len(input)
         self.exchange, self.routing_key = exchange, routing_key
         self.edit = edit
+        self.stamp = stamp
         self.offset_key = bytes([len(offset_header)]) + offset_header if offset_header else b""
         self.last_tag = self.first_tag = self.count = self.written = self.missing = 0
         self.left_out = self.discards = False
@@ -223,7 +231,7 @@ class Relay:
         if self.skips:
             return self.leave_out(p, at, method_end, header_at, header_end, body_end, size)
         if self.edit is not None:
-            content = self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
+            content = self.changed(p, tag, tag_at, key_at, method_end, header_at, header_end)
             if content is None:
                 return self.leave_out(p, at, method_end, header_at, header_end, body_end, size)
         header_size = 20 + len(content) if content is not None else header_end - header_at
@@ -296,6 +304,34 @@ class Relay:
         if not self.missing:
             self.discards = False
         return at
+
+    def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
+        """The properties to send in wire form; None: the message is left out."""
+        if self.stamp is not None and self.edited is None:
+            content = self.stamped(
+                p, header_at + 19, header_end - 1, self.stamp[0], self.stamp[1 + (p[tag_at + 8] & 1)])
+            if content is not None:
+                return content
+        return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
+
+    def stamped(self, p, start, end, key, entry):
+        """Properties with one header more; None where ``edit`` is to be asked."""
+        if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
+            return None
+        if self.scan.headers_at < 0:
+            at = following = header_scan.headers_at(p, start)
+            length = 0
+        else:
+            at = self.scan.headers_at
+            length = self.scan.headers_length - 4
+            following = at + 4 + length
+            if header_scan.find_key(p, at + 4, following, octets.pointer(key), len(key)) >= 0:
+                return None
+        table = bytes(p[at + 4:following]) if length else b""
+        return b"".join((
+            HEAD.pack(self.scan.flags | HEADERS), bytes(p[start + 2:at]), LENGTH.pack(length + len(entry)),
+            table, entry, bytes(p[following:end]),
+        ))
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
         """The properties that ``edit`` makes of a message, in wire form; None: it is left out. Asked once."""

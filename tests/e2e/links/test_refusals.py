@@ -184,3 +184,30 @@ def test_queue_that_never_was_ends_the_link(queues, make_link, pair):
     assert ends == ["error"]
     assert link.status.state == "error"
     assert link.status.error.startswith("source: 404 NOT_FOUND")
+
+
+def test_large_messages_of_a_stream_that_are_refused_wait_and_arrive(queues, make_link, pair):
+    queue, source, target = queues
+    full_queue(target, queue)
+    fill(target, queue, 99)
+    source.queue_delete(queue)
+    source.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+    fill(source, queue, 5, body=b"%d " + b"x" * 300_000)
+
+    link = make_link(source=Source(
+        pair[0].amqp_url, queue, consumer_arguments={"x-stream-offset": "first"},
+        offset_argument="x-stream-offset"))
+    link.start()
+    until(lambda: link.status.moved == 1 and link.status.refused)
+    target.queue_purge(queue)
+    until(lambda: set(numbers_there(target, queue)) == {1, 2, 3, 4})
+
+
+def numbers_there(channel, queue):
+    """What waits in a queue, which is left as it is."""
+    found = []
+    while (delivery := channel.get(queue)) is not None:
+        found.append(delivery)
+    if found:
+        channel.nack(found[-1].delivery_tag, multiple=True, requeue=True)
+    return numbers(found)

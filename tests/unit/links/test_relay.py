@@ -1,0 +1,151 @@
+"""The walk over deliveries: what becomes of properties, and octets that no broker sends."""
+import random
+
+import pytest
+
+from gomq_py.amqp.wire.errors import AMQPError
+from gomq_py.amqp.wire.frames import content_frames, method_frame
+from gomq_py.amqp.wire.methods import BasicDeliver
+from gomq_py.content.properties import Properties
+from gomq_py.links.confirms import Confirms
+from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
+from tests.support.wire_encoding import frame
+
+HOP = [{"cluster-name": "there"}]
+HOP_AGAIN = [{"cluster-name": "there", "redelivered": True}]
+
+
+def delivery(tag, properties, body=b"body", redelivered=False, channel=1):
+    """A delivery's frames."""
+    method = BasicDeliver(
+        consumer_tag="c", delivery_tag=tag, redelivered=redelivered, exchange="e", routing_key="k")
+    return method_frame(channel, method) + content_frames(channel, properties, body, 131072)
+
+
+INPUT, OUTPUT = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)
+
+
+def make_relay(**options):
+    return Relay(INPUT, OUTPUT, 1, 2, 131072, **options)
+
+
+def walk(relay, octets, most=1000):
+    """What is written for these octets."""
+    INPUT[:len(octets)] = octets
+    done = relay.walk(len(octets), most)
+    return done, bytes(OUTPUT[:relay.written])
+
+
+def properties_written(octets):
+    """Of each message in frames that were written."""
+    found, at = [], 0
+    while at < len(octets):
+        size = int.from_bytes(octets[at + 3:at + 7], "big")
+        if octets[at] == 2:
+            found.append(octets[at + 19:at + 7 + size])
+        at += size + 8
+    return found
+
+
+def entry(value):
+    return Properties(headers={"received": value}).encode()[6:]
+
+
+@pytest.mark.parametrize("properties", [
+    Properties(), Properties(content_type="t", content_encoding="e", delivery_mode=2, priority=3),
+    Properties(headers={}), Properties(headers={"a": 1, "b": [True, {"c": "d"}]}, message_id="m", app_id="a"),
+    Properties(
+        content_type="t", headers={"receive": 1, "received2": 2}, timestamp=1700000000, cluster_id="c"),
+], ids=str)
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_stamped_properties_are_what_an_edit_would_make_of_them(properties, redelivered):
+    asked = []
+    relay = make_relay(
+        edit=lambda *arguments: asked.append(arguments),
+        stamp=(b"\x08received", entry(HOP), entry(HOP_AGAIN)))
+
+    done, written = walk(relay, delivery(1, properties.encode(), redelivered=redelivered))
+
+    expected = Properties.decode(properties.encode())
+    expected.headers = {**(expected.headers or {}), "received": HOP_AGAIN if redelivered else HOP}
+    assert properties_written(written) == [expected.encode()]
+    assert asked == []
+
+
+@pytest.mark.parametrize("properties", [
+    Properties(headers={"received": []}), Properties(user_id="guest"),
+    Properties(headers={"a": 1, "received": 5}),
+], ids=str)
+def test_edit_is_asked_for_what_is_no_plain_case_of_a_stamp(properties):
+    relay = make_relay(
+        edit=lambda properties, delivered: Properties(type="edited"),
+        stamp=(b"\x08received", entry(HOP), entry(HOP)))
+
+    _, written = walk(relay, delivery(1, properties.encode()))
+
+    assert properties_written(written) == [Properties(type="edited").encode()]
+
+
+STREAM = b"".join(
+    delivery(tag, Properties(headers={"n": tag}).encode(), b"x" * size)
+    for tag, size in enumerate([0, 1, 5000, 130_000], start=1))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_deliveries_are_refused_and_never_written_wrongly(seed):
+    """A flipped, cut or doubled piece: an AMQPError, or whole frames for the target's channel alone."""
+    draw = random.Random(seed)
+    octets = bytearray(STREAM)
+    at = draw.randrange(300)
+    kind = draw.randrange(3)
+    if kind == 0:
+        octets[at] = draw.randrange(256)
+    elif kind == 1:
+        del octets[at:at + draw.randrange(1, 30)]
+    else:
+        octets[at:at] = octets[:draw.randrange(1, 60)]
+    relay = make_relay(
+        stamp=(b"\x08received", entry(HOP), entry(HOP)), edit=lambda properties, delivered: None)
+
+    written = b""
+    try:
+        done = 0
+        while True:
+            count, out = walk(relay, bytes(octets[done:done + INPUT_OCTETS]))
+            written += out
+            done += count
+            if not count:
+                break
+            relay.others.clear()
+    except (AMQPError, Unfit):
+        pass
+
+    at = 0
+    while at < len(written):
+        size = int.from_bytes(written[at + 3:at + 7], "big")
+        assert written[at] in (1, 2, 3) and written[at + 1:at + 3] == b"\0\2"
+        assert written[at + 7 + size] == 0xCE
+        at += size + 8
+    assert at == len(written)
+
+
+@pytest.mark.parametrize("octets", [
+    frame(1, 5, b"\0\x3c\0\x50" + bytes(8) + b"\0"), frame(3, 1, b"x"), frame(9, 1, b""), frame(1, 1, b"\0"),
+    frame(1, 1, b"\0\x3c\0\x50" + (7).to_bytes(8, "big") + b"\0"), frame(1, 1, b"\0\x3c\0\x50" + bytes(9)),
+    frame(1, 1, b"\0\x3c\0\x50" + bytes(3)), b"\x01\0\1\xff\xff\xff\xff" + bytes(9),
+], ids=["channel", "body", "type", "short", "unknown number", "number 0", "cut", "size"])
+def test_confirms_that_no_broker_sends_are_refused(octets):
+    confirms = Confirms(1, 131072)
+    confirms.published(3)
+
+    with pytest.raises(AMQPError):
+        confirms.walk(bytearray(octets), len(octets))
+
+
+def test_confirm_of_number_0_with_multiple_is_of_all():
+    confirms = Confirms(1, 131072)
+    confirms.published(3)
+    octets = frame(1, 1, b"\0\x3c\0\x50" + bytes(8) + b"\1")
+
+    assert confirms.walk(bytearray(octets), len(octets)) == len(octets)
+    assert confirms.low == confirms.following == 4
