@@ -170,6 +170,9 @@ class Inlet(Source):
         done = 0
         try:
             done = relay.walk(end, most)
+        except Unfit:
+            self._rewalk = True  # it is here: nothing more need come before it is rejected
+            raise
         finally:
             self._tail = bytes(view[done:end])
         self._rewalk = 0 < done < end

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.links.inlet import Inlet
+from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
 from gomq_py.storage.message import Message
 
@@ -56,3 +57,33 @@ def test_large_message_that_is_half_sent_is_finished_before_what_was_refused(ref
     assert not refused.has_refused()
     refused.relay.missing = 0
     assert refused.take(Message()).octets == PUBLISH
+
+
+def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(refused):
+    """It is known as such from a passage before: it is walked once more, to be rejected at its source."""
+    reads, walks = [b"deliver"], []
+
+    def receive_into(view):
+        octets = reads.pop() if reads else b""
+        view[:len(octets)] = octets
+        return len(octets)
+
+    def walk(end, most):
+        walks.append(end)
+        if len(walks) == 1:
+            raise Unfit("too large a header", 0)
+        return end
+
+    refused.try_again()
+    refused.drop(refused.take(Message()))
+    refused.wire.receive_into, refused.relay.walk = receive_into, walk
+    refused._owner.unfit = lambda error: True
+    refused._owner.reject_next = refused._owner.taken = nothing
+    refused.relay.count, refused.relay.written, refused.relay.first_tag = 1, 0, 2
+    refused.relay.left_out, refused.relay.offset = True, -1
+    refused._buffers.output_view = memoryview(b"")
+
+    run = refused.take(Message())
+
+    assert walks == [len(b"deliver")] * 2
+    assert (run.first_tag, run.count, run.is_sent) == (2, 1, False)
