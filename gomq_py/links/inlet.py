@@ -40,6 +40,7 @@ class Inlet(Source):
         self._refused = []  # (tag, Run) that wait to be sent again, in order
         self._is_probing = False  # the first of them goes alone
         self._probe = None  # it is on its way, and nothing else is taken
+        self._is_pausing = False  # since a refusal; the transfer calls try_again() when it is over
         self._held = set()  # tags that were refused and are not settled: nothing is acked with multiple
         self._requeued = []  # tags of refused messages that were not kept
         self._large_offset = -1
@@ -53,7 +54,7 @@ class Inlet(Source):
         if self._probe is not None:
             return None
         owner = self._owner
-        if self._refused:
+        if self._refused and not self.relay.missing:
             return self._take_refused() if owner.may_send() else None
         try:
             while owner.may_take():
@@ -88,7 +89,14 @@ class Inlet(Source):
 
     def has_refused(self):
         """Whether something that was refused is to be sent now."""
-        return bool(self._refused) and self._probe is None
+        return bool(self._refused) and self._probe is None and not (self._is_pausing or self.relay.missing)
+
+    def waits(self):
+        """Whether the source is not read: during the pause after a refusal, and before what was refused is
+        settled. A large message that is half sent is finished first: nothing may be sent in the middle of it.
+        """
+        return self._is_pausing or not self.relay.missing and (
+            bool(self._refused) or self._probe is not None)
 
     def on_its_way(self):
         """How many messages are sent, and neither settled nor refused."""
@@ -111,12 +119,14 @@ class Inlet(Source):
                 refused -= numbers
                 count += len(numbers)
         if count:
+            self._is_pausing = True
             self._owner.refused(count, error)
 
     def try_again(self):
         """After a pause: what was refused and not kept is asked for again. A stream gives back nothing: its
         link connects anew, and goes on behind what is settled.
         """
+        self._is_pausing = False
         if self._requeued and self._owner.is_of_stream():
             self._owner.fail("destination", Refused("a large message of a stream was refused"))
             return
@@ -165,6 +175,9 @@ class Inlet(Source):
         done = 0
         try:
             done = relay.walk(end, most)
+        except Unfit:
+            self._rewalk = True  # it is here: nothing more need come before it is rejected
+            raise
         finally:
             self._tail = bytes(view[done:end])
         self._rewalk = 0 < done < end

@@ -163,7 +163,7 @@ class Passage:
     def may_take(self):
         """Whether the next message, or the next piece of one, may be taken from the source now."""
         inlet = self.inlet
-        may = self.may_send() and (
+        may = self.may_send() and not inlet.waits() and (
             inlet.relay.missing > 0
             or inlet.kept_octets < KEPT_OCTETS and self._room > 0
             and not (self.careful and inlet.unsettled)
@@ -244,9 +244,10 @@ class Passage:
         return 0 < self.link.refusals <= refusals
 
     def requeued(self, count):
-        """So many deliveries went back, and come again."""
+        """A pause is over. So many deliveries went back, and come again."""
         self._room += count
         self.wire.flush()
+        self._turn()
 
     def paused(self):
         """The transfer has taken what it could."""

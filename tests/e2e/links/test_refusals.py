@@ -1,7 +1,10 @@
 """Destinations that do not take what a link brings: full queues, messages that are too large, alarms."""
+from functools import partial
+
 from gomq_py.links.ends import Source, Target
+from gomq_py.links.passage import Passage
 from tests.e2e.links.conftest import LARGEST
-from tests.support.links import depth, ended, fill, numbers, take_all, until
+from tests.support.links import connect, depth, ended, fill, numbers, take_all, until
 
 REJECTING = {"x-max-length": 100, "x-overflow": "reject-publish"}
 TOO_LARGE = b"x" * (LARGEST + 1)
@@ -211,3 +214,26 @@ def numbers_there(channel, queue):
     if found:
         channel.nack(found[-1].delivery_tag, multiple=True, requeue=True)
     return numbers(found)
+
+
+def test_link_whose_messages_are_refused_waits_without_work_and_stays_connected(
+    queues, make_link, monkeypatch,
+):
+    """More waits in the source's socket, unread: nobody takes that for a source that is dead."""
+    queue, source, target = queues
+    full_queue(target, queue)
+    fill(source, queue, 3000)
+    looks = []
+    look = Passage._source_readable
+    monkeypatch.setattr(Passage, "_source_readable", lambda self: looks.append(look(self)))
+
+    link = make_link(connect=partial(connect, heartbeat_s=1))
+    link.start()
+    until(lambda: link.status.moved == 100 and link.status.refused and not link.status.unconfirmed)
+    refused, looks[:] = link.status.refused, []
+    until(lambda: link.status.refused >= refused + 4)  # a second each: twice the time of a dead source
+
+    assert len(looks) < 50
+    assert (link.status.state, link.status.reconnects) == ("running", 0)
+    take_all(target, queue, 100)
+    until(lambda: link.status.moved == 200)

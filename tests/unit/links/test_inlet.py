@@ -1,0 +1,89 @@
+"""The source end of a transfer over a wire, at the moments that a real pair of brokers meets seldom."""
+from types import SimpleNamespace
+
+import pytest
+
+from gomq_py.links.inlet import Inlet
+from gomq_py.links.relay import Unfit
+from gomq_py.links.run import Run
+from gomq_py.storage.message import Message
+
+PUBLISH = b"\x01\x00\x01\x00\x00\x00\x00\xce"
+
+
+def nothing(*_):
+    """Does nothing."""
+
+
+@pytest.fixture
+def refused():
+    """An Inlet that one message was refused to, which may be sent again."""
+    owner = SimpleNamespace(
+        may_send=lambda: True, may_take=lambda: True, room=lambda: 9, refused_numbers=lambda: {1},
+        refused=nothing, requeued=nothing, settled=nothing, is_limit=lambda refusals: False)
+    relay = SimpleNamespace(missing=0, others=[], walk=lambda end, most: 0)
+    wire = SimpleNamespace(ahead=b"", receive_into=lambda view: 0, write=nothing)
+    buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)))
+    inlet = Inlet(wire, 1, relay, buffers, owner, 9, True)
+    run = Run(PUBLISH, 1, 1)
+    run.first_number = 1
+    inlet.unsettled = 1
+    inlet.keep([run], "refused")
+    return inlet
+
+
+def test_source_is_not_read_in_the_pause_after_a_refusal_nor_before_what_was_refused(refused):
+    assert refused.waits()
+    assert not refused.has_refused()
+
+    refused.try_again()
+
+    assert refused.waits()
+    assert refused.has_refused()
+    again = refused.take(Message())
+    assert again.octets == PUBLISH
+    assert refused.waits()
+    refused.drop(again)
+    assert not refused.waits()
+
+
+def test_large_message_that_is_half_sent_is_finished_before_what_was_refused(refused):
+    """Frames of another publish in the middle of its body would end the target's connection."""
+    refused.relay.missing = 1000
+    refused.try_again()
+
+    assert refused.take(Message()) is None
+    assert not refused.waits()
+    assert not refused.has_refused()
+    refused.relay.missing = 0
+    assert refused.take(Message()).octets == PUBLISH
+
+
+def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(refused):
+    """It is known as such from a passage before: it is walked once more, to be rejected at its source."""
+    reads, walks = [b"deliver"], []
+
+    def receive_into(view):
+        octets = reads.pop() if reads else b""
+        view[:len(octets)] = octets
+        return len(octets)
+
+    def walk(end, most):
+        walks.append(end)
+        if len(walks) == 1:
+            raise Unfit("too large a header", 0)
+        return end
+
+    refused.try_again()
+    refused.drop(refused.take(Message()))
+    refused.wire.receive_into, refused.relay.walk = receive_into, walk
+    refused._owner.unfit = lambda error: True
+    refused._owner.reject_next = refused._owner.taken = nothing
+    refused.relay.count, refused.relay.written, refused.relay.first_tag = 1, 0, 2
+    refused.relay.left_out, refused.relay.offset = True, -1
+    refused._buffers.output_view = memoryview(b"")
+
+    run = refused.take(Message())
+
+    assert walks == [len(b"deliver")] * 2
+    assert (run.first_tag, run.count, run.is_sent) == (2, 1, False)
