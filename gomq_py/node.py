@@ -41,8 +41,8 @@ forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
 # How what a node holds ends, in this order.
 _ENDS = (
-    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"), ("hub", "take_leave"),
-    ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
+    ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"),
+    ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
 )
 
 

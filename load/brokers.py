@@ -152,13 +152,15 @@ class MosquittoBroker:
 
 
 class RabbitBroker:
-    """A RabbitMQ node with its own Erlang port mapper, no plugins and RabbitMQ's defaults."""
+    """A RabbitMQ node with its own Erlang port mapper, only the plugins named, and RabbitMQ's defaults."""
 
     name = "RabbitMQ"
     # Debian's; the one in /usr/sbin insists on the rabbitmq user
     _SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
-    def __init__(self, folder):
+    def __init__(self, folder, plugins=()):
+        self._plugins = plugins
+        self.http_port = 0  # of the management API, where that is among the plugins
         self._folder = Path(folder) / "rabbitmq"
         self._log = self._folder / "log.txt"
         self._process = None
@@ -173,8 +175,13 @@ class RabbitBroker:
     def start(self):
         """Start and wait until it is ready. Raises BrokerFailed."""
         self._folder.mkdir()
-        (self._folder / "plugins").write_text("[].")
-        port, distribution_port, mapper_port = _free_ports(3)
+        (self._folder / "plugins").write_text(f"[{','.join(self._plugins)}].")
+        port, distribution_port, mapper_port, self.http_port = _free_ports(4)
+        if self._plugins:
+            # what the API collects is no plugin's cost
+            (self._folder / "some.conf").write_text(
+                f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.http_port}\n"
+                "management_agent.disable_metrics_collector = true\n")
         self._environment = {
             **os.environ, "HOME": str(self._folder), "RABBITMQ_NODENAME": f"bench{port}@localhost",
             "RABBITMQ_NODE_PORT": str(port),
@@ -184,7 +191,7 @@ class RabbitBroker:
             "RABBITMQ_LOG_BASE": str(self._folder / "log"),
             "RABBITMQ_PID_FILE": str(self._folder / "pid"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._folder / "plugins"),
-            "RABBITMQ_CONFIG_FILE": str(self._folder / "none"),
+            "RABBITMQ_CONFIG_FILE": str(self._folder / "some"),
         }
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(

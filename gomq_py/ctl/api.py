@@ -231,6 +231,8 @@ _COMPONENTS = {"federation-upstream": "federation upstream"}
 def _missing(path):
     """What is not there, by its path: the API itself only says that something is not."""
     first, *rest = path
+    if first == "federation-links" and len(rest) > 2:
+        return f"404: no federation link '{rest[2]}' in virtual host '{rest[1]}'"
     if first in _KINDS_OF_VHOST and len(rest) > 1:
         return f"404: no {_KINDS_OF_VHOST[first]} '{rest[1]}' in virtual host '{rest[0]}'"
     if first == "parameters" and len(rest) == 3:

@@ -64,6 +64,7 @@ OF_ARGUMENT = {
     "policy": names("policies"), "operator_policy": names("operator-policies"),
     "client_id": names("mqtt", "sessions", field="client_id"),
     "shovel": names("shovels"), "upstream": names("parameters", "federation-upstream"),
+    "federation_link": names("federation-links", field="id"),
 }
 
 

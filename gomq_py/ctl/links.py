@@ -41,7 +41,7 @@ class _Messages(click.ParamType):
 
 JSON, MESSAGES = _JSON(), _Messages()
 # Flags that may be given several times.
-_LISTS = ("--src-uri", "--dest-uri")
+_LISTS = ("--src-uri", "--dest-uri", "--uri")
 # flag: (key of the definition, type, required, help)
 SHOVEL = {
     "--src-uri": ("src-uri", str, True, "Where from; amqp:// is this broker. May be given several times."),
@@ -77,16 +77,22 @@ SHOVEL = {
     "--dest-timeout": ("dest-timeout", float, False, "Seconds that a web server may take."),
 }
 UPSTREAM = {
-    "--uri": ("uri", str, True, "Where from."),
+    "--uri": ("uri", str, True, "Where from. May be given several times."),
     "--queue": ("queue", str, False, "Queue there, when it is called otherwise."),
     "--exchange": ("exchange", str, False, "Exchange there, when it is called otherwise."),
     "--prefetch-count": ("prefetch-count", int, False, "Messages on the way at most."),
-    "--reconnect-delay": ("reconnect-delay", int, False, "Seconds between attempts."),
+    "--reconnect-delay": ("reconnect-delay", float, False, "Seconds before the first new attempt."),
     "--ack-mode": ("ack-mode", _ACK_MODES, False, "When messages leave the upstream."),
     "--expires": ("expires", int, False, "Milliseconds after which an unused queue there goes."),
     "--message-ttl": ("message-ttl", int, False, "Milliseconds that messages wait there."),
     "--max-hops": ("max-hops", int, False, "Brokers that a message passes at most."),
     "--consumer-tag": ("consumer-tag", str, False, "Consumer tag there."),
+    "--trust-user-id": ("trust-user-id", _TRUTH, False, "Whether messages keep the user id from there."),
+    "--bind-nowait": ("bind-nowait", _TRUTH, False, "Whether bindings are made there without answers."),
+    "--queue-type": ("queue-type", click.Choice(["classic", "quorum"]), False, "Type of queues made there."),
+    "--resource-cleanup-mode": (
+        "resource-cleanup-mode", click.Choice(["default", "never"]), False,
+        "Whether what was made there goes with the link."),
 }
 
 

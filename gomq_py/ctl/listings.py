@@ -48,6 +48,8 @@ LISTS = {
     "list_shovels": ("Listing shovels", ("shovels", VHOST), ("name", "vhost", "state")),
     "shovel_status": ("Listing the state of shovels", ("shovels",), (
         "name", "vhost", "type", "state", "src_uri", "dest_uri", "rate", "moved", "lag", "error")),
+    "federation_status": ("Listing the state of federation links", ("federation-links",), (
+        "id", "vhost", "type", "exchange", "queue", "upstream", "status", "uri", "moved", "error")),
     "list_federations": (
         "Listing federation upstreams", ("parameters", "federation-upstream", VHOST),
         ("name", "component", "value"),

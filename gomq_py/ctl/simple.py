@@ -50,6 +50,10 @@ REQUESTS = {
         "upstream", "DELETE", ("parameters", "federation-upstream", VHOST, NAME),
         "Take an upstream's definition away.",
     ),
+    "restart_federation_link": (
+        "federation_link", "PUT", ("federation-links", "vhost", VHOST, NAME, "restart"),
+        "Have a link, which federation_status names, connect anew.",
+    ),
     "gc_collect": (
         None, "POST", ("nodes", "gc_collect"), "Collect garbage and give memory back to the system."
     ),

@@ -28,7 +28,7 @@ from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.content.fields import Int64
 from gomq_py.federation.bindings import Bindings, arguments_upstream
 from gomq_py.federation.errands import Errands
-from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received
+from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received, without_login
 from gomq_py.federation.supervisor import LOG, PURPOSE
 
 SUFFIXES = (" A", " B")
@@ -51,6 +51,7 @@ class ExchangeLink(FederationLink):
         self._between = ""  # the exchange in between, once it is there
         self._is_plain = False  # upstream knows no such type as ours
         self._is_over = False
+        self._told_notes = set()
         super().__init__(ways, vhost, name, upstream)
         self._errands = Errands(ways.hub, self._connect_upstream, self._cannot_mirror)
         self._bindings = Bindings(self.exchange, self._bindings_changed)
@@ -64,11 +65,9 @@ class ExchangeLink(FederationLink):
 
     def clean_up(self):
         if self.upstream.cleans_up and self._between:
-            queue = self.queue_upstream
-            done = self._ways.removing[queue] = Event()
-            Errands(
-                self._ways.hub, self._connect_upstream, partial(self._cannot_remove, queue, done)
-            ).run(partial(self._remove_upstream, queue, done))
+            done = self._ways.removing[self._place_upstream()] = Event()
+            Errands(self._ways.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
+                partial(self._remove_upstream, done))
 
     def binding_made(self, binding):
         """One more binding of the exchange, or of the one that it hands on to."""
@@ -80,10 +79,15 @@ class ExchangeLink(FederationLink):
 
     @property
     def queue_upstream(self):
-        """The name of the queue upstream, and what those of the exchanges begin with."""
-        upstream_name = self.upstream.exchange
-        name = f"federation: {upstream_name} -> {self._ways.cluster_name()}:{self.vhost.name}:{self.name}"
-        return _fitting(name, NAME_OCTETS_MAX - len(SUFFIXES[0]))
+        """The name of the queue upstream, and what those of the exchanges begin with: RabbitMQ's, which says
+        of the vhost and exchange here only what is otherwise there.
+        """
+        there, here = self.upstream.exchange, [self._ways.cluster_name()]
+        if self.vhost.name != self._there[1]:
+            here += [self.vhost.name, self.name]
+        elif self.name != there:
+            here.append(self.name)
+        return _fitting(f"federation: {there} -> {':'.join(here)}", NAME_OCTETS_MAX - len(SUFFIXES[0]))
 
     # what the link asks
 
@@ -114,11 +118,12 @@ class ExchangeLink(FederationLink):
         name = connection.server_properties.get("cluster_name")
         self._there = name if isinstance(name, str) else None, connection.parameters.virtual_host
         self._check_other()
-        exists, self._between = [], ""
+        exists, self._between, self.notes = [], "", []
         self._ensure_exchange(connection)
         queue = self.queue_upstream
-        if queue in self._ways.removing:  # an earlier link's, which has just ended
-            self._ways.removing[queue].wait(REMOVING_S)
+        removing = self._ways.removing.get(self._place_upstream())
+        if removing is not None:  # an earlier link's, which has just ended
+            removing.wait(REMOVING_S)
         self._declare_queue(connection, queue)
         for suffix in SUFFIXES:
             if _is_there(connection, queue + suffix):
@@ -147,13 +152,21 @@ class ExchangeLink(FederationLink):
 
     def _ensure_exchange(self, connection):
         """The exchange upstream, as it is here where it is not there yet."""
-        name = self.upstream.exchange
-        if not _is_there(connection, name):
-            here = self.exchange
-            with connection.channel() as channel:
-                channel.exchange_declare(
-                    name, here.type, durable=here.durable, auto_delete=here.auto_delete,
-                    internal=here.internal, arguments=here.arguments)
+        is_there, here = _is_there(connection, self.upstream.exchange), self.exchange
+        channel = connection.channel()
+        try:
+            channel.exchange_declare(
+                self.upstream.exchange, here.type, durable=here.durable, auto_delete=here.auto_delete,
+                internal=here.internal, arguments=here.arguments)
+        except ChannelClosed as error:
+            if not is_there:
+                raise
+            # Nothing is wrong with an exchange that is durable only there; other types take bindings to mean
+            # something else, which RabbitMQ leaves to whoever federates.
+            if "'type'" in error.reply_text:
+                self._add_note(f"source: {error}")
+        else:
+            channel.close()
 
     def _declare_queue(self, connection, queue):
         upstream = self.upstream
@@ -169,25 +182,19 @@ class ExchangeLink(FederationLink):
         except ChannelClosed as error:
             if error.reply_code != PRECONDITION_FAILED:
                 raise
-            # made for an earlier definition of the upstream
-            channel = self._replace_queue(connection, queue, arguments)
-        channel.close()
+            # What comes while there is none would be lost: so it is not made anew.
+            self._add_note(
+                f"source: queue '{queue}' stays as it was declared for an earlier definition: {error}; it "
+                "is made anew when the upstream is deleted and set again")
+        else:
+            channel.close()
 
-    @staticmethod
-    def _replace_queue(connection, queue, arguments):
-        """A queue with these arguments instead of the one there is, which stays where it has messages."""
-        channel = connection.channel()
-        try:
-            channel.queue_delete(queue, if_unused=True, if_empty=True)
-            channel.queue_declare(queue, durable=True, arguments=arguments)
-        except ChannelClosed as error:
-            if error.reply_code != PRECONDITION_FAILED:
-                raise
-            LOG.warning(
-                "%r upstream has messages, and stays as it was declared until a restart of the link finds it "
-                "empty: %s", queue, error)
-            return connection.channel()
-        return channel
+    def _add_note(self, note):
+        """What is otherwise upstream than defined, and does not keep messages from being moved."""
+        self.notes.append(note)
+        if note not in self._told_notes:
+            self._told_notes.add(note)
+            LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
         """The exchange in between, with all bindings."""
@@ -248,21 +255,27 @@ class ExchangeLink(FederationLink):
 
     # its end
 
-    def _remove_upstream(self, queue, done, channel):
+    def _place_upstream(self):
+        """What is the same only for links that make the same upstream."""
+        return without_login(self._uri), self.queue_upstream
+
+    def _remove_upstream(self, done, channel):
+        queue = self.queue_upstream
         for suffix in SUFFIXES:
             channel.exchange_delete(queue + suffix)
         channel.queue_delete(queue)
-        self._removed(queue, done)
+        self._removed(done)
 
-    def _cannot_remove(self, queue, done, error):
-        LOG.warning("queue %r stays upstream, after the end of the federation link %s: %s", queue, self.title,
-                    error)
-        self._removed(queue, done)
+    def _cannot_remove(self, done, error):
+        LOG.warning("queue %r stays upstream, after the end of the federation link %s: %s",
+                    self.queue_upstream, self.title, error)
+        self._removed(done)
 
-    def _removed(self, queue, done):
+    def _removed(self, done):
         done.set()
-        if self._ways.removing.get(queue) is done:
-            del self._ways.removing[queue]
+        for place, event in list(self._ways.removing.items()):
+            if event is done:
+                del self._ways.removing[place]
 
 
 def _is_there(connection, exchange):

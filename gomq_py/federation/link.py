@@ -33,6 +33,7 @@ class FederationLink:
     """
 
     type = ""
+    prefetch = 1000
 
     def __init__(self, ways, vhost, name, upstream):
         self.vhost = vhost
@@ -41,6 +42,8 @@ class FederationLink:
         self.id = _id_of(self.type, vhost.name, name, upstream)
         self.changed_at_s = time.time()
         self.told_status = None
+        self.notes = []  # what is otherwise than defined, and does not keep messages from being moved
+        self.fault = None  # why nothing is moved, where no connection is needed to know
         self._ways = ways
         self._uri = ""  # of the upstream, as it was connected to last
         self._link = (ways.make_link or Link)(
@@ -64,8 +67,9 @@ class FederationLink:
     # for the supervisor
 
     def start(self):
-        """Begin, and go on until stop()."""
-        self._link.start()
+        """Begin, where that is not so already, and go on until stop()."""
+        if self._link.has_ended:
+            self.restart()
 
     def stop(self):
         """Take no more messages; what is upstream stays there."""
@@ -75,12 +79,24 @@ class FederationLink:
         """After stop(): nobody takes up what was made upstream for this link."""
 
     def restart(self):
-        """Connect anew."""
-        self._link.restart()
+        """Connect anew, where whoever set the upstream may."""
+        self.fault = self._refusal()
+        if self.fault is None:
+            self._link.restart()
+        else:
+            self._link.stop()
+            self._changed(self._link)
+
+    def rights_changed(self):
+        """Of whoever set the upstream: stop where they do not suffice any more, go on where they do again."""
+        if (self._refusal() is None) is not (self.fault is None):
+            self.restart()
 
     @property
     def state(self):
         """That of the link; "error" also while it waits after an attempt that failed, as RabbitMQ says."""
+        if self.fault is not None:
+            return "error"
         status = self._link.status
         return "error" if status.state == "starting" and status.error else status.state
 
@@ -99,8 +115,12 @@ class FederationLink:
                 "moved", "unconfirmed", "refused", "set_aside", "reconnects", "rate")},
             "blocked": bool(status.blocked),
         }
-        if status.error:
-            shown["error"] = without_passwords(status.error)[:ERROR_CHARACTERS]
+        notes = [f"{key} has no effect" for key in self.upstream.ignored] + self.notes
+        if notes:
+            shown["note"] = without_passwords("; ".join(notes))[:ERROR_CHARACTERS]
+        error = status.error if self.fault is None else f"destination: {self.fault}"
+        if error:
+            shown["error"] = without_passwords(error)[:ERROR_CHARACTERS]
         return shown
 
     # what kinds define
@@ -117,10 +137,14 @@ class FederationLink:
 
     # for kinds
 
+    def _refusal(self):
+        """Why the messages may not be published here; None: they may."""
+        return self._ways.refusal(self.vhost, self.upstream.name, self._link.target.exchange)
+
     def _make_source(self, prepare, consumer_arguments=None, exclusive=False):
         upstream = self.upstream
         return Source(
-            list(upstream.uris), prepare=prepare, prefetch=upstream.prefetch_count,
+            list(upstream.uris), prepare=prepare, prefetch=upstream.prefetch_count or self.prefetch,
             consumer_arguments=consumer_arguments, exclusive=exclusive, consumer_tag=upstream.consumer_tag,
             no_ack=upstream.ack_mode == NO_ACK,
         )
@@ -175,7 +199,7 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, and wait for their answers, some hundred at once. May switch.
+    """Send many methods, and wait for their answers, some hundred at once; None: there are none. May switch.
 
     Raises what the client raises.
     """
@@ -190,5 +214,5 @@ def call_all(channel, methods, answer):
 
 
 def _await_all(channel, count, answer):
-    for _ in range(count):
+    for _ in range(count if answer is not None else 0):
         channel.await_reply(answer)

@@ -4,7 +4,7 @@ and what a policy makes of them.
 Values only. A set is a list of upstreams by name, each with what it says otherwise than its upstream; the set
 `all` need not be defined. What a policy names and nobody has defined is left out, until somebody does.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM
@@ -35,7 +35,7 @@ class Upstream:
     exchange: str
     queue: str
     consumer_tag: str
-    prefetch_count: int = 1000
+    prefetch_count: int | None = None  # that of the kind of link
     reconnect_delay_s: float = 1
     ack_mode: str = ON_CONFIRM
     max_hops: int = 1
@@ -45,6 +45,7 @@ class Upstream:
     bind_nowait: bool = False
     queue_type: str | None = None
     cleans_up: bool = True
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
 
     def is_at_the_place_of(self, other):
         """Whether what this one makes upstream may be what another one has made there: the broker of one of
@@ -142,13 +143,21 @@ def check_set(name, value):
 class UpstreamComponent(Component):
     """Parameters of either component. ``on_change(vhost)`` is called after a change."""
 
-    def __init__(self, check, on_change):
-        """``check(name, value)`` as check_upstream() and check_set()."""
+    def __init__(self, check, on_change, check_setter=None):
+        """``check(name, value)`` as check_upstream() and check_set(); ``check_setter(name, by)`` as
+        Component.check_set_by().
+        """
         self._check = check
         self._on_change = on_change
+        self._check_setter = check_setter
 
     def check(self, vhost, name, value):
         self._check(name, value)
+
+    def check_set_by(self, vhost, name, value, by):
+        self._check(name, value)
+        if self._check_setter is not None:
+            self._check_setter(name, by)
 
     def changed(self, vhost, name, value):
         self._on_change(vhost)
@@ -218,6 +227,12 @@ def _default_tag(upstream):
     return tag if fits_short_string(tag) else "federation-link"
 
 
+def _prefetch(said):
+    """0 is no limit, to a broker."""
+    count = said.get("prefetch-count")
+    return MOST_PREFETCH if count == 0 else count
+
+
 def _upstream(entry, value, name, vhost):
     said = {**value, **entry}
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
@@ -225,10 +240,11 @@ def _upstream(entry, value, name, vhost):
         name=entry["upstream"], uris=tuple(_with_vhost(uri, vhost) for uri in uris),
         exchange=said.get("exchange") or name, queue=said.get("queue") or name,
         consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
-        prefetch_count=said.get("prefetch-count", 1000) or MOST_PREFETCH,
+        prefetch_count=_prefetch(said),
         reconnect_delay_s=said.get("reconnect-delay", 1), ack_mode=said.get("ack-mode", ON_CONFIRM),
         max_hops=said.get("max-hops", 1), expires_ms=said.get(EXPIRES_KEY),
         message_ttl_ms=said.get(MESSAGE_TTL_KEY), trust_user_id=said.get("trust-user-id", False),
         bind_nowait=said.get("bind-nowait", False), queue_type=said.get("queue-type"),
         cleans_up=said.get("resource-cleanup-mode", DEFAULT_CLEANUP) != NEVER,
+        ignored=tuple(key for key in WITHOUT_EFFECT if key in said),
     )

@@ -9,6 +9,8 @@ from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.federation import KEYS, UPSTREAM, UPSTREAM_SET
 from gomq_py.broker.policies.policy import EXCHANGE
 from gomq_py.broker.signals.events import node_name
+from gomq_py.broker.verbs.access import Access, may_enter, refusal
+from gomq_py.errors import NoPermission
 from gomq_py.federation.parameters import UpstreamComponent, check_set, check_upstream, upstreams_for
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
@@ -53,10 +55,28 @@ class Ways:
         """A client's connection for a link of this vhost; in this broker it works as the user who set the
         upstream of this name. May switch. Raises ValueError, OSError, ClientError.
         """
-        user = None
-        if self._connector.is_local(uri):
-            user = self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), "the upstream")
+        user = self._setter(vhost, upstream) if self._connector.is_local(uri) else None
         return self._connector.connect(uri, user, name=name, vhost=vhost.name)
+
+    def refusal(self, vhost, upstream, exchange):
+        """Why whoever set the upstream of this name may not publish to that exchange; None: he may."""
+        try:
+            user = self._setter(vhost, upstream)
+            if not may_enter(user, vhost.name):
+                return refusal(f"vhost '{vhost.name}'", user)
+            Access(user, vhost.name).write(EXCHANGE, exchange)
+        except ValueError as error:
+            return str(error)
+        except NoPermission as error:
+            return error.text
+        return None
+
+    def _setter(self, vhost, upstream):
+        return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
+
+    def check_setter(self, name, by):
+        """Refuse an upstream whose setter could have no link. Raises ValueError."""
+        self._setters.user_of(by, f"upstream '{name}'")
 
 
 class Federation(Job):
@@ -74,7 +94,8 @@ class Federation(Job):
         self._clock = SliceClock()
         kinds.add_component(
             UPSTREAM, UpstreamComponent(
-                lambda name, value: check_upstream(name, value, self._check_uri), self._upstreams_changed))
+                lambda name, value: check_upstream(name, value, self._check_uri), self._upstreams_changed,
+                self._check_setter))
         kinds.add_component(UPSTREAM_SET, UpstreamComponent(check_set, self._upstreams_changed))
         kinds.on_policies(self._policies_looked_at)
         kinds.on_vhost(_nothing, self._vhost_gone)
@@ -86,6 +107,7 @@ class Federation(Job):
         self._broker, self._hub, self._connector = broker, hub, connector
         self._ways = Ways(broker, hub, connector, self._link_changed, self._link_ended, make_link)
         broker.events.subscribe(self._heard)
+        broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
         """The doors are open: begin all links."""
@@ -126,6 +148,15 @@ class Federation(Job):
     def _check_uri(self, uri):
         if self._connector is not None:  # of an earlier run: it was checked
             self._connector.check(uri)
+
+    def _check_setter(self, name, by):
+        if self._ways is not None:
+            self._ways.check_setter(name, by)
+
+    def _rights_changed(self, user):
+        for link in self.links():
+            if link.vhost.set_by.get((UPSTREAM, link.upstream.name)) == user.name:
+                link.rights_changed()
 
     def _policies_looked_at(self, vhost, entity):
         kind = EXCHANGE if isinstance(entity, Exchange) else QUEUE
@@ -204,6 +235,8 @@ class Federation(Job):
         for upstream in wanted:
             if upstream not in links:
                 self._begin(links, kind, vhost, name, upstream)
+            else:
+                links[upstream].rights_changed()  # perhaps somebody else has set it
         if kind == QUEUE and entity is not None:
             self._watch(entity, links)
         if entity is None or KEYS.isdisjoint(entity.in_force.definition):

@@ -12,8 +12,8 @@ import gomq_py
 from gomq_py.http import durability, errors, foreign_pages
 from gomq_py.http.api import (
     bindings, changes, connections, definitions, docs, exchanges, federation, health, identity, limits,
-    messages, metrics, mqtt, nodes, overview, parameters, permissions, policies, queue_states, queues, session,
-    shovels, streams, users, vhosts,
+    messages, metrics, mqtt, nodes, overview, parameters, permissions, policies, queue_states, queues,
+    session, shovels, streams, users, vhosts,
 )
 from gomq_py.http.login import LocalOperator, LoginCounts
 from gomq_py.http.session import Sessions

@@ -97,7 +97,7 @@ class Rates:
         self._now_s = now_s
         self._unix_s = unix_s
         self._spawn = spawn
-        self._looks = {}
+        self._looks = {}  # {Group: _Looks}
         self._is_forgotten_at = now_s() + LONGEST_WINDOW_S
         self._histories = {}
         self._keeper = None
@@ -108,12 +108,13 @@ class Rates:
         ``thing`` is hashable, and referenced weakly where it can be. May switch if ``group.read`` may.
         """
         values = group.read(thing)
-        key = (group, _reference(thing))
-        history = self._history(key, values, windows) if windows else None
-        return View(group, values, self._rates_of(key, values), history, windows)
+        history = self._history((group, _reference(thing)), values, windows) if windows else None
+        return View(group, values, self._rates_of(group, thing, values), history, windows)
 
     def forget(self):
         """Forget everything, as if nobody had looked yet; sampling ends with the next round."""
+        for looks in self._looks.values():
+            looks.clear()  # each of them refers to what holds it
         self._looks.clear()
         self._histories.clear()
 
@@ -130,13 +131,16 @@ class Rates:
 
     # rates
 
-    def _rates_of(self, key, values):
+    def _rates_of(self, group, thing, values):
         now = self._now_s()
-        look = self._looks.get(key)
+        looks = self._looks.get(group)
+        if looks is None:
+            looks = self._looks[group] = _Looks()
+        look = looks.find(thing)
         if look is None:
-            if len(self._looks) >= LOOKS_MAX:
+            if self._looks_count() >= LOOKS_MAX:
                 return array("d", bytes(8 * len(values)))
-            look = self._looks[key] = _Look(now, array("d", values), array("d", bytes(8 * len(values))))
+            look = looks.add(thing, _Look(now, array("d", values), array("d", bytes(8 * len(values)))))
         # Changed in place: ten thousand new objects per list would have the collector go through the whole
         # broker, for 60 ms.
         elapsed = now - look.at
@@ -146,6 +150,9 @@ class Rates:
             look.take(now, values, [(value - before) / elapsed for value, before in zip(values, look.values)])
         self._keep()
         return look.rates
+
+    def _looks_count(self):
+        return sum(len(looks) for looks in self._looks.values())
 
     # histories
 
@@ -169,7 +176,7 @@ class Rates:
             self._keeper.name = "rates"
 
     def _keep_while_wanted(self):
-        while self._looks or self._histories:
+        while self._looks_count() or self._histories:
             gevent.sleep(self._interval_s if self._histories else LONGEST_WINDOW_S)
             self.sample()
         self._keeper = None
@@ -192,22 +199,23 @@ class Rates:
         now = self._now_s()
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S
-            for key in paced(list(self._looks), FORGOTTEN_LOOK):
-                look = self._looks.get(key)
-                if look is not None and now - look.at > LONGEST_WINDOW_S:
-                    del self._looks[key]
+            for looks in list(self._looks.values()):
+                for reference in paced(list(looks), FORGOTTEN_LOOK):
+                    look = looks.get(reference)
+                    if look is not None and now - look.at > LONGEST_WINDOW_S:
+                        del looks[reference]
         for key in [key for key, history in self._histories.items() if history.wanted_until < now]:
             del self._histories[key]
 
 
-def _reference(thing):
-    """Calling it answers the thing, or None when it has ended.
+def _reference(thing, gone=None):
+    """Calling it answers the thing, or None when it has ended, of which ``gone(reference)`` hears.
 
     A connection with its channels is some 20 KiB, a queue 1.5: dashboards beside clients that come and go
     would keep all those of two minutes.
     """
     try:
-        return weakref.ref(thing)
+        return weakref.ref(thing, gone)
     except TypeError:
         return _Strong(thing)
 
@@ -228,6 +236,24 @@ class _Strong:
 
     def __hash__(self):
         return hash(self._thing)
+
+
+class _Looks(dict):
+    """{reference of a thing: _Look} of one group. A look goes with its thing: beside clients that come and go
+    those of a minute would be ten times as many as there are things, and memory would never come to rest.
+    """
+
+    def find(self, thing):
+        """The _Look, or None."""
+        return self.get(_reference(thing))
+
+    def add(self, thing, look):
+        """Keep it. Returns it."""
+        self[_reference(thing, self._gone)] = look
+        return look
+
+    def _gone(self, reference):
+        self.pop(reference, None)
 
 
 class _Look:

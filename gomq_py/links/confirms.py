@@ -85,6 +85,10 @@ class Confirms:
         self.settle(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
         return 0
 
+    def answered(self, number, is_refused):
+        """What a target that speaks no AMQP says of one message."""
+        self.settle(number, False, REFUSED if is_refused else CONFIRMED)
+
     def settle(self, number, multiple, how):
         """A confirm, or a refusal. A number that is settled already changes nothing."""
         if number == 0 and multiple:

@@ -4,7 +4,6 @@ Reads when the transfer takes, relays (links.relay), and settles deliveries when
 the target refused waits here, in order; nothing else is taken before it.
 """
 from bisect import insort
-from collections import deque
 from struct import Struct
 
 from gomq_py.amqp.wire.errors import AMQPError
@@ -41,7 +40,7 @@ class Inlet(Source):
         self._is_probing = False  # the first of them goes alone
         self._probe = None  # it is on its way, and nothing else is taken
         self._held = set()  # tags that were refused and are not settled: nothing is acked with multiple
-        self._requeued = deque()  # tags of refused messages that were not kept
+        self._requeued = []  # tags of refused messages that were not kept
         self._large_refusals = 0
         self._large_offset = -1
         self.kept_octets = 0
@@ -53,9 +52,9 @@ class Inlet(Source):
         """The next run; None: nothing has come, or nothing may be taken now."""
         if self._probe is not None:
             return None
-        if self._refused:
-            return self._take_refused()
         owner = self._owner
+        if self._refused:
+            return self._take_refused() if owner.may_send() else None
         try:
             while owner.may_take():
                 try:
@@ -91,20 +90,28 @@ class Inlet(Source):
         """Whether something that was refused is to be sent now."""
         return bool(self._refused) and self._probe is None
 
+    def on_its_way(self):
+        """How many messages are sent, and neither settled nor refused."""
+        return self.unsettled - len(self._refused)
+
     def has_held(self):
         """Whether a delivery before the last settled one is not settled."""
         return bool(self._held)
 
     def keep(self, items, error):
         """Some of these were refused: they wait, the others are settled."""
-        numbers = self._owner.refused_numbers()
+        refused = self._owner.refused_numbers()
+        count = 0
         for run in items:
-            if not run.is_sent or numbers.isdisjoint(range(run.first_number, run.first_number + run.count)):
+            numbers = refused.intersection(range(run.first_number, run.first_number + run.count))
+            if not run.is_sent or not numbers:
                 self.drop(run)
             else:
                 self._split(run, numbers)
-        if numbers:
-            self._owner.refused(len(numbers), error)
+                refused -= numbers
+                count += len(numbers)
+        if count:
+            self._owner.refused(count, error)
 
     def try_again(self):
         """After a pause: what was refused and not kept is asked for again."""

@@ -3,7 +3,6 @@
 A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker,
 or written to its socket.
 """
-from collections import deque
 
 from gomq_py.broker.transfer.engine import Target
 from gomq_py.links.confirms import Confirms
@@ -29,9 +28,10 @@ class Outlet(Target):
         self.refused = set()
         self.is_blocked = False
         self.is_flowing = True  # False after the broker's channel.flow
-        self._waiting = deque()  # (mark, callback)
+        self._waiting = []  # few: (mark, callback)
         self._last_mark = 0
         self._refusal = None
+        self._is_settling = False
 
     def start(self, passage):
         """The passage begins. It is told of everything that happens by ``target_turn`` and ``fail``."""
@@ -66,11 +66,19 @@ class Outlet(Target):
         self.settle()
 
     def settle(self):
-        """Tell those for whom it is decided."""
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self.reached():
-            mark, callback = waiting.popleft()
-            callback(self._verdict(mark))
+        """Tell those for whom it is decided: one after the other, though the transfer asks anew when it is
+        told, so that each finds the refusals of its own messages.
+        """
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            waiting = self._waiting
+            while waiting and waiting[0][0] <= self.reached():
+                mark, callback = waiting.pop(0)
+                callback(self._verdict(mark))
+        finally:
+            self._is_settling = False
 
     def sent(self):
         """A mark: all that was sent until now."""

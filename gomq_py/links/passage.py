@@ -55,17 +55,19 @@ class Passage:
         self._consume = None
         self._is_asking = False  # basic.consume is not answered yet
         self._consumer_tag = None  # of the consumer, while there is one
-        self._channel = channel
+        self._channel_id = channel.id
         source, target = link.source, link.target
-        self.wire = Wire(
-            channel.connection, partial(self._guard, self._source_readable),
-            partial(self.fail, SOURCE), self._turn)
         relay = Relay(
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
             target.edit, _octets(source.offset_argument),
         )
+        self.wire = Wire(
+            channel.connection, partial(self._guard, self._source_readable),
+            partial(self.fail, SOURCE), self._turn)
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
+        if not target.has_lane:
+            most = 1
         self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
         self.transfer = Transfer(
             f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
@@ -94,7 +96,7 @@ class Passage:
         else:
             method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
             self._consumer_tag = None
-        self.wire.write(method_frame(self._channel.id, method))
+        self.wire.write(method_frame(self._channel_id, method))
         self.wire.flush()
 
     def ask_lag(self, queue):
@@ -119,12 +121,12 @@ class Passage:
         """Take nothing more; what is on its way is settled."""
         self.is_stopping = True
         self.consume_or_cancel()
-        if not self.inlet.unsettled:
+        if not self.inlet.on_its_way():
             self.link.wake()
 
     def is_over(self):
         """Whether nothing is to be waited for."""
-        return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.unsettled
+        return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.on_its_way()
 
     def end(self):
         """Close both connections, in order where that is possible. May switch."""
@@ -160,10 +162,14 @@ class Passage:
 
     # What the inlet asks and tells.
 
+    def may_send(self):
+        """Whether the target may be sent something now."""
+        return self.failure is None and not self.is_stopping and self.outlet.can_take()
+
     def may_take(self):
         """Whether the next message, or the next piece of one, may be taken from the source now."""
         inlet = self.inlet
-        may = self.failure is None and not self.is_stopping and self.outlet.can_take() and (
+        may = self.may_send() and (
             inlet.relay.missing > 0
             or inlet.kept_octets < KEPT_OCTETS and self._room > 0
             and not (self.careful and inlet.unsettled)
@@ -213,17 +219,18 @@ class Passage:
         if run.offset >= 0 and not self.inlet.has_held():
             self.link.stream_offset = run.offset
         self.is_done = self.link.settled(run)
-        if self.is_done or self.is_stopping and not self.inlet.unsettled:
+        if self.is_done or self.is_stopping and not self.inlet.on_its_way():
             self.link.wake()
 
     def refused_numbers(self):
-        """Numbers of publishes that the target refused since the last call."""
-        numbers, self.outlet.refused = self.outlet.refused, set()
-        return numbers
+        """Numbers of publishes that the target has refused, for the inlet to take out."""
+        return self.outlet.refused
 
     def refused(self, count, error):
         """So many messages were refused; they are sent again after a pause."""
         self.link.were_refused(count, error)
+        if self.is_stopping and not self.inlet.on_its_way():
+            self.link.wake()
 
     def is_limit(self, refusals):
         """Whether a message was refused often enough to be rejected at its source."""
@@ -237,7 +244,7 @@ class Passage:
     def paused(self):
         """The transfer has taken what it could."""
         self.wire.flush()
-        if (self._is_held or self.inlet.has_refused()) and self.failure is None and self.may_take():
+        if self.inlet.has_refused() and self.may_send() or self._is_held and self.may_take():
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
@@ -303,9 +310,11 @@ class Passage:
 
     def _turn(self):
         """What kept the transfer may be over."""
-        if self.failure is None and (self._is_held or self.inlet.has_refused()) and self.may_take():
+        if self._is_held and self.may_take():
             self._is_held = False
             self.wire.watch()
+            self.transfer.start()
+        elif self.inlet.has_refused() and self.may_send():
             self.transfer.start()
 
     def _guard(self, act, end=SOURCE):

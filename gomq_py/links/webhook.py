@@ -4,10 +4,12 @@
     User-Agent, X-Shovel, Content-Type, X-Message-Id, X-<header> for each header, Authorization,
     X-Signature: sha256=<HMAC of the body, in hex>
 
-One message at a time, so that they arrive in order. 2xx settles it. What may pass (429, 5xx, 408, no answer
-in time, no connection) is tried again here with the message in hand, after a back-off or as long as
-Retry-After says; then the session ends, and the link begins another one. Every other answer refuses the
-message. Redirects are not followed: the host was checked, and where they lead was not.
+One message at a time, so that they arrive in order. 2xx settles it. What may pass is tried again here with
+the message in hand, after a back-off or as long as Retry-After says. Then it depends: what is the server's
+matter whatever the message (408, 425, 429, 503, no connection) ends the session, and the link begins another
+one; what the message may have brought about (other 5xx, no answer in time, a connection that ends in the
+middle) refuses it, and so counts towards the link's limit. Every other answer refuses the message at once.
+Redirects are not followed: the host was checked, and where they lead was not.
 
 The names and values of headers are the publisher's, the path may be: none of them gets into a request
 unchecked.
@@ -16,10 +18,11 @@ import hmac
 import re
 import time
 from base64 import b64encode
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from gevent.event import Event
@@ -29,7 +32,7 @@ from gomq_py.client.backoff import Backoff
 from gomq_py.errors import Malformed
 from gomq_py.links import uris
 from gomq_py.links.ends import Refused
-from gomq_py.links.http_client import Answer, HTTPConnection
+from gomq_py.links.http_client import HTTPConnection
 from gomq_py.links.remote_hosts import HostRefused
 
 USER_AGENT = f"gomq-py/{__version__}".encode()
@@ -40,8 +43,8 @@ ANSWER_TIMEOUT_S = 30.0
 # it has several.
 BACKOFF = Backoff(1.0, 15.0, retries=5)
 RETRY_AFTER_MOST_S = 300.0
-# Statuses that say later, and not never.
-PASSING = frozenset((408, 425, 429))
+# Statuses that say later, and not never, and nothing about the message.
+PASSING = frozenset((408, 425, 429, 503))
 # What servers take by default in all (nginx 32 KiB, Node.js 16 KiB); the rest is left out.
 HEADERS_OCTETS_MAX = 12 * 1024
 HEADERS_MAX = 64
@@ -67,34 +70,47 @@ class Webhook:
 
     def __init__(
         self, destination: Any, name: str, connector: Any, *, secret: str | bytes = b"", edit: Any = None,
-        timeout_s: float = ANSWER_TIMEOUT_S, backoff: Backoff = BACKOFF,
+        timeout_s: float = ANSWER_TIMEOUT_S, backoff: Backoff | None = None,
     ):
         self.uris = [destination] if isinstance(destination, str) else list(destination)
         self.edit = edit
         self.name = name
         self.secret = secret.encode() if isinstance(secret, str) else secret
         self.timeout_s = timeout_s
-        self.backoff = backoff
+        self.backoff = BACKOFF if backoff is None else backoff
         self._connector = connector
 
     def open(self, uri: str) -> "Session":
         """A Session that is connected. Raises URIError, OSError. May switch."""
-        link_uri = uris.parse(uri, uris.HTTP)
-        session = Session(self, link_uri, lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S))
+        first = self.uris.index(uri)
+        session = Session(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
         session.open()
         return session
 
+    def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
+        """One to this URI, not open yet."""
+        return HTTPConnection(
+            lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S), self.timeout_s)
+
 
 class Session:
-    """Posts messages to one URI. ``trouble``: why a message is tried again, while it is; else None."""
+    """Posts messages to the first of some URIs, and to the next where that fails. ``trouble``: why a message is
+    tried again, while it is; else None. ``on_trouble(text)`` is called when it begins.
+    """
 
-    def __init__(self, webhook: Webhook, link_uri: uris.LinkURI, connect: Any):
+    def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
         self.trouble: str | None = None
+        self.on_trouble: Callable[[str], None] | None = None
         self._webhook = webhook
-        self._uri = link_uri
-        self._connection = HTTPConnection(connect, webhook.timeout_s)
+        self._uris = link_uris
         self._closed = Event()
-        self._fixed = _fixed_headers(webhook.name, link_uri)
+        self._use(0)
+
+    def _use(self, number: int) -> None:
+        self._number = number
+        self._uri = self._uris[number]
+        self._connection = self._webhook.connection(self._uri)
+        self._fixed = _fixed_headers(self._webhook.name, self._uri)
 
     def open(self) -> None:
         """Connect. Raises OSError. May switch."""
@@ -105,46 +121,72 @@ class Session:
         self._closed.set()
         self._connection.close()
 
+    abort = close
+
     def send(self, message: Any) -> None:
         """Post a message, and return once it is settled.
 
         Raises Refused, and OSError where it cannot be settled here. May switch, for minutes.
         """
-        target, headers = self._target(message), self._headers(message)
         attempt = 0
         try:
             while True:
                 attempt += 1
-                try:
-                    answer = self._connection.post(target, headers, message.body)
-                except ValueError as error:
-                    raise Refused(f"the message makes no request: {error}") from None
-                except OSError as error:
-                    if isinstance(error, HostRefused) or len(self._webhook.uris) > 1:
-                        raise
-                    self._wait_or_give_up(f"{self._uri.place}: {error}", attempt)
-                    continue
-                if 200 <= answer.status < 300:
+                failure = self._attempt(message)
+                if failure is None:
                     return
-                self._wait_or_refuse(answer, attempt)
+                self._wait_or_give_up(failure, attempt)
         finally:
             self.trouble = None
 
-    def _wait_or_refuse(self, answer: Answer, attempt: int) -> None:
-        """Of an answer that is not 2xx."""
+    def _attempt(self, message: Any) -> "_Failure | None":
+        """Post once. Raises Refused, HostRefused. May switch."""
+        self._check_open()
+        target, headers = self._target(message), self._headers(message)
+        try:
+            self._connection.open()
+        except OSError as error:
+            if isinstance(error, HostRefused) and len(self._uris) == 1:
+                raise
+            return _Failure(f"{self._uri.place}: {error}")
+        try:
+            answer = self._connection.post(target, headers, message.body)
+        except ValueError as error:
+            raise Refused(f"the message makes no request: {error}") from None
+        except OSError as error:
+            self._check_open()
+            return _Failure(f"{self._uri.place}: {error}", is_doubt=True)
+        if 200 <= answer.status < 300:
+            return None
         text = f"{self._uri.place} answers {answer}"
         if answer.status < 500 and answer.status not in PASSING:
             redirects = ", and redirects are not followed" if answer.status < 400 else ""
             raise Refused(text + redirects)
-        self._wait_or_give_up(text, attempt, retry_after_s(answer.headers.get("retry-after", "")))
+        return _Failure(
+            text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
-    def _wait_or_give_up(self, text: str, attempt: int, least_s: float = 0.0) -> None:
-        wait_s = self._webhook.backoff.wait_s(attempt)
+    def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
+        """Return when it is time for another attempt, which is at once until each URI had one. Raises Refused,
+        OSError. May switch.
+        """
+        rounds, rest = divmod(attempt, len(self._uris))
+        wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
         if wait_s is None:
-            raise OSError(f"{text}, {attempt} times in a row")
-        wait_s = max(wait_s, least_s)
-        self.trouble = f"{text}, once more in {wait_s:.0f} s"
-        if self._closed.wait(wait_s):
+            error = Refused if failure.is_doubt else OSError
+            raise error(f"{failure.text}, {attempt} times in a row")
+        if len(self._uris) > 1:
+            self._connection.close()
+            self._use((self._number + 1) % len(self._uris))
+        else:
+            wait_s = max(wait_s, failure.retry_after_s)
+        self.trouble = f"{failure.text}, once more in {wait_s:.0f} s"
+        if self.on_trouble is not None:
+            self.on_trouble(self.trouble)
+        self._closed.wait(wait_s)
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
             raise OSError("the link was stopped")
 
     def _target(self, message: Any) -> str:
@@ -174,6 +216,14 @@ class Session:
             digest = hmac.new(self._webhook.secret, message.body, "sha256").hexdigest()
             headers.append(("X-Signature", f"sha256={digest}".encode()))
         return headers + _publishers_headers(table)
+
+
+class _Failure(NamedTuple):
+    """An attempt that may be followed by another. ``is_doubt``: the message may have brought it about."""
+
+    text: str
+    is_doubt: bool = False
+    retry_after_s: float = 0.0
 
 
 def field_value(value: Any) -> bytes | None:

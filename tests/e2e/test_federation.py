@@ -1,10 +1,13 @@
 """Federation between broker processes: exchange links in chains, rings and meshes, queue links, and what
 becomes of them when brokers, links and definitions come and go.
 """
+import json
 from contextlib import ExitStack
 
+import pika
 import pytest
 
+from tests.ctl.running import in_process
 from tests.support.federated import bodies, start_gomq
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -62,9 +65,9 @@ def test_message_published_upstream_comes_to_the_exchange_downstream(peers, vhos
     assert "guest" not in link["uri"]
 
 
-def between(vhost, name, exchange="fed.x"):
+def between(name, exchange="fed.x"):
     """What the exchange in between upstream is called, up to its last letter."""
-    return f"federation: {exchange} -> {name}:{vhost}:{exchange} "
+    return f"federation: {exchange} -> {name} "
 
 
 def test_bindings_upstream_are_those_here_as_they_come_and_go(peers, vhost):
@@ -104,7 +107,7 @@ def test_bindings_that_changed_while_the_upstream_was_away_are_right_after_a_rec
     down.wait_for_links(vhost, 1)
     now = {one["name"] for one in up.call("GET", "exchanges", vhost)
            if one["internal"] and one["type"] == "x-federation-upstream"}
-    either = {between(vhost, "two") + letter for letter in "AB"}
+    either = {between("two") + letter for letter in "AB"}
     assert len(now) == 1 and names & either and not now & names
 
 
@@ -226,6 +229,120 @@ def test_two_queues_take_from_each_other_without_moving_messages_for_nobody(peer
     assert len(properties.headers["x-received-from"]) == 1
 
 
+def test_queues_in_a_chain_of_three_hand_on_what_a_consumer_at_its_end_waits_for(peers, vhost):
+    """As in RabbitMQ a queue in the middle takes nothing for links: with their priority they are nobody."""
+    one, two, three = peers
+    for peer in peers:
+        peer.channel(vhost).queue_declare("fed.q", durable=True)
+    two.federate(vhost, one)
+    three.federate(vhost, two, one)
+    for peer, count in ((two, 1), (three, 2)):
+        peer.wait_for_links(vhost, count)
+    for peer in (one, two):
+        for number in range(5):
+            peer.channel(vhost).basic_publish("", "fed.q", f"{peer.name} {number}".encode())
+    before = [peer.ready(vhost, "fed.q") for peer in peers]
+
+    got = sorted(body for _, _, body in bodies(three.channel(vhost), "fed.q", 10))
+
+    assert before == [5, 5, 0]
+    assert got == sorted(f"{name} {number}".encode() for name in ("one", "two") for number in range(5))
+
+
+def test_queues_that_take_from_each_other_serve_a_consumer_at_each_and_nothing_goes_to_and_fro(peers, vhost):
+    one, two, _ = peers
+    for peer in (one, two):
+        peer.channel(vhost).queue_declare("fed.q", durable=True)
+    one.federate(vhost, two, prefetch_count=10)
+    two.federate(vhost, one, prefetch_count=10)
+    got = {}
+
+    def serve(peer):
+        channel = peer.channel(vhost)
+        channel.basic_qos(prefetch_count=10)
+
+        def on_message(there, method, properties, body):
+            got.setdefault(body, []).append((peer.name, properties.headers))
+            there.basic_ack(method.delivery_tag)
+        channel.basic_consume("fed.q", on_message)
+        return channel
+
+    serving = [serve(peer) for peer in (one, two)]
+    for peer in (one, two):
+        peer.wait_for_links(vhost, 1)
+        channel = peer.channel(vhost)
+        for number in range(100):
+            channel.basic_publish("", "fed.q", f"{peer.name} {number}".encode())
+
+    def have_all():
+        for channel in serving:
+            channel.connection.process_data_events(0.01)
+        return len(got) == 200
+    wait_until(have_all, TIMEOUT_S, lambda: f"{len(got)} of 200")
+
+    assert all(len(taken) == 1 for taken in got.values())
+    moved = sum(peer.links(vhost)[0]["moved"] for peer in (one, two))
+    assert moved <= 200, "messages went to and fro"
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+def test_every_ack_mode_moves_all_in_order(peers, vhost, ack_mode):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+    down.federate(vhost, up, ack_mode=ack_mode, prefetch_count=10)
+    down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+
+    for number in range(100):
+        upstream.basic_publish("fed.x", "k", str(number).encode())
+
+    got = [body for _, _, body in bodies(channel, "q", 100)]
+    assert got == [str(number).encode() for number in range(100)]
+    wait_until(lambda: up.ready(vhost, "federation: fed.x -> two") == 0, TIMEOUT_S)
+
+
+def test_thousands_of_bindings_are_made_upstream_and_taken_back(peers, vhost):
+    up, down, _ = peers
+    channel = down.channel(vhost)
+    channel.exchange_declare("fed.x", "direct", durable=True)
+    channel.queue_declare("q", durable=True)
+    channel.exchange_declare("inner", "fanout")
+    channel.exchange_bind("inner", "fed.x", "of an exchange")
+    definitions = {"bindings": [
+        {"vhost": vhost, "source": "fed.x", "destination": "q", "destination_type": "queue",
+         "routing_key": f"k{number}", "arguments": {}} for number in range(3000)]}
+    down.call("POST", "definitions", vhost, **definitions)
+    down.federate(vhost, up, bind_nowait=True)
+    down.wait_for_links(vhost, 1)
+    many = len(up.bindings(vhost, "fed.x"))
+    up.channel(vhost).basic_publish("fed.x", "k2999", b"last")
+    got = bodies(channel, "q", 1)
+
+    channel.queue_delete("q")
+    wait_until(lambda: up.bindings(vhost, "fed.x") == ["of an exchange"], TIMEOUT_S)
+
+    assert many == 3001
+    assert got[0][2] == b"last"
+
+
+def test_bindings_of_a_headers_exchange_are_made_with_their_arguments(peers, vhost):
+    up, down, _ = peers
+    channel = down.channel(vhost)
+    channel.exchange_declare("fed.h", "headers", durable=True)
+    channel.queue_declare("q")
+    channel.queue_bind("q", "fed.h", "", {"x-match": "all", "kind": "a", "n": 1})
+    down.federate(vhost, up)
+    down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+
+    for headers in ({"kind": "b", "n": 1}, {"kind": "a"}, {"kind": "a", "n": 1, "more": True}):
+        upstream.basic_publish("fed.h", "", b"m", pika.BasicProperties(headers=headers))
+    (_, properties, _), = bodies(channel, "q", 1)
+
+    assert properties.headers["more"] is True
+    assert down.ready(vhost, "q") == 0
+
+
 def test_link_that_is_not_wanted_any_more_leaves_nothing_upstream_unless_it_is_told_to(peers, vhost):
     up, down, _ = peers
     make_queue(down, vhost)
@@ -242,9 +359,9 @@ def test_link_that_is_not_wanted_any_more_leaves_nothing_upstream_unless_it_is_t
     wait_until(lambda: not down.links(vhost), TIMEOUT_S)
     wait_until(
         lambda: [queue["name"] for queue in up.call("GET", "queues", vhost)]
-        == [between(vhost, "two", "fed.kept")[:-1]], TIMEOUT_S)
+        == [between("two", "fed.kept")[:-1]], TIMEOUT_S)
     assert [one["name"][:-1] for one in up.call("GET", "exchanges", vhost)
-            if one["type"] == "x-federation-upstream"] == [between(vhost, "two", "fed.kept")]
+            if one["type"] == "x-federation-upstream"] == [between("two", "fed.kept")]
 
 
 def test_nothing_is_lost_while_a_link_is_defined_anew(peers, vhost):
@@ -261,6 +378,8 @@ def test_nothing_is_lost_while_a_link_is_defined_anew(peers, vhost):
     got = {body for _, _, body in bodies(channel, "q", 60)}
 
     assert got == {str(number).encode() for number in range(60)}
+    link, = down.wait_for_links(vhost, 1)
+    assert "stays as it was declared" in link["note"]
 
 
 def test_messages_wait_upstream_while_the_broker_downstream_is_away(peers, vhost, tmp_path):
@@ -308,3 +427,98 @@ def test_upstream_that_cannot_be_told_from_this_broker_is_refused(peers, vhost):
     link, = down.wait_for_links(vhost, 1, "error")
 
     assert "is called 'two', as this one is" in link["error"]
+
+
+def test_link_works_with_the_rights_of_whoever_set_its_upstream_for_as_long_as_they_last(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+    name = f"setter of {vhost}"[:40]
+    down.call("PUT", "users", name, password="secret", tags="policymaker")
+    down.call("PUT", "permissions", vhost, name, configure="", write=".*", read="")
+    setter = down.as_user(name, "secret")
+    down.call("PUT", "policies", vhost, "federated", pattern="^fed", definition={
+        "federation-upstream-set": "all"})
+
+    setter.call("PUT", "parameters", "federation-upstream", vhost, "u", value={
+        "uri": up.uri(vhost), "reconnect-delay": 0.2})
+    down.wait_for_links(vhost, 1)
+    states = []
+    for withdraw, grant in (
+        (lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^other", read=""),
+         lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^fed", read="")),
+        (lambda: down.call("DELETE", "permissions", vhost, name),
+         lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^fed", read="")),
+        (lambda: down.call("PUT", "users", name, password="secret", tags="monitoring"),
+         lambda: down.call("PUT", "users", name, password="secret", tags="policymaker")),
+    ):
+        withdraw()
+        states.append(down.wait_for_links(vhost, 1, "error")[0]["error"])
+        up.channel(vhost).basic_publish("fed.x", "k", str(len(states)).encode())
+        grant()
+        down.wait_for_links(vhost, 1)
+        assert bodies(channel, "q", 1)[0][2] == str(len(states)).encode()
+    down.call("DELETE", "users", name)
+    link, = down.wait_for_links(vhost, 1, "error")
+    down.federate(vhost, up)
+    down.call("DELETE", "parameters", "federation-upstream", vhost, "u")
+
+    assert states == [
+        f"destination: access to exchange 'fed.x' in vhost '{vhost}' refused for user '{name}'",
+        f"destination: access to vhost '{vhost}' refused for user '{name}'",
+        f"destination: user '{name}', who set upstream 'u', has not the tag policymaker"]
+    assert link["error"].endswith(f"of the user who set upstream 'u': user '{name}' is gone")
+    down.wait_for_links(vhost, 1)
+
+
+def test_upstream_is_set_by_policymakers_only_and_shown_to_them_without_its_password(peers, vhost):
+    down = peers[1]
+    name = f"reader of {vhost}"[:40]
+    down.call("PUT", "users", name, password="secret", tags="monitoring")
+    down.call("PUT", "permissions", vhost, name, configure=".*", write=".*", read=".*")
+    value = {"uri": "amqp://u:hidden-secret@127.0.0.1:1"}
+    make_queue(down, vhost)
+
+    refused = down.as_user(name, "secret").request(
+        "PUT", "parameters", "federation-upstream", vhost, "u", value=value)
+    down.call("PUT", "parameters", "federation-upstream", vhost, "u", value=value)
+    down.call("PUT", "policies", vhost, "p", pattern="^fed", definition={"federation-upstream": "u"})
+    link, = down.wait_for_links(vhost, 1, "error")
+    seen = down.as_user(name, "secret").links(vhost)
+
+    assert refused.status_code == 401
+    assert (link["error"], [one["id"] for one in seen]) == (
+        "source: [Errno 111] Connection refused", [link["id"]])
+    shown = down.call("GET", "parameters", "federation-upstream", vhost, "u")
+    assert "hidden-secret" not in f"{shown} {seen} {down.process.log_text}"
+
+
+def test_operator_sets_sees_restarts_and_deletes_federation_with_ctl(peers, vhost):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+
+    def ctl(*arguments, code=0):
+        finished = in_process(down.http_url, *arguments)
+        assert finished.exit_code == code, finished.output
+        return finished.output if code else finished.stdout
+
+    ctl("-p", vhost, "add_federation", "u", "--uri", up.uri(vhost), "--reconnect-delay", "0.2",
+        "--max-hops", "2")
+    ctl("-p", vhost, "set_policy", "p", "^fed", '{"federation-upstream": "u"}')
+    link, = down.wait_for_links(vhost, 1)
+    listed = ctl("--format", "json", "federation_status")
+    connections = {one["name"] for one in up.call("GET", "connections")}
+    ctl("-p", vhost, "restart_federation_link", link["id"])
+    wait_until(lambda: {one["name"] for one in up.call("GET", "connections")} - connections, TIMEOUT_S)
+    down.wait_for_links(vhost, 1)
+    up.channel(vhost).basic_publish("fed.x", "k", b"m")
+    got = bodies(channel, "q", 1)
+    unknown = ctl("-p", vhost, "restart_federation_link", "nowhere", code=1)
+    ctl("-p", vhost, "delete_federation", "u")
+
+    row, = json.loads(listed)
+    assert (row["id"], row["vhost"], row["exchange"], row["upstream"], row["status"]) == (
+        link["id"], vhost, "fed.x", "u", "running")
+    assert "guest:" not in listed
+    assert got[0][2] == b"m"
+    assert f"no federation link 'nowhere' in virtual host '{vhost}'" in unknown
+    wait_until(lambda: not down.links(vhost), TIMEOUT_S)

@@ -22,6 +22,7 @@ class Busy:
         self._declare()
         self._connect()
         self._publish()
+        wait_until(lambda: self.api.get("federation-links/state/down").json(), what="a link that fails")
         node = self.api.get("nodes").json()[0]["name"]
         connection = self.api.get("connections").json()[0]["name"]
         self.names = {
@@ -64,6 +65,14 @@ class Busy:
         api.post("definitions", {
             "parameters": [{"component": "component", "vhost": VHOST, "name": "one", "value": {"a": 1}}]
         })
+
+        # one that runs and moves nothing, and one that cannot be reached
+        api.put(f"parameters/shovel/{VHOST}/shovel", {"value": {
+            "src-uri": "amqp://", "src-queue": "shovelled", "dest-uri": "amqp://", "dest-queue": "idle"}})
+        api.put(f"parameters/federation-upstream/{VHOST}/up", {"value": {"uri": "amqp://127.0.0.1:1"}})
+        api.put(f"exchanges/{VHOST}/federated", {"type": "fanout", "durable": True})
+        api.put(f"policies/{VHOST}/federating", {
+            "pattern": "^federated$", "definition": {"federation-upstream": "up"}, "apply-to": "exchanges"})
 
     def _connect(self):
         parameters = pika.URLParameters(self.process.url(vhost=VHOST))

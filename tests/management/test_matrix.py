@@ -15,6 +15,7 @@ REACHES = {
     "management": {"management", "policymaker", "monitoring", "administrator"},
     "policymaker": {"policymaker", "administrator"},
     "monitoring": {"monitoring", "administrator"}, "administrator": {"administrator"},
+    "either": {"policymaker", "monitoring", "administrator"},
 }
 # (methods, beginning of the path, tag that is needed); the first that fits.
 NEEDS = (
@@ -35,6 +36,8 @@ NEEDS = (
     ("PUT DELETE", "/api/operator-policies", "administrator"),
     ("GET", "/api/(policies|operator-policies)", "management"),
     ("*", "/api/(policies|operator-policies|parameters|global-parameters)", "policymaker"),
+    ("GET", "/api/(shovels|federation-links)", "either"),
+    ("*", "/api/(shovels|federation-links)", "policymaker"),
     ("POST", ".*/actions$", "administrator"),
     ("*", "/api/", "management"),
 )

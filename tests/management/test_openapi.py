@@ -27,7 +27,7 @@ NAMES = {
     "/api/health/checks/port-listener": {"port": "{port}"},
     "/api/health/checks/certificate-expiration": {"within": "1", "unit": "days"},
     "/api/health/checks/protocol-listener": {"protocol": "amqp"},
-    "/api/auth/hash_password": {"password": "secret"}, "/": {},
+    "/api/auth/hash_password": {"password": "secret"}, "/api/shovels": {"name": "shovel"}, "/": {},
 }
 COMMON = {
     "vhost": VHOST, "user": "houser", "source": "hox", "kind": "q", "destination": "busy", "key": "{key}",

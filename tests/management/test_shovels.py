@@ -143,7 +143,8 @@ def local(api, vhost, user):
     value = {
         "src-uri": "amqp://", "src-queue": "from", "dest-uri": "amqp://", "dest-queue": "to",
         "reconnect-delay": 0.1}
-    assert api.as_user(name, password).put(f"parameters/shovel/{vhost}/s", {"value": value}).status_code == 201
+    answer = api.as_user(name, password).put(f"parameters/shovel/{vhost}/s", {"value": value})
+    assert answer.status_code == 201
     _wait(api, vhost, "running")
     return name
 

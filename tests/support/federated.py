@@ -5,6 +5,7 @@ import pika
 import requests
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.rabbitmq_process import RabbitMQProcess
 from tests.support.waiting import in_time, wait_until
 
 LOGIN = ("guest", "guest")
@@ -14,22 +15,30 @@ TIMEOUT_S = in_time(30)
 class Peer:
     """A broker, ours or RabbitMQ, with its management API. ``name`` is what it calls itself."""
 
-    def __init__(self, process, http_url, name):
+    def __init__(self, process, http_url, name, login=LOGIN):
         self.process = process
         self.http_url = http_url
         self.session = requests.Session()
-        self.session.auth = LOGIN
+        self.session.auth = login
         self.connections = []
         if name:
             self.call("PUT", "cluster-name", name=name)
         self.name = self.call("GET", "cluster-name")["name"]
 
+    def as_user(self, name, password):
+        """The same, to another user."""
+        return Peer(self.process, self.http_url, "", (name, password))
+
+    def request(self, verb, *path, **body):
+        """The answer."""
+        url = "/".join([self.http_url, "api", *(quote(part, safe="") for part in path)])
+        return self.session.request(
+            verb, url, json=body or ({} if verb in ("PUT", "POST") else None), timeout=TIMEOUT_S)
+
     def call(self, verb, *path, **body):
         """The JSON of the answer, None where it has none."""
-        url = "/".join([self.http_url, "api", *(quote(part, safe="") for part in path)])
-        answer = self.session.request(
-            verb, url, json=body or ({} if verb in ("PUT", "POST") else None), timeout=TIMEOUT_S)
-        assert answer.ok, f"{verb} {url}: {answer.status_code} {answer.text}"
+        answer = self.request(verb, *path, **body)
+        assert answer.ok, f"{verb} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
     def make_vhost(self, vhost):
@@ -101,3 +110,9 @@ def bodies(channel, queue, count, within_s=TIMEOUT_S):
             break
     channel.cancel()
     return got
+
+
+def start_rabbitmq(folder):
+    """A RabbitMQ with its federation plugin. The caller stops ``process``."""
+    process = RabbitMQProcess(folder, plugins=("rabbitmq_federation_management",)).start()
+    return Peer(process, process.http_url, "rabbit")

@@ -11,7 +11,7 @@ QUICK = Backoff(first_s=0.01, most_s=0.2)
 
 def connect(uri, **options):
     """A client's connection; may switch."""
-    return Connection(uri, socket_module=gevent_socket, timeout_s=TIMEOUT_S, **options)
+    return Connection(uri, socket_module=gevent_socket, **options)
 
 
 def until(predicate, **options):

@@ -36,7 +36,9 @@ class RabbitMQProcess:
     With plugins it has its management API as well.
     """
 
-    def __init__(self, data_dir, plugins=()):
+    def __init__(self, data_dir, plugins=(), configuration=""):
+        """``configuration``: more lines of rabbitmq.conf."""
+        self.configuration = configuration
         self.data_dir = str(data_dir)
         self.port = reserve()
         self.plugins = ("rabbitmq_management", *plugins) if plugins else ()
@@ -88,7 +90,7 @@ class RabbitMQProcess:
         """Start the node and wait until it accepts connections. Returns itself."""
         with open(f"{self.data_dir}/rabbitmq.conf", "w", encoding="ascii") as file:
             file.write(
-                CONFIGURATION + (
+                CONFIGURATION + self.configuration + (
                     f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.http_port}\n"
                     if self.http_port else ""
                 )

@@ -232,7 +232,7 @@ COMPONENTS = {
         "status": {"enum": ["starting", "running", "stopped", "terminated", "error"]},
         **counts("moved", "unconfirmed", "refused", "set_aside", "reconnects"), "rate": NUMBER,
         "blocked": {"type": "boolean"},
-    }, texts("exchange", "upstream_exchange", "queue", "upstream_queue", "error")),
+    }, texts("exchange", "upstream_exchange", "queue", "upstream_queue", "error", "note")),
     "Shovel": record({
         **texts(
             "name", "vhost", "node", "timestamp", "error", "src_uri", "dest_uri", "blocked_status"),

@@ -120,7 +120,7 @@ def test_defaults_are_rabbitmqs(vhost):
     upstream, = under(vhost, federation_upstream="a")
 
     assert (upstream.exchange, upstream.queue, upstream.consumer_tag) == ("fed", "fed", "federation-link-a")
-    assert (upstream.prefetch_count, upstream.reconnect_delay_s, upstream.max_hops) == (1000, 1, 1)
+    assert (upstream.prefetch_count, upstream.reconnect_delay_s, upstream.max_hops) == (None, 1, 1)
     assert (upstream.ack_mode, upstream.expires_ms, upstream.message_ttl_ms) == ("on-confirm", None, None)
     assert upstream.cleans_up and not upstream.trust_user_id and not upstream.bind_nowait
 
@@ -133,6 +133,16 @@ def test_uri_without_a_vhost_means_the_one_of_the_same_name(vhost, uri, meant):
     define(vhost, "a", value={"uri": uri})
 
     assert under(vhost, federation_upstream="a")[0].uris == (meant,)
+
+
+def test_keys_without_effect_are_told_and_make_no_other_link(vhost):
+    define(vhost, "a")
+    before, = under(vhost, federation_upstream="a")
+    define(vhost, "a", value={"uri": "amqp://a", "ha-policy": "all", "channel-use-mode": "single"})
+    after, = under(vhost, federation_upstream="a")
+
+    assert (before.ignored, after.ignored) == ((), ("ha-policy", "channel-use-mode"))
+    assert after == before
 
 
 def test_what_was_set_while_nothing_acted_on_it_waits(vhost):

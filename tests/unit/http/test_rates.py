@@ -92,7 +92,7 @@ def test_samples_are_taken_while_somebody_wants_them_and_no_longer(rates, clock)
     assert look(rates, thing, windows)[1]["samples"][0] == {"sample": 8, "timestamp": 2000}
     clock.now = 1000.0
     keeper.join(in_time(30))
-    assert keeper.dead and not rates._looks and not rates._histories
+    assert keeper.dead and not rates._looks_count() and not rates._histories
 
 
 def test_what_is_kept_is_bounded(rates, monkeypatch):
@@ -103,7 +103,7 @@ def test_what_is_kept_is_bounded(rates, monkeypatch):
     for thing in things:
         look(rates, thing, {MESSAGES: (10, 1)})
 
-    assert (len(rates._looks), len(rates._histories)) == (10, 3)
+    assert (rates._looks_count(), len(rates._histories)) == (10, 3)
 
 
 def test_lists_of_more_things_than_have_a_rate_have_those_of_the_first_each_time(rates, clock, monkeypatch):
@@ -119,6 +119,16 @@ def test_lists_of_more_things_than_have_a_rate_have_those_of_the_first_each_time
         thing.published = 100
 
     assert [look(rates, thing)[1]["rate"] for thing in things] == 10 * [20.0] + 2 * [0.0]
+
+
+def test_look_goes_with_its_thing(rates):
+    things = [Thing() for _ in range(3)]
+    for thing in things:
+        look(rates, thing)
+    del thing
+    things.pop()
+
+    assert rates._looks_count() == 2
 
 
 def test_looks_are_forgotten_in_slices_and_those_of_late_are_kept(rates, clock, monkeypatch):
@@ -138,7 +148,7 @@ def test_looks_are_forgotten_in_slices_and_those_of_late_are_kept(rates, clock, 
 
     rates.sample()
 
-    assert len(rates._looks) == 1 and len(gave_way) == 10
+    assert rates._looks_count() == 1 and len(gave_way) == 10
 
 
 def test_a_curve_is_newest_first_and_cut_to_age_and_increment():

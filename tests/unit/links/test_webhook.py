@@ -332,13 +332,13 @@ def test_what_is_no_http_is_no_answer(answer):
         accepted.sendall(answer)
 
     with Server(*[answers] * 4) as server:
-        with pytest.raises(OSError, match="hooks.example:80: .* 4 times in a row"):
+        with pytest.raises(Refused, match="hooks.example:80: .* 4 times in a row"):
             server.session().send(message())
 
 
 def test_a_server_that_does_not_answer_is_given_up():
     with Server(*[lambda accepted: Event().wait(in_time(60))] * 4) as server:
-        with pytest.raises(OSError, match="no answer within 0 s, 4 times in a row"):
+        with pytest.raises(Refused, match="no answer within 0 s, 4 times in a row"):
             server.session(timeout_s=0.05).send(message())
 
 
@@ -350,7 +350,7 @@ def test_a_server_that_answers_octet_by_octet_is_given_up():
             Event().wait(0.01)
 
     with Server(*[slowly] * 4) as server:
-        with pytest.raises(OSError, match="4 times in a row"):
+        with pytest.raises(Refused, match="4 times in a row"):
             server.session(timeout_s=0.1).send(message())
 
 
@@ -389,11 +389,28 @@ def test_nobody_listens():
 
 
 def test_of_several_uris_the_next_is_tried_at_once():
-    with Server(None) as server:
-        uris = ["http://a/x", "http://b/x"]
+    later = b"HTTP/1.1 503 Later\r\nRetry-After: 300\r\nContent-Length: 0\r\n\r\n"
+    with Server(later, None, OK, OK) as server:
+        uris = ["http://a/x", "http://b/y"]
+        troubles = []
+        session = Webhook(uris, "jobs", server, backoff=NO_WAIT).open(uris[1])
+        session.on_trouble = troubles.append
+        session.send(message())
+        session.send(message())
+
+        assert [head.split(b" ")[1] for head, _ in server.requests] == [b"/y", b"/x", b"/y", b"/y"]
+        assert troubles == [
+            "b:80 answers 503 Later, once more in 0 s",
+            "a:80: the connection ended before the answer, once more in 0 s"]
+
+
+@pytest.mark.parametrize("uris, requests", [(["http://a/x"], 4), (["http://a/x", "http://b/x"], 8)])
+def test_what_the_message_may_have_brought_about_refuses_it_in_the_end(uris, requests):
+    with Server(*[b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"] * requests, OK) as server:
         session = Webhook(uris, "jobs", server, backoff=NO_WAIT).open(uris[0])
-        with pytest.raises(ConnectionResetError):
+        with pytest.raises(Refused, match=f"answers 500 Oops, {requests} times in a row"):
             session.send(message())
+        session.send(message())
 
 
 def test_a_host_that_is_refused_is_not_tried_again():

@@ -1,0 +1,168 @@
+"""The rows of shovels and federation: what it costs the process that moves messages from one broker to
+another. Source and destination are gomq-py in processes of their own; RabbitMQ's plugin moves between the
+same two.
+"""
+import argparse
+import http.client
+import json
+import os
+import sys
+import tempfile
+import time
+from base64 import b64encode
+from dataclasses import dataclass
+from pathlib import Path
+
+from gomq_py.client.connection import Connection
+from gomq_py.perf.process import cpu_seconds, memory_octets
+from load.brokers import GomqBroker, RabbitBroker
+from load.scenarios import start
+
+QUEUE = "bench-shovel"
+NAME = "bench"
+IDLE_COUNT = 1000
+PATIENCE_S, LOOK_S, SETTLE_S = 120, 0.02, 2
+
+
+@dataclass(frozen=True)
+class ShovelRow:
+    """``arguments`` are gomq-py-perf's, for what fills the source; ``count`` messages are moved. ``cpu_us``
+    and ``rate``: at most and at least.
+    """
+
+    key: str
+    title: str
+    arguments: str
+    count: int
+    cpu_us: float
+    rate: float
+
+
+ROWS = (
+    ShovelRow("shovel-small", "shovel, on-confirm, 16 octets", "-s 16", 500_000, 3.0, 100e3),
+    ShovelRow("shovel-kilo", "shovel, on-confirm, 1 KiB", "-s 1024", 200_000, 6.0, 60e3),
+    ShovelRow(
+        "shovel-kept", "shovel, on-confirm, 16 octets, persistent", "-s 16 -p", 500_000, 3.0, 100e3),
+)
+IDLE_LIMIT = 30 * 1024
+
+
+class Trio:
+    """A source and a destination, and the broker in between that is measured."""
+
+    def __init__(self, folder, kind):
+        folder = Path(folder)
+        for name in ("source", "destination", "mover"):
+            (folder / name).mkdir()
+        self.source = GomqBroker(folder / "source")
+        self.destination = GomqBroker(folder / "destination")
+        self.mover = (
+            GomqBroker(folder / "mover", management=True) if kind is GomqBroker
+            else RabbitBroker(folder / "mover", plugins=("rabbitmq_shovel", "rabbitmq_management")))
+
+    def __enter__(self):
+        for broker in (self.source, self.destination, self.mover):
+            broker.start()
+        return self
+
+    def __exit__(self, *_):
+        for broker in (self.mover, self.destination, self.source):
+            broker.stop()
+
+    def call(self, verb, path, value=None):
+        """The management API of the one in the middle."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.mover.http_port, timeout=PATIENCE_S)
+        login = b64encode(b"guest:guest").decode()
+        connection.request(
+            verb, path, json.dumps(value) if value is not None else None,
+            {"Authorization": f"Basic {login}", "Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{verb} {path}: {answer.status} {text.decode(errors='replace')}")
+
+    def shovel(self, number=""):
+        """Have the middle one move from queue to queue."""
+        queue = f"{QUEUE}{number}"
+        self.call("PUT", f"/api/parameters/shovel/%2F/{NAME}{number}", {"value": {
+            "src-uri": self.source.uri, "src-queue": queue, "dest-uri": self.destination.uri,
+            "dest-queue": queue, "ack-mode": "on-confirm", "src-prefetch-count": 1000,
+        }})
+
+    def end_shovel(self, number=""):
+        self.call("DELETE", f"/api/parameters/shovel/%2F/{NAME}{number}")
+
+
+def measured(row, trio):
+    """{"cpu_us", "rate"} of one run: the source is filled, then all of it is moved."""
+    with Connection(trio.source.uri) as source, Connection(trio.destination.uri) as destination:
+        ends = [connection.channel() for connection in (source, destination)]
+        for channel in ends:
+            channel.queue_declare(QUEUE, durable=True)
+            channel.queue_purge(QUEUE)
+        output, errors = start(
+            trio.source, f"-u {QUEUE} -y 0 -c 1000 -C {row.count} {row.arguments}").communicate()
+        if not output:
+            raise RuntimeError(errors)
+        count = ends[0].queue_declare(QUEUE, passive=True).message_count
+        before, began = cpu_seconds(trio.mover.pid), None
+        trio.shovel()
+        try:
+            until = time.monotonic() + PATIENCE_S
+            while (moved := ends[1].queue_declare(QUEUE, passive=True).message_count) < count:
+                if began is None and moved:
+                    began, first = time.monotonic(), moved
+                if time.monotonic() > until:
+                    raise RuntimeError(f"{moved} of {count} messages were moved")
+                time.sleep(LOOK_S)
+            took_s = time.monotonic() - began if began else LOOK_S
+            time.sleep(SETTLE_S / 4)
+            spent = cpu_seconds(trio.mover.pid) - before
+        finally:
+            trio.end_shovel()
+            for channel in ends:
+                channel.queue_delete(QUEUE)
+    return {"cpu_us": spent / count * 1e6, "rate": (count - (first if began else 0)) / took_s}
+
+
+def idle_octets(trio, count=IDLE_COUNT):
+    """Anonymous memory of a shovel that waits for messages, in the one in the middle."""
+    trio.shovel("warm")
+    time.sleep(SETTLE_S)
+    before = memory_octets(trio.mover.pid)["anonymous"]
+    for number in range(count):
+        trio.shovel(number)
+    with Connection(trio.source.uri) as connection:
+        channel = connection.channel()
+        until = time.monotonic() + PATIENCE_S
+        while not channel.queue_declare(f"{QUEUE}{count - 1}", durable=True).consumer_count:
+            if time.monotonic() > until:
+                raise RuntimeError("the shovels do not begin")
+            time.sleep(LOOK_S)
+    time.sleep(SETTLE_S)
+    octets = (memory_octets(trio.mover.pid)["anonymous"] - before) / count
+    spent = cpu_seconds(trio.mover.pid)
+    time.sleep(10)
+    return {"octets": octets, "cpu": (cpu_seconds(trio.mover.pid) - spent) / 10}
+
+
+def main(arguments=None):
+    """``python -m load.shovels``: the rows by themselves."""
+    parser = argparse.ArgumentParser(prog="python -m load.shovels", description=__doc__)
+    parser.add_argument("--rows", nargs="*", default=[row.key for row in ROWS])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--alone", action="store_true", help="without RabbitMQ")
+    parser.add_argument("--idle", type=int, metavar="COUNT", help="memory of so many idle shovels, too")
+    options = parser.parse_args(arguments)
+    for kind in [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone):
+        with tempfile.TemporaryDirectory(prefix="gomq-shovels-") as folder, Trio(folder, kind) as trio:
+            for row in ROWS:
+                for _ in range(options.rounds if row.key in options.rows else 0):
+                    print(row.key, kind.name, measured(row, trio), flush=True)
+            if options.idle and kind is GomqBroker:
+                print("idle", kind.name, idle_octets(trio, options.idle), flush=True)
+    print("load", os.getloadavg())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
