@@ -3,6 +3,7 @@
 A greenlet connects both ends, hands them to a passage (links.passage), and waits for its end; then it waits
 and connects again. Above the client and the transfer engine, below shovels and federation.
 """
+import math
 import random
 import ssl
 import time
@@ -22,7 +23,8 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("links")
-QUIET = QuietLog(LOG)
+# A thousand links to a broker that is away are one trouble.
+QUIET = QuietLog(LOG, most=50)
 
 ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 QUEUE_LENGTH = "queue-length"
@@ -35,6 +37,8 @@ POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
 _IN_TIME_CODES = {9, 10}
 # What is on its way at a stop may still be settled for so long.
 DRAIN_S = 5.0
+# Between two questions to the source how many messages wait there.
+LAG_S = 5.0
 # A rate is of so long a time, at the least.
 RATE_S = 5.0
 
@@ -109,6 +113,7 @@ class Link:
         self._moved = self._refused = self._set_aside = self._reconnects = 0
         self._source_uri = self._target_uri = ""
         self._rate_marks = [(time.monotonic(), 0)] * 2
+        self._queue, self._lag, self._lag_asked_s = "", None, -math.inf
         self._begin()
 
     # What callers use.
@@ -169,7 +174,24 @@ class Link:
             bool(outlet and outlet.is_blocked),
         )
 
+    @property
+    def lag(self):
+        """Messages ready at the source, as it said last; None: not known. Reading it asks anew, so that it
+        costs something only while somebody looks.
+        """
+        if self._passage is None:
+            return None
+        now = time.monotonic()
+        if now - self._lag_asked_s >= LAG_S:
+            self._lag_asked_s = now
+            self._passage.ask_lag(self._queue)
+        return self._lag
+
     # What the passage calls.
+
+    def lag_told(self, count):
+        """So many messages are ready at the source."""
+        self._lag = count
 
     def up(self):
         """The source delivers from now on, or would if the link were not paused."""
@@ -256,7 +278,7 @@ class Link:
                 if self._is_stopping:
                     break
                 if wait_s is None or not self._was_up and self._is_final(failed.error):
-                    LOG.warning("%s ends: %s", self.name, text)
+                    QUIET.warning((self.name, "ends"), "%s ends: %s", self.name, text)
                     return ERROR, text
                 self._reconnects += 1
                 self._set_state(STARTING, text)
@@ -370,6 +392,7 @@ class Link:
         return answer
 
     def _move(self, passage, queue):
+        self._queue, self._lag, self._lag_asked_s = queue, None, -math.inf
         arguments = dict(self.source.consumer_arguments)
         if self.stream_offset is not None:
             arguments[self.source.offset_argument] = self.stream_offset + 1

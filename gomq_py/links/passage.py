@@ -12,7 +12,7 @@ from gomq_py.amqp.wire.errors import AMQPError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicConsumeOk, ChannelClose, ChannelFlow, ChannelFlowOk, ConnectionBlocked,
-    ConnectionClose, ConnectionUnblocked, decode_method,
+    ConnectionClose, ConnectionUnblocked, QueueDeclare, QueueDeclareOk, decode_method,
 )
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
@@ -99,6 +99,13 @@ class Passage:
             self._consumer_tag = None
         self.wire.write(method_frame(self._channel_id, method))
         self.wire.flush()
+
+    def ask_lag(self, queue):
+        """Ask the source how many messages are ready in the queue; the link hears it by ``lag_told``."""
+        if self._is_up and self.failure is None and not self.is_stopping:
+            asking = QueueDeclare(queue=queue, passive=True, arguments={})
+            self.wire.write(method_frame(self._channel.id, asking))
+            self.wire.flush()
 
     def tick(self):
         """Signs of life that are due, both ways; seconds until the next, None: never."""
@@ -264,6 +271,8 @@ class Passage:
                 self._consumer_tag = method.consumer_tag
                 self._up()
                 self.consume_or_cancel()
+            elif isinstance(method, QueueDeclareOk):
+                self.link.lag_told(method.message_count)
             elif isinstance(method, BasicCancel):
                 if self._consumer_tag is None:
                     continue  # it was cancelled from here, too

@@ -16,11 +16,16 @@ KEYS = 1024
 
 
 class QuietLog:
-    """Over one logger. ``clock`` in seconds."""
+    """Over one logger. ``clock`` in seconds. ``most``: lines of all keys in an interval, None: of as many as
+    there are; what is left out beyond is counted and told with the first line of the next.
+    """
 
     def __init__(
-        self, log: logging.Logger, interval_s: float = INTERVAL_S, clock: Callable[[], float] = time.monotonic
+        self, log: logging.Logger, interval_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic, most: int | None = None,
     ):
+        self._most = most
+        self._ends_s, self._lines, self._beyond = 0.0, 0, 0  # of the interval: end, lines, those left out
         self._log = log
         self._interval_s = interval_s
         self._clock = clock
@@ -51,6 +56,8 @@ class QuietLog:
         if state is not None and now < state[0]:
             state[1] += 1
             return
+        if self._most is not None and not self._has_room(now, level):
+            return
         left_out = int(state[1]) if state is not None else 0
         self._quiet.pop(key, None)
         while len(self._quiet) >= KEYS:
@@ -60,3 +67,16 @@ class QuietLog:
             text += " (and %d more like it since the last line)"
             arguments = (*arguments, left_out)
         self._log.log(level, text, *arguments, exc_info=exc_info)
+
+    def _has_room(self, now: float, level: int) -> bool:
+        """Whether the interval has room for a line; the next one's first line follows what was left out."""
+        if now >= self._ends_s:
+            beyond, self._beyond, self._lines = self._beyond, 0, 0
+            self._ends_s = now + self._interval_s
+            if beyond:
+                self._log.log(level, "%d more lines like the following were left out", beyond)
+        self._lines += 1
+        if self._lines > self._most:  # type: ignore[operator]
+            self._beyond += 1
+            return False
+        return True

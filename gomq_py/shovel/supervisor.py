@@ -22,7 +22,8 @@ from gomq_py.shovel.shovel import (
 )
 
 LOG = logger("shovel")
-QUIET = QuietLog(LOG)
+# A thousand shovels from a broker that is away are one trouble.
+QUIET = QuietLog(LOG, most=50)
 COMPONENT = "shovel"
 # Rooms of notes (broker.policies.notes).
 PAUSE_NOTES, OFFSET_NOTES = "shovel-paused", "shovel-offset"

@@ -306,3 +306,24 @@ def test_of_several_uris_one_that_works_is_found(pair, vhost):
         reconnect_delay=0.01))
 
     assert arrived(shoveller, vhost, 3) == [0, 1, 2]
+
+
+def test_lag_moved_and_state_are_shown_and_counted_while_somebody_looks(pair, vhost):
+    shoveller, other = pair
+    publish(other, vhost, range(20))
+
+    put(shoveller, vhost, value_of(other, shoveller, vhost, dest_uri="amqp://"))
+
+    wait_for(shoveller, vhost, state="running", moved=20, lag=0)
+    samples = metrics(shoveller, f"detailed?family=gomq_shovels&vhost={vhost}")
+    label = f'{{vhost="{vhost}",shovel="s"}}'
+    assert samples[f"gomq_shovel_up{label}"] == 1 and samples[f"gomq_shovel_lag{label}"] == 0
+    assert samples[f"gomq_shovel_messages_moved_total{label}"] == 20
+    assert metrics(shoveller, "")['gomq_shovels{state="running"}'] >= 1
+
+
+def metrics(peer, path):
+    """{series: value}"""
+    text = peer.session.get(f"{peer.http_url}/metrics/{path}".rstrip("/")).text
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {series: float(value) for series, _, value in lines}

@@ -32,7 +32,10 @@ def wait_for(peer, vhost, name="s", **fields):
     def is_so():
         one = shovel(peer, vhost, name)
         return one if all(one.get(key) == value for key, value in fields.items()) else None
-    return wait_until(is_so, what=lambda: f"{fields} in {shovel(peer, vhost, name)}")
+    try:
+        return wait_until(is_so)
+    except AssertionError:
+        raise AssertionError(f"no {fields} in {shovel(peer, vhost, name)}") from None
 
 
 def publish(peer, vhost, numbers, queue="a", exchange="", arguments=None):

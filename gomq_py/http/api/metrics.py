@@ -11,6 +11,7 @@ from gomq_py.http.answers import node, paced_answer
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import MONITORING, access
 from gomq_py.http.exposition import rendered
+from gomq_py.http.link_metrics import LinkFamilies
 from gomq_py.http.metrics import PREFIX, Families
 from gomq_py.http.own_metrics import OwnFamilies
 
@@ -42,6 +43,7 @@ OWN = {
     "gomq_stream_consumer_lag": OwnFamilies.lags, "gomq_queue_set_aside": OwnFamilies.set_aside,
     "gomq_sync": OwnFamilies.sync, "gomq_damage": OwnFamilies.damage, "gomq_event_loop": OwnFamilies.loop,
 }
+OF_LINKS = {"gomq_shovels": LinkFamilies.shovels, "gomq_federation_links": LinkFamilies.federation}
 OF_THE_NODE = (
     Families.identity, Families.churn, Families.node_coarse, Families.node_limits, Families.alarms,
     Families.auth, Families.counts,
@@ -56,26 +58,31 @@ PER_OBJECT = (
 def overview():
     """Totals."""
     families = Families(node(), _prefix())
-    return _answer(chain(_of_the_node(families), families.totals(), OwnFamilies(node()).overview()))
+    return _answer(chain(
+        _of_the_node(families), families.totals(), OwnFamilies(node()).overview(),
+        LinkFamilies(node()).overview()))
 
 
 def per_object():
     """Every queue, exchange, connection and channel, and of the totals those that are of the node."""
     families, own = Families(node(), _prefix(), "per-object"), OwnFamilies(node())
+    links = LinkFamilies(node())
     return _answer(chain(
         _of_the_node(families), families.global_counters(),
         (family for part in PER_OBJECT for family in part(families)), own.overview(),
-        own.per_object()))
+        own.per_object(), links.overview(), links.per_object()))
 
 
 def detailed():
     """The families that are asked for, of the vhosts that are asked for."""
     families, own = Families(node(), _prefix(), "detailed", inner="detailed_"), OwnFamilies(node())
+    links = LinkFamilies(node())
     vhosts = request.args.getlist("vhost") or None
     wanted = dict.fromkeys(request.args.getlist("family"))
     return _answer(_once(chain(
         (family for name in wanted if name in DETAILED for family in DETAILED[name](families, vhosts)),
         (family for name in wanted if name in OWN for family in OWN[name](own, vhosts)),
+        (family for name in wanted if name in OF_LINKS for family in OF_LINKS[name](links, vhosts)),
         families.identity())))
 
 

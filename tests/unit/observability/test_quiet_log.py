@@ -59,3 +59,16 @@ def test_an_error_brings_its_traceback_once(quiet, caplog):
         quiet.error("a", "it failed", exc_info=ValueError("why"))
 
     assert caplog.messages == ["it failed"] and caplog.text.count("ValueError: why") == 1
+
+
+def test_many_keys_share_so_many_lines_and_the_next_interval_tells_what_was_left_out(clock, caplog):
+    caplog.set_level(logging.INFO, LOG.name)
+    quiet = QuietLog(LOG, 10.0, clock, most=3)
+
+    for number in range(1000):
+        quiet.warning(number, "%d fails", number)
+    clock.now += 10
+    quiet.warning("next", "next fails")
+
+    assert caplog.messages == [
+        "0 fails", "1 fails", "2 fails", "997 more lines like the following were left out", "next fails"]
