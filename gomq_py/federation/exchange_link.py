@@ -156,7 +156,7 @@ class ExchangeLink(FederationLink):
         if self._there == here and self.upstream.exchange == self.name:
             raise ConnectionClosed(0, (
                 f"the broker there is called '{here[0]}', as this one is: where they are two, give each a "
-                "name of its own (set_cluster_name)"))
+                "name of its own (PUT /api/cluster-name)"))
 
     def _ensure_exchange(self, connection):
         """The exchange upstream, as it is here where it is not there yet."""

@@ -1,0 +1,138 @@
+"""docs/scaling.md: each of its examples is run as it stands there, on brokers of the names that it uses."""
+import re
+import shlex
+from contextlib import ExitStack
+
+import paho.mqtt.client as paho
+import pytest
+
+from tests.ctl.running import in_process
+from tests.support.broker_process import ROOT
+from tests.support.federated import bodies, start_gomq
+from tests.support.waiting import TIMEOUT_S, wait_until
+
+PAGE = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+# Which broker plays which machine of the examples.
+PLAYS = {"entry": 0, "core": 0, "home": 0, "one": 1, "edge1": 1, "two": 2, "edge2": 2}
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory):
+    with ExitStack() as stack:
+        started = []
+        for name in ("first", "second", "third"):
+            peer = start_gomq(tmp_path_factory.mktemp(name), name, mqtt_port=0)
+            stack.callback(peer.process.stop)
+            stack.callback(peer.hang_up)
+            started.append(peer)
+        yield started
+
+
+def follow(peers, heading):
+    """Do what the section says."""
+    section = PAGE.split(f"\n## {heading}")[1].split("\n## ")[0]
+    for kind, block in re.findall(r"```(sh|python)\n(.*?)```", section, re.DOTALL):
+        if kind == "python":
+            name = re.match(r"# at (\w+)", block)[1]
+            exec(block, {"channel": peers[PLAYS[name]].channel("/")})  # the page's own lines
+            continue
+        for line in block.splitlines():
+            _, _, uri, *arguments = shlex.split(line)
+            there = peers[PLAYS[re.fullmatch(r"http://(\w+):15672", uri)[1]]]
+            arguments = [
+                re.sub(r"^(amqp://guest:guest@)(\w+)$",
+                       lambda found: f"{found[1]}127.0.0.1:{peers[PLAYS[found[2]]].process.port}", each)
+                for each in arguments]
+            finished = in_process(there.http_url, *arguments)
+            assert finished.exit_code == 0, finished.output
+
+
+def clear(peers):
+    for peer in peers:
+        for policy in peer.call("GET", "policies", "/"):
+            peer.call("DELETE", "policies", "/", policy["name"])
+        for one in peer.call("GET", "parameters", "federation-upstream", "/"):
+            peer.call("DELETE", "parameters", "federation-upstream", "/", one["name"])
+    wait_until(lambda: not any(peer.links("/") for peer in peers), TIMEOUT_S)
+
+
+def test_consistent_hash_exchange_over_brokers_keeps_what_belongs_together_in_order(peers):
+    entry, *workers = peers
+    follow(peers, "A consistent-hash exchange over several brokers")
+    for worker, number in zip(workers, "12"):
+        worker.wait_for_links("/", 1)
+        wait_until(lambda number=number: len(entry.bindings("/", f"orders.{number}")) == 1, TIMEOUT_S)
+    channel = entry.channel("/")
+
+    for number in range(200):
+        channel.basic_publish("orders", f"customer {number % 20}", str(number).encode())
+    wait_until(
+        lambda: sum(worker.ready("/", "orders") for worker in workers) == 200, TIMEOUT_S,
+        lambda: str([worker.ready("/", "orders") for worker in workers]))
+
+    customers = []
+    for worker in workers:
+        got = bodies(worker.channel("/"), "orders", worker.ready("/", "orders"))
+        of_customer = {}
+        for method, _, body in got:
+            of_customer.setdefault(method.routing_key, []).append(int(body))
+        assert all(numbers == sorted(numbers) and len(numbers) == 10 for numbers in of_customer.values())
+        customers.append(set(of_customer))
+    assert len(customers[0]) + len(customers[1]) == 20 and all(customers)
+    clear(peers)
+
+
+def test_core_gets_from_the_edge_what_it_asks_for(peers):
+    core, *edges = peers
+    follow(peers, "Brokers at the edge with MQTT, and one core")
+    core.wait_for_links("/", 2)
+    for edge in edges:
+        wait_until(lambda edge=edge: edge.bindings("/", "amq.topic") == ["plant.*.alarm"], TIMEOUT_S)
+
+    for number, edge in enumerate(edges):
+        device = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=f"device{number}")
+        device.username_pw_set("guest", "guest")
+        device.connect("127.0.0.1", edge.process.ports["mqtt"])
+        device.loop_start()
+        for topic in ("temperature", "alarm"):
+            device.publish(f"plant/{number}/{topic}", topic, qos=1).wait_for_publish(TIMEOUT_S)
+        device.disconnect()
+        device.loop_stop()
+    got = bodies(core.channel("/"), "alarms", 2)
+
+    assert sorted((method.routing_key, body) for method, _, body in got) == [
+        ("plant.0.alarm", b"alarm"), ("plant.1.alarm", b"alarm")]
+    assert core.ready("/", "alarms") == 0
+    clear(peers)
+
+
+def test_queue_is_drained_from_several_machines(peers):
+    home, *workers = peers
+    follow(peers, "One queue drained from several machines")
+    for worker in workers:
+        worker.wait_for_links("/", 1)
+    channel = home.channel("/")
+    taken = {worker.name: [] for worker in workers}
+    serving = []
+    for worker in workers:
+        there = worker.channel("/")
+        there.basic_qos(prefetch_count=1)
+
+        def work(channel, method, _properties, body, done=taken[worker.name]):
+            done.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+        there.basic_consume("jobs", work)
+        serving.append(there)
+
+    for number in range(200):
+        channel.basic_publish("", "jobs", str(number).encode())
+
+    def is_done():
+        for there in serving:
+            there.connection.process_data_events(0.005)
+        return sum(map(len, taken.values())) == 200
+    wait_until(is_done, TIMEOUT_S, lambda: str({name: len(done) for name, done in taken.items()}))
+
+    assert sorted(sum(taken.values(), [])) == list(range(200))
+    assert all(taken.values()), "one machine did it all"
+    clear(peers)
