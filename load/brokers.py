@@ -152,7 +152,7 @@ class MosquittoBroker:
 
 
 class RabbitBroker:
-    """A RabbitMQ node with its own Erlang port mapper, no plugins but those named, RabbitMQ's defaults."""
+    """A RabbitMQ node with its own Erlang port mapper, only the plugins named, and RabbitMQ's defaults."""
 
     name = "RabbitMQ"
     # Debian's; the one in /usr/sbin insists on the rabbitmq user

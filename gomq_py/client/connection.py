@@ -144,6 +144,15 @@ class Connection(Stream):
         """
         return self._reader.take_rest()
 
+    def release(self):
+        """(what was received and not dispatched yet, the socket): both are the caller's from here on, to the
+        end. The connection and its channels are of no use any more, and hold nothing.
+        """
+        octets, sock = self._reader.take_rest(), self._transport.release()
+        self.error = ConnectionClosed(0, "its socket was given away")
+        self._channels.clear()
+        return octets, sock
+
     def give_back(self, octets):
         """The caller has stopped reading, with these octets of an incomplete frame left over; the connection
         can be closed in order.

@@ -43,6 +43,11 @@ class Transport:
         sock.settimeout(0)
         self.socket = sock
 
+    def release(self):
+        """The socket, which is the caller's from here on."""
+        sock, self.socket = self.socket, None
+        return sock
+
     def send(self, octets):
         """Send what the socket takes now; the count, 0 when it takes nothing. Raises OSError."""
         try:

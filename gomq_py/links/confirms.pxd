@@ -18,5 +18,6 @@ cdef class Confirms:
     cpdef Py_ssize_t walk(self, bytearray buffer, Py_ssize_t end) except -1
     @cython.locals(channel=cython.uint, method=cython.uint)
     cdef int take(self, const unsigned char* p, Py_ssize_t at, Py_ssize_t size) except -1
+    cpdef answered(self, uint64_t number, bint is_refused)
     @cython.locals(first=uint64_t, mark=cython.uchar)
     cpdef settle(self, uint64_t number, bint multiple, unsigned char how)

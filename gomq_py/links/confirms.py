@@ -85,9 +85,9 @@ class Confirms:
         self.settle(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
         return 0
 
-    def decide(self, number, is_taken):
-        """Of a target that speaks no AMQP: it has taken a message, or refused it."""
-        self.settle(number, False, CONFIRMED if is_taken else REFUSED)
+    def answered(self, number, is_refused):
+        """What a target without confirms says of one message."""
+        self.settle(number, False, REFUSED if is_refused else CONFIRMED)
 
     def settle(self, number, multiple, how):
         """A confirm, or a refusal. A number that is settled already changes nothing."""

@@ -4,7 +4,6 @@ Reads when the transfer takes, relays (links.relay), and settles deliveries when
 the target refused waits here, in order; nothing else is taken before it.
 """
 from bisect import insort
-from collections import deque
 from struct import Struct
 
 from gomq_py.amqp.wire.errors import AMQPError
@@ -41,7 +40,7 @@ class Inlet(Source):
         self._is_probing = False  # the first of them goes alone
         self._probe = None  # it is on its way, and nothing else is taken
         self._held = set()  # tags that were refused and are not settled: nothing is acked with multiple
-        self._requeued = deque()  # tags of refused messages that were not kept
+        self._requeued = []  # tags of refused messages that were not kept
         self._large_refusals = 0
         self._large_offset = -1
         self.kept_octets = 0
@@ -94,6 +93,10 @@ class Inlet(Source):
     def on_its_way(self):
         """How many messages are sent, and neither settled nor refused."""
         return self.unsettled - len(self._refused)
+
+    def has_unread(self):
+        """Whether whole messages may lie here that were read and not taken; no socket tells of them."""
+        return self._rewalk and self._probe is None
 
     def has_held(self):
         """Whether a delivery before the last settled one is not settled."""

@@ -15,9 +15,9 @@ from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
 from gomq_py.links.buffers import buffers_of
-from gomq_py.links.hook_outlet import HookOutlet
 from gomq_py.links.outlet import WireOutlet
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
+from gomq_py.links.session_outlet import SessionOutlet
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -162,9 +162,10 @@ class Link:
         """The Status now."""
         outlet = self._passage and self._passage.outlet
         return Status(
-            self._state, self._error, self._since_ms, self._moved, outlet.unconfirmed() if outlet else 0,
-            self._refused, self._set_aside, self._reconnects, self._rate(), _shown(self._source_uri),
-            _shown(self._target_uri), bool(outlet and outlet.is_blocked),
+            self._state, self._trouble(outlet), self._since_ms, self._moved,
+            outlet.unconfirmed() if outlet else 0, self._refused, self._set_aside, self._reconnects,
+            self._rate(), _shown(self._source_uri), _shown(self._target_uri),
+            bool(outlet and outlet.is_blocked),
         )
 
     # What the passage calls.
@@ -263,24 +264,66 @@ class Link:
 
     def _pass(self):
         """Connect, move, and close. Raises _Failed. May switch."""
-        self._wakened.clear()
-        source = target = passage = None
+        passage = None
+        try:
+            passage, queue = self._aside(self._open) or (None, "")
+            if passage is not None:
+                self._move(passage, queue)
+        finally:
+            self._passage = None
+            if passage is not None:
+                passage.end()
+
+    def _aside(self, function):
+        """What ``function()`` returns or raises; None where the link is stopped before. Another greenlet does
+        it: the stack that connecting takes is given back with it, and a link that waits needs little.
+        May switch.
+        """
+        outcome = []
+
+        def work():
+            try:
+                outcome.append((function(), None))
+            except BaseException as error:
+                outcome.append((None, error))
+
+        worker = self._hub.spawn(work)
+        worker.link(lambda _: self.wake())
+        try:
+            while not (worker.ready() or self._is_stopping):
+                self._wakened.wait()
+                self._wakened.clear()
+        finally:
+            if not worker.ready():
+                worker.kill(block=False)
+        answer, error = outcome[0] if outcome else (None, None)
+        if error is not None:
+            raise error
+        return answer
+
+    def _open(self):
+        """(a passage, the queue to consume), or None where nothing is left to move. Raises _Failed. May
+        switch.
+        """
+        source = outlet = None
         try:
             with self._at(SOURCE):
                 self._source_uri = random.choice(self.source.uris)
                 source = self._connect(self._source_uri)
                 queue, channel = self._open_source(source)
             if self._left == 0:
-                return
+                source.close()
+                return None
             with self._at(DESTINATION):
                 self._target_uri = random.choice(self.target.uris)
-                target, outlet = self._open_target()
+                outlet = self._open_target()
             with self._at(OURS):
-                passage = self._make_passage(channel, outlet)
-            self._move(passage, queue)
-        finally:
-            self._passage = None
-            self._end(passage, source, target)
+                return self._make_passage(channel, outlet), queue
+        except BaseException:
+            for end in (source, outlet):
+                if end is not None:
+                    end.abort()
+            raise
 
     def _make_passage(self, channel, outlet):
         self._passage = Passage(
@@ -301,11 +344,14 @@ class Link:
             channel.qos(self.source.prefetch)
         return name, channel
 
+    def _trouble(self, outlet):
+        trouble = outlet.trouble() if outlet else ""
+        return f"{DESTINATION}: {trouble}" if trouble else self._error
+
     def _open_target(self):
-        """(what is to be closed where no passage comes about, the outlet)."""
+        """The outlet. May switch."""
         if not self.target.has_lane:
-            session = self.target.open(self._target_uri)
-            return session, HookOutlet(session, self._hub)
+            return SessionOutlet(self.target.open(self._target_uri), self._hub)
         connection = self._connect_target(self._target_uri)
         try:
             if self.target.prepare is not None:
@@ -316,7 +362,7 @@ class Link:
         except BaseException:
             connection.abort()
             raise
-        return connection, WireOutlet(channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM)
+        return WireOutlet(channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM)
 
     @staticmethod
     def _prepare(connection, prepare):
@@ -335,11 +381,11 @@ class Link:
             exclusive=self.source.exclusive, arguments=arguments,
         ))
         while not passage.is_over():
-            self._wakened.wait(passage.tick())
-            self._wakened.clear()
             if self._is_stopping:
                 self._drain(passage)
                 break
+            self._wakened.wait(passage.tick())
+            self._wakened.clear()
         if passage.failure is not None and not passage.is_done:
             raise _Failed(*passage.failure)
 
@@ -350,16 +396,6 @@ class Link:
             due_s = passage.tick()
             self._wakened.wait(rest_s if due_s is None else min(rest_s, due_s))
             self._wakened.clear()
-
-    def _end(self, passage, source, target):
-        """Close what is open: in order, but not where the greenlet is killed."""
-        try:
-            if passage is not None:
-                passage.end()
-        finally:
-            for connection in (source, target):
-                if connection is not None:
-                    connection.abort()
 
     def _is_acked(self):
         # Deliveries that are not acked cannot be counted off: more would come, and be lost.

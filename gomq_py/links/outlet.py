@@ -3,7 +3,6 @@
 A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker,
 or written to its socket.
 """
-from collections import deque
 
 from gomq_py.broker.transfer.engine import Target
 from gomq_py.links.confirms import Confirms
@@ -29,7 +28,7 @@ class Outlet(Target):
         self.refused = set()
         self.is_blocked = False
         self.is_flowing = True  # False after the broker's channel.flow
-        self._waiting = deque()  # (mark, callback)
+        self._waiting = []  # few: (mark, callback)
         self._last_mark = 0
         self._refusal = None
         self._is_settling = False
@@ -45,6 +44,10 @@ class Outlet(Target):
     def unconfirmed(self):
         """Publishes that are neither confirmed nor refused."""
         return int(self.confirms.following - self.confirms.low)
+
+    def trouble(self):
+        """What is the matter while it goes on trying; an empty text: nothing."""
+        return ""
 
     def tick(self):
         """Seconds until a sign of life is due, which is sent where it is due now; None: never. Raises
@@ -76,7 +79,7 @@ class Outlet(Target):
         try:
             waiting = self._waiting
             while waiting and waiting[0][0] <= self.reached():
-                mark, callback = waiting.popleft()
+                mark, callback = waiting.pop(0)
                 callback(self._verdict(mark))
         finally:
             self._is_settling = False

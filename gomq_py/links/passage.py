@@ -55,16 +55,16 @@ class Passage:
         self._consume = None
         self._is_asking = False  # basic.consume is not answered yet
         self._consumer_tag = None  # of the consumer, while there is one
-        self._channel = channel
+        self._channel_id = channel.id
         source, target = link.source, link.target
-        self.wire = Wire(
-            channel.connection, partial(self._guard, self._source_readable),
-            partial(self.fail, SOURCE), self._turn)
         relay = Relay(
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
             target.edit, _octets(source.offset_argument),
         )
+        self.wire = Wire(
+            channel.connection, partial(self._guard, self._source_readable),
+            partial(self.fail, SOURCE), self._turn)
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         if not target.has_lane:
             most = 1
@@ -96,7 +96,7 @@ class Passage:
         else:
             method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
             self._consumer_tag = None
-        self.wire.write(method_frame(self._channel.id, method))
+        self.wire.write(method_frame(self._channel_id, method))
         self.wire.flush()
 
     def tick(self):
@@ -305,7 +305,7 @@ class Passage:
             self._is_held = False
             self.wire.watch()
             self.transfer.start()
-        elif self.inlet.has_refused() and self.may_send():
+        elif self.inlet.has_refused() and self.may_send() or self.inlet.has_unread() and self.may_take():
             self.transfer.start()
 
     def _guard(self, act, end=SOURCE):

@@ -1,10 +1,9 @@
-"""Wire: a client's connection whose octets a link reads and writes itself, without ever waiting.
+"""Wire: the socket of a client's connection, which a link reads and writes itself, without ever waiting.
 
 Above the client, below passages. What the socket does not take at once is kept and written when the loop says
 that there is room. Signs of life are sent and missed here, when the link's greenlet asks.
 """
 import time
-from collections import deque
 from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
@@ -32,20 +31,20 @@ class Wire:
     """
 
     __slots__ = (
-        "connection", "ahead", "kept_octets", "queued_octets", "last_sent", "last_received", "_socket",
+        "heartbeat_s", "ahead", "kept_octets", "queued_octets", "last_sent", "last_received", "_socket",
         "_receive_into", "_send", "_pending", "_kept", "_reader", "_writer", "_readable", "_broken",
         "_drained", "_watching", "is_closed",
     )
 
     def __init__(self, connection, readable, broken, drained):
-        self.connection = connection
-        self.ahead = connection.take_over()  # what was read with the answers of the client
-        self._socket = connection.socket
+        self.heartbeat_s = connection.heartbeat_s
+        # what was read with the answers of the client
+        self.ahead, self._socket = connection.release()
         is_plain = not hasattr(self._socket, "pending")
         raw = getattr(self._socket, "_sock", self._socket) if is_plain else self._socket
         self._receive_into, self._send = raw.recv_into, raw.send
         self._pending = getattr(self._socket, "pending", None)  # of TLS: octets that no poll sees
-        self._kept = deque()
+        self._kept = []
         self.kept_octets = self.queued_octets = 0
         loop = gevent.get_hub().loop
         self._reader = loop.io(self._socket.fileno(), READABLE)
@@ -104,7 +103,7 @@ class Wire:
         """Send a sign of life that is due; seconds until the next is, None: never. Raises ConnectionClosed
         where the peer gives none. ``is_read``: whether the link reads what comes; else silence means nothing.
         """
-        interval_s = self.connection.heartbeat_s
+        interval_s = self.heartbeat_s
         if not interval_s:
             return None
         now = time.monotonic()
@@ -145,7 +144,7 @@ class Wire:
             self._reader = None
         self._kept.clear()
         self._readable = self._broken = self._drained = None
-        self.connection.abort()
+        self._socket.close()
 
     # The rest is private.
 
@@ -161,16 +160,16 @@ class Wire:
             tail = (tail + room[:count])[-len(_CLOSE_OK):]
 
     def _flush(self):
-        kept = self._kept
+        kept, at = self._kept, 0
         try:
-            while kept:
-                view = kept[0]
+            while at < len(kept):
+                view = kept[at]
                 sent = self._send(view)
                 self.kept_octets -= sent
                 if sent < len(view):
-                    kept[0] = view[sent:]
+                    kept[at] = view[sent:]
                 else:
-                    kept.popleft()
+                    at += 1
         except _NOT_NOW:
             pass
         except OSError as error:
@@ -179,6 +178,7 @@ class Wire:
             if broken is not None:
                 broken(error)
             return
+        del kept[:at]
         self.last_sent = time.monotonic()
 
     def _writable(self):
