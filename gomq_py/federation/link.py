@@ -33,6 +33,7 @@ class FederationLink:
     """
 
     type = ""
+    prefetch = 1000
 
     def __init__(self, ways, vhost, name, upstream):
         self.vhost = vhost
@@ -143,7 +144,7 @@ class FederationLink:
     def _make_source(self, prepare, consumer_arguments=None, exclusive=False):
         upstream = self.upstream
         return Source(
-            list(upstream.uris), prepare=prepare, prefetch=upstream.prefetch_count,
+            list(upstream.uris), prepare=prepare, prefetch=upstream.prefetch_count or self.prefetch,
             consumer_arguments=consumer_arguments, exclusive=exclusive, consumer_tag=upstream.consumer_tag,
             no_ack=upstream.ack_mode == NO_ACK,
         )
@@ -198,7 +199,7 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, and wait for their answers, some hundred at once. May switch.
+    """Send many methods, and wait for their answers, some hundred at once; None: there are none. May switch.
 
     Raises what the client raises.
     """
@@ -213,5 +214,5 @@ def call_all(channel, methods, answer):
 
 
 def _await_all(channel, count, answer):
-    for _ in range(count):
+    for _ in range(count if answer is not None else 0):
         channel.await_reply(answer)

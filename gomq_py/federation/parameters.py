@@ -35,7 +35,7 @@ class Upstream:
     exchange: str
     queue: str
     consumer_tag: str
-    prefetch_count: int = 1000
+    prefetch_count: int | None = None  # that of the kind of link
     reconnect_delay_s: float = 1
     ack_mode: str = ON_CONFIRM
     max_hops: int = 1
@@ -227,6 +227,12 @@ def _default_tag(upstream):
     return tag if fits_short_string(tag) else "federation-link"
 
 
+def _prefetch(said):
+    """0 is no limit, to a broker."""
+    count = said.get("prefetch-count")
+    return MOST_PREFETCH if count == 0 else count
+
+
 def _upstream(entry, value, name, vhost):
     said = {**value, **entry}
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
@@ -234,7 +240,7 @@ def _upstream(entry, value, name, vhost):
         name=entry["upstream"], uris=tuple(_with_vhost(uri, vhost) for uri in uris),
         exchange=said.get("exchange") or name, queue=said.get("queue") or name,
         consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
-        prefetch_count=said.get("prefetch-count", 1000) or MOST_PREFETCH,
+        prefetch_count=_prefetch(said),
         reconnect_delay_s=said.get("reconnect-delay", 1), ack_mode=said.get("ack-mode", ON_CONFIRM),
         max_hops=said.get("max-hops", 1), expires_ms=said.get(EXPIRES_KEY),
         message_ttl_ms=said.get(MESSAGE_TTL_KEY), trust_user_id=said.get("trust-user-id", False),

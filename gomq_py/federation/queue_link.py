@@ -20,6 +20,8 @@ class QueueLink(FederationLink):
     """One for each queue and upstream."""
 
     type = "queue"
+    # So many more than are wanted may come: where two take from each other, they go to and fro.
+    prefetch = 100
 
     # for the supervisor
 

@@ -86,7 +86,7 @@ class Confirms:
         return 0
 
     def answered(self, number, is_refused):
-        """What a target without confirms says of one message."""
+        """What a target that speaks no AMQP says of one message."""
         self.settle(number, False, REFUSED if is_refused else CONFIRMED)
 
     def settle(self, number, multiple, how):

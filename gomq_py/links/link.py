@@ -15,9 +15,9 @@ from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
 from gomq_py.links.buffers import buffers_of
+from gomq_py.links.hook_outlet import HookOutlet
 from gomq_py.links.outlet import WireOutlet
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
-from gomq_py.links.session_outlet import SessionOutlet
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -162,7 +162,7 @@ class Link:
         """The Status now."""
         outlet = self._passage and self._passage.outlet
         return Status(
-            self._state, self._trouble(outlet), self._since_ms, self._moved,
+            self._state, self._error, self._since_ms, self._moved,
             outlet.unconfirmed() if outlet else 0, self._refused, self._set_aside, self._reconnects,
             self._rate(), _shown(self._source_uri), _shown(self._target_uri),
             bool(outlet and outlet.is_blocked),
@@ -344,14 +344,10 @@ class Link:
             channel.qos(self.source.prefetch)
         return name, channel
 
-    def _trouble(self, outlet):
-        trouble = outlet.trouble() if outlet else ""
-        return f"{DESTINATION}: {trouble}" if trouble else self._error
-
     def _open_target(self):
         """The outlet. May switch."""
         if not self.target.has_lane:
-            return SessionOutlet(self.target.open(self._target_uri), self._hub)
+            return HookOutlet(self.target.open(self._target_uri), self._hub)
         connection = self._connect_target(self._target_uri)
         try:
             if self.target.prepare is not None:

@@ -45,10 +45,6 @@ class Outlet(Target):
         """Publishes that are neither confirmed nor refused."""
         return int(self.confirms.following - self.confirms.low)
 
-    def trouble(self):
-        """What is the matter while it goes on trying; an empty text: nothing."""
-        return ""
-
     def tick(self):
         """Seconds until a sign of life is due, which is sent where it is due now; None: never. Raises
         ClientError where the peer gives none.

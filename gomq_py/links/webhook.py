@@ -18,6 +18,7 @@ import hmac
 import re
 import time
 from base64 import b64encode
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -94,11 +95,12 @@ class Webhook:
 
 class Session:
     """Posts messages to the first of some URIs, and to the next where that fails. ``trouble``: why a message
-    is tried again, while it is; else None.
+    is tried again, while it is; else None. ``on_trouble(text)`` is called when it begins.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
         self.trouble: str | None = None
+        self.on_trouble: Callable[[str], None] | None = None
         self._webhook = webhook
         self._uris = link_uris
         self._closed = Event()
@@ -176,6 +178,8 @@ class Session:
         else:
             wait_s = max(wait_s, failure.retry_after_s)
         self.trouble = f"{failure.text}, once more in {wait_s:.0f} s"
+        if self.on_trouble is not None:
+            self.on_trouble(self.trouble)
         self._closed.wait(wait_s)
         self._check_open()
 

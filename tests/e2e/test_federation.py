@@ -4,6 +4,7 @@ becomes of them when brokers, links and definitions come and go.
 import json
 from contextlib import ExitStack
 
+import pika
 import pytest
 
 from tests.ctl.running import in_process
@@ -226,6 +227,120 @@ def test_two_queues_take_from_each_other_without_moving_messages_for_nobody(peer
     assert one.ready(vhost, "fed.q") == 1
     (_, properties, _), = bodies(two.channel(vhost), "fed.q", 1)
     assert len(properties.headers["x-received-from"]) == 1
+
+
+def test_queues_in_a_chain_of_three_hand_on_what_a_consumer_at_its_end_waits_for(peers, vhost):
+    """As in RabbitMQ a queue in the middle takes nothing for links: with their priority they are nobody."""
+    one, two, three = peers
+    for peer in peers:
+        peer.channel(vhost).queue_declare("fed.q", durable=True)
+    two.federate(vhost, one)
+    three.federate(vhost, two, one)
+    for peer, count in ((two, 1), (three, 2)):
+        peer.wait_for_links(vhost, count)
+    for peer in (one, two):
+        for number in range(5):
+            peer.channel(vhost).basic_publish("", "fed.q", f"{peer.name} {number}".encode())
+    before = [peer.ready(vhost, "fed.q") for peer in peers]
+
+    got = sorted(body for _, _, body in bodies(three.channel(vhost), "fed.q", 10))
+
+    assert before == [5, 5, 0]
+    assert got == sorted(f"{name} {number}".encode() for name in ("one", "two") for number in range(5))
+
+
+def test_queues_that_take_from_each_other_serve_a_consumer_at_each_and_nothing_goes_to_and_fro(peers, vhost):
+    one, two, _ = peers
+    for peer in (one, two):
+        peer.channel(vhost).queue_declare("fed.q", durable=True)
+    one.federate(vhost, two, prefetch_count=10)
+    two.federate(vhost, one, prefetch_count=10)
+    got = {}
+
+    def serve(peer):
+        channel = peer.channel(vhost)
+        channel.basic_qos(prefetch_count=10)
+
+        def on_message(there, method, properties, body):
+            got.setdefault(body, []).append((peer.name, properties.headers))
+            there.basic_ack(method.delivery_tag)
+        channel.basic_consume("fed.q", on_message)
+        return channel
+
+    serving = [serve(peer) for peer in (one, two)]
+    for peer in (one, two):
+        peer.wait_for_links(vhost, 1)
+        channel = peer.channel(vhost)
+        for number in range(100):
+            channel.basic_publish("", "fed.q", f"{peer.name} {number}".encode())
+
+    def have_all():
+        for channel in serving:
+            channel.connection.process_data_events(0.01)
+        return len(got) == 200
+    wait_until(have_all, TIMEOUT_S, lambda: f"{len(got)} of 200")
+
+    assert all(len(taken) == 1 for taken in got.values())
+    moved = sum(peer.links(vhost)[0]["moved"] for peer in (one, two))
+    assert moved <= 200, "messages went to and fro"
+
+
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish", "no-ack"])
+def test_every_ack_mode_moves_all_in_order(peers, vhost, ack_mode):
+    up, down, _ = peers
+    channel = make_queue(down, vhost)
+    down.federate(vhost, up, ack_mode=ack_mode, prefetch_count=10)
+    down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+
+    for number in range(100):
+        upstream.basic_publish("fed.x", "k", str(number).encode())
+
+    got = [body for _, _, body in bodies(channel, "q", 100)]
+    assert got == [str(number).encode() for number in range(100)]
+    wait_until(lambda: up.ready(vhost, "federation: fed.x -> two") == 0, TIMEOUT_S)
+
+
+def test_thousands_of_bindings_are_made_upstream_and_taken_back(peers, vhost):
+    up, down, _ = peers
+    channel = down.channel(vhost)
+    channel.exchange_declare("fed.x", "direct", durable=True)
+    channel.queue_declare("q", durable=True)
+    channel.exchange_declare("inner", "fanout")
+    channel.exchange_bind("inner", "fed.x", "of an exchange")
+    definitions = {"bindings": [
+        {"vhost": vhost, "source": "fed.x", "destination": "q", "destination_type": "queue",
+         "routing_key": f"k{number}", "arguments": {}} for number in range(3000)]}
+    down.call("POST", "definitions", vhost, **definitions)
+    down.federate(vhost, up, bind_nowait=True)
+    down.wait_for_links(vhost, 1)
+    many = len(up.bindings(vhost, "fed.x"))
+    up.channel(vhost).basic_publish("fed.x", "k2999", b"last")
+    got = bodies(channel, "q", 1)
+
+    channel.queue_delete("q")
+    wait_until(lambda: up.bindings(vhost, "fed.x") == ["of an exchange"], TIMEOUT_S)
+
+    assert many == 3001
+    assert got[0][2] == b"last"
+
+
+def test_bindings_of_a_headers_exchange_are_made_with_their_arguments(peers, vhost):
+    up, down, _ = peers
+    channel = down.channel(vhost)
+    channel.exchange_declare("fed.h", "headers", durable=True)
+    channel.queue_declare("q")
+    channel.queue_bind("q", "fed.h", "", {"x-match": "all", "kind": "a", "n": 1})
+    down.federate(vhost, up)
+    down.wait_for_links(vhost, 1)
+    upstream = up.channel(vhost)
+
+    for headers in ({"kind": "b", "n": 1}, {"kind": "a"}, {"kind": "a", "n": 1, "more": True}):
+        upstream.basic_publish("fed.h", "", b"m", pika.BasicProperties(headers=headers))
+    (_, properties, _), = bodies(channel, "q", 1)
+
+    assert properties.headers["more"] is True
+    assert down.ready(vhost, "q") == 0
 
 
 def test_link_that_is_not_wanted_any_more_leaves_nothing_upstream_unless_it_is_told_to(peers, vhost):

@@ -45,7 +45,7 @@ TIMEOUT_S = in_time(30.0)
 
 def wait_until(predicate, timeout_s=TIMEOUT_S, what=None, sleep=time.sleep):
     """Return what ``predicate`` returned once that is true;
-    AssertionError when it is not within ``timeout_s``.
+    AssertionError when it is not within ``timeout_s``, with ``what``, or what that returns.
 
     ``sleep`` is gevent's where greenlets of this process must run meanwhile.
     """
@@ -55,7 +55,8 @@ def wait_until(predicate, timeout_s=TIMEOUT_S, what=None, sleep=time.sleep):
         if result:
             return result
         if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {timeout_s} s: {what or predicate}")
+            told = what() if callable(what) else what
+            raise AssertionError(f"not within {timeout_s} s: {told or predicate}")
         sleep(interval_s)
         interval_s = min(2 * interval_s, INTERVAL_S)
 

@@ -14,7 +14,7 @@ from gevent import socket as gevent_socket
 
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.login import LOCAL
-from gomq_py.broker.verbs.access import QUEUE
+from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.entering import lost_entry
 from gomq_py.errors import NoPermission
 from gomq_py.hub.clients import SHUTDOWN
@@ -78,6 +78,6 @@ class LocalClients:
             try:
                 for consumer in channel.consumers.values():
                     if hasattr(consumer, "source"):  # else it waits for replies to itself
-                        connection.access.read(QUEUE, consumer.source.name)
+                        queues.check_still_takes(channel.caller, consumer.source.name)
             except NoPermission as error:
                 connection.fail_channel(channel, error)

@@ -88,6 +88,11 @@ def to_take_from(caller, name):
     return queue
 
 
+def check_still_takes(caller, name):
+    """Whether a caller who consumes from the queue may still: needs read. Raises AccessRefused."""
+    caller.access.read(QUEUE, name)
+
+
 def _to_drop_from(caller, name):
     caller.access.read("queue", cleaned(name))
     return caller.vhost.queue(name, caller.owner)

@@ -120,7 +120,7 @@ def test_defaults_are_rabbitmqs(vhost):
     upstream, = under(vhost, federation_upstream="a")
 
     assert (upstream.exchange, upstream.queue, upstream.consumer_tag) == ("fed", "fed", "federation-link-a")
-    assert (upstream.prefetch_count, upstream.reconnect_delay_s, upstream.max_hops) == (1000, 1, 1)
+    assert (upstream.prefetch_count, upstream.reconnect_delay_s, upstream.max_hops) == (None, 1, 1)
     assert (upstream.ack_mode, upstream.expires_ms, upstream.message_ttl_ms) == ("on-confirm", None, None)
     assert upstream.cleans_up and not upstream.trust_user_id and not upstream.bind_nowait
 
