@@ -1,4 +1,5 @@
-"""HookOutlet: the target of a transfer whose messages are posted one by one, each when the one before is settled.
+"""HookOutlet: the target of a transfer whose messages are posted one by one, each once the one before is
+settled.
 
 As many others: a confirm is a 2xx, a refusal any other answer. What is posted runs in a greenlet of its own;
 everything else in callbacks, as of every outlet.
@@ -35,8 +36,8 @@ class Posted:
 
 
 class HookOutlet(Outlet):
-    """Posts through ``session`` (links.webhook.Session), which it owns. A transfer gives it runs of one message
-    or of a piece of one.
+    """Posts through ``session`` (links.webhook.Session), which it owns. A transfer gives it runs of one
+    message or of a piece of one.
     """
 
     def __init__(self, session, hub):

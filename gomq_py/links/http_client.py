@@ -23,6 +23,10 @@ class NoAnswer(OSError):
     """The peer did not answer, or not in HTTP. It may have acted on the request all the same."""
 
 
+class NoRequest(ValueError):
+    """What was given makes no request."""
+
+
 class Answer(NamedTuple):
     """``headers``: {lower-case name: the first value}."""
 
@@ -65,7 +69,7 @@ class HTTPConnection:
     def post(self, target: str, headers: list[tuple[str, bytes]], body: bytes) -> Answer:
         """Send a request and return its answer.
 
-        Raises OSError, NoAnswer among them, and ValueError for what cannot be a request. May switch.
+        Raises OSError, NoAnswer among them, and NoRequest. May switch.
 
         A connection that was kept alive may have ended while nobody looked: then the request is sent again
         over a new one, at once and once.
@@ -91,7 +95,7 @@ class HTTPConnection:
         except h11.RemoteProtocolError as error:
             raise NoAnswer(f"what answers does not speak HTTP: {error}") from None
         except h11.LocalProtocolError as error:
-            raise ValueError(str(error)) from None
+            raise NoRequest(str(error)) from None
         finally:
             if answer is None or not self._is_kept_alive():
                 self.close()

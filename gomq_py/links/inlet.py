@@ -102,6 +102,10 @@ class Inlet(Source):
         """How many messages are sent, and neither settled nor refused."""
         return self.unsettled - len(self._refused)
 
+    def has_unread(self):
+        """Whether whole messages may lie here that were read and not taken; no socket tells of them."""
+        return self._rewalk and self._probe is None
+
     def has_held(self):
         """Whether a delivery before the last settled one is not settled."""
         return bool(self._held)

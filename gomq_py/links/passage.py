@@ -329,7 +329,7 @@ class Passage:
             self._is_held = False
             self.wire.watch()
             self.transfer.start()
-        elif self.inlet.has_refused() and self.may_send():
+        elif self.inlet.has_refused() and self.may_send() or self.inlet.has_unread() and self.may_take():
             self.transfer.start()
 
     def _guard(self, act, end=SOURCE):

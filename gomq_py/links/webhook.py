@@ -32,7 +32,7 @@ from gomq_py.client.backoff import Backoff
 from gomq_py.errors import Malformed
 from gomq_py.links import uris
 from gomq_py.links.ends import Refused
-from gomq_py.links.http_client import HTTPConnection
+from gomq_py.links.http_client import HTTPConnection, NoRequest
 from gomq_py.links.remote_hosts import HostRefused
 
 USER_AGENT = f"gomq-py/{__version__}".encode()
@@ -94,8 +94,8 @@ class Webhook:
 
 
 class Session:
-    """Posts messages to the first of some URIs, and to the next where that fails. ``trouble``: why a message is
-    tried again, while it is; else None. ``on_trouble(text)`` is called when it begins.
+    """Posts messages to the first of some URIs, and to the next where that fails. ``trouble``: why a message
+    is tried again, while it is; else None. ``on_trouble(text)`` is called when it begins.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
@@ -120,8 +120,6 @@ class Session:
         """End it; a ``send`` under way in another greenlet raises OSError."""
         self._closed.set()
         self._connection.close()
-
-    abort = close
 
     def send(self, message: Any) -> None:
         """Post a message, and return once it is settled.
@@ -151,9 +149,9 @@ class Session:
             return _Failure(f"{self._uri.place}: {error}")
         try:
             answer = self._connection.post(target, headers, message.body)
-        except ValueError as error:
+        except NoRequest as error:
             raise Refused(f"the message makes no request: {error}") from None
-        except OSError as error:
+        except OSError as error:  # among them certificates that are refused, which are ValueErrors too
             self._check_open()
             return _Failure(f"{self._uri.place}: {error}", is_doubt=True)
         if 200 <= answer.status < 300:
@@ -166,8 +164,8 @@ class Session:
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Return when it is time for another attempt, which is at once until each URI had one. Raises Refused,
-        OSError. May switch.
+        """Return when it is time for another attempt, which is at once until each URI had one. Raises
+        Refused, OSError. May switch.
         """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0

@@ -35,7 +35,7 @@ class HookServer:
         self.requests = []
         self.ended = threading.Event()  # what answers for ever waits for this
         self._context = context
-        self._listening = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._listening = socket.create_server((host, 0))
         self.port = self._listening.getsockname()[1]
         self._connections = 0
         self._sockets = []

@@ -1,6 +1,7 @@
 """Webhooks: the octets of a request, what each answer means, and servers that misbehave."""
 import hashlib
 import hmac
+import ssl
 from datetime import datetime, timezone
 from decimal import Decimal
 from types import SimpleNamespace
@@ -392,16 +393,24 @@ def test_of_several_uris_the_next_is_tried_at_once():
     later = b"HTTP/1.1 503 Later\r\nRetry-After: 300\r\nContent-Length: 0\r\n\r\n"
     with Server(later, None, OK, OK) as server:
         uris = ["http://a/x", "http://b/y"]
-        troubles = []
         session = Webhook(uris, "jobs", server, backoff=NO_WAIT).open(uris[1])
-        session.on_trouble = troubles.append
         session.send(message())
         session.send(message())
 
         assert [head.split(b" ")[1] for head, _ in server.requests] == [b"/y", b"/x", b"/y", b"/y"]
-        assert troubles == [
-            "b:80 answers 503 Later, once more in 0 s",
-            "a:80: the connection ended before the answer, once more in 0 s"]
+
+
+def test_a_certificate_that_is_refused_is_not_the_messages_fault():
+    """It is a ValueError, as what makes no request is."""
+    with Server(b"HTTP/1.1 503 Later\r\nConnection: close\r\nContent-Length: 0\r\n\r\n") as server:
+        session = server.session()
+        server.connect_http = refuse_certificate
+        with pytest.raises(OSError, match="hooks.example:80: .*, 4 times in a row"):
+            session.send(message())
+
+
+def refuse_certificate(link_uri, timeout_s):
+    raise ssl.SSLCertVerificationError(1, "certificate verify failed")
 
 
 @pytest.mark.parametrize("uris, requests", [(["http://a/x"], 4), (["http://a/x", "http://b/x"], 8)])
