@@ -1,9 +1,9 @@
 """Links that end at a webhook."""
 from types import SimpleNamespace
 
-import gevent
 import pytest
 from gevent import socket
+from gevent.event import Event
 from gevent.pywsgi import WSGIServer
 
 from gomq_py.client.backoff import Backoff
@@ -80,9 +80,7 @@ def test_server_that_fails_for_a_while_is_tried_again_and_told_of(queues, make_l
     link = make_link(target=webhook)
     link.start()
     errors = set()
-    while link.status.moved < 2:
-        errors.add(link.status.error)
-        gevent.sleep(0.001)
+    until(lambda: errors.add(link.status.error) or link.status.moved == 2)
 
     assert any("answers 503 Later" in error and error.startswith("destination: ") for error in errors)
     assert list(dict.fromkeys(server.bodies)) == [b"0", b"1"]
@@ -94,7 +92,7 @@ def test_link_is_stopped_while_a_server_does_not_answer(
 ):
     monkeypatch.setattr("gomq_py.links.link.DRAIN_S", 0.1)
     queue, source, _ = queues
-    server.answer = lambda body, seen: gevent.sleep(3600)
+    server.answer = lambda body, seen: Event().wait()
     fill(source, queue, 2)
 
     link = make_link(target=webhook)
