@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from load import management, mqtt_figures
+from load import management, mqtt_figures, shovels
 from load.brokers import GomqBroker, MosquittoBroker, RabbitBroker
 from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_memory, measure_mqtt
 
@@ -42,8 +42,10 @@ def main(arguments=None):
         if MosquittoBroker.is_installed() and not options.alone:
             mqtt_brokers.append(MosquittoBroker(folder))
         over_mqtt = _measured(MQTT_ROWS, mqtt_brokers, options)
+        between = [] if options.rows else shovels.section(folder, options)
         others = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
     text = document(results, memory, managed, versions, options) + mqtt_document(*over_mqtt, others, options)
+    text += "\n".join(["", *between, ""]) if between else ""
     print(text)
     if not options.rows and not options.no_write:
         _write(text)

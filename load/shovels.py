@@ -216,6 +216,41 @@ def idle_octets(trio, count=IDLE_COUNT):
     return {"octets": octets, "cpu": (cpu_seconds(trio.mover.pid) - spent) / 10}
 
 
+def section(folder, options):
+    """Lines of the page."""
+    kinds = [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone)
+    best, idle = {}, None
+    for kind in kinds:
+        with Trio(folder, kind) as trio:
+            for row in EVERY:
+                runs = [measured(row, trio) for _ in range(options.rounds)]
+                best[row.key, kind.name] = {
+                    "cpu_us": min(run["cpu_us"] for run in runs), "rate": max(run["rate"] for run in runs)}
+            if kind is GomqBroker and not options.no_memory:
+                idle = idle_octets(trio)
+    return table(best, [kind.name for kind in kinds], idle)
+
+
+def table(best, names, idle):
+    """Lines of the page, of the best figures by key and name."""
+    lines = [
+        "| between two brokers, CPU of the process that moves | CPU us per message, at most "
+        "| rate, at least | " + " | ".join(f"{name}: CPU us | {name}: messages/s" for name in names) + " |",
+        "|---|---|---|" + "---|---|" * len(names),
+    ]
+    for row in EVERY:
+        found = [best[row.key, name] for name in names]
+        figures = " | ".join(f"{each['cpu_us']:.2f} | {each['rate'] / 1e3:.0f} k" for each in found)
+        lines.append(f"| {row.title} | {row.cpu_us} | {row.rate / 1e3:.0f} k | {figures} |")
+    if idle is not None:
+        lines += [
+            "", f"An idle shovel takes {idle['octets'] / 1024:.1f} KiB of anonymous memory (at most "
+            f"{IDLE_LIMIT / 1024:.0f} KiB; {IDLE_COUNT} of them); {IDLE_COUNT} take {idle['cpu']:.1%} of "
+            "a core.",
+        ]
+    return [*lines, "", "```", "python -m load.shovels --idle 1000", "```"]
+
+
 def main(arguments=None):
     """``python -m load.shovels``: the rows by themselves."""
     parser = argparse.ArgumentParser(prog="python -m load.shovels", description=__doc__)

@@ -9,7 +9,7 @@ from gevent.pywsgi import WSGIServer
 from gomq_py.client.backoff import Backoff
 from gomq_py.content.properties import Properties
 from gomq_py.links.webhook import Webhook
-from tests.support.links import depth, ended, fill, until
+from tests.support.links import depth, fill, until
 
 
 @pytest.fixture
@@ -85,20 +85,3 @@ def test_server_that_fails_for_a_while_is_tried_again_and_told_of(queues, make_l
     assert any("answers 503 Later" in error and error.startswith("destination: ") for error in errors)
     assert list(dict.fromkeys(server.bodies)) == [b"0", b"1"]
     assert link.status.reconnects > 0
-
-
-def test_link_is_stopped_while_a_server_does_not_answer(
-    queues, make_link, server, webhook, monkeypatch
-):
-    monkeypatch.setattr("gomq_py.links.link.DRAIN_S", 0.1)
-    queue, source, _ = queues
-    server.answer = lambda body, seen: Event().wait()
-    fill(source, queue, 2)
-
-    link = make_link(target=webhook)
-    link.start()
-    until(lambda: link.status.unconfirmed == 1)
-    ended(link)
-
-    assert link.status.state == "stopped"
-    until(lambda: depth(source, queue) == 2)
