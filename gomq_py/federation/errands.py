@@ -6,7 +6,9 @@ and a thousand links that rest need no second connection each.
 from gevent.event import Event
 
 from gomq_py.client.errors import ClientError
+from gomq_py.observability.log import logger
 
+LOG = logger("federation")
 # Seconds for which the connection waits for the next errand.
 LINGER_S = 5.0
 
@@ -47,12 +49,18 @@ class Errands:
                 with self._connect() as connection:
                     self._serve(connection.channel())
         except (ClientError, OSError, ValueError) as error:
-            self._greenlet = None
-            self._waiting.clear()
-            if not self._is_stopped:
-                self._failed(error)
+            self._end(error)
+        except Exception as error:
+            LOG.exception("federation errands: a fault of ours")
+            self._end(error)
         finally:
             self._greenlet = None
+
+    def _end(self, error):
+        self._greenlet = None
+        self._waiting.clear()
+        if not self._is_stopped:
+            self._failed(error)
 
     def _serve(self, channel):
         while self._waiting:

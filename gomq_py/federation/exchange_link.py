@@ -50,6 +50,7 @@ class ExchangeLink(FederationLink):
         self._there: tuple[str | None, str] = (None, "/")
         self._between = ""  # the exchange in between, once it is there
         self._is_plain = False  # upstream knows no such type as ours
+        self._has_made = False  # something upstream
         self._is_over = False
         self._told_notes = set()
         super().__init__(ways, vhost, name, upstream)
@@ -64,7 +65,7 @@ class ExchangeLink(FederationLink):
         super().stop()
 
     def clean_up(self):
-        if self.upstream.cleans_up and self._between:
+        if self.upstream.cleans_up and self._has_made:
             done = self._ways.removing[self._place_upstream()] = Event()
             Errands(self._ways.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
                 partial(self._remove_upstream, done))
@@ -132,6 +133,7 @@ class ExchangeLink(FederationLink):
         removing = self._ways.removing.get(self._place_upstream())
         if removing is not None:  # an earlier link's, which has just ended
             removing.wait(REMOVING_S)
+        self._has_made = True
         self._declare_queue(connection, queue)
         for suffix in SUFFIXES:
             if _is_there(connection, queue + suffix):

@@ -34,6 +34,7 @@ class FederationLink:
 
     type = ""
     prefetch = 1000
+    begins_paused = False
 
     def __init__(self, ways, vhost, name, upstream):
         self.vhost = vhost
@@ -51,7 +52,7 @@ class FederationLink:
             ack_mode=upstream.ack_mode,
             backoff=Backoff(upstream.reconnect_delay_s, max(upstream.reconnect_delay_s, MOST_DELAY_S)),
             connect=self._connect_upstream, connect_target=self._connect_here, ends_with=frozenset(),
-            on_change=self._changed, on_end=self._ended,
+            on_change=self._changed, on_end=self._ended, paused=self.begins_paused,
         )
 
     def __repr__(self):
@@ -74,6 +75,11 @@ class FederationLink:
     def stop(self):
         """Take no more messages; what is upstream stays there."""
         self._link.stop()
+
+    @property
+    def has_ended(self):
+        """Whether nothing of it runs any more."""
+        return self._link.has_ended
 
     def clean_up(self):
         """After stop(): nobody takes up what was made upstream for this link."""

@@ -193,7 +193,18 @@ def upstreams_for(vhost, entity):
 
 
 def _is_in_use(vhost, component, name):
-    return (component, name) in vhost.parameters and (component, name) not in vhost.waiting
+    """Whether it is there, does not wait, and is sound: what an earlier run has stored may not be."""
+    if (component, name) not in vhost.parameters or (component, name) in vhost.waiting:
+        return False
+    value = vhost.parameters[component, name]
+    try:
+        if component == UPSTREAM:
+            check_upstream(name, value, urlsplit)
+        else:
+            check_set(name, value)
+    except ParameterError:
+        return False
+    return True
 
 
 def _names(vhost):

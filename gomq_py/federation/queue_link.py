@@ -22,6 +22,7 @@ class QueueLink(FederationLink):
     type = "queue"
     # So many more than are wanted may come: where two take from each other, they go to and fro.
     prefetch = 100
+    begins_paused = True  # until the queue says that somebody waits
 
     # for the supervisor
 
@@ -70,7 +71,9 @@ class QueueLink(FederationLink):
         except ChannelClosed as error:
             if error.reply_code != NOT_FOUND:
                 raise
-            here = self.vhost.queues[self.name]
+            here = self.vhost.queues.get(self.name)
+            if here is None:
+                raise OSError(f"queue '{self.name}' here has just gone") from None
             with channel.connection.channel() as another:
                 another.queue_declare(
                     name, durable=bool(here.durable), auto_delete=bool(here.auto_delete),

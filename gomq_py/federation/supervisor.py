@@ -4,6 +4,10 @@ queues, and changes with them.
 Made by the node, which registers it with the kinds before the broker is recovered, starts it when the doors
 are open and stops it before they close.
 """
+import time
+
+from gevent.event import Event
+
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.federation import KEYS, UPSTREAM, UPSTREAM_SET
@@ -24,6 +28,8 @@ KINDS = (EXCHANGE, QUEUE)
 PURPOSE = "x-internal-purpose"
 # Seconds after which a link that has ended by itself begins anew, at least.
 AGAIN_S = 30
+# What is on its way at the end may be settled for so long: a little more than a link takes.
+END_S = 6.0
 STATUS, REMOVED = "federation.link.status", "federation.link.removed"
 
 
@@ -92,6 +98,7 @@ class Federation(Job):
         self._federated = {}  # vhost: {(kind, name): {Upstream: link}}, of what stands under policies for it
         self._look_at = {}  # (vhost, kind, name), as keys, in order
         self._clock = SliceClock()
+        self._is_changed = Event()  # a link
         kinds.add_component(
             UPSTREAM, UpstreamComponent(
                 lambda name, value: check_upstream(name, value, self._check_uri), self._upstreams_changed,
@@ -117,13 +124,20 @@ class Federation(Job):
                 self._look(vhost, kind, name)
 
     def stop(self):
-        """Take no more messages; what is upstream stays there for the next run."""
+        """Take no more messages, settle those on their way; what is upstream stays there for the next run.
+        May switch.
+        """
         self._is_started = False
         self._look_at.clear()
         if self._broker is not None:
             self._broker.events.unsubscribe(self._heard)
-        for link in self.links():
+        links = self.links()
+        for link in links:
             link.stop()
+        until_s = time.monotonic() + END_S
+        while not all(link.has_ended for link in links) and (rest_s := until_s - time.monotonic()) > 0:
+            self._is_changed.clear()
+            self._is_changed.wait(rest_s)
         self._federated.clear()
 
     # for doors
@@ -283,6 +297,7 @@ class Federation(Job):
     # what links say
 
     def _link_changed(self, link):
+        self._is_changed.set()
         if link.state == link.told_status:
             return
         link.told_status = link.state

@@ -104,7 +104,7 @@ class Passage:
         """Ask the source how many messages are ready in the queue; the link hears it by ``lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
-            self.wire.write(method_frame(self._channel.id, asking))
+            self.wire.write(method_frame(self._channel_id, asking))
             self.wire.flush()
 
     def tick(self):

@@ -2,6 +2,7 @@
 from contextlib import ExitStack
 from urllib.parse import quote
 
+import pika
 import pytest
 
 from tests.support.federated import bodies, start_gomq
@@ -139,6 +140,37 @@ def test_link_goes_on_where_it_was_when_its_upstream_was_killed_and_has_come_aga
             down.call("DELETE", "parameters", "federation-upstream", VHOST, name)
         wait_until(lambda: not down.links(VHOST), TIMEOUT_S)
         up.process.stop()
+
+
+def test_orderly_stop_downstream_settles_what_is_on_its_way_so_nothing_comes_twice(peers, tmp_path):
+    up = peers[0]
+    down = start_gomq(tmp_path, "stopped", http_port=reserve(), port=reserve())
+    try:
+        down.make_vhost(VHOST)
+        channel = down.channel(VHOST)
+        channel.exchange_declare("fed.once", "topic", durable=True)
+        channel.queue_declare("q", durable=True)
+        channel.queue_bind("q", "fed.once", "#")
+        down.hang_up()
+        define(down, u=up.uri(VHOST))
+        wait_for(down, "u", "running")
+        upstream = up.channel(VHOST)
+        for number in range(2000):
+            upstream.basic_publish(
+                "fed.once", "k", str(number).encode(), pika.BasicProperties(delivery_mode=2))
+        wait_until(lambda: link_of(down, "u")["moved"] > 0, TIMEOUT_S)
+        down.process.stop()
+        down.process.start()
+        wait_for(down, "u", "running")
+        got = [body for _, _, body in bodies(down.channel(VHOST), "q", 2000)]
+        wait_until(lambda: up.ready(VHOST, "federation: fed.once -> stopped") == 0, TIMEOUT_S)
+
+        assert got == [str(number).encode() for number in range(2000)]
+        assert down.ready(VHOST, "q") == 0
+        down.hang_up()
+    finally:
+        down.process.stop()
+        up.hang_up()
 
 
 def test_upstream_that_does_not_answer_any_more_is_noticed_and_nothing_is_lost(peers, channel):

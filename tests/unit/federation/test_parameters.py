@@ -135,6 +135,16 @@ def test_uri_without_a_vhost_means_the_one_of_the_same_name(vhost, uri, meant):
     assert under(vhost, federation_upstream="a")[0].uris == (meant,)
 
 
+def test_stored_values_that_are_no_upstream_or_set_keep_nothing_else_from_starting(vhost):
+    define(vhost, "a")
+    for name, value in (("bad", {}), ("worse", "text"), ("worst", {"uri": "amqp://x", "max-hops": "many"})):
+        define(vhost, name, value=value)
+    define(vhost, "s", "federation-upstream-set", {"no": "list"})
+
+    assert [each.name for each in under(vhost, federation_upstream_set="all")] == ["a"]
+    assert under(vhost, federation_upstream_set="s") == []
+
+
 def test_keys_without_effect_are_told_and_make_no_other_link(vhost):
     define(vhost, "a")
     before, = under(vhost, federation_upstream="a")
