@@ -9,7 +9,8 @@ def main():
     try:
         # their commands register themselves; here, because Ctrl-C may come while they are read
         from gomq_py.ctl import (  # noqa: F401
-            access, checks, commands, links, listings, messages, mqtt, node, simple, topology, transfer,
+            access, checks, commands, links, listings, messages, migrate, mqtt, node, simple, topology,
+            transfer,
         )
         return commands.ctl.main(prog_name="gomq-py-ctl", standalone_mode=True)
     except KeyboardInterrupt:

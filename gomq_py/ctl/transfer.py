@@ -63,7 +63,7 @@ def import_definitions(session, file, only_vhost, dry_run):
         definitions = json.load(file)
     except ValueError as error:
         raise click.BadParameter(f"{file.name} is no JSON: {error}") from None
-    _bring_in(session, definitions, dry_run, (session.vhost,) if only_vhost else ())
+    bring_in(session, definitions, dry_run, (session.vhost,) if only_vhost else ())
 
 
 @ctl.command("import")
@@ -87,10 +87,15 @@ def import_from(session, source, from_user, from_password, from_password_file, d
         source, from_user, from_password or "guest", verify=session.api.verify,
         authorities=session.api.authorities,
     )
+    bring_in(session, definitions_of(other), dry_run, ())
+
+
+def definitions_of(other):
+    """The definitions of another broker, by its API. Raises APIError."""
     definitions = other.get("definitions")
     if isinstance(definitions, dict):
         _describe_vhosts(other, definitions)
-    _bring_in(session, definitions, dry_run, ())
+    return definitions
 
 
 def _describe_vhosts(other, definitions):
@@ -103,7 +108,11 @@ def _describe_vhosts(other, definitions):
                 entry[key] = more[key]
 
 
-def _bring_in(session, definitions, dry_run, where):
+def bring_in(session, definitions, dry_run, where, leaves=True):
+    """Import definitions and print the report, or what it would be. Raises APIError.
+
+    ``leaves``: end the command with exit code 1 where an entry is refused.
+    """
     if not isinstance(definitions, dict):
         raise APIError("definitions should be an object", 400)
     if dry_run:
@@ -121,5 +130,5 @@ def _bring_in(session, definitions, dry_run, where):
         for word in ("changed", "ignored", "refused"):
             for line in report.get(word, ()):
                 click.echo(f"{word}: {shown(line)}")
-    if report.get("refused"):
+    if report.get("refused") and leaves:
         sys.exit(1)

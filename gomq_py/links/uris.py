@@ -32,6 +32,8 @@ _INTEGERS = {
     "heartbeat": (0, 65535), "connection_timeout": (1, 3600000), "channel_max": (0, 65535),
     "frame_max": (4096, 2**31 - 1),
 }
+# What a link reads a frame with, and the default of all brokers: a larger one is agreed on as this.
+FRAME_MAX = 131072
 _FILES = ("cacertfile", "certfile", "keyfile")
 _TEXTS = (*_FILES, "auth_mechanism", "password", "verify", "server_name_indication")
 # What RabbitMQ's URIs may say and a client of AMQP 0-9-1 has no use for: how a server asks for certificates,
@@ -137,6 +139,8 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
     for key in _FILES:
         if key in options:
             options[key] = file_in(tls_folder, options[key], key)
+    if "frame_max" in options:
+        options["frame_max"] = min(options["frame_max"], FRAME_MAX)
     # Without one OpenSSL would ask for it at the broker's terminal.
     options.setdefault("password", "")
     if options.get("server_name_indication") == "disable":

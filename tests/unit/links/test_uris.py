@@ -164,6 +164,11 @@ def test_a_long_uri_is_shown_in_part():
     assert len(uris.redacted("amqp://" + "h" * 100000)) < 600
 
 
+@pytest.mark.parametrize("given, asked", [(4096, 4096), (131072, 131072), (1048576, 131072)])
+def test_no_larger_frames_are_agreed_on_than_a_link_reads(given, asked):
+    assert uris.parameters(uris.parse(f"amqp://h?frame_max={given}"), "").options["frame_max"] == asked
+
+
 def test_a_parameter_is_shown_without_what_is_secret():
     value = {
         "src-uri": URI, "dest-uri": [URI, 7], "uri": URI, "webhook-secret": SECRET,

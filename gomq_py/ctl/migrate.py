@@ -1,0 +1,189 @@
+"""The command that moves a whole broker over to this one while its clients go on: definitions first, then the
+messages of each queue by a shovel, and back again as long as that is wanted.
+
+Its shovels are parameters of this broker, named ``migrate: <queue>`` in each vhost: they go on without this
+command, and each run of it finds them.
+"""
+import sys
+import time
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+import click
+
+from gomq_py.ctl.api import API, APIError
+from gomq_py.ctl.commands import ctl
+from gomq_py.ctl.transfer import bring_in, definitions_of
+
+PREFIX = "migrate: "
+COLUMNS = ("vhost", "queue", "there", "here", "rate", "left", "state", "error")
+# Between two looks at the table.
+LOOK_S = 2.0
+# Whose messages are not moved: what their clients declare anew, and streams, which are read, not emptied.
+_STAYS = ("exclusive", "auto_delete")
+
+
+@ctl.command("migrate")
+@click.option(
+    "--from", "source", required=True, metavar="URI",
+    help="Management API of the old broker, as in http://rabbit:15672.",
+)
+@click.option("--from-user", default="guest", show_default=True)
+@click.option("--from-password", envvar="GOMQ_CTL_FROM_PASSWORD", hidden=True)
+@click.option(
+    "--from-password-file", type=click.File("r"),
+    help="File whose first line is the password there; or set $GOMQ_CTL_FROM_PASSWORD.",
+)
+@click.option(
+    "--amqp", required=True, metavar="URI",
+    help="The old broker as this one reaches it: amqp://HOST; without a user that of --from.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Print what an import would do, and the queues; change nothing.",
+)
+@click.option("--no-import", is_flag=True, help="Definitions are here already.")
+@click.option(
+    "--back", is_flag=True,
+    help="Roll back: move what waits here to the old broker, for clients that go back there.",
+)
+@click.option("--once", is_flag=True, help="Show the table once and leave; the shovels go on.")
+@click.option(
+    "--finish", is_flag=True, help="Take the shovels away, once nothing is left where they take from.",
+)
+@click.pass_obj
+def migrate(
+    session, source, from_user, from_password, from_password_file, amqp, dry_run, no_import, back, once,
+    finish,
+):
+    """Move from a running RabbitMQ, LavinMQ or gomq-py to this broker.
+
+    Definitions are imported, then a shovel for each queue brings its messages here, and the table shows what
+    waits there and here. Move the publishers when you like, then the consumers; when nothing waits there any
+    more, --finish takes the shovels away. Until then --back turns them round.
+    """
+    if from_password_file is not None:
+        from_password = from_password_file.readline().rstrip("\n")
+    there = API(
+        source, from_user, from_password or "guest", verify=session.api.verify,
+        authorities=session.api.authorities)
+    uri = _with_login(amqp, there)
+    moving = Migration(session.api, there, uri)
+    if dry_run:
+        bring_in(session, definitions_of(there), True, ())
+        session.out.rows("Queues", moving.rows(), ("vhost", "queue", "there"))
+        return
+    if finish:
+        _finish(session, moving)
+        return
+    if not (no_import or back):
+        # its own word about refused entries, and the queues go on all the same
+        bring_in(session, definitions_of(there), False, (), leaves=False)
+    moving.start(back)
+    _watch(session, moving, once)
+
+
+class Migration:
+    """The queues of the broker ``there`` that are moved ``here`` (APIs), by shovels to and from ``uri``."""
+
+    def __init__(self, here, there, uri):
+        self._here, self._there, self._uri = here, there, uri
+
+    def start(self, back):
+        """A shovel for each queue, the way that is wanted; those the other way are replaced. Raises APIError.
+        """
+        for queue in self.queues():
+            vhost, name = queue["vhost"], queue["name"]
+            here, there = f"amqp:///{quote(vhost, safe='')}", f"{self._uri}/{quote(vhost, safe='')}"
+            value = {
+                "src-uri": here if back else there, "dest-uri": there if back else here,
+                "src-queue": name, "dest-queue": name, "src-predeclared": True, "dest-predeclared": True,
+                "ack-mode": "on-confirm", "reconnect-delay": 1,
+            }
+            self._here.put("parameters", "shovel", vhost, PREFIX + name, body={"value": value})
+
+    def queues(self):
+        """Those of the old broker whose messages can be moved."""
+        return sorted(
+            (
+                queue for queue in self._there.get("queues")
+                if not any(queue.get(key) for key in _STAYS) and queue.get("type") != "stream"
+                and (queue.get("arguments") or {}).get("x-queue-type") != "stream"
+            ), key=lambda queue: (queue["vhost"], queue["name"]))
+
+    def rows(self):
+        """The table: of each queue what waits there and here, messages a second and seconds left."""
+        shovels = {(one["vhost"], one["name"]): one for one in self.shovels()}
+        here = {(one["vhost"], one["name"]): one for one in self._here.get("queues")}
+        rows = []
+        for queue in self.queues():
+            key = queue["vhost"], queue["name"]
+            shovel = shovels.get((key[0], PREFIX + key[1]), {})
+            is_back = shovel.get("src_uri", "").startswith("amqp:///")
+            waiting_here = here.get(key, {}).get("messages_ready")
+            source = waiting_here if is_back else queue.get("messages_ready")
+            rate = shovel.get("rate") or 0
+            rows.append({
+                "vhost": key[0], "queue": key[1], "there": queue.get("messages_ready"), "here": waiting_here,
+                "rate": round(rate), "left": _left(source, rate), "state": shovel.get("state"),
+                "error": shovel.get("error"), "source": queue.get("messages") if not is_back else here.get(
+                    key, {}).get("messages"),
+            })
+        return rows
+
+    def shovels(self):
+        """This migration's, as the API shows them."""
+        return [one for one in self._here.get("shovels") if one["name"].startswith(PREFIX)]
+
+    def finish(self):
+        """Take the shovels away whose source is empty; the rows of those that stay. Raises APIError."""
+        left = []
+        for row in self.rows():
+            if row["state"] is None:
+                continue
+            if row["source"] != 0:  # None: not counted yet
+                left.append(row)
+            else:
+                self._here.delete("parameters", "shovel", row["vhost"], PREFIX + row["queue"])
+        return left
+
+
+def _left(waiting, rate):
+    """Seconds until nothing waits, as a text."""
+    if not waiting:
+        return "0 s"
+    return f"{waiting / rate:.0f} s" if rate >= 1 else "?"
+
+
+def _with_login(amqp, there):
+    """The AMQP URI without a path, with a login. Raises BadParameter."""
+    parts = urlsplit(amqp)
+    if parts.scheme not in ("amqp", "amqps") or not parts.hostname or parts.path.strip("/"):
+        raise click.BadParameter(
+            "a URI such as amqp://rabbit:5672, without a virtual host: all of them are moved",
+            param_hint="--amqp")
+    if parts.query:
+        raise click.BadParameter("options of the query are not taken here", param_hint="--amqp")
+    place = parts.netloc.rpartition("@")[2]
+    user, password = parts.username, parts.password
+    if user is None:
+        user, password = quote(there.user, safe=""), quote(there.password, safe="")
+    else:
+        user, password = quote(unquote(user), safe=""), quote(unquote(password or ""), safe="")
+    return urlunsplit((parts.scheme, f"{user}:{password}@{place}", "", "", ""))
+
+
+def _watch(session, moving, once):
+    """Show the table until it is interrupted."""
+    while True:
+        session.out.rows("Moving", moving.rows(), COLUMNS)
+        if once:
+            return
+        sys.stdout.flush()
+        time.sleep(LOOK_S)
+
+
+def _finish(session, moving):
+    left = moving.finish()
+    if left:
+        session.out.rows("Not empty yet", left, COLUMNS)
+        raise APIError(f"{len(left)} queues are not empty yet where their shovels take from: they stay", 409)
+    session.out.said("nothing is left to move: the shovels are gone")

@@ -1,0 +1,121 @@
+"""``gomq-py-ctl migrate``: a broker that is in use moves over, and back, and nothing confirmed is lost.
+
+From another gomq-py here, as from a RabbitMQ: the APIs are the same.
+"""
+import pika
+import pytest
+
+from gomq_py import Broker
+from tests.ctl.running import Runner, data, done
+from tests.support.waiting import in_time, wait_until
+
+MESSAGES = 500
+
+
+@pytest.fixture
+def brokers():
+    """The old one and the new one."""
+    with Broker(http_port=0, sync=False) as old, Broker(http_port=0, sync=False) as new:
+        yield old, new
+
+
+@pytest.fixture
+def migrate(brokers):
+    """Runs the command; without the address of the old broker, which it knows."""
+    old, new = brokers
+    runner = Runner(new.http_url)
+    where = "amqp://{}:{}".format(*old.addresses["amqp"])
+    return lambda *options: runner(
+        "-f", "json", "migrate", "--from", old.http_url, "--amqp", where, *options)
+
+
+class Client:
+    """A publisher with confirms and a consumer, at either broker."""
+
+    def __init__(self, broker):
+        self.connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+        self.channel = self.connection.channel()
+        self.channel.confirm_delivery()
+
+    def publish(self, numbers):
+        for number in numbers:
+            self.channel.basic_publish("", "jobs", b"%d" % number, pika.BasicProperties(delivery_mode=2))
+
+    def take(self, count):
+        taken = []
+        for method, _, body in self.channel.consume("jobs", inactivity_timeout=in_time(30)):
+            assert method is not None, taken
+            self.channel.basic_ack(method.delivery_tag)
+            taken.append(int(body))
+            if len(taken) == count:
+                break
+        self.channel.cancel()
+        return taken
+
+    def waiting(self):
+        return self.channel.queue_declare("jobs", passive=True).method.message_count
+
+
+def make_queue(broker):
+    client = Client(broker)
+    client.channel.queue_declare("jobs", durable=True)
+    return client
+
+
+def rows_of(finished):
+    return {row["queue"]: row for row in data(finished)}
+
+
+def test_publishers_move_then_consumers_and_every_message_is_handled(brokers, migrate):
+    old, new = brokers
+    there = make_queue(old)
+    there.publish(range(MESSAGES))
+    handled = there.take(20)
+
+    done(migrate("--once"))
+    here = Client(new)
+    there.publish(range(MESSAGES, MESSAGES + 100))  # publishers are still there
+    here.publish(range(MESSAGES + 100, MESSAGES + 200))  # and move
+    handled += here.take(MESSAGES + 200 - 20)  # so do consumers
+
+    assert set(handled) == set(range(MESSAGES + 200))
+    assert len(handled) == MESSAGES + 200, "duplicates, though nothing failed"
+    wait_until(lambda: there.waiting() == 0)
+    wait_until(lambda: migrate("--finish").returncode == 0)
+    assert data(Runner(new.http_url)("-f", "json", "list_parameters")) == []
+
+
+def test_it_goes_back_until_the_old_broker_is_given_up(brokers, migrate):
+    old, new = brokers
+    there = make_queue(old)
+    there.publish(range(MESSAGES))
+    done(migrate("--once"))
+    here = Client(new)
+    wait_until(lambda: here.waiting() == MESSAGES)
+    here.publish([MESSAGES])
+
+    row = rows_of(migrate("--back", "--once"))["jobs"]
+    assert row["vhost"] == "/"
+    assert sorted(there.take(MESSAGES + 1)) == list(range(MESSAGES + 1))
+
+
+def test_shovels_stay_while_something_is_left_and_no_password_is_told(brokers, migrate):
+    old, new = brokers
+    there = make_queue(old)
+    there.publish([1])
+    done(migrate("--once"))
+    Runner(new.http_url)("set_policy", "full", "jobs", '{"max-length": 0, "overflow": "reject-publish"}')
+    there.publish([2])
+
+    wait_until(lambda: there.waiting() == 0)
+    finished = migrate("--finish")
+    assert finished.returncode == 1 and "not empty yet" in finished.stderr
+    shown = migrate("--once", "--no-import")
+    assert "guest:guest" not in finished.stdout + finished.stderr + shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("uri", ["http://h", "amqp://", "amqp://h/v", "amqp://h?verify=verify_none"])
+def test_what_is_no_address_of_a_broker_is_refused(brokers, uri):
+    finished = Runner(brokers[1].http_url)("migrate", "--from", brokers[0].http_url, "--amqp", uri)
+
+    assert finished.returncode == 2 and "--amqp" in finished.stderr
