@@ -32,6 +32,8 @@ CAPABILITIES = {
     "consumer_cancel_notify": True, "connection.blocked": True, "authentication_failure_close": True,
 }
 DEFAULT_TIMEOUT_S = 30  # a durable declare waits for the disk, which may be busy
+# Methods of the connection that wait to be asked for: a login has one of them at a time.
+_CONTROL_MOST = 8
 
 
 class Connection(Stream):
@@ -295,6 +297,8 @@ class Connection(Stream):
             self.blocked_reason = method.reason
         elif isinstance(method, ConnectionUnblocked):
             self.blocked_reason = None
+        elif len(self._control) >= _CONTROL_MOST:
+            raise wire_errors.UnexpectedFrame(f"{method.NAME}, which nobody has asked for")
         else:
             self._control.append(method)
 

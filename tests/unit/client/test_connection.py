@@ -8,7 +8,7 @@ import gevent
 import gevent.socket
 import pytest
 
-from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME
+from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, ChannelOpenOk, ConnectionBlocked, ConnectionClose,
     ConnectionCloseOk, ConnectionSecure, ConnectionStart, ConnectionStartOk, ConnectionUnblocked,
@@ -16,7 +16,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ConnectionClosed, Timeout
-from tests.support.scripted_broker import scripted_broker
+from tests.support.scripted_broker import SERVER_PROPERTIES, scripted_broker
 from tests.support.waiting import in_time
 
 TIMEOUT_S = in_time(20)  # less than the scripted broker's, which waits for what its client does next
@@ -382,3 +382,16 @@ def test_frames_of_a_channel_nobody_knows_are_ignored():
     with scripted_broker(script) as url:
         with Connection(url, timeout_s=TIMEOUT_S) as connection:
             assert not connection.channel().closed  # its answer came behind them
+
+
+def test_a_broker_that_repeats_itself_is_left():
+    def script(peer):
+        peer.read_exactly(8)
+        start = ConnectionStart(
+            version_minor=9, server_properties=SERVER_PROPERTIES, mechanisms=b"PLAIN", locales=b"en_US")
+        peer.socket.sendall(method_frame(0, start) * 100)
+        assert peer.expect(ConnectionClose)[1].reply_code == 505
+
+    with scripted_broker(script) as url:
+        with pytest.raises(ConnectionClosed, match="connection.start, which nobody has asked for"):
+            Connection(url, timeout_s=TIMEOUT_S)
