@@ -3,7 +3,6 @@ from types import SimpleNamespace
 
 import pytest
 from gevent import socket
-from gevent.event import Event
 from gevent.pywsgi import WSGIServer
 
 from gomq_py.client.backoff import Backoff
