@@ -1,6 +1,6 @@
 """Setters: as whom the end of a link in this broker works.
 
-It is the deed of the user who set it: what that user may not do by hand it does not do for it either.
+What the user who set the link may not do by hand it does not do for that user either.
 """
 from gomq_py.auth.permissions import Permission
 from gomq_py.auth.users import User

@@ -20,6 +20,8 @@ _IN_URI = re.compile(
 _IN_QUERY = re.compile(
     r"([?&](?:password|passphrase|passwd|secret|client_secret|token)=)[^&#\s]+", re.IGNORECASE
 )
+# A web hook's query may be a key to it, whatever its name.
+_HTTP_QUERY = re.compile(r"(\bhttps?://[^\s?#\"']*\?)([^\s#\"']+)", re.IGNORECASE)
 # How names of fields end whose texts are secrets.
 _FIELDS = ("password", "password_hash", "passphrase", "passwd", "secret", "token")
 
@@ -32,7 +34,13 @@ def without_passwords(text: str) -> str:
     """The text with passwords of URIs hidden."""
     if "://" not in text:
         return text
-    return _IN_QUERY.sub(r"\1" + HIDDEN, _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
+    text = _IN_QUERY.sub(r"\1" + HIDDEN, _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
+    return _HTTP_QUERY.sub(_without_values, text)
+
+
+def _without_values(query: re.Match[str]) -> str:
+    parts = (part.partition("=") for part in query[2].split("&"))
+    return query[1] + "&".join(f"{name}={HIDDEN}" if mark else HIDDEN for name, mark, _ in parts)
 
 
 def shown(value: Any) -> Any:
@@ -50,12 +58,11 @@ def shown(value: Any) -> Any:
 def restored(value: Any, before: Any) -> Any:
     """A value that was made of ``shown(before)``: what is as it was shown becomes what it was, so that
     reading and writing back loses no password.
+
+    Raises ValueError for a secret that would be told to another place than it was set for.
     """
     if isinstance(value, dict) and isinstance(before, dict):
-        return {
-            key: restored(item, before[key]) if key in before and not _is_shown(key, item, before[key])
-            else before.get(key, item) for key, item in value.items()
-        }
+        return {key: _restored_field(key, value, before) for key in value}
     if isinstance(value, list) and isinstance(before, list) and len(value) == len(before):
         return [restored(item, old) for item, old in zip(value, before)]
     return (
@@ -64,5 +71,14 @@ def restored(value: Any, before: Any) -> Any:
     )
 
 
-def _is_shown(key: str, item: Any, before: Any) -> bool:
-    return _is_secret(key) and item == HIDDEN and isinstance(before, str)
+def _restored_field(key: str, value: dict[str, Any], before: dict[str, Any]) -> Any:
+    item = value[key]
+    if key not in before:
+        return item
+    if not (_is_secret(key) and item == HIDDEN and isinstance(before[key], str)):
+        return restored(item, before[key])
+    for place in {*value, *before}:
+        if isinstance(place, str) and place.lower().endswith("uri"):
+            if shown(value.get(place)) != shown(before.get(place)):
+                raise ValueError(f"{key}: give it anew, for {place} has changed")
+    return before[key]

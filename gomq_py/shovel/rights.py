@@ -1,31 +1,13 @@
 """Rights: with whose a shovel's end in this broker works, and whether those suffice.
 
-A shovel is its setter's deed: what that user may not do by hand it does not do for it either. Ends elsewhere
-log in there, and are none of this.
+What its setter may not do by hand a shovel does not do for that user either. Ends elsewhere log in there, and
+are none of this.
 """
-from gomq_py.auth.permissions import Permission
-from gomq_py.auth.users import User
-from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE, Access, AllAccess, may_enter, refusal
 from gomq_py.errors import NoPermission
+from gomq_py.links.setters import Setters
 from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
-
-ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
-
-
-class MachineOperator(User):
-    """The operator of this machine, who may do everything and is in no list."""
-
-    __slots__ = ()
-
-    def __init__(self):
-        # impersonator: messages keep the user-id that they came with
-        super().__init__("gomq-py", "", "", (ADMINISTRATOR, "impersonator"), ExchangeState())
-
-    def permission(self, vhost):
-        """All rights, everywhere."""
-        return Permission(self.name, vhost, ".*", ".*", ".*")
 
 
 class Rights:
@@ -33,25 +15,17 @@ class Rights:
 
     def __init__(self, broker):
         self._broker = broker
-        self._operator = MachineOperator()
+        self._setters = Setters(broker)
 
     def user_of(self, by):
         """The User that ends in this broker work as; ``by`` set the shovel (broker.policies.parameters).
 
         Raises DefinitionError where nobody may.
         """
-        if by == OPERATOR:
-            return self._operator
-        user = None if by is None else self._broker.users.get(by)
-        if user is None:
-            raise DefinitionError(
-                "an end in this broker (a URI without a host) works with the rights of the user who set the "
-                "shovel: " + (
-                    "whoever set it is no user of this broker's own" if by is None
-                    else f"user '{by}' is gone"))
-        if not {ADMINISTRATOR, POLICYMAKER} & set(user.tags):
-            raise DefinitionError(f"user '{by}', who set the shovel, has not the tag policymaker")
-        return user
+        try:
+            return self._setters.user_of(by, "the shovel")
+        except ValueError as error:
+            raise DefinitionError(str(error)) from None
 
     def check(self, definition, vhost_name, by):
         """Every local end of a shovel in this vhost may be what it is. Raises DefinitionError."""
@@ -69,7 +43,7 @@ class Rights:
             raise DefinitionError(f"there is no virtual host '{there}' in this broker")
         if not may_enter(user, there):
             raise DefinitionError(refusal(f"vhost '{there}'", user))
-        access = (AllAccess if user is self._operator else Access)(user, there)
+        access = (AllAccess if by == OPERATOR else Access)(user, there)
         try:
             for kind, name in read:
                 if name is not None:

@@ -64,6 +64,7 @@ class Shovels(Component):
         for name, section in sections.items():
             try:
                 vhost_name, value = static.values_of(section)
+                self._broker.tables.check_json("the objects in it", value)
                 self._check_uris(Shovel(None, name, STATIC, value, None).definition)
             except ValueError as error:
                 raise DefinitionError(f"section [shovel:{name}]: {error}") from None

@@ -23,6 +23,8 @@ SHOWN = {
     ("amqp://h:5672/v", "amqp://h:5672/v"),
     ("two http://a:b@c and AMQPS://d:e@f", "two http://a:***@c and AMQPS://d:***@f"),
     ("http://h/?token=abc#x", "http://h/?token=***#x"),
+    ("to https://h/in?key=abc&x=&sig, 'http://g/?k'", "to https://h/in?key=***&x=***&*** 'http://g/?***'"),
+    ("amqp://h/v?heartbeat=5", "amqp://h/v?heartbeat=5"),
     ("amqp://u:p@ss@h/v", "amqp://u:***@h/v"), ("amqp://u:p/w?x#y@h/v", "amqp://u:***@h/v"),
     ("amqp://u:@h", "amqp://u:@h"),
     ("http://h:8080/~me@home", "http://h:8080/~me@home"), ("amqp://[::1]:5672/v@x", "amqp://[::1]:5672/v@x"),
@@ -55,6 +57,17 @@ def test_asterisks_from_elsewhere_are_no_password():
         "src-uri": "amqp://ann:***@elsewhere/v"
     }
     assert restored(SHOWN, None) == SHOWN
+
+
+def test_secret_that_was_shown_is_for_the_place_it_was_set_for():
+    before = {"dest-uri": "https://hooks/in?key=k", "dest-secret": "s", "src-queue": "q"}
+
+    assert restored({**shown(before), "src-queue": "p"}, before) == {**before, "src-queue": "p"}
+    for changed in ({"dest-uri": "https://elsewhere/in?key=***"}, {"src-uri": "amqp://"}):
+        with pytest.raises(ValueError, match="dest-secret: give it anew, for (dest|src)-uri has changed"):
+            restored({**shown(before), **changed}, before)
+    anew = {**before, "dest-uri": "https://elsewhere", "dest-secret": "t"}
+    assert restored(anew, before) == anew
 
 
 @pytest.mark.parametrize("field, is_hidden", [

@@ -343,6 +343,11 @@ def test_a_section_that_makes_no_shovel_is_refused_with_its_name(begin):
         begin(sections={"fixed": {"src-uri": "amqp://", "dest-uri": "amqp://b"}})
 
 
+def test_objects_of_a_section_are_checked_as_those_of_a_parameter(begin):
+    with pytest.raises(DefinitionError, match=r"section \[shovel:fixed\]: .*no JSON holds"):
+        begin(sections={"fixed": {**SECTION, "dest-publish-properties": '{"headers": {"a": Infinity}}'}})
+
+
 def test_a_section_of_a_vhost_that_is_not_there_leaves_the_others(begin):
     broker = begin(sections={"one": {**SECTION, "vhost": "nowhere"}, "two": SECTION})
 
