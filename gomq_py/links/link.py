@@ -293,22 +293,31 @@ class Link:
             if passage is not None:
                 self._move(passage, queue)
         finally:
-            self._passage = None
-            if passage is not None:
-                passage.end()
+            try:
+                if passage is not None and self._hub.is_closed:
+                    passage.abort()
+                elif passage is not None:
+                    passage.end()
+            finally:
+                self._passage = None
 
     def _aside(self, function):
-        """What ``function()`` returns or raises; None where the link is stopped before. Another greenlet does
-        it: the stack that connecting takes is given back with it, and a link that waits needs little.
-        May switch.
+        """The passage and more that ``function()`` returns, or what it raises; None where the link is stopped
+        before. Another greenlet does it: the stack that connecting takes is given back with it, and a link
+        that waits needs little. May switch.
         """
         outcome: list = []
+        is_left = False
 
         def work():
             try:
-                outcome.append((function(), None))
+                made = function()
             except BaseException as error:
                 outcome.append((None, error))
+            else:
+                outcome.append((made, None))
+                if is_left and made is not None:  # it was done before the kill reached it
+                    made[0].abort()
 
         worker = self._hub.spawn(work)
         worker.link(lambda _: self.wake())
@@ -318,6 +327,7 @@ class Link:
                 self._wakened.clear()
         finally:
             if not worker.ready():
+                is_left = True
                 worker.kill(block=False)
         answer, error = outcome[0] if outcome else (None, None)
         if error is not None:
