@@ -91,16 +91,18 @@ class Queues(Load):
 
     def turn(self):
         arguments = self.random.choice(self.KINDS)
+        name = f"soak.{self.random.randrange(1 << 40)}"
         try:
-            self._use(arguments)
+            self._use(name, arguments)
         except ChannelClosed:
             if "x-expires" not in arguments:  # those may go in the middle of it
                 raise
+            with Connection(self.uri) as connection:  # or some hundred exchanges an hour would stay
+                connection.channel().exchange_delete(f"{name}.x")
 
-    def _use(self, arguments):
+    def _use(self, name, arguments):
         with Connection(self.uri) as connection:
             channel = connection.channel()
-            name = f"soak.{self.random.randrange(1 << 40)}"
             durable = self.random.random() < 0.7
             channel.queue_declare(name, durable=durable, arguments=arguments)
             channel.exchange_declare(

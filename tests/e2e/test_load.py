@@ -10,9 +10,11 @@ import sys
 from random import Random
 from types import SimpleNamespace
 
+import pika
 import pytest
 
-from load import soak
+from gomq_py.client.errors import ChannelClosed
+from load import churning, soak
 from load.ledger import Ledger, body_of
 from tests.support.command import ROOT
 from tests.support.waiting import in_time
@@ -216,3 +218,26 @@ def test_the_ledger_is_content_with_what_was_purged_or_is_in_place():
     figures = book.close({"q": [number], "p": [], "dead": []})
 
     assert book.breaches == [] and figures["in place"] == 1
+
+
+@pytest.fixture
+def broker(gomq):
+    return gomq
+
+
+def test_churn_leaves_no_exchange_behind_whose_queue_expires_in_the_middle(broker, channel):
+    """Some hundred an hour stayed, and looked like a leak of the broker's."""
+    made = []
+
+    class Expiring(churning.Queues):
+        KINDS = ({"x-expires": 100},)
+
+        def _use(self, name, arguments):
+            made.append(f"{name}.x")
+            channel.exchange_declare(made[-1])
+            raise ChannelClosed(404, "NOT_FOUND", 0, 0)
+
+    Expiring(broker.amqp_url, None, Random(1)).turn()
+
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no exchange"):
+        channel.exchange_declare(made[0], passive=True)
