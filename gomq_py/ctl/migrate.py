@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import click
 
+from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM
 from gomq_py.ctl.api import API, APIError
 from gomq_py.ctl.commands import ctl
 from gomq_py.ctl.transfer import bring_in, definitions_of
@@ -105,8 +106,8 @@ class Migration:
         return sorted(
             (
                 queue for queue in self._there.get("queues")
-                if not any(queue.get(key) for key in _STAYS) and queue.get("type") != "stream"
-                and (queue.get("arguments") or {}).get("x-queue-type") != "stream"
+                if not any(queue.get(key) for key in _STAYS) and queue.get("type") != STREAM
+                and (queue.get("arguments") or {}).get(QUEUE_TYPE) != STREAM
             ), key=lambda queue: (queue["vhost"], queue["name"]))
 
     def rows(self):

@@ -301,8 +301,8 @@ class Worker:
             runner = self._runners[config.run_in] = make_runner(config.run_in, self.config.limit, self.name)
         values = [context.uuid, *context.args] if config.task_uuid_as_first_arg else context.args
         invocation = Invocation(config, context, values, delivery, self._returned, self.hooks)
+        self._idle.clear()  # first: whoever sees a task that runs, and closes, must wait for it
         self._running[invocation] = True
-        self._idle.clear()
         if config.timeout_s:
             self._watch(time.monotonic() + config.timeout_s)
         try:

@@ -238,6 +238,18 @@ OTHERS = {
     ),
     "acks, which nobody is promised": ("queues/{vhost}/{name}/get",),
     "in memory alone, on purpose": ("session",),
+    "parameters and notes of shovels, which are in the log of definitions as those above": (
+        "shovels/{vhost}/{name}",
+        "shovels/vhost/{vhost}/{name}",
+        "shovels/{vhost}/{name}/pause",
+        "shovels/{vhost}/{name}/resume",
+    ),
+    "connect anew, and keep nothing": (
+        "shovels/{vhost}/{name}/restart",
+        "shovels/vhost/{vhost}/{name}/restart",
+        "federation-links/vhost/{vhost}/{link_id}/restart",
+        "federation-links/vhost/{vhost}/{link_id}/{node_name}/restart",
+    ),
     "the store's own test has it": ("streams/{vhost}/{name}/offsets/{tag}",),
 }
 

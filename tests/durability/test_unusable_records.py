@@ -132,7 +132,10 @@ def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, 
     real = getattr(owner, name)
 
     def faulty(*arguments):
-        if arguments[-1] is None or getattr(arguments[-1], "name", "").startswith("amq."):
+        # of a parameter it is who set it, and nobody here
+        if name != "restore" and (
+            arguments[-1] is None or getattr(arguments[-1], "name", "").startswith("amq.")
+        ):
             return real(*arguments)  # of what every vhost has
         raise ItemFault("of one")
 

@@ -307,10 +307,15 @@ def test_closing_waits_for_what_runs_and_gives_back_the_rest(server, queue, conn
 
 
 def test_closing_does_not_wait_for_ever_where_it_is_told_so(server, queue, connection):
-    release = threading.Event()
-    worker = start(server, queue, {"freeze": TaskConfig(lambda: release.wait(TIMEOUT_S))})
+    begun, release = threading.Event(), threading.Event()
+
+    def freeze():
+        begun.set()
+        release.wait(TIMEOUT_S)
+
+    worker = start(server, queue, {"freeze": TaskConfig(freeze)})
     server.publish(Task("freeze"))
-    wait_until(lambda: worker.running_count)
+    assert begun.wait(TIMEOUT_S)  # one that no thread has begun is given back, and closing is done
 
     finished = worker.close(0.05)
 

@@ -25,9 +25,11 @@ from gomq_py.broker.topology.binding import Binding
 from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
+from gomq_py.federation.supervisor import Federation
 from gomq_py.hub import alarm_news, context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
@@ -444,6 +446,14 @@ class Site:
         topics._timer.stop()
         self.mqtt.end(session)
 
+    def federation_links(self):
+        federation = Federation(all_kinds())
+        federation.open(self.door.broker, self.door.hub, None)
+        federation.start()
+        federation._look(self.vhost, "exchange", "there is none")
+        wait(lambda: not federation._look_at or None, what="a look at what is federated")
+        federation.stop()
+
 
 class Away:
     """Stands for the connection of a client."""
@@ -489,7 +499,10 @@ JOBS = {
     "'writing QoS 2 identifiers anew'": Site.identifiers_anew,
     "'putting back what MQTT clients have not acknowledged'": Site.returning,
     "'telling $SYS topics'": Site.telling,
+    "'federation links'": Site.federation_links,
 }
+# Jobs that are not of every broker -> where they are made to raise.
+ELSEWHERE = {"f'link {link.name}'": "tests/unit/links/test_inlet.py: what raises ends the passage"}
 
 # Where timers are started: how many, and why what one callback raises takes nobody along.
 TIMERS = {
@@ -515,6 +528,8 @@ TIMERS = {
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
+    "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
+    "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
 
@@ -541,7 +556,7 @@ def site(tmp_path_factory):
 
 def test_every_job_is_known_by_name_and_made_to_raise_here():
     """A new job needs a name, an owner that hears of its failure, and an entry in JOBS."""
-    assert job_names().keys() == JOBS.keys()
+    assert job_names().keys() == JOBS.keys() | ELSEWHERE.keys()
 
 
 def test_every_timer_is_known_here():

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, TokenUser
+from gomq_py.federation.supervisor import Federation
 from gomq_py.http.app import create_control_app
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
@@ -20,6 +21,7 @@ from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.net import client_hello, proxy_protocol
 from gomq_py.net.listener import bind_tcp
 from gomq_py.net.proxy_protocol import SIGNATURE, ProxyProtocolError
+from gomq_py.shovel.supervisor import Shovels
 from tests.fuzz.config_targets import folder
 from tests.fuzz.target import Draw, Target, errors_logged
 from tests.support.node import Node
@@ -105,14 +107,19 @@ class _Broker:
     def __init__(self):
         root = folder() / "http"
         shutil.rmtree(root, ignore_errors=True)
-        self.node = Node(root, kinds=all_kinds())
+        kinds = all_kinds()
+        federation = Federation(kinds)
+        self.node = Node(root, kinds=kinds)
+        federation.open(self.node.broker, self.node.hub, None)
+        shovels = Shovels(self.node.broker, self.node.hub, None)  # not started: none of them connects
+        shovels.take_over({})
         self.node.vhost.declare_queue("q", durable=True)
         settings = self.node.broker.settings
         rates = Rates(settings.stats_interval / 1000, settings.stats_log_size)
         self._index, self._feed = Index(settings.stats_interval / 1000), Feed(self.node.broker.events)
         self.shown = HTTPNode(
             self.node.broker, self.node.hub.clients, settings, lambda: [], "gomq@fuzz", rates, self._index,
-            self._feed)
+            self._feed, shovels, federation)
 
     def stop(self):
         self._feed.close()

@@ -87,3 +87,14 @@ def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(re
 
     assert walks == [len(b"deliver")] * 2
     assert (run.first_tag, run.count, run.is_sent) == (2, 1, False)
+
+
+def test_what_the_transfer_raises_ends_the_passage(refused):
+    heard = []
+    refused._owner.fail = lambda end, error: heard.append((end, str(error)))
+
+    assert refused.broken(ValueError("a fault")) is False
+    refused.set_aside(None, ValueError("another"), False)
+    refused.fail(None, ValueError("a third"))
+
+    assert heard == [("link", "a fault"), ("link", "another"), ("link", "a third")]
