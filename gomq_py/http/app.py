@@ -9,7 +9,7 @@ from flask import Flask, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
-from gomq_py.http import durability, errors, foreign_pages
+from gomq_py.http import durability, errors, foreign_pages, page
 from gomq_py.http.api import (
     bindings, changes, connections, definitions, docs, exchanges, federation, health, identity, limits,
     messages, metrics, mqtt, nodes, overview, parameters, permissions, policies, queue_states, queues,
@@ -21,13 +21,14 @@ from gomq_py.http.session import Sessions
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
     bindings, vhosts, users, permissions, policies, parameters, limits, messages, definitions, changes,
-    session, mqtt, shovels, federation,
+    session, mqtt, shovels, federation, page,
 )
 
-# No inline script, no foreign source: what a queue is called can never run.
+# No inline script, no foreign source, no text made HTML: what a queue is called can never run.
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
-    "data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

@@ -81,7 +81,7 @@ EMPTY = {
 
 
 def test_pages_say_what_there_is_without_a_script_or_a_login(api):
-    home = requests.get(f"{api.base}/", timeout=in_time(60))
+    home = requests.get(f"{api.base}/api", timeout=in_time(60))
     description = requests.get(f"{api.base}/docs/openapi.json", timeout=in_time(60)).json()
 
     assert (home.url, home.status_code) == (f"{api.base}/docs", 200)

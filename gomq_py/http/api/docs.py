@@ -1,4 +1,4 @@
-"""/docs: the description of the API, as OpenAPI for programs and as a page for people; / and /api lead there.
+"""/docs: the description of the API, as OpenAPI for programs and as a page for people; /api leads there.
 
 Needs no login and tells no secret.
 """
@@ -26,10 +26,9 @@ def described():
     return extensions["gomq.openapi"]
 
 
-@blueprint.get("/")
 @blueprint.get("/api")
 def home():
-    """There is no console: the description is what there is to see."""
+    """Whoever looks for the API in a browser wants its description."""
     return redirect("/docs")
 
 

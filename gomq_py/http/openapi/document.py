@@ -14,7 +14,7 @@ from gomq_py.http.cookie import TLS_PREFIX
 from gomq_py.http.session import TOKEN_HEADER
 
 # Blueprints that are about the pages and not the API.
-LEFT_OUT = ("docs",)
+LEFT_OUT = ("docs", "page")
 _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
 _COUNTS = ("page", "page_size", "count", "limit")  # from 1
 _PLACES = ("since", "offset", "length", "timestamp", "truncate")  # from 0

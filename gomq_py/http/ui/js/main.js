@@ -1,0 +1,183 @@
+// The page: who is logged in, the frame around the pages, and the keys that work everywhere.
+
+import {connect, get} from "./core/api.js";
+import {h, name, replace, visible} from "./core/dom.js";
+import {chooseVhost, chosenVhost, show, start, stop} from "./core/router.js";
+import {logOut, resume, session} from "./core/session.js";
+import {PAGES} from "./pages/index.js";
+
+const bar = document.getElementById("bar");
+const nav = document.getElementById("nav");
+const main = document.getElementById("main");
+const THEMES = ["system", "light", "dark"];
+let isOpen = false;
+
+// the look
+
+function keptTheme() {
+    const kept = localStorage.getItem("gomq.theme");
+    return THEMES.includes(kept) ? kept : "system";
+}
+
+function chooseTheme(theme) {
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    localStorage.setItem("gomq.theme", theme);
+}
+
+function themeButton() {
+    let theme = keptTheme();
+    const signs = {system: "\u25d0", light: "\u2600", dark: "\u263e"};
+    const button = h("button", {type: "button", class: "plain", onclick: () => {
+        theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+        chooseTheme(theme);
+        tell();
+    }});
+    const tell = () => {
+        replace(button, signs[theme]);
+        button.title = `Colours: ${theme}`;
+        button.setAttribute("aria-label", button.title);
+    };
+    tell();
+    return button;
+}
+
+// the frame
+
+function drawBar() {
+    replace(bar,
+        h("button", {type: "button", class: "plain menu-button", "aria-label": "Menu", "aria-expanded": "false", onclick: event => {
+            const open = document.body.classList.toggle("nav-open");
+            event.currentTarget.setAttribute("aria-expanded", String(open));
+        }}, "\u2630"),
+        h("a", {class: "brand", href: "#/"}, h("img", {src: "/ui/icon.svg", alt: "", width: "22", height: "22"}), "gomq-py"),
+        h("span", {class: "grow"}),
+        vhostChoice(), h("button", {type: "button", class: "search", onclick: openPalette}, "Search ", h("kbd", null, "Ctrl K")),
+        themeButton(),
+        h("details", {class: "menu user"}, h("summary", {class: "button"}, name(session.name)),
+            h("div", {class: "choices"}, h("p", {class: "quiet"}, session.tags.length ? session.tags.join(", ") : "no tags"),
+                h("button", {type: "button", onclick: async () => {
+                    await logOut();
+                    await logInView();
+                }}, "Log out"))));
+}
+
+function vhostChoice() {
+    const select = h("select", {"aria-label": "Virtual host", class: "vhost", onchange: () => chooseVhost(select.value)});
+    const fill = vhosts => {
+        const chosen = chosenVhost();
+        const names = [...new Set([...vhosts, ...(chosen ? [chosen] : [])])];
+        replace(select, h("option", {value: ""}, "All virtual hosts"), names.map(one => h("option", {value: one}, visible(one))));
+        select.value = chosen;
+    };
+    fill([]);
+    const load = async () => fill((await get("vhosts", {query: {columns: "name"}})).map(one => one.name));
+    load().catch(() => {});
+    select.addEventListener("focus", () => load().catch(() => {}));
+    return select;
+}
+
+function drawNav({page}) {
+    const groups = new Map();
+    for (const one of PAGES) {
+        if (!one.label || !session.can(one.tag)) continue;
+        if (!groups.has(one.group)) groups.set(one.group, []);
+        groups.get(one.group).push(one);
+    }
+    const shown = page?.path;
+    const isHere = one => shown === one.path || one.path !== "/" && shown?.startsWith(one.path + "/");
+    replace(nav, [...groups].map(([group, pages]) => [group ? h("h2", null, group) : null, h("ul", null, pages.map(one => h("li", null,
+        h("a", {href: `#${one.path}`, "aria-current": isHere(one) ? "page" : null}, one.label))))]));
+    document.body.classList.remove("nav-open");
+    bar.querySelector(".menu-button")?.setAttribute("aria-expanded", "false");
+}
+
+function tellReached(isReached) {
+    const banner = document.getElementById("banner");
+    if (isReached) banner?.remove();
+    else if (!banner) main.before(h("div", {id: "banner", class: "failure", role: "alert"},
+        "The broker does not answer. Trying again\u2026"));
+}
+
+async function openPalette() {
+    const {open} = await import("./core/palette.js");
+    open(PAGES);
+}
+
+// in and out
+
+function enter() {
+    isOpen = true;
+    document.body.classList.remove("out");
+    drawBar();
+    start(PAGES, main, drawNav);
+}
+
+async function logInView(notice) {
+    isOpen = false;
+    stop();
+    document.body.classList.add("out");
+    document.querySelectorAll("dialog").forEach(dialog => dialog.close());
+    replace(bar, h("a", {class: "brand", href: "#/"}, h("img", {src: "/ui/icon.svg", alt: "", width: "22", height: "22"}), "gomq-py"),
+        h("span", {class: "grow"}), themeButton());
+    replace(nav);
+    document.title = "Log in - gomq-py";
+    const {show: showLogin} = await import("./pages/login.js");
+    await showLogin(main, {notice, done: enter});
+}
+
+function isTyping(target) {
+    return target.closest("input, select, textarea, [contenteditable]") !== null;
+}
+
+async function key(event) {
+    if (!isOpen || document.querySelector("dialog[open]")) return;
+    const isPalette = event.key === "k" && (event.ctrlKey || event.metaKey);
+    if (isPalette || event.key === "/" && !isTyping(event.target)) {
+        event.preventDefault();
+        await openPalette();
+        return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    if (event.key === "?") {
+        const {help} = await import("./core/palette.js");
+        help();
+        return;
+    }
+    if (!["j", "k", "x", "Enter", "r"].includes(event.key)) return;
+    if (event.key === "r") {
+        show();
+        return;
+    }
+    const {shownTable} = await import("./core/table.js");
+    const table = shownTable();
+    if (!table) return;
+    if (event.key === "j") table.move(1);
+    else if (event.key === "k") table.move(-1);
+    else if (event.key === "x") table.toggle();
+    else if (!event.target.closest("a, button, summary")) table.open();
+}
+
+document.addEventListener("keydown", key);
+document.getElementById("skip").addEventListener("click", event => {
+    event.preventDefault(); // the address is the page's
+    main.focus();
+});
+document.addEventListener("click", event => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+});
+
+connect({ended: () => isOpen && logInView("The session has ended."), reached: tellReached});
+
+chooseTheme(keptTheme());
+
+async function boot() {
+    try {
+        if (await resume()) enter();
+        else await logInView();
+    } catch {
+        setTimeout(boot, 2000); // the broker does not answer: the banner says so
+    }
+}
+
+boot();

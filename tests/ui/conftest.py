@@ -1,0 +1,54 @@
+"""A broker whose page is looked at, and the browser that does."""
+import contextlib
+
+import pika
+import pytest
+
+from tests.support import page
+from tests.support.broker_process import BrokerProcess
+
+driver, browser_context = page.driver, page.browser_context
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "/tests/ui/" in str(item.path):
+            item.add_marker(pytest.mark.needs_program("chromium"))
+
+
+@pytest.fixture(scope="session")
+def managed(tmp_path_factory):
+    """A broker with its page, for tests that name their own things."""
+    with BrokerProcess(tmp_path_factory.mktemp("page") / "data", http_port=0) as process:
+        yield process
+
+
+@pytest.fixture
+def base(managed):
+    """Where its page is."""
+    return f"http://127.0.0.1:{managed.ports['http']}"
+
+
+@pytest.fixture
+def api(base):
+    """Its API, as guest."""
+    return page.API(base)
+
+
+@pytest.fixture
+def ui(browser_context, base):
+    """The page in a browser of this test's own."""
+    return browser_context(base)
+
+
+@pytest.fixture
+def channel(managed):
+    """A pika channel of a connection of its own."""
+    with contextlib.closing(pika.BlockingConnection(pika.URLParameters(managed.amqp_url))) as connection:
+        yield connection.channel()
+
+
+@pytest.fixture
+def name(request):
+    """A name of this test's own."""
+    return request.node.name.removeprefix("test_")[:100]
