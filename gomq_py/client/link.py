@@ -6,6 +6,8 @@ threads, or consumes while it works, needs one that is always there, for heartbe
 and of what is built on it (publisher, workers) changes in that thread alone, so that nothing needs a lock. In
 a program patched by gevent the thread is a greenlet.
 
+A caller that waits for one answer may take the thread's place meanwhile (``serve``, gomq_py.client.turn).
+
 Nothing may wait in what is posted, save for the answers of the broker.
 """
 
@@ -23,6 +25,7 @@ from concurrent.futures import Future
 from gomq_py.client.backoff import Attempts, Backoff
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Disconnected
+from gomq_py.client.turn import make_turn
 
 _LOG = logging.getLogger("gomq_py.client")
 # Told at the first attempt these are final: no waiting mends a password,
@@ -77,6 +80,9 @@ class Link:
         self._waker.setblocking(False)
         self._woken.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="gomq-py link", daemon=True)
+        self._turn = None  # while there is a connection
+        self._caller = 0  # the thread that has taken the turn
+        self._callers_fault = None  # what ended that, for the link's thread to deal with
 
     @property
     def is_up(self):
@@ -125,7 +131,7 @@ class Link:
 
     def is_own_thread(self):
         """Whether the caller runs in the link's thread, where waiting for the link would never end."""
-        return threading.current_thread() is self._thread
+        return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
     def post(self, function, *args):
         """Have ``function(*args)`` called in the link's thread, soon. From any thread.
@@ -137,6 +143,39 @@ class Link:
             raise Disconnected("the link has ended")
         self._wake()
 
+    def serve(self, future, timeout_s, function, *args):
+        """Do ``function(*args)`` here and serve the connection until ``future`` is done, in place of the
+        link's thread; False if that does something else, and nothing was done.
+
+        It may return before the future is done: then the link's thread goes on. The function must write
+        little (32 KiB), and must not wait. Not in a greenlet: the others would wait.
+        """
+        turn = self._turn
+        if turn is None or self._inbox or not turn.take():
+            return False
+        self._caller = threading.get_ident()
+        connection, rests = self.connection, True
+        try:
+            if self._inbox or self._closing or self._callers_fault or not connection.has_sent_all():
+                return False
+            rests = False
+            connection.hold()
+            function(*args)
+            deadline = time.monotonic() + timeout_s
+            rests = connection.flush_ready() and self._serve_as_caller(turn, connection, future, deadline)
+        except (ClientError, OSError) as fault:
+            self._callers_fault = fault
+        except BaseException:
+            if not turn.caller_waits:  # Ctrl-C between two steps: something may be half written
+                self._callers_fault = ConnectionClosed(0, "who served the connection was interrupted")
+            raise
+        finally:
+            self._caller = 0
+            turn.give_back()
+            if not rests:
+                self._wake()
+        return True
+
     def call(self, function, *args, timeout_s=None):
         """``post`` and wait for what it returns or raises."""
         future: Future = Future()
@@ -146,6 +185,8 @@ class Link:
     def call_later(self, seconds, function, *args):
         """Call it in ``seconds``, connected or not. In the link's thread only."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
+        if self._caller:
+            self._wake()  # for the link's thread waits up to an earlier thought of time
 
     def worked(self):
         """The broker has done what it was asked for: the next loss is the first. In the link's thread."""
@@ -190,23 +231,49 @@ class Link:
             connection.abort()
 
     def _serve(self, connection):
-        poll = select.poll()
-        poll.register(self._woken.fileno(), select.POLLIN)
-        poll.register(connection.fileno(), select.POLLIN)
-        wake_number = self._woken.fileno()
+        turn = self._turn = make_turn(connection.fileno(), self._woken.fileno())
+        self._callers_fault = None
         busy = True  # deliveries may have come with the answers that on_up() waited for
-        while not self._closing or self._inbox:
-            ready = poll.poll(0 if busy or self._inbox else _milliseconds(self._rest_s(connection.due_in())))
-            woken = any(number == wake_number for number, _ in ready)
+        try:
+            while not self._closing or self._inbox:
+                woken = turn.wait(0 if busy or self._inbox else self._rest_s(connection.due_in()))
+                connection.hold()
+                try:
+                    self._raise_callers_fault()
+                    self._do_posted(woken)
+                    busy = connection.take_ready()
+                except ChannelClosed as error:
+                    busy = True
+                    if not self._on_channel_closed(error):
+                        raise
+                connection.flush()
+        finally:
+            self._turn = None
+            turn.close()
+
+    def _raise_callers_fault(self):
+        fault, self._callers_fault = self._callers_fault, None
+        if fault is not None:
+            raise fault
+
+    def _serve_as_caller(self, turn, connection, future, deadline):
+        """Until the future is done, or somebody wants the link's thread. In a caller's thread, which has the
+        turn.
+
+        Whether nothing is left for the link's thread.
+        """
+        while not self._inbox and not self._closing:
+            left_s, due_s = deadline - time.monotonic(), connection.due_in()
+            came, wanted = turn.wait_as_caller(self._rest_s(left_s if due_s is None else min(left_s, due_s)))
+            if wanted or not came:
+                break  # a timer, a sign of life, the caller's deadline
             connection.hold()
-            try:
-                self._do_posted(woken)
-                busy = connection.take_ready()
-            except ChannelClosed as error:
-                busy = True
-                if not self._on_channel_closed(error):
-                    raise
-            connection.flush()
+            connection.take_ready()
+            if not connection.flush_ready() or connection.has_more():
+                break
+            if future.done():
+                return True
+        return False
 
     def _note_failure(self, error):
         """A connection failed, or none came about."""
@@ -237,15 +304,15 @@ class Link:
         poll = select.poll()
         poll.register(self._woken.fileno(), select.POLLIN)
         while not self._closing and (rest_s := deadline - time.monotonic()) > 0:
-            self._do_posted(bool(poll.poll(_milliseconds(self._rest_s(rest_s)))))
+            self._do_posted(bool(poll.poll(int(self._rest_s(rest_s) * 1000) + 1)))
         return None
 
     def _rest_s(self, seconds):
         """Seconds to wait at most: up to the next timer, if that comes sooner."""
-        if not self._timers:
-            return seconds
-        timer_s = max(0.0, self._timers[0][0] - time.monotonic())
-        return timer_s if seconds is None else min(seconds, timer_s)
+        # poll() takes at most 2**31 ms, which a timer of a month exceeds:
+        # whoever wakes early looks and waits again.
+        rest_s = _LONGEST_WAIT_S if seconds is None else min(seconds, _LONGEST_WAIT_S)
+        return max(0.0, min(rest_s, self._timers[0][0] - time.monotonic())) if self._timers else rest_s
 
     def _do_posted(self, woken):
         """``woken``: the pipe is readable, and would stay so.
@@ -301,12 +368,6 @@ def _answer(future, function, args):
         future.set_exception(error)
         if isinstance(error, (ConnectionClosed, OSError)):
             raise
-
-
-def _milliseconds(seconds):
-    # poll() takes at most 2**31 ms, which a timer of a month exceeds:
-    # whoever wakes early looks and waits again.
-    return None if seconds is None else max(0, int(min(seconds, _LONGEST_WAIT_S) * 1000) + 1)
 
 
 def _ignore(_):

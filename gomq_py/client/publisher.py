@@ -12,6 +12,8 @@ from gomq_py.client.errors import ClientError, Disconnected, NotConfirmed, Refus
 
 # Class, weight and size of the body stand before the properties in a header frame.
 _HEADER_FRAME_OCTETS = FRAME_OVERHEAD + 12
+# Of a message that a caller writes itself, without waiting for room in the socket.
+_SERVED_OCTETS = 16384
 
 
 class _Message:
@@ -36,12 +38,16 @@ class Publisher:
         self._unconfirmed: dict = {}  # sequence number -> _Message
         self._waiting: list = []  # for a connection
 
-    def publish(self, exchange, routing_key, body, properties=None, mandatory=True):
+    def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
         """A Future: None once the broker has confirmed. It may fail with Refused, Unroutable, Disconnected.
 
-        From any thread.
+        From any thread. ``serve_s``: the caller is going to wait for so long, and is in no greenlet, so that
+        it may do the work of the link's thread meanwhile.
         """
         message = _Message((exchange, routing_key, body, properties), mandatory)
+        if serve_s and len(body) <= _SERVED_OCTETS:
+            if self.link.serve(message.future, serve_s, self._send, message):
+                return message.future
         try:
             self.link.post(self._send, message)
         except Disconnected as error:

@@ -96,6 +96,27 @@ class Stream:
         if self._outgoing:
             self.send(b"")
 
+    def flush_ready(self):
+        """``flush`` without waiting: whether all of it is sent; otherwise ``flush`` sends the rest."""
+        self._held = False
+        try:
+            if self._outgoing:
+                with memoryview(self._outgoing) as view:
+                    sent = self._transport.send(view)
+                del self._outgoing[:sent]
+                self._last_sent = time.monotonic()
+        except OSError as error:
+            self._lost(error)
+        return not self._outgoing
+
+    def has_sent_all(self):
+        """Whether nothing waits for room in the socket."""
+        return not self._outgoing
+
+    def has_more(self):
+        """Whether there is more to take in that no select tells of, as TLS may hold it."""
+        return self._transport.holds_octets()
+
     def abort(self):
         """Close the socket without a word, as a crashed client would."""
         self.end(ConnectionClosed(0, "aborted by this client"))

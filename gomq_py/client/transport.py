@@ -72,11 +72,15 @@ class Transport:
 
         May switch.
         """
-        if not writable and self._tls and self.socket.pending():
+        if not writable and self.holds_octets():
             return True
         poll = self._select.poll()
         poll.register(self.socket.fileno(), self._select.POLLIN | (self._select.POLLOUT if writable else 0))
         return bool(poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000))
+
+    def holds_octets(self):
+        """Whether TLS has octets that were read already and no poll tells of."""
+        return self._tls and self.socket.pending() > 0
 
     def close(self):
         """Close the socket; once is enough."""

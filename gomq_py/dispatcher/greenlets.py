@@ -86,9 +86,9 @@ class Greenlets:
 
 
 def wait_for(future, timeout_s):
-    """``future.result(timeout_s)``; in a greenlet of a hub of ours the other greenlets go on meanwhile."""
-    if future.done() or not _in_greenlet():
-        return future.result(timeout_s)
+    """Wait until the future is done, or for so long; the other greenlets of this thread go on meanwhile."""
+    if future.done():
+        return
     hub = gevent.get_hub()
     watcher = hub.loop.async_()
     done = gevent.event.Event()
@@ -98,10 +98,9 @@ def wait_for(future, timeout_s):
         done.wait(timeout_s)
     finally:
         watcher.stop()
-    return future.result(0)
 
 
-def _in_greenlet():
+def is_in_greenlet():
     """Whether this thread has a hub and another greenlet than the hub runs: only then is there anybody to
     give way to.
     """

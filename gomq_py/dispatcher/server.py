@@ -146,17 +146,20 @@ class Server:
         """
         if self.link.is_own_thread():
             raise RuntimeError("publish() waits for the thread it was called from: use submit() there")
-        future = self.submit(task)
         timeout_s = self.config.publish_timeout_s if timeout_s is None else timeout_s
-        try:
-            _wait(future, timeout_s)
-        except FutureTimeout:
-            if future.cancel():
-                raise ServiceDisconnected(
-                    "Service is disconnected, or does not answer: "
-                    f"task {task.name!r} was not confirmed within {timeout_s} s"
-                ) from None
-            future.result(0)
+        placed, in_greenlet = self._placed(task), _is_in_greenlet()
+        if task.delay_s > 0:
+            future = self._send(placed, task)
+        else:
+            future = self._publish(placed, task, serve_s=0.0 if in_greenlet else timeout_s)
+        (_wait_in_greenlet if in_greenlet else _wait)(future, timeout_s)
+        if future.cancel():
+            raise ServiceDisconnected(
+                "Service is disconnected, or does not answer: "
+                f"task {task.name!r} was not confirmed within {timeout_s} s"
+            )
+        if (error := future.exception(0)) is not None:
+            raise error if isinstance(error, DispatcherError) else _translated(task, error)
         return task.uuid
 
     def submit(self, task):
@@ -164,19 +167,7 @@ class Server:
 
         Raises BadTask.
         """
-        body = task.encode()
-        routing_key = task.routing_key or self.config.default_routing_key
-        if not routing_key:
-            raise BadTask(f"task {task.name!r} has no routing key, and the server has no default one")
-        if task.unique and self.config.unique_s is None:
-            raise NotSupported(
-                f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s"
-            )
-        task.delay_s = checked_delay_s(task.delay_s)
-        exchange, headers = self.config.exchange, {}
-        if task.delay_s > 0 or task.unique:
-            exchange, headers = self.delays.place(task.delay_s, task.unique)
-        return self._send(exchange, routing_key, body, task, headers)
+        return self._send(self._placed(task), task)
 
     def new_worker(self, config, tasks=None):
         """Declare a worker's queue and return the Worker, to be started. ``tasks``: {name: TaskConfig}."""
@@ -257,42 +248,51 @@ class Server:
 
     # The rest is private.
 
-    def _send(self, exchange, routing_key, body, task, headers):
+    def _placed(self, task):
+        """(exchange, routing key, body, headers) by which it travels. Raises BadTask."""
+        body = task.encode()
+        routing_key = task.routing_key or self.config.default_routing_key
+        if not routing_key:
+            raise BadTask(f"task {task.name!r} has no routing key, and the server has no default one")
+        if task.unique and self.config.unique_s is None:
+            raise NotSupported(
+                f"task {task.name!r} is unique by {task.unique!r}, but the server was made without unique_s"
+            )
+        task.delay_s = checked_delay_s(task.delay_s)
+        exchange, headers = self.config.exchange, {}
+        if task.delay_s > 0 or task.unique:
+            exchange, headers = self.delays.place(task.delay_s, task.unique)
+        return exchange, routing_key, body, headers
+
+    def _send(self, placed, task):
+        """A Future of the uuid."""
         answer: Future = Future()
         if task.delay_s > 0:
             try:
-                self.link.post(self._prepare_and_send, answer, exchange, routing_key, body, task, headers)
+                self.link.post(self._prepare_and_send, answer, placed, task)
             except Disconnected as error:
                 answer.set_exception(_translated(task, error))
-            return answer
-        # Of what is dropped as a duplicate the broker says that no queue took it,
-        # as it does of what has none.
-        sent = self._publisher.publish(
-            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique
-        )
-        self._pass_on(sent, answer, task)
+        else:
+            self._pass_on(self._publish(placed, task), answer, task)
         return answer
 
-    def _prepare_and_send(self, answer, exchange, routing_key, body, task, headers):
+    def _prepare_and_send(self, answer, placed, task):
         if answer.cancelled():
             return
         if self.link.connection is None:
-            self.link.call_later(
-                _LOOK_FOR_CONNECTION_S,
-                self._prepare_and_send,
-                answer,
-                exchange,
-                routing_key,
-                body,
-                task,
-                headers,
-            )
+            self.link.call_later(_LOOK_FOR_CONNECTION_S, self._prepare_and_send, answer, placed, task)
             return
         self.delays.prepare(self._control, task.delay_s)
-        sent = self._publisher.publish(
-            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique
+        self._pass_on(self._publish(placed, task), answer, task)
+
+    def _publish(self, placed, task, serve_s=0.0):
+        """The publisher's Future."""
+        exchange, routing_key, body, headers = placed
+        # Of what is dropped as a duplicate the broker says that no queue took it,
+        # as it does of what has none.
+        return self._publisher.publish(
+            exchange, routing_key, body, task.properties(headers), mandatory=not task.unique, serve_s=serve_s
         )
-        self._pass_on(sent, answer, task)
 
     def _pass_on(self, sent, answer, task):
         def ended(future):
@@ -351,12 +351,25 @@ class Server:
                 raise DispatcherError(f"worker {worker.name!r}: {error}") from None
 
 
-def _wait(future, timeout_s):
-    if "gevent" in sys.modules:
-        from gomq_py.dispatcher.greenlets import wait_for
+def _is_in_greenlet():
+    if "gevent" not in sys.modules:
+        return False
+    from gomq_py.dispatcher.greenlets import is_in_greenlet
 
-        return wait_for(future, timeout_s)
-    return future.result(timeout_s)
+    return is_in_greenlet()
+
+
+def _wait_in_greenlet(future, timeout_s):
+    from gomq_py.dispatcher.greenlets import wait_for
+
+    wait_for(future, timeout_s)
+
+
+def _wait(future, timeout_s):
+    try:
+        future.exception(timeout_s)
+    except FutureTimeout:
+        pass  # the caller sees that it is not done
 
 
 def _translated(task, error):

@@ -1,0 +1,133 @@
+"""A thread that publishes serves the connection while it waits for its confirm: nothing else may wait
+for it.
+"""
+
+import threading
+import time
+import uuid
+
+import pytest
+
+from gomq_py.client.connection import Connection
+from gomq_py.dispatcher import ServiceDisconnected, Server, ServerConfig, Task, TaskConfig, WorkerConfig
+from tests.support.narrow import NarrowWay
+from tests.support.task_queue import server_of
+from tests.support.waiting import TIMEOUT_S, in_time, wait_until
+
+
+@pytest.fixture
+def queue():
+    return f"q{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def server(shared_broker, queue):
+    with server_of(shared_broker, queue) as made:
+        yield made
+
+
+def publishing(server, monkeypatch):
+    """The names of the threads that send, as they do."""
+    names, send = [], server._publisher._send
+
+    def noted(message):
+        names.append(threading.current_thread().name)
+        send(message)
+
+    monkeypatch.setattr(server._publisher, "_send", noted)
+    return names
+
+
+def bodies(broker, queue):
+    """Of all messages that are there."""
+    with Connection(broker.amqp_url) as connection:
+        channel = connection.channel()
+        return [each.body for each in iter(lambda: channel.get(queue, no_ack=True), None)]
+
+
+def test_a_thread_that_waits_sends_by_itself(server, monkeypatch):
+    names = publishing(server, monkeypatch)
+
+    # the link's thread may be at something, as the end of connecting
+    wait_until(lambda: server.publish(Task("a")) and "link" not in names[-1])
+
+    assert names[-1] == threading.current_thread().name
+
+
+def test_what_others_post_is_done_while_a_thread_waits_for_its_confirm(shared_broker, queue):
+    """The broker's answers are stopped: the post comes through although the publish does not end."""
+    with NarrowWay(shared_broker.port) as way, Server(ServerConfig(way.amqp_url, queue + ".x")) as server:
+        way.stop()
+        task = Task("a", routing_key=queue)
+        thread = threading.Thread(
+            target=pytest.raises, args=[ServiceDisconnected, server.publish, task, 30.0], daemon=True
+        )
+        thread.start()
+        wait_until(lambda: server._publisher.unconfirmed_count)
+
+        done = server.link.call(lambda: "done", timeout_s=TIMEOUT_S)
+
+        assert done == "done" and server._publisher.unconfirmed_count == 1
+        server.abort()
+        thread.join(TIMEOUT_S)
+
+
+def test_a_timer_that_begins_meanwhile_is_on_time(server, queue):
+    """A task with a timeout comes while its sender serves: the link's thread was going to sleep for longer
+    (up to its sign of life, after 15 s).
+    """
+    failed = []
+    worker = server.new_worker(
+        WorkerConfig(queue, "w"), {"hold": TaskConfig(threading.Event().wait, timeout_s=0.05)}
+    )
+    worker.hooks.failed_task.append(lambda context, error: failed.append(context.uuid))
+    worker.start()
+
+    sent = [server.publish(Task("hold")) for _ in range(3)]
+
+    wait_until(lambda: sorted(failed) == sorted(sent), in_time(10))
+
+
+def test_a_publish_ends_in_time_although_the_socket_is_full(shared_broker, queue):
+    """Nothing is read at the other end: sooner or later there is no room to write."""
+    with NarrowWay(shared_broker.port) as way, Server(ServerConfig(way.amqp_url, queue + ".x")) as server:
+        way.stop()
+        longest_s, big, deadline = 0.0, "x" * 16000, time.monotonic() + TIMEOUT_S
+        while server.link.connection.has_sent_all() and time.monotonic() < deadline:
+            for timeout_s in (0.001, 0.0):
+                began = time.monotonic()
+                with pytest.raises(ServiceDisconnected):
+                    server.publish(Task("a", [big], routing_key=queue), timeout_s)
+                longest_s = max(longest_s, time.monotonic() - began)
+
+        assert not server.link.connection.has_sent_all() and longest_s < TIMEOUT_S / 3
+        server.abort()
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C: raised between any two steps."""
+
+
+@pytest.mark.parametrize("place, losses", [("before the frames leave", 1), ("while it waits", 0)])
+def test_an_interrupted_publish_leaves_a_connection_that_works(
+    server, shared_broker, queue, monkeypatch, place, losses
+):
+    """Something may be half written: the connection is made anew, and the message comes again."""
+    wait_until(lambda: server.publish(Task("before")) and server.link._turn.take())
+    server.link._turn.give_back()
+
+    def interrupt(*_):
+        monkeypatch.undo()
+        raise Interrupted
+
+    if losses:
+        monkeypatch.setattr(server.link.connection, "flush_ready", interrupt)
+    else:
+        monkeypatch.setattr(server.link._turn, "_caller_waits_for", type("E", (), {"poll": interrupt})())
+    with pytest.raises(Interrupted):
+        server.publish(Task("interrupted"))
+    server.publish(Task("after"))
+
+    wait_until(lambda: not server._publisher.unconfirmed_count)
+    names = b"".join(bodies(shared_broker, queue))
+    assert server.link.losses == losses and b"interrupted" in names and b"after" in names
