@@ -11,9 +11,9 @@ from werkzeug.routing import UnicodeConverter
 import gomq_py
 from gomq_py.http import durability, errors, foreign_pages, page
 from gomq_py.http.api import (
-    bindings, changes, connections, definitions, docs, exchanges, federation, health, identity, limits,
-    messages, metrics, mqtt, nodes, overview, parameters, permissions, policies, queue_states, queues,
-    session, shovels, streams, users, vhosts,
+    bindings, changes, connections, definitions, delayed, docs, exchanges, federation, health, identity,
+    limits, messages, metrics, mqtt, nodes, overview, parameters, permissions, policies, queue_states,
+    queues, routes, search, session, shovels, streams, unacked, users, vhosts,
 )
 from gomq_py.http.login import LocalOperator, LoginCounts
 from gomq_py.http.session import Sessions
@@ -21,7 +21,7 @@ from gomq_py.http.session import Sessions
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
     bindings, vhosts, users, permissions, policies, parameters, limits, messages, definitions, changes,
-    session, mqtt, shovels, federation, page,
+    session, mqtt, shovels, federation, unacked, delayed, routes, search, page,
 )
 
 # No inline script, no foreign source, no text made HTML: what a queue is called can never run.

@@ -42,6 +42,8 @@ class Busy:
         for name, type_ in (("hox", "topic"), ("hox2", "direct")):
             arguments = {"alternate-exchange": "amq.fanout"} if name == "hox2" else {}
             api.put(f"exchanges/{VHOST}/{name}", {"type": type_, "durable": True, "arguments": arguments})
+        api.put(f"exchanges/{VHOST}/later", {
+            "type": "x-delayed-message", "arguments": {"x-delayed-type": "fanout"}})
         api.put(f"queues/{VHOST}/busy", {"durable": True, "arguments": {"x-max-priority": 5}})
         api.put(f"queues/{VHOST}/idle", {"durable": True, "arguments": {
             "x-message-ttl": 600000, "x-expires": 6000000, "x-max-length": 10,
@@ -91,6 +93,7 @@ class Busy:
             channel.basic_publish("hox", "k", b"%d" % number, properties)
             channel.basic_publish("", "idle", b"%d" % number, properties)
             channel.basic_publish("", "log", b"%d" % number, properties)
+        channel.basic_publish("later", "k", b"wait", pika.BasicProperties(headers={"x-delay": 3_600_000}))
         with contextlib.suppress(pika.exceptions.UnroutableError):
             channel.basic_publish("hox", "nowhere", b"", mandatory=True)
         channel.basic_publish("hox", "nowhere", b"")

@@ -6,6 +6,7 @@ consume, settle, confirms and tx. Its base, hot_channel, holds what is touched p
 through ``replies`` only. Never yields.
 """
 from functools import partial
+from typing import Any
 
 from gomq_py.amqp.server import confirms, consume, events, publish, settle, topology, tx
 from gomq_py.amqp.server.hot_channel import HotChannel
@@ -34,6 +35,8 @@ LOG = logger("amqp")
 NO_LIMIT = 1 << 62
 # Consumers that leave their queues in one step, some 6 us each, and those a channel has that ends in one.
 AT_ONCE, FEW = 8, 32
+# Messages of a channel that operators may give back in its life: their tags are remembered.
+RETURNED_MAX = 1000
 
 
 class Channel(HotChannel):
@@ -45,7 +48,7 @@ class Channel(HotChannel):
 
     __slots__ = (
         "connection", "vhost", "caller", "state", "replies", "confirms", "content", "transaction",
-        "last_queue", "reply_consumer", "method_id",
+        "last_queue", "reply_consumer", "method_id", "returned",
         "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
     )
 
@@ -61,6 +64,7 @@ class Channel(HotChannel):
         self.confirms = None
         self.content = None
         self.transaction = None
+        self.returned: Any = ()  # a set of delivery tags, once an operator gives messages back
         self.last_queue = ""
         self.reply_consumer = None
         self.method_id = 0
@@ -187,6 +191,19 @@ class Channel(HotChannel):
                 "in time", self.connection.name, self.id, consumer, holder.queue.name, self.vhost.name,
             )
             self.connection.fail_channel(self, error)
+
+    def return_one(self, delivery_tag):
+        """An operator gives a message back to its queue; what its client says of it later is passed over.
+
+        False: it is not unacknowledged, or so many were given back that no more can be remembered.
+        """
+        if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
+            return False
+        if not self.reject(delivery_tag, False, settle.REQUEUE):
+            return False
+        self.returned = self.returned or set()
+        self.returned.add(delivery_tag)
+        return True
 
     # very many unacked messages
 

@@ -38,8 +38,21 @@ def settle(channel, delivery_tag, multiple, how):
             channel.settle_many(delivery_tag or channel.unacked.next_tag - 1, how)
     else:
         known = apply(channel, delivery_tag, multiple, how)
-    if not known:
+    if not known and not was_returned(channel, delivery_tag, multiple, how):
         raise PreconditionFailed(f"unknown delivery tag {delivery_tag}")
+
+
+def was_returned(channel, delivery_tag, multiple, how):
+    """Whether an operator has given back what the tag is of, which its client cannot know: nothing is left
+    to do, but for what came before it, where that is meant too.
+    """
+    if delivery_tag not in channel.returned or multiple and channel.transaction is not None:
+        return False
+    if multiple:
+        channel.settle_many(delivery_tag, how)
+    else:
+        channel.returned.discard(delivery_tag)
+    return True
 
 
 def apply(channel, delivery_tag, multiple, how):

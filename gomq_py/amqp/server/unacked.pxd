@@ -46,6 +46,9 @@ cdef class Unacked:
     @cython.locals(row=Py_ssize_t, tag=uint64_t)
     cpdef list entries(self, Py_ssize_t limit)
     @cython.locals(holder=Holder)
+    cpdef list holding(self)
+    cpdef queue_of(self, uint64_t tag)
+    @cython.locals(holder=Holder)
     cpdef set queues(self)
     cpdef uint64_t due_ms(self) except? 0
     cpdef Holder overdue(self, uint64_t now_ms)

@@ -237,6 +237,18 @@ class Unacked:
                 found.append((tag, *self._describe(self.at, self._offset(tag))))
         return found
 
+    def holding(self):
+        """The Holders that hold messages."""
+        return [holder for holder in self.holders if holder is not None and holder.unacked_count]
+
+    def queue_of(self, tag):
+        """The queue of an outstanding message; None: the tag is of none."""
+        if not self.is_outstanding(tag):
+            return None
+        if tag >= self.first_tag:
+            return self._describe(self.at, self._offset(tag))[0].queue
+        return self._describe(octets.pointer(self.aside), self._find_aside(tag) * ASIDE + 8)[0].queue
+
     def due_ms(self):
         """When the first outstanding message is too long with its consumer, in Unix milliseconds; 0: none
         ever is.

@@ -53,6 +53,11 @@ class DelayedExchange(Exchange):
     def check_binding(self, routing_key, arguments):
         self._inner.check_binding(routing_key, arguments)
 
+    @property
+    def inner(self):
+        """The exchange whose rules count, with the same bindings."""
+        return self._inner
+
     def match(self, routing_key, headers, targets):
         has_time = headers and (X_DELAY in headers or X_DELIVER_AT in headers)
         if has_time and self.delayed_store is not None and is_delayed(headers):

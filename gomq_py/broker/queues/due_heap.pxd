@@ -6,6 +6,8 @@ cdef class DueHeap:
     cdef Py_ssize_t _room
     cdef uint64_t[::1] _due, _locations
     cpdef uint64_t first_due_ms(self) except? 0
+    @cython.locals(at=Py_ssize_t, child=Py_ssize_t)
+    cpdef list first(self, Py_ssize_t count)
     @cython.locals(at=Py_ssize_t, parent=Py_ssize_t)
     cpdef push(self, uint64_t due_ms, uint64_t location)
     @cython.locals(first=uint64_t)

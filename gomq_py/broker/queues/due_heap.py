@@ -4,6 +4,7 @@ Typed arrays, no object per message.
 
 Owned by broker.transfer.delayed. Ties go to the message that was stored first.
 """
+import heapq
 from array import array
 
 FIRST_SLOTS = 64
@@ -26,6 +27,18 @@ class DueHeap:
     def first_due_ms(self):
         """When the first is due. Only when ``count`` is not 0."""
         return self._due[0]
+
+    def first(self, count):
+        """[(due_ms, location)] of the first ``count``, in order; nothing is taken."""
+        found = []
+        ahead = [(self._due[0], self._locations[0], 0)] if self.count else []
+        while ahead and len(found) < count:
+            due_ms, location, at = heapq.heappop(ahead)
+            found.append((due_ms, location))
+            for child in (2 * at + 1, 2 * at + 2):
+                if child < self.count:
+                    heapq.heappush(ahead, (self._due[child], self._locations[child], child))
+        return found
 
     def push(self, due_ms, location):
         """Add a message."""

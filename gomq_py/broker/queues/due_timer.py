@@ -26,6 +26,10 @@ class DueTimer:
         """Messages that wait."""
         return self._heap.count
 
+    def first(self, count):
+        """[(due_ms, location)] of the first ``count`` that wait, in order."""
+        return self._heap.first(count)
+
     def push(self, due_ms, location):
         """One more waits; ``arm`` makes the timer know."""
         self._heap.push(due_ms, location)

@@ -118,6 +118,11 @@ class Routing:
             if not self._teed[name]:
                 del self._teed[name]
 
+    def tee_of(self, entity):
+        """The stream that gets what the queue or exchange gets, or None."""
+        stream = self.queues.get(self._tees.get(entity))
+        return stream if stream is not None and queue_type_of(stream.arguments) == STREAM else None
+
     def tee_changed(self, name):
         """A queue of this name came or went: what goes to it as to a tee is routed differently now."""
         if name in self._teed:

@@ -54,6 +54,14 @@ class DelayQueue(Destination):
         """Messages that wait."""
         return self.due.count
 
+    def first(self, count):
+        """[(due_ms, location)] of the first ``count`` that wait, in order; ``show`` says what they are."""
+        return [] if self.closed else self.due.first(count)
+
+    def show(self, location, message):
+        """Read a message that waits. False: it is gone meanwhile, or damaged."""
+        return not self.closed and bool(self.store.read(location, message))
+
     def publish(self, message):
         """Keep a message until it is due. 1: kept, 0: it cannot be stored, LATER: it waits for files, where
         it may.

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from gomq_py.broker.features import alternate_exchange
 from gomq_py.broker.names import check_not_reserved, cleaned
+from gomq_py.broker.routing.routing import with_properties
+from gomq_py.broker.routing.trial import try_out
 from gomq_py.broker.verbs.access import EXCHANGE
 
 
@@ -33,6 +35,24 @@ def declare(caller, name, type_, durable=False, auto_delete=False, internal=Fals
     caller.access.hand_on(EXCHANGE, name, vhost.exchanges, arguments, alternate_exchange.ARGUMENTS)
     exchange = vhost.declare_exchange(name, type_, durable, auto_delete, internal, arguments)
     return Declared(exchange, created, exchange.durable)
+
+
+def to_look_at(caller, name):
+    """The exchange, for a caller who looks at what it holds. Needs read. Raises AccessRefused, NotFound."""
+    caller.access.read(EXCHANGE, cleaned(name))
+    return find(caller, name)
+
+
+def try_route(vhost, exchange, routing_key, envelope, now_ms):
+    """A routing.trial.Trial of a message with this Envelope, which is not published. Needs no right: it tells
+    what lists of bindings do.
+
+    Raises PreconditionFailed. May switch.
+    """
+    headers = envelope.headers()
+    if vhost.needs_properties:
+        headers = with_properties(headers, envelope.properties())
+    return try_out(vhost, exchange, (routing_key, *envelope.more_keys()), headers, now_ms)
 
 
 def find(caller, name):

@@ -87,14 +87,15 @@ def delete_user_connections(user):
     return no_content()
 
 
-def _check_own(connection):
+def check_own(connection):
+    """Raises NotAuthorised for a connection of somebody else's, unless an administrator asks."""
     if ADMINISTRATOR not in g.tags and connection.user.name != g.user.name:
         raise NotAuthorised("Not administrator user")
 
 
 def close_connection(connection):
     """Close it with the request's ``X-Reason``. Raises NotAuthorised."""
-    _check_own(connection)
+    check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 
 
@@ -109,8 +110,8 @@ def list_channels():
 @access(MANAGEMENT)
 def put_channel(name):
     """Change the prefetch count of consumers to come on the channel; LavinMQ's."""
-    channel, connection = _find_channel(name)
-    _check_own(connection)
+    channel, connection = find_channel(name)
+    check_own(connection)
     channel.prefetch_count = integer_of(body(required=("prefetch",)), "prefetch", None, 0, 65535)
     return no_content()
 
@@ -120,7 +121,7 @@ def put_channel(name):
 def get_channel(name):
     """One channel, with its consumers."""
     statistics.with_history()
-    channel, connection = _find_channel(name)
+    channel, connection = find_channel(name)
     shape = shapes.channel(channel, connection)
     shape["consumer_details"] = [
         shapes.consumer(one, connection) for one in list(channel.consumers.values()) if hasattr(one, "source")
@@ -129,7 +130,8 @@ def get_channel(name):
     return json_answer(shape)
 
 
-def _find_channel(name):
+def find_channel(name):
+    """(channel, connection) of the channel of this name. Raises NoSuchObject."""
     for channel, connection in channels_of(visible()):
         if shapes.channel_name(channel, connection) == name:
             return channel, connection
@@ -175,7 +177,7 @@ def delete_consumer(vhost, connection, number, tag):
     consumer = None if channel is None else channel.consumers.get(tag)
     if consumer is None or one.vhost.name != vhost or not hasattr(consumer, "source"):
         raise NoSuchObject()
-    _check_own(one)
+    check_own(one)
     consumer.source.remove_consumer(consumer)
     consumer.cancel("cancelled over the management API")
     return no_content()

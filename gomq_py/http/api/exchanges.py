@@ -105,7 +105,7 @@ def publish(vhost, name):
     routing_key = text_of(wanted, "routing_key")
     if len(routing_key.encode("utf-8")) > 255:
         raise BadRequest("a routing key is at most 255 octets")
-    properties = _properties(wanted["properties"], publisher.vhost.tables)
+    properties = wire_properties(wanted["properties"], publisher.vhost.tables)
     try:
         publication = prepare(
             publisher, exchange.name, routing_key, partial(envelope_of, properties), _payload(wanted),
@@ -154,7 +154,7 @@ PROPERTIES = {
 }
 
 
-def _properties(given, limits):
+def wire_properties(given, limits):
     """AMQP properties, in wire form, from JSON; as deep and as long as these TableLimits allow.
 
     Raises BadRequest, PreconditionFailed.

@@ -59,26 +59,33 @@ def _browsed(queue):
     return browser
 
 
-def _peeked(browser, offset, count, encoding, truncate):
-    left = offset
-    while left:
-        passed = browser.skip(left, SKIP_SLICE)
+def passed_over(browser, count):
+    """Pass over so many messages. False: there are not so many. May switch."""
+    while count:
+        passed = browser.skip(count, SKIP_SLICE)
         if passed == 0:
-            return
-        left -= passed
+            return False
+        count -= passed
         give_way()
+    return True
+
+
+def _peeked(browser, offset, count, encoding, truncate):
+    if not passed_over(browser, offset):
+        return
     message = Message()
     octets_left = MAX_PEEK_OCTETS
     for position in range(offset, offset + count):
         if not browser.next(message):
             return
-        yield _shown(
+        yield shown(
             message, position, encoding, min(octets_left, octets_left if truncate is None else truncate)
         )
         octets_left -= min(octets_left, message.get_body_length())
 
 
-def _shown(message, position, encoding, limit):
+def shown(message, position, encoding, limit):
+    """A message that was looked at, with up to ``limit`` octets of its body."""
     facts = message.describe()
     return {
         "position": position, "redelivered": facts["redelivered"],

@@ -2,7 +2,7 @@
 
 A table by endpoint and method; the paths themselves are the app's.
 """
-from gomq_py.http.openapi.schemas import TEXT, ref, record, some
+from gomq_py.http.openapi.schemas import COUNT, MAYBE_COUNT, TEXT, ref, record, some
 
 # Queries of lists, of single things with counters, and of some deletes.
 LIST = ("page", "page_size", "name", "use_regex", "sort", "sort_reverse", "columns")
@@ -141,6 +141,17 @@ OPERATIONS = {
     ("messages.peek_messages", "GET"): shows(
         some(ref("Peeked")), ("offset", "count", "truncate", "encoding")
     ),
+    ("search.search_messages", "POST"): Operation({200: record({
+        "messages": some(ref("Peeked")), "examined": COUNT, "octets": COUNT, "next_offset": MAYBE_COUNT,
+    })}, "search"),
+    ("routes.try_route", "POST"): Operation({200: ref("Trial")}, "route"),
+    ("unacked.list_unacked", "GET"): shows(some(ref("Holder"))),
+    ("unacked.list_vhost_unacked", "GET"): shows(some(ref("Holder"))),
+    ("unacked.list_queue_unacked", "GET"): shows(some(ref("Holder"))),
+    ("unacked.return_message", "POST"): does("return"),
+    ("delayed.list_delayed", "GET"): shows(some(ref("Delayed"))),
+    ("delayed.list_vhost_delayed", "GET"): shows(some(ref("Delayed"))),
+    ("delayed.list_delayed_messages", "GET"): shows(some(ref("DelayedMessage")), ("count", "truncate")),
     ("messages.move_messages", "POST"): moves("move", "moved"),
     ("messages.copy_messages", "POST"): moves("move", "copied"),
     ("messages.replay_messages", "POST"): moves("replay", "moved"),

@@ -68,6 +68,7 @@ QUEUE_ITSELF = {
     **texts("name", "vhost", "type", "node", "state"), **truths("durable", "auto_delete", "exclusive"),
     "arguments": OPEN,
 }
+DESTINATION = {"enum": ["queue", "exchange", "client"]}
 NAMED = {"name": TEXT, "description": TEXT, "enabled": TRUTH}
 CHANNEL_DETAILS = record(
     {**texts("name", "user", "connection_name", "peer_host", "node"), **counts("number", "peer_port")}
@@ -274,6 +275,27 @@ COMPONENTS = {
     "Unacked": record(
         {**texts("consumer_tag", "channel_name"), **counts("delivery_tag", "unacked_for_seconds")}
     ),
+    "Holder": record({
+        **texts("vhost", "queue", "channel", "connection", "user"), "consumer_tag": MAYBE_TEXT,
+        **counts("prefetch_count", "count"), "oldest_delivery_tag": MAYBE_COUNT,
+        "oldest_seconds": MAYBE_COUNT}),
+    "Delayed": record({
+        **texts("vhost", "exchange"), "messages": COUNT, "next_due": MAYBE_COUNT, **SET_ASIDE}),
+    "DelayedMessage": record({
+        **counts("due", "timestamp", "payload_bytes"), **texts("routing_key", "payload"),
+        "payload_encoding": {"enum": ["string", "base64"]}, "properties": OPEN}, {"unreadable": TEXT}),
+    "Trial": record({
+        "matches": some(record({
+            **texts("destination", "why"), "destination_type": DESTINATION, "via": some(TEXT),
+            "due": MAYBE_COUNT,
+        }, {**texts("type", "state"), **counts("messages", "consumers")})),
+        "steps": some(record({
+            **texts("source", "destination", "why"), "source_type": DESTINATION,
+            "destination_type": DESTINATION, "routing_key": MAYBE_TEXT, "arguments": OPEN,
+            "properties_key": MAYBE_TEXT,
+        })),
+        "delayed": some(record({"exchange": TEXT, "due": COUNT})), **truths("unroutable", "complete"),
+    }),
     "Message": record({
         **texts("exchange", "routing_key", "payload"), "payload_encoding": {"enum": ["string", "base64"]},
         "redelivered": TRUTH,
@@ -364,6 +386,14 @@ BODIES = {
             "enum": ["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]
         },
     }, {"truncate": {"type": "integer", "minimum": 0}}),
+    "return": wanted({"channel": TEXT, "delivery_tag": {"type": "integer", "minimum": 1}}),
+    "route": wanted({"routing_key": TEXT}, {"headers": OPEN, "properties": OPEN}),
+    "search": wanted(optional={
+        **texts("text", "pattern", "exchange", "routing_key", "json_path"), "json_value": ANYTHING,
+        "headers": OPEN, "ignore_case": TRUTH,
+        "offset": {"type": "integer", "minimum": 0},
+        **{name: {"type": "integer", "minimum": 1} for name in ("count", "examined_max", "octets_max")},
+    }),
     "action": wanted({"action": {"enum": ["sync", "cancel_sync"]}}),
     "policy": wanted({"pattern": TEXT, "definition": OPEN}, {"priority": COUNT, "apply-to": TEXT}),
     "value": wanted({"value": ANYTHING}),

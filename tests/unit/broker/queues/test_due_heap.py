@@ -54,3 +54,15 @@ def test_memory_is_given_back():
         tracemalloc.stop()
 
     assert left < full / 20
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(0, 70))
+def test_the_first_are_told_in_order_and_stay(due, count):
+    heap = DueHeap()
+    for location, due_ms in enumerate(due):
+        heap.push(due_ms, location)
+
+    told = heap.first(count)
+
+    assert told == sorted((due_ms, location) for location, due_ms in enumerate(due))[:count]
+    assert heap.count == len(due)

@@ -1,0 +1,149 @@
+"""Trial: where a message with these keys and headers would go, and by which binding at each step.
+
+Beside routing, which decides; here it is told step by step for somebody who asks, and nothing is published
+or counted. A binding is tried alone in an exchange of the same type, so that the reason is the rule's own
+answer.
+"""
+from typing import Any, NamedTuple
+
+from gomq_py.broker.exchanges.consistent_hash import ConsistentHashExchange
+from gomq_py.broker.exchanges.delayed import DelayedExchange, delay_of, time_of
+from gomq_py.broker.exchanges.direct import DirectExchange
+from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.broker.exchanges.fanout import FanoutExchange
+from gomq_py.broker.exchanges.headers import X_MATCH, HeadersExchange
+from gomq_py.broker.exchanges.random_choice import RandomExchange
+from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.hub.turns import paced
+
+# Steps that are told: whoever asks reads them.
+STEPS_MAX = 2000
+# Bindings of one destination that are told; as many lead there, one is enough.
+BINDINGS_MAX = 5
+# Bindings between two looks at the clock, some microseconds each.
+LOOK = 20
+
+
+class Step(NamedTuple):
+    """From ``source`` to ``destination`` (a queue, a sink or an exchange), by ``binding`` (None: without
+    one), and ``why`` in words.
+    """
+
+    source: Any
+    destination: Any
+    binding: Any
+    why: str
+
+
+class Trial:
+    """``steps`` in the order of the walk, ``destinations`` as a publish would find them, ``is_whole``: False
+    where there were more steps than are told; ``due_ms``: {delayed exchange: milliseconds, the message waits
+    there and is routed then}.
+    """
+
+    def __init__(self):
+        self.steps = []
+        self.destinations = []
+        self.due_ms = {}
+        self.is_whole = True
+
+
+def try_out(routing, exchange, routing_keys, headers, now_ms):
+    """A Trial of a message to ``exchange`` by the first key and those of CC and BCC behind it. May switch."""
+    found = Trial()
+    seen = {exchange}
+    ahead = [exchange]
+    reached: dict[Any, Any] = {}
+    while ahead:
+        current = ahead.pop(0)
+        for step in _steps_from(routing, current, routing_keys, headers, found, now_ms):
+            if len(found.steps) >= STEPS_MAX:
+                found.is_whole = False
+                break
+            found.steps.append(step)
+            if not isinstance(step.destination, Exchange):
+                reached[step.destination] = None
+            elif step.destination not in seen:
+                seen.add(step.destination)
+                ahead.append(step.destination)
+    for entity in [*reached, *seen] if reached else ():
+        stream = routing.tee_of(entity)
+        if stream is not None:
+            found.steps.append(Step(entity, stream, None, "its tee gets what it gets"))
+            reached[stream] = None
+    found.destinations = list(reached)
+    return found
+
+
+def _steps_from(routing, current, keys, headers, found, now_ms):
+    """The steps that lead away from an exchange. A generator; may switch."""
+    matched: set[Any] = set()
+    judge = current
+    if isinstance(current, DelayedExchange):
+        due_ms = _due_ms(current, headers, now_ms)
+        if due_ms:
+            found.due_ms[current] = due_ms
+        judge = current.inner
+    for key in keys:
+        judge.match(key, headers, matched)
+    matched.difference_update(current.departed)
+    if not matched and current.alternate in routing.exchanges and current.alternate is not None:
+        yield Step(
+            current, routing.exchanges[current.alternate], None,
+            "no binding matches, so its alternate exchange is asked")
+    told = dict.fromkeys(matched, 0)
+    for binding in paced(current.bindings() if matched else (), LOOK):
+        destination = binding.destination
+        if told.get(destination, BINDINGS_MAX) >= BINDINGS_MAX:
+            continue
+        key = next((key for key in keys if _leads(judge, binding, key, headers)), None)
+        if key is not None:
+            told[destination] += 1
+            yield Step(current, destination, binding, _why(judge, binding, key))
+    for destination, count in told.items():
+        if not count:
+            yield Step(current, destination, None, _why_without(judge))
+    if current.onward is not None:
+        yield Step(current, current.onward, None, "is handed everything that this exchange gets")
+
+
+def _due_ms(exchange, headers, now_ms):
+    if exchange.delayed_store is None or not headers:
+        return 0
+    at_ms, delay_ms = time_of(headers), delay_of(headers)
+    return max(at_ms, now_ms) if at_ms else now_ms + delay_ms if delay_ms else 0
+
+
+def _leads(exchange, binding, key, headers):
+    """Whether the binding by itself leads a message there."""
+    if isinstance(exchange, DirectExchange):
+        return binding.routing_key == key
+    if not isinstance(exchange, (TopicExchange, HeadersExchange)):
+        return True  # every binding of a destination that was found
+    alone = type(exchange)(exchange.name, exchange.vhost, arguments=exchange.arguments)
+    alone.bind(binding)
+    targets: set[Any] = set()
+    alone.match(key, headers, targets)
+    return bool(targets)
+
+
+def _why(exchange, binding, key):
+    """In words why a binding leads a message on."""
+    if isinstance(exchange, DirectExchange):
+        return f"the binding's key is the message's, '{key}'"
+    if isinstance(exchange, TopicExchange):
+        return f"the pattern '{binding.routing_key}' matches '{key}'"
+    if isinstance(exchange, FanoutExchange):
+        return "a fanout exchange gives to every binding"
+    if isinstance(exchange, HeadersExchange):
+        mode = binding.arguments.get(X_MATCH, "all")
+        return f"the headers satisfy the binding's arguments (x-match: {mode})"
+    if isinstance(exchange, ConsistentHashExchange):
+        return f"the hash falls to this destination, whose weight is {binding.routing_key}"
+    if isinstance(exchange, RandomExchange):
+        return "was chosen by chance among its bindings, the next message may go elsewhere"
+    return f"an exchange of type {exchange.type} gives it to this binding"
+
+
+def _why_without(exchange):
+    return "it is named by the routing key" if not exchange.name else f"the rule of {exchange.type} chose it"

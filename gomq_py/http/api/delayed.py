@@ -1,0 +1,76 @@
+"""/api/delayed: messages that delayed exchanges hold until their time; gomq-py's own."""
+from flask import Blueprint, request
+
+from gomq_py.broker.verbs import exchanges
+from gomq_py.http.answers import json_answer, paced_list
+from gomq_py.http.arguments import integer_of
+from gomq_py.http.encoding import content_shown
+from gomq_py.http.errors import NoSuchObject
+from gomq_py.http.finding import caller, find_exchange, find_vhost, visible_vhosts
+from gomq_py.http.login import MANAGEMENT, access
+from gomq_py.http.shapes import set_aside
+from gomq_py.hub.turns import paced
+from gomq_py.storage.message import Message
+
+blueprint = Blueprint("delayed", __name__)
+# Messages in one answer, the next ones to go: finding so many in the heap takes 2 ms.
+MOST, USUAL = 1000, 100
+# Octets of a body that are shown unless told, and at most.
+USUAL_OCTETS, MOST_OCTETS = 1024, 64 * 1024
+# Exchanges between two looks at the clock.
+LOOK = 50
+
+
+@blueprint.get("/api/delayed")
+@access(MANAGEMENT)
+def list_delayed():
+    """The exchanges that hold messages until their time: how many, and when the next one is due."""
+    return json_answer([row for vhost in visible_vhosts() for row in _of(vhost)])
+
+
+@blueprint.get("/api/delayed/<vhost>")
+@access(MANAGEMENT)
+def list_vhost_delayed(vhost):
+    """Those of one vhost."""
+    return json_answer(_of(find_vhost(vhost)))
+
+
+def _of(vhost):
+    return [
+        _shape(one) for one in paced(list(vhost.exchanges.values()), LOOK) if one.delayed_store is not None
+    ]
+
+
+def _shape(exchange):
+    store = exchange.delayed_store
+    first = store.first(1)
+    return {
+        "vhost": exchange.vhost, "exchange": exchange.name, "messages": store.count,
+        "next_due": first[0][0] if first else None, **set_aside(store.aside),
+    }
+
+
+@blueprint.get("/api/delayed/<vhost>/<name>")
+@access(MANAGEMENT)
+def list_delayed_messages(vhost, name):
+    """The messages that one exchange holds, the next to go first, ``count`` of them: needs read on the
+    exchange. ``due`` is when each goes on; bodies are cut to ``truncate`` octets.
+    """
+    exchange = find_exchange(vhost, name)
+    count = integer_of(request.args, "count", USUAL, 1, MOST)
+    most = integer_of(request.args, "truncate", USUAL_OCTETS, 0, MOST_OCTETS)
+    exchanges.to_look_at(caller(vhost), exchange.name)
+    if exchange.delayed_store is None:
+        raise NoSuchObject()
+    return paced_list(_messages(exchange.delayed_store, count, most))
+
+
+def _messages(store, count, most):
+    message = Message()
+    for due_ms, location in store.first(count):
+        if store.show(location, message):
+            yield {
+                "due": due_ms, "timestamp": message.describe()["timestamp_ms"],
+                "routing_key": message.get_routing_key().decode("utf-8", "replace"),
+                **content_shown(message, "auto", most),
+            }

@@ -1,0 +1,263 @@
+"""What an operator looks into over HTTP, seen by an AMQP client: where a message would go, who holds what,
+what waits for its time, and searching.
+"""
+import time
+from urllib.parse import quote
+
+import pika
+import pytest
+
+from tests.support.waiting import wait_until
+
+
+def route(api, exchange, key, **more):
+    answer = api.post(f"exchanges/%2F/{exchange}/route", {"routing_key": key, **more})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def ways(trial):
+    return {(one["destination"], tuple(one["via"])) for one in trial["matches"]}
+
+
+# where a message would go
+
+def test_a_trial_tells_each_binding_that_leads_on(api, name):
+    api.put(f"queues/%2F/{name}")
+    api.put(f"exchanges/%2F/{name}", {"type": "topic"})
+    api.put(f"exchanges/%2F/{name}-2", {"type": "fanout"})
+    api.post(f"bindings/%2F/e/{name}/e/{name}-2", {"routing_key": "a.#"})
+    api.post(f"bindings/%2F/e/{name}/q/{name}", {"routing_key": "b.*"})
+    api.post(f"bindings/%2F/e/{name}-2/q/{name}")
+
+    trial = route(api, name, "a.b.c")
+
+    assert ways(trial) == {(name, (name, f"{name}-2"))}
+    assert [(one["source"], one["destination"], one["routing_key"]) for one in trial["steps"]] == [
+        (name, f"{name}-2", "a.#"), (f"{name}-2", name, "")
+    ]
+    assert trial["steps"][0]["why"] == "the pattern 'a.#' matches 'a.b.c'"
+    assert (trial["matches"][0]["state"], trial["matches"][0]["consumers"], trial["unroutable"]) == (
+        "running", 0, False
+    )
+    assert route(api, name, "c")["unroutable"]
+    assert api.get(f"queues/%2F/{name}").json()["messages"] == 0
+
+
+def test_a_trial_asks_the_alternate_exchange(api, name):
+    api.put(f"queues/%2F/{name}")
+    api.put(f"exchanges/%2F/{name}-2", {"type": "fanout"})
+    api.put(f"exchanges/%2F/{name}", {"type": "direct", "arguments": {"alternate-exchange": f"{name}-2"}})
+    api.post(f"bindings/%2F/e/{name}-2/q/{name}")
+
+    trial = route(api, name, "nobody")
+
+    assert ways(trial) == {(name, (name, f"{name}-2"))}
+    assert "alternate" in trial["steps"][0]["why"]
+
+
+@pytest.mark.parametrize("headers, routed", [({"kind": "x", "n": 1}, True), ({"kind": "y"}, False)])
+def test_a_trial_compares_headers(api, name, headers, routed):
+    exchange = quote(name, safe="")
+    api.put(f"queues/%2F/{exchange}")
+    api.put(f"exchanges/%2F/{exchange}", {"type": "headers"})
+    api.post(f"bindings/%2F/e/{exchange}/q/{exchange}", {"arguments": {"x-match": "all", "kind": "x"}})
+
+    assert bool(route(api, exchange, "", headers=headers)["matches"]) is routed
+
+
+def test_a_trial_of_the_default_exchange_and_of_cc(api, name):
+    api.put(f"queues/%2F/{name}")
+    api.put(f"queues/%2F/{name}-2")
+
+    trial = route(api, "amq.default", name, headers={"CC": [f"{name}-2"]})
+
+    assert ways(trial) == {(name, ("",)), (f"{name}-2", ("",))}
+
+
+def test_a_trial_says_that_a_message_would_wait(api, name):
+    api.put(f"queues/%2F/{name}")
+    api.put(f"exchanges/%2F/{name}", {
+        "type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}})
+    api.post(f"bindings/%2F/e/{name}/q/{name}", {"routing_key": "k"})
+
+    trial = route(api, name, "k", headers={"x-delay": 60_000})
+
+    assert 50 < trial["matches"][0]["due"] / 1000 - time.time() < 61
+    assert trial["delayed"][0]["exchange"] == name
+
+
+@pytest.mark.parametrize("body", [
+    {}, {"routing_key": 7}, {"routing_key": "x" * 256}, {"routing_key": "", "headers": [1]},
+    {"routing_key": "", "properties": 7}, {"routing_key": "", "headers": {"CC": "text"}},
+])
+def test_a_trial_of_nonsense_is_refused(api, body):
+    assert api.post("exchanges/%2F/amq.topic/route", body).status_code == 400
+
+
+# unacknowledged messages
+
+@pytest.fixture
+def held(api, channel, name):
+    """Three messages: one with a consumer, one of basic.get, one ready; the name of their channel."""
+    channel.queue_declare(name)
+    channel.confirm_delivery()
+    for body in (b"a", b"b", b"c"):
+        channel.basic_publish("", name, body)
+    channel.basic_get(name)
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_consume(name, lambda *_: None, consumer_tag="holder")
+    wait_until(lambda: api.get(f"queues/%2F/{name}").json()["messages_ready"] == 1, what="two deliveries")
+    return api.get(f"unacked/%2F/{name}").json()[0]["channel"]
+
+
+def test_unacked_messages_are_told_by_consumer(api, held, name):
+    rows = api.get(f"unacked/%2F/{name}").json()
+
+    assert [(one["consumer_tag"], one["count"], one["oldest_delivery_tag"]) for one in rows] == [
+        (None, 1, 1), ("holder", 1, 2)
+    ]
+    assert all(0 <= one["oldest_seconds"] < 60 and one["queue"] == name for one in rows)
+    for path in ("unacked", "unacked/%2F"):
+        assert [one for one in api.get(path).json() if one["queue"] == name] == rows
+    assert api.get("unacked/nosuch").status_code == api.get("unacked/%2F/nosuch").status_code == 404
+
+
+def test_a_message_is_given_back_and_its_client_may_still_ack_it(api, channel, held, name):
+    answer = api.post(f"unacked/%2F/{name}/return", {"channel": held, "delivery_tag": 1})
+
+    assert answer.status_code == 204
+    wait_until(lambda: api.get(f"queues/%2F/{name}").json()["messages_ready"] == 2, what="one more is ready")
+    channel.basic_ack(1)
+    channel.basic_ack(2)
+    wait_until(
+        lambda: [one["count"] for one in api.get(f"unacked/%2F/{name}").json()] == [1],
+        what="the consumer to get the next one")
+    assert channel.is_open
+    assert api.get(f"queues/%2F/{name}").json()["messages"] == 2
+    assert api.get(f"queues/%2F/{name}/messages").json()[0]["payload"] in ("a", "c")
+
+
+def test_an_ack_of_all_up_to_one_that_was_given_back_acks_the_others(api, channel, held, name):
+    api.post(f"unacked/%2F/{name}/return", {"channel": held, "delivery_tag": 2})
+
+    channel.basic_ack(2, multiple=True)
+    channel.basic_get(name)
+
+    assert channel.is_open
+    wait_until(
+        lambda: 1 not in [one["oldest_delivery_tag"] for one in api.get(f"unacked/%2F/{name}").json()],
+        what="the first to be acknowledged")
+
+
+def test_a_tag_that_was_never_given_back_still_closes_the_channel(api, channel, held, name):
+    api.post(f"unacked/%2F/{name}/return", {"channel": held, "delivery_tag": 1})
+
+    channel.basic_ack(99)
+
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        channel.queue_declare(name, passive=True)
+
+
+@pytest.mark.parametrize("change, status", [
+    ({"delivery_tag": 77}, 404), ({"channel": "nosuch"}, 404), ({"delivery_tag": 0}, 400),
+    ({"delivery_tag": "x"}, 400), ({"channel": 7}, 400), ({"delivery_tag": 1 << 64}, 400),
+])
+def test_what_is_not_held_is_not_given_back(api, held, name, change, status):
+    wanted = {"channel": held, "delivery_tag": 1, **change}
+
+    assert api.post(f"unacked/%2F/{quote(name, safe='')}/return", wanted).status_code == status
+
+
+def test_somebody_elses_message_is_given_back_by_administrators_alone(api, held, name):
+    api.put("users/watcher", {"password": "watcher", "tags": "monitoring"})
+    api.put("permissions/%2F/watcher", {"configure": ".*", "write": ".*", "read": ".*"})
+
+    answer = api.as_user("watcher", "watcher").post(
+        f"unacked/%2F/{name}/return", {"channel": held, "delivery_tag": 1})
+
+    assert answer.status_code == 401
+
+
+# delayed messages
+
+def test_delayed_messages_are_told_in_the_order_of_their_time(api, channel, name):
+    channel.exchange_declare(name, "x-delayed-message", arguments={"x-delayed-type": "direct"})
+    channel.confirm_delivery()
+    for number in (3, 1, 2):
+        channel.basic_publish(name, f"k{number}", b"%d" % number * 2000, pika.BasicProperties(
+            headers={"x-delay": number * 1_000_000}))
+
+    row = [one for one in api.get("delayed").json() if one["exchange"] == name][0]
+    some = api.get(f"delayed/%2F/{name}?count=2&truncate=3").json()
+
+    assert (row["messages"], row["next_due"]) == (3, some[0]["due"])
+    assert [(one["routing_key"], one["payload"], one["payload_bytes"]) for one in some] == [
+        ("k1", "111", 2000), ("k2", "222", 2000)
+    ]
+    assert 900 < some[0]["due"] / 1000 - time.time() < 1001
+    assert api.get(f"delayed/%2F/{name}?count=1001").status_code == 400
+    assert api.get("delayed/%2F/amq.topic").status_code == 404
+
+
+def test_what_a_delayed_exchange_holds_takes_the_right_to_read_it(api, name):
+    api.put(f"exchanges/%2F/{name}", {
+        "type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}})
+    api.put("users/blind", {"password": "blind", "tags": "management"})
+    api.put("permissions/%2F/blind", {"configure": ".*", "write": ".*", "read": ""})
+
+    assert api.as_user("blind", "blind").get(f"delayed/%2F/{name}").status_code == 401
+
+
+# searching
+
+@pytest.fixture
+def searched(api, channel, name):
+    """A queue with some messages: asks for the positions that a search finds."""
+    queue = quote(name, safe="")
+    channel.queue_declare(name)
+    channel.confirm_delivery()
+    for number, body in enumerate((
+        b'{"order": {"lines": [{"sku": "A-1"}, {"sku": "B-2"}]}}', b"plain Text", b"\xff\xfe",
+        b'{"order": 5}',
+    )):
+        channel.basic_publish("", name, body, pika.BasicProperties(headers={"n": number}))
+    return lambda **wanted: api.post(f"queues/%2F/{queue}/search", wanted)
+
+
+@pytest.mark.parametrize("wanted, positions", [
+    ({}, [0, 1, 2, 3]), ({"text": "Text"}, [1]), ({"text": "text"}, []),
+    ({"text": "text", "ignore_case": True}, [1]),
+    ({"pattern": "^plain.*t$"}, [1]), ({"headers": {"n": 2}}, [2]), ({"headers": {"n": 2, "m": 1}}, []),
+    ({"json_path": "$.order"}, [0, 3]), ({"json_path": "order", "json_value": 5}, [3]),
+    ({"json_path": "order", "json_value": "5"}, [3]),
+    ({"json_path": "$.order.lines[1].sku", "json_value": "B-2"}, [0]), ({"json_path": "order.lines[7]"}, []),
+    ({"exchange": "?*"}, []), ({"routing_key": "*"}, [0, 1, 2, 3]),
+    ({"text": "order", "headers": {"n": 3}}, [3]),
+    ({"offset": 2}, [2, 3]), ({"offset": 9}, []),
+])
+def test_searching_finds(searched, wanted, positions):
+    answer = searched(**wanted).json()
+
+    assert [one["position"] for one in answer["messages"]] == positions
+    assert answer["next_offset"] is None
+
+
+def test_searching_is_bounded_and_goes_on_where_it_stopped(searched):
+    first = searched(examined_max=3).json()
+    second = searched(count=1).json()
+    third = searched(octets_max=1).json()
+
+    assert (first["examined"], first["next_offset"]) == (3, 3)
+    assert (len(second["messages"]), second["next_offset"]) == (1, 1)
+    assert (third["examined"], third["next_offset"]) == (1, 1)
+    assert [one["position"] for one in searched(offset=3).json()["messages"]] == [3]
+
+
+@pytest.mark.parametrize("wanted", [
+    {"text": ""}, {"text": 7}, {"text": "x" * 1025}, {"pattern": "("}, {"pattern": "x{9999}"},
+    {"json_path": "a..b"}, {"json_path": "[x]"}, {"json_path": ".a" * 65}, {"json_value": 1}, {"headers": 7},
+    {"offset": -1}, {"count": 0}, {"count": 201}, {"examined_max": 100_001}, {"octets_max": 1 << 40},
+])
+def test_a_search_for_nonsense_is_refused(searched, wanted):
+    assert searched(**wanted).status_code == 400

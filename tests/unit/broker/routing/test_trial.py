@@ -1,0 +1,36 @@
+"""Trial: bounded, whatever is bound, and the same as what a publish would find."""
+from gomq_py.broker.exchanges.fanout import FanoutExchange
+from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.routing.destination import Destination
+from gomq_py.broker.routing.routing import Routing
+from gomq_py.broker.routing.trial import STEPS_MAX, try_out
+from gomq_py.broker.topology.binding import Binding
+
+
+def fan(count):
+    exchange = FanoutExchange("all", "/")
+    for number in range(count):
+        exchange.bind(Binding(exchange, Destination(f"d{number}"), ""))
+    return exchange
+
+
+def test_a_trial_tells_a_bounded_number_of_steps():
+    found = try_out(Routing(), fan(STEPS_MAX + 1), ("k",), None, 0)
+
+    assert (len(found.steps), found.is_whole) == (STEPS_MAX, False)
+    assert try_out(Routing(), fan(STEPS_MAX), ("k",), None, 0).is_whole
+
+
+def test_a_trial_finds_what_a_publish_would_and_goes_in_no_circles():
+    routing = Routing()
+    one, two = TopicExchange("one", "/"), TopicExchange("two", "/")
+    ends = [Destination(f"d{number}") for number in range(3)]
+    for source, destination, key in (
+        (one, two, "a.*"), (two, one, "#"), (one, ends[0], "b.*"), (two, ends[1], "a.b"),
+        (two, ends[2], "b.#"),
+    ):
+        source.bind(Binding(source, destination, key))
+
+    for key in ("a.b", "b.b", "c", ""):
+        found = try_out(routing, one, (key,), None, 0)
+        assert set(found.destinations) == set(routing.route(one, key))
