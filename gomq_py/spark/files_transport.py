@@ -66,6 +66,10 @@ class FilesTransport:
                 return _first_at(content, part, timestamp_ms)
         return shape.end_offset
 
+    def mark(self, name, offset):
+        """Nothing: epochs tell streams of one name apart."""
+        return ""
+
     def octets(self, name, epoch, number, at, count):
         """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
         yield from copied(self.octets_into, name, epoch, number, at, count)

@@ -108,6 +108,10 @@ class HttpTransport:
             yield from given["items"]
             page, pages = page + 1, given["page_count"]
 
+    def mark(self, name, offset):
+        """Nothing: epochs tell streams of one name apart."""
+        return ""
+
     def octets(self, name, epoch, number, at, count):
         """Pieces of ``count`` octets of a segment's file from ``at`` on. Raises as ``octets_into`` does."""
         yield from copied(self.octets_into, name, epoch, number, at, count)

@@ -5,7 +5,8 @@
 
 ``next`` is the first offset that has not been read. ``epoch`` tells a stream from a later one of the same
 name. ``segment`` and ``at``, where they are known, say at which position of which segment that offset's
-record begins, so that the next batch need not read what is before it. A leaf.
+record begins, so that the next batch need not read what is before it. ``mark`` is a digest of the message
+before ``next``, of brokers that tell no epoch. A leaf.
 """
 from dataclasses import dataclass
 
@@ -22,13 +23,16 @@ class Position:
     next: int
     segment: int = 0
     at: int = 0  # 0: not known
+    mark: str = ""
 
 
 def encode(positions):
     """The JSON (as a dict) of {stream: Position}."""
     return {"v": VERSION, "streams": {
         name: {
-            "epoch": one.epoch, "next": one.next, **({"segment": one.segment, "at": one.at} if one.at else {})
+            "epoch": one.epoch, "next": one.next,
+            **({"segment": one.segment, "at": one.at} if one.at else {}),
+            **({"mark": one.mark} if one.mark else {}),
         }
         for name, one in sorted(positions.items())}}
 
@@ -44,7 +48,8 @@ def decode(given):
             )
         return {
             str(name): Position(
-                str(one["epoch"]), int(one["next"]), int(one.get("segment", 0)), int(one.get("at", 0))
+                str(one["epoch"]), int(one["next"]), int(one.get("segment", 0)), int(one.get("at", 0)),
+                str(one.get("mark", "")),
             )
             for name, one in given["streams"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):

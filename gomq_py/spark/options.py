@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from gomq_py.spark.errors import OptionError
 
-TRANSPORTS = ("http", "files")
+TRANSPORTS = ("http", "files", "amqp")
 EARLIEST, LATEST = "earliest", "latest"
 DEFAULT_URL = "http://127.0.0.1:15672"
 
@@ -97,6 +97,15 @@ def _url(name, value):
     return value.rstrip("/").removesuffix("/api")
 
 
+def _amqp_url(name, value):
+    if not re.match(r"amqps?://[^@/]+(/|$)", value):
+        raise OptionError(
+            f"option {name} is such as amqp://127.0.0.1:5672 and holds no user or "
+            f"password: {CREDENTIALS_ADVICE}"
+        )
+    return value
+
+
 def _transport(name, value):
     if value not in TRANSPORTS:
         raise OptionError(f"option {name} is one of {', '.join(TRANSPORTS)}, not {value!r}")
@@ -163,7 +172,7 @@ TABLE = {
     "batchRows": (_count, 20000, READER),
     "batchBytes": (_octets, 4 << 20, READER),
     "pushFilters": (_flag, False, READER),
-    "amqpUrl": (_text, None, WRITER),
+    "amqpUrl": (_amqp_url, None, BOTH),
     "exchange": (lambda name, value: value, None, WRITER),
     "routingKey": (lambda name, value: value, None, WRITER),
     "queue": (_text, None, WRITER),
@@ -243,6 +252,7 @@ class Options:
             )
         if self["transport"] != "files" and self["dataDir"] is not None:
             raise OptionError(f"option dataDir is for transport=files, and transport is {self['transport']}")
+        self._check_amqp()
         if self["endingOffsets"] == EARLIEST:
             raise OptionError(
                 "option endingOffsets is latest, an offset or JSON; earliest would be nothing at all"
@@ -257,6 +267,26 @@ class Options:
                     f"option {option} speaks of stream '{strange[0]}', which option subscribe does not name"
                 )
 
+    def _check_amqp(self):
+        if self["transport"] != "amqp":
+            if self["amqpUrl"] is not None:
+                raise OptionError(
+                    "option amqpUrl is for writing and for transport=amqp, "
+                    f"and transport is {self['transport']}"
+                )
+            return
+        for option in ("startingTimestamp", "endingTimestamp"):
+            if self[option] is not None:
+                raise OptionError(
+                    f"option {option} needs transport=http or files: "
+                    "consumers are not told when messages came"
+                )
+        if self["subscribePattern"] is not None:
+            raise OptionError(
+                "option subscribePattern needs transport=http: AMQP does not tell names; "
+                "name streams with subscribe"
+            )
+
     def _check_writer(self):
         if self["queue"] is None and self["exchange"] is None:
             raise OptionError(
@@ -267,12 +297,6 @@ class Options:
             raise OptionError(
                 "option routingKey goes with option exchange: "
                 "what goes to a queue has the queue's name for a key"
-            )
-        url = self["amqpUrl"] or ""
-        if url and not re.match(r"amqps?://[^@/]+(/|$)", url):
-            raise OptionError(
-                "option amqpUrl is such as amqp://127.0.0.1:5672 and holds no user or "
-                f"password: {CREDENTIALS_ADVICE}"
             )
 
     def _one_of(self, one, other):

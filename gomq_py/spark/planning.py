@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from gomq_py.spark.errors import DataLoss, NoStream, OptionError
 from gomq_py.spark.offsets import Position
 from gomq_py.spark.options import EARLIEST, LATEST
+from gomq_py.spark.transport import HEAD_BYTES
 
 LOG = logging.getLogger("gomq_py.spark")
-HEAD_BYTES = 128
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 A stream that was deleted, made anew or cut at its old end since the checkpoint is data loss; where that is
 accepted the query goes on with what there is. No Spark in here.
 """
+from dataclasses import replace
+
 from gomq_py.spark.errors import NoStream
 from gomq_py.spark.offsets import Position
 from gomq_py.spark.planning import end_position
@@ -41,7 +43,7 @@ class Progress:
         ends = dict(start)
         for name, length in lengths.items():
             if length:
-                ends[name] = end_position(shapes[name], self._smooth(shapes[name], spans[name], length))
+                ends[name] = self._marked(name, self._smooth(shapes[name], spans[name], length), shapes[name])
             elif name not in start:
                 ends[name] = end_position(shapes[name], spans[name][0])
         return ends
@@ -60,7 +62,7 @@ class Progress:
                     f"stream '{name}' was deleted before its messages up to offset {stop.next - 1} were read"
                 )
                 continue
-            if shape.epoch != stop.epoch:
+            if shape.epoch not in ("", stop.epoch):
                 self._planner.lost(
                     f"stream '{name}' was deleted and declared again before its messages up to offset "
                     f"{stop.next - 1} were read"
@@ -77,7 +79,8 @@ class Progress:
         shapes = {}
         for name in dict.fromkeys([*self._planner.names(), *start]):
             try:
-                shapes[name] = self._planner.transport.describe(name)
+                shape = self._planner.transport.describe(name)
+                shapes[name] = self._recognised(name, shape, start.get(name))
             except NoStream:
                 if name in start:
                     self._planner.lost(
@@ -85,12 +88,31 @@ class Progress:
                     )
         return shapes
 
+    def _marked(self, name, offset, shape):
+        """The Position of an end, with what the next batch knows the stream by."""
+        found = end_position(shape, offset)
+        mark = self._planner.transport.mark(name, offset)
+        return replace(found, mark=mark) if mark else found
+
+    def _recognised(self, name, shape, begin):
+        """The shape, with an epoch where the transport tells none: that of the checkpoint, or the next number
+        where the stream is not the one that was read up to there.
+        """
+        if shape.epoch or begin is None:
+            return shape
+        is_another = shape.end_is_known and begin.next > shape.end_offset
+        if begin.mark and shape.first_offset < begin.next < shape.end_offset:
+            is_another = self._planner.transport.mark(name, begin.next) not in ("", begin.mark)
+        return replace(shape, epoch=next_epoch(begin.epoch) if is_another else begin.epoch)
+
     def _span(self, name, shape, begin):
         """Offsets from which to which there is something to read."""
+        if begin is not None and not shape.end_is_known:
+            return begin.next, begin.next
         end = shape.end_offset
         if self._target is not None:
             target = self._target.get(name)
-            end = min(end, target.next) if target is not None and target.epoch == shape.epoch else 0
+            end = min(end, target.next) if target is not None and target.epoch in ("", shape.epoch) else 0
         if begin is None:
             at = shape.first_offset
         elif begin.epoch != shape.epoch:
@@ -152,3 +174,8 @@ def shares(lengths, limit):
         found[name] += more
         left -= more
     return found
+
+
+def next_epoch(epoch):
+    """The number behind it, of epochs that are told by nobody and counted here."""
+    return str(int(epoch) + 1 if epoch.isdecimal() else 1)

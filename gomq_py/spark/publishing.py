@@ -6,17 +6,13 @@ deduplicates: each message has an id for that, which is the same when Spark repe
 """
 import json
 import time
-from dataclasses import dataclass, field
-from urllib.parse import quote
 
+from gomq_py.client.errors import ChannelClosed, ClientError
 from gomq_py.content.properties import Properties
-from gomq_py.client.connection import Connection
-from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
+from gomq_py.spark.amqp_door import ACCESS_REFUSED, NOT_FOUND, AmqpDoor
 from gomq_py.spark.errors import GomqError, OptionError, Refused, Unreachable
-from gomq_py.spark.options import CREDENTIALS_ADVICE, Credentials, Options
 
 PAUSE_S = 0.2
-DEFAULT_AMQP_URL = "amqp://127.0.0.1:5672"
 # What the rows of a sink may have, and as which of Spark's types; other columns are not looked at.
 COLUMNS = {
     "body": ("binary", "string"), "exchange": ("string",), "routing_key": ("string",), "queue": ("string",),
@@ -25,7 +21,6 @@ COLUMNS = {
 # Not published again: who published a message then is not who does it now.
 _LEFT_OUT = "user_id"
 _NAMES = frozenset(Properties.__slots__) - {_LEFT_OUT, "headers"}
-_ACCESS_REFUSED, _NOT_FOUND = 403, 404
 
 
 def check_columns(columns, options):
@@ -57,28 +52,8 @@ def check_columns(columns, options):
             "option rowMessageIds=true")
 
 
-@dataclass
-class Target:
+class Target(AmqpDoor):
     """Where messages go: what the options say of it, and how it is reached."""
-
-    options: Options
-    credentials: Credentials = field(repr=False)
-
-    @property
-    def url(self):
-        """The AMQP URL with the login in it. Not to be shown."""
-        user, password = self.credentials.user, self.credentials.token or self.credentials.password
-        scheme, _, host = (self.options["amqpUrl"] or DEFAULT_AMQP_URL).partition("://")
-        host = host.partition("/")[0]
-        ca_file = self.options["caFile"]
-        query = f"?cacertfile={quote(ca_file, safe='')}" if ca_file else ""
-        return (f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{host}/"
-                f"{quote(self.options['vhost'], safe='')}{query}")
-
-    @property
-    def shown(self):
-        """The address without the login."""
-        return self.options["amqpUrl"] or DEFAULT_AMQP_URL
 
     def check(self):
         """It is there and takes messages. Raises what keeps it from that."""
@@ -92,36 +67,18 @@ class Target:
             except ChannelClosed as error:
                 raise self.refused(error) from None
 
-    def connect(self):
-        """A Connection. Raises Refused, Unreachable."""
-        try:
-            return Connection(
-                self.url, timeout_s=self.options["timeoutSeconds"], heartbeat_s=0, name="gomq-py spark sink"
-            )
-        except ConnectionClosed as error:
-            if error.reply_code == _ACCESS_REFUSED:
-                raise Refused(
-                    f"{self.shown} does not let user '{self.credentials.user}' in "
-                    f"({error}): {CREDENTIALS_ADVICE}"
-                ) from None
-            raise Unreachable(f"{self.shown} closed the connection: {error}") from None
-        except (OSError, ClientError) as error:
-            raise Unreachable(
-                f"{self.shown} cannot be reached: {error}. Is the broker there (option amqpUrl)?"
-            ) from None
-
     def refused(self, error):
         """What a closed channel means."""
         where = (
             f"queue '{self.options['queue']}'" if self.options["queue"] is not None
             else f"exchange '{self.options['exchange']}'"
         )
-        if error.reply_code == _NOT_FOUND:
+        if error.reply_code == NOT_FOUND:
             return GomqError(
                 f"there is no {where} in vhost '{self.options['vhost']}' at {self.shown} ({error}): "
                 "declare it first"
             )
-        if error.reply_code == _ACCESS_REFUSED:
+        if error.reply_code == ACCESS_REFUSED:
             return Refused(
                 f"user '{self.credentials.user}' may not publish to {where} ({error}): "
                 "give it write permission there"

@@ -191,12 +191,14 @@ def _headers(block, buffer, stream):
 def _table(octets):
     """(name, JSON of the value) of every header."""
     try:
-        return [
-            (name, json.dumps(value, default=_plain))
-            for name, value in decode_table(len(octets).to_bytes(4) + octets, 0)[0].items()
-        ]
+        return shown(decode_table(len(octets).to_bytes(4) + octets, 0)[0])
     except Malformed:
         return []
+
+
+def shown(headers):
+    """[(name, JSON of the value)] of a dict of headers."""
+    return [(name, json.dumps(value, default=_plain)) for name, value in headers.items()]
 
 
 def _plain(value):

@@ -20,8 +20,7 @@ from gomq_py.spark.options import EARLIEST, LATEST, Options, credentials
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.progress import Progress
 from gomq_py.spark.pruning import Bounds
-from gomq_py.spark.reading import PieceReader
-from gomq_py.spark.transports import make_transport
+from gomq_py.spark.transports import make_reader, make_transport
 
 LOG = logging.getLogger("gomq_py.spark")
 
@@ -97,7 +96,7 @@ class _Reader:
         if partition is None or partition.value is None:  # what Spark makes of an empty list of partitions
             return
         try:
-            yield from PieceReader(self._options, self._transport, self._names).batches(partition.value)
+            yield from make_reader(self._options, self._transport, self._names).batches(partition.value)
         finally:
             self._transport.close()
 

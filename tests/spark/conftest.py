@@ -3,7 +3,10 @@
 Two workers (make test-spark): one for the tests that share a session, which takes longer to start than most
 of them, and one for those that start Spark as a process.
 """
+import base64
+import http.client
 import importlib.util
+import json
 import os
 from pathlib import Path
 
@@ -126,3 +129,19 @@ class Reached:
         with self.connect() as connection:
             channel = connection.channel()
             return list(iter(lambda: channel.get(queue, no_ack=True), None))
+
+
+def allow(broker, user, read, write="", password=None):
+    """A user without tags who may read and write what the patterns say; the password is the name unless given.
+    """
+    host, port = broker.child.addresses["http"]
+    login = {
+        "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(),
+        "Content-Type": "application/json",
+    }
+    for path, body in ((f"users/{user}", {"password": password or user, "tags": ""}),
+                       (f"permissions/%2F/{user}", {"configure": "", "write": write, "read": read})):
+        connection = http.client.HTTPConnection(host, port)
+        connection.request("PUT", f"/api/{path}", json.dumps(body), login)
+        assert connection.getresponse().status in (201, 204)
+        connection.close()

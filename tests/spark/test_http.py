@@ -1,9 +1,6 @@
 """The transport http against a live broker: who may read, answers that end early,
 brokers that go and come back.
 """
-import base64
-import http.client
-import json
 import socket
 import threading
 
@@ -13,6 +10,7 @@ from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.http_transport import HttpTransport, SegmentGone
 from gomq_py.spark.options import Credentials, Options
 from gomq_py.spark.planning import Planner
+from tests.spark.conftest import allow
 from tests.spark.sessions import PATIENT
 
 
@@ -61,21 +59,6 @@ def test_what_is_not_there_is_said(broker, letters):
 def test_wrong_credentials_are_said_with_where_to_put_them(broker, letters):
     with pytest.raises(Refused, match="does not let user 'guest' in .Login failed.: set GOMQ_USER"):
         transport(broker.url, password="wrong").describe(letters)
-
-
-def allow(broker, user, read):
-    """A user without tags who may read what the pattern says."""
-    host, port = broker.child.addresses["http"]
-    login = {
-        "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(),
-        "Content-Type": "application/json",
-    }
-    for path, body in ((f"users/{user}", {"password": user, "tags": ""}),
-                       (f"permissions/%2F/{user}", {"configure": "", "write": "", "read": read})):
-        connection = http.client.HTTPConnection(host, port)
-        connection.request("PUT", f"/api/{path}", json.dumps(body), login)
-        assert connection.getresponse().status in (201, 204)
-        connection.close()
 
 
 def test_a_user_without_read_permission_is_named_with_the_stream(broker, letters):

@@ -23,11 +23,18 @@ def source_options(reading, checkpoint):
     return fixed_start(options, checkpoint)
 
 
+def with_times(rows):
+    """Rows whose ``timestamp`` is the time of the batch where none is known: consumers of other brokers are
+    not told when a message came. A batch that is repeated has the same.
+    """
+    return rows.withColumn("timestamp", f.coalesce("timestamp", f.current_timestamp()))
+
+
 def writers(spark, reading, out, checkpoint=None, name="bronze"):
     """{name: DataStreamWriter} of the job. ``reading``: options of the source."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options({"includeHeaders": "true", **reading}, checkpoint)
-    rows = spark.readStream.format("gomq").options(**options).load()
+    rows = with_times(spark.readStream.format("gomq").options(**options).load())
     table = rows.withColumn("date", f.to_date("timestamp")).withColumn("stream", f.col("queue"))
     writer = table.writeStream.format("parquet").partitionBy("date", "stream").option("path", out)
     return {name: writer.option("checkpointLocation", checkpoint)}

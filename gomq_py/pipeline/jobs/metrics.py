@@ -4,7 +4,7 @@ What a dashboard asks, without the bodies.
 """
 from pyspark.sql import functions as f
 
-from gomq_py.pipeline.jobs.bronze import source_options
+from gomq_py.pipeline.jobs.bronze import source_options, with_times
 
 _NEEDED = "queue string, timestamp timestamp, exchange string, body binary"
 # Minutes are written when messages this much later have come:
@@ -16,7 +16,7 @@ def writers(spark, reading, out, checkpoint=None, name="metrics"):
     """{name: DataStreamWriter} of the job. The newest minutes wait for later messages."""
     checkpoint = checkpoint or f"{out}.checkpoint"
     options = source_options(reading, checkpoint)
-    rows = spark.readStream.format("gomq").schema(_NEEDED).options(**options).load()
+    rows = with_times(spark.readStream.format("gomq").schema(_NEEDED).options(**options).load())
     minutes = rows.withWatermark("timestamp", WATERMARK).groupBy(
         f.window("timestamp", "1 minute"), "queue", "exchange"
     )

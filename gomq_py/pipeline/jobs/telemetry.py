@@ -9,7 +9,7 @@ import os
 
 from pyspark.sql import functions as f
 
-from gomq_py.pipeline.jobs.bronze import source_options
+from gomq_py.pipeline.jobs.bronze import source_options, with_times
 from gomq_py.pipeline.payloads import Undecodable
 from gomq_py.pipeline.readings import readings
 
@@ -23,7 +23,7 @@ def writers(spark, reading, schema, out, checkpoint=None, prefix=""):
     options = source_options(reading, checkpoint)
 
     def decoded():
-        rows = spark.readStream.format("gomq").schema(_NEEDED).options(**options).load()
+        rows = with_times(spark.readStream.format("gomq").schema(_NEEDED).options(**options).load())
         found = f.udf(Decoder(schema), returned(schema), useArrow=False)("routing_key", "body", "timestamp")
         return rows.withColumn("reading", f.explode(found)).select("*", "reading.*").drop("reading")
 

@@ -51,8 +51,15 @@ def test_the_case_of_a_name_does_not_matter():
     ),
     ({"subscribe": "a", "maxBytesPerTrigger": "8x"}, "option maxBytesPerTrigger is a number of octets"),
     ({"subscribe": "a", "failOnDataLoss": "maybe"}, "option failOnDataLoss is true or false, not 'maybe'"),
-    ({"subscribe": "a", "transport": "pigeon"}, "option transport is one of http, files"),
+    ({"subscribe": "a", "transport": "pigeon"}, "option transport is one of http, files, amqp"),
     ({"subscribe": "a", "transport": "files"}, "option dataDir is missing"),
+    ({"subscribe": "a", "amqpUrl": "amqp://h"}, "option amqpUrl is for writing and for transport=amqp"),
+    ({"subscribe": "a", "transport": "amqp", "amqpUrl": "h:1"}, "option amqpUrl is such as amqp://"),
+    (
+        {"subscribe": "a", "transport": "amqp", "startingTimestamp": "1"},
+        "option startingTimestamp needs transport=http or files",
+    ),
+    ({"subscribePattern": "a", "transport": "amqp"}, "option subscribePattern needs transport=http"),
     ({"subscribe": "a", "dataDir": "/tmp"}, "option dataDir is for transport=files"),
     ({"subscribe": "a", "url": "localhost:15672"}, "option url is the address of the management API"),
     ({"subscribe": "a", "url": "http://host:port"}, "option url is the address of the management API"),
@@ -70,7 +77,9 @@ def test_what_makes_no_sense_is_told_with_the_option_and_what_it_may_be(given, w
 
 @pytest.mark.parametrize("given", [
     {"subscribe": "a", "password": "hush"}, {"subscribe": "a", "url": "http://guest:hush@host:1"},
-    {"queue": "a", "amqpUrl": "amqp://guest:hush@host:1"}, {"subscribe": "a", "user": "hush"},
+    {"queue": "a", "amqpUrl": "amqp://guest:hush@host:1"},
+    {"subscribe": "a", "transport": "amqp", "amqpUrl": "amqp://guest:hush@host:1"},
+    {"subscribe": "a", "user": "hush"},
 ])
 def test_no_option_takes_a_password_and_no_text_shows_one(given):
     with pytest.raises(OptionError) as refused:

@@ -31,6 +31,9 @@ class Streams:
             for number, (first, end) in enumerate(zip(bounds, bounds[1:], strict=False), 1))
         return Shape(epoch, bounds[0], bounds[-1], parts)
 
+    def mark(self, name, offset):
+        return ""
+
     def offset_for_timestamp(self, name, timestamp_ms):
         return timestamp_ms // 1000
 

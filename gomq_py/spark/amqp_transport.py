@@ -1,0 +1,277 @@
+"""Streams as their consumers see them: the transport for brokers that serve no segments (RabbitMQ, LavinMQ).
+
+Below planning and delivered; above client. Slower than the others, and every message costs the broker's loop
+what it costs for any consumer. A broker tells neither the bounds of a stream nor whether it is the one of
+yesterday, so they are looked for: consumers that begin at ``first`` and at ``last`` show the bounds, and an
+offset in the checkpoint carries a digest of the message before it, which another stream of the name would
+not have there.
+"""
+import hashlib
+import time
+from contextlib import contextmanager
+
+from gomq_py.client.errors import ChannelClosed, ClientError
+from gomq_py.errors import Malformed
+from gomq_py.spark.amqp_door import ACCESS_REFUSED, NOT_FOUND, AmqpDoor
+from gomq_py.spark.errors import GomqError, NoStream, Refused, Unreachable
+from gomq_py.spark.transport import HEAD_BYTES, Segment, Shape
+
+PAUSE_S = 0.2
+# Unsettled messages of a consumer. What is not read yet waits in sockets, not in this process.
+PREFETCH = 2000
+# How long a stream that RabbitMQ counts no messages of (3.10 counts none in any) may take to show one.
+QUIET_S = 1.0
+# How often a consumer that waits looks whether the broker has ended it.
+LOOK_EVERY_S = 0.5
+# A stream is divided at the multiples of this many offsets, and a message counts as that many octets: sizes
+# are told by nobody.
+SEGMENT_ROWS = 100_000
+ROW_BYTES = 1024
+OFFSET_HEADER = "x-stream-offset"
+_CLIENT = "gomq-py spark source"
+
+
+class AmqpTransport:
+    """The streams of one vhost. Keeps one connection open; ``close`` gives it back. May be pickled: the
+    connection stays behind.
+    """
+
+    def __init__(self, options, credentials):
+        self._door = AmqpDoor(options, credentials)
+        self._vhost = options["vhost"]
+        self._timeout_s = options["timeoutSeconds"]
+        self._retry_s = options["retrySeconds"]
+        self._connection = None
+
+    def __getstate__(self):
+        return {**self.__dict__, "_connection": None}
+
+    def close(self):
+        """Give the connection back."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+    # what it knows
+
+    def describe(self, name):
+        """The Shape of a stream. Raises NoStream, Refused, Unreachable."""
+        first = self._retrying(lambda: self._first(name))
+        last = None if first is None else self._retrying(lambda: self._last(name))
+        if first is None or last is None:
+            return Shape("", 0, 0, (), end_is_known=False)
+        end = last + 1
+        starts = [first, *range(first - first % SEGMENT_ROWS + SEGMENT_ROWS, end, SEGMENT_ROWS), end]
+        parts = tuple(
+            Segment(begin // SEGMENT_ROWS, begin, until, HEAD_BYTES + (until - begin) * ROW_BYTES, 0, 0)
+            for begin, until in zip(starts, starts[1:], strict=False)
+        )
+        return Shape("", first, end, parts)
+
+    def mark(self, name, offset):
+        """A digest of the message before this offset; "" where it is not kept."""
+        return self._retrying(lambda: self._mark(name, offset)) if offset > 0 else ""
+
+    def deliveries(self, name, start):
+        """(offset, Delivery) of a stream from ``start`` on, or from the first one kept.
+
+        Goes on after a broken connection; never ends by itself. Raises NoStream, Refused, Unreachable.
+        """
+        at = start
+        deadline = time.monotonic() + self._retry_s
+        while True:
+            try:
+                with self._consuming(name, at, PREFETCH) as consumer:
+                    while True:
+                        for offset, delivery in consumer.next_ones(self._timeout_s):
+                            if offset >= at:
+                                at = offset + 1
+                                yield offset, delivery
+                        deadline = time.monotonic() + self._retry_s
+            except (ClientError, OSError, Unreachable) as error:
+                self._pause(deadline, error, name)
+
+    # how it finds out
+
+    def _first(self, name):
+        """The first offset kept; None where there are no messages."""
+        with self._consuming(name, "first", 1) as consumer:
+            ready = consumer.first_ones(self._timeout_s)
+            return ready[0][0] if ready else None
+
+    def _last(self, name):
+        """The offset of a message behind which the broker had no other at some moment of this call."""
+        with self._consuming(name, "last", PREFETCH) as consumer:
+            ready = consumer.first_ones(self._timeout_s)
+            while len(ready) >= PREFETCH // 2:  # it may have stopped for want of credit
+                more = consumer.ready()
+                if not more:
+                    break
+                ready = more
+            return ready[-1][0] if ready else None
+
+    def _mark(self, name, offset):
+        with self._consuming(name, offset - 1, 1) as consumer:
+            while True:
+                for found, delivery in consumer.next_ones(self._timeout_s):
+                    if found == offset - 1:
+                        return digest(delivery)
+                    if found >= offset:
+                        return ""
+
+    @contextmanager
+    def _consuming(self, name, start, prefetch):
+        """A Consumer. What the broker says of it is told in our words."""
+        channel = None
+        try:
+            if self._connection is None or self._connection.error is not None:
+                self._connection = self._door.connect(_CLIENT)
+            channel = self._connection.channel()
+            yield Consumer(channel, name, start, prefetch)
+        except ChannelClosed as error:
+            raise self._refused(error, name) from None
+        except NoStream:
+            self.close()  # before anything was settled: a queue gets its messages back
+            raise self._no_stream(name) from None
+        except (ClientError, OSError):
+            self.close()
+            raise
+        finally:
+            if channel is not None and self._connection is not None:
+                self._end(channel)
+
+    def _end(self, channel):
+        try:
+            channel.close()
+        except (ClientError, OSError):
+            self.close()
+
+    def _no_stream(self, name):
+        return NoStream(
+            f"'{name}' in vhost '{self._vhost}' at {self._door.shown} is no stream, or was deleted while it "
+            "was read"
+        )
+
+    def _refused(self, error, name):
+        called = f"stream '{name}' in vhost '{self._vhost}'"
+        if error.reply_code == NOT_FOUND:
+            return NoStream(f"there is no {called} at {self._door.shown}")
+        if OFFSET_HEADER in error.reply_text:
+            return self._no_stream(name)
+        if error.reply_code == ACCESS_REFUSED:
+            return Refused(
+                f"user '{self._door.credentials.user}' may not read {called} at {self._door.shown} "
+                f"({error}): give it read permission there"
+            )
+        return GomqError(f"{called} at {self._door.shown} cannot be consumed: {error}")
+
+    def _retrying(self, ask):
+        deadline = time.monotonic() + self._retry_s
+        while True:
+            try:
+                return ask()
+            except (ClientError, OSError, Unreachable) as error:
+                self._pause(deadline, error)
+
+    def _pause(self, deadline, error, name=None):
+        """Wait before the next try. Raises Unreachable when there is to be none."""
+        self.close()
+        if time.monotonic() >= deadline:
+            what = "" if name is None else f" (reading stream '{name}')"
+            raise Unreachable(
+                f"{self._door.shown} gives nothing, tried for {self._retry_s:g} s (option retrySeconds): "
+                f"{error}{what}"
+            ) from None
+        time.sleep(PAUSE_S)
+
+
+class Consumer:
+    """A consumer on a channel of its own, from a place of a stream on. Settles what it has given out when it
+    is asked for more.
+    """
+
+    def __init__(self, channel, name, start, prefetch):
+        self._channel = channel
+        self._name = name
+        self._tag = 0
+        self._settle_from = max(1, prefetch // 2)
+        self._given = 0
+        self._offset = None
+        channel.qos(prefetch_count=prefetch)
+        channel.consume(name, arguments={OFFSET_HEADER: start})
+        self._count = 0
+
+    def ready(self):
+        """[(offset, Delivery)] of what the broker had for it by now: what it sends comes before its answer to
+        another question.
+        """
+        self._settle()
+        self._count = self._channel.queue_declare(self._name, passive=True).message_count
+        return self._take()
+
+    def first_ones(self, timeout_s):
+        """What is ready; where that is nothing and the stream may hold messages all the same, what comes."""
+        ready = self.ready()
+        if ready:
+            return ready
+        platform = str(self._channel.connection.server_properties.get("platform"))
+        quiet_s = QUIET_S if platform.startswith("Erlang") else 0.0
+        return self.next_ones(timeout_s if self._count else quiet_s, is_there=False)
+
+    def next_ones(self, timeout_s, is_there=True):
+        """[(offset, Delivery)], at least one. Where none comes in time: Unreachable, or (not ``is_there``) an
+        empty list. Raises NoStream.
+        """
+        self._settle()
+        deadline = time.monotonic() + timeout_s
+        while not self._channel.deliveries:
+            left = deadline - time.monotonic()
+            if self._channel.cancelled:
+                raise NoStream(self._name)
+            if left <= 0:
+                if is_there:
+                    raise Unreachable(f"no message came for {timeout_s:g} s (option timeoutSeconds)")
+                return []
+            one = self._channel.next_delivery(min(left, LOOK_EVERY_S))
+            if one is not None:
+                self._channel.deliveries.appendleft(one)
+        return self._take()
+
+    def _take(self):
+        """What has come."""
+        found = []
+        deliveries = self._channel.deliveries
+        while deliveries:
+            one = deliveries.popleft()
+            self._tag = one.delivery_tag
+            found.append((self._offset_of(one), one))
+        self._given += len(found)
+        return found
+
+    def _offset_of(self, one):
+        """The offset in the header; the next one where properties that fill a frame left it no room."""
+        try:
+            offset = (one.properties.headers or {}).get(OFFSET_HEADER)
+        except Malformed:
+            offset = None
+        if not isinstance(offset, int):
+            if self._offset is None:
+                raise NoStream(self._name)
+            offset = self._offset + 1
+        self._offset = offset
+        return offset
+
+    def _settle(self):
+        if self._given >= self._settle_from:
+            self._channel.ack(self._tag, multiple=True)
+            self._given = 0
+
+
+def digest(delivery):
+    """Of what a publisher gave, as hexadecimal digits. Not of the properties, to which brokers add."""
+    parts = [
+        text.encode("utf-8", "surrogateescape") for text in (delivery.exchange, delivery.routing_key)
+    ]
+    found = hashlib.sha256(b"%d:%d:" % (len(parts[0]), len(parts[1])) + b"".join(parts))
+    found.update(delivery.body)
+    return found.hexdigest()[:16]

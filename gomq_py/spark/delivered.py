@@ -1,0 +1,154 @@
+"""Deliveries to batches of rows: what reading is for segments, for messages that a consumer gets.
+
+Above the transport ``amqp`` and rows. Consumers are not told when a message came: ``timestamp`` is what an
+interceptor of the broker has noted (header ``timestamp_in_ms``), else the publisher's property, else null.
+"""
+import logging
+
+import pyarrow as pa
+
+from gomq_py.errors import Malformed
+from gomq_py.spark import rows
+from gomq_py.spark.amqp_transport import OFFSET_HEADER
+from gomq_py.spark.errors import DataLoss, NoStream
+
+LOG = logging.getLogger("gomq_py.spark")
+STAMP_HEADER = "timestamp_in_ms"
+
+
+class DeliveryReader:
+    """Reads pieces, one after the other, with the columns ``names``. ``lost``: how many offsets were gone on
+    without.
+    """
+
+    def __init__(self, options, transport, names):
+        self._transport = transport
+        self._fails = options["failOnDataLoss"]
+        self._makers = {name: MAKERS[name] for name in names}
+        self._schema = pa.schema([rows.SCHEMA.field(name) for name in names])
+        self._vhost = options["vhost"]
+        self._most_rows = options["batchRows"]
+        self._most_bytes = options["batchBytes"]
+        self.lost = 0
+
+    def batches(self, pieces):
+        """RecordBatches of all pieces, in order. Raises DataLoss and what the transport raises."""
+        for stream, first, until in runs(pieces):
+            yield from self._read(stream, first, until)
+
+    def _read(self, stream, first, until):
+        found, size, at = [], 0, first
+        came = self._transport.deliveries(stream, first)
+        try:
+            for offset, delivery in came:
+                if offset > at:
+                    self._lose(stream, at, min(offset, until), "retention may have dropped them")
+                if offset < until:
+                    found.append(Row(stream, self._vhost, offset, delivery))
+                    size += len(delivery.body)
+                at = offset + 1
+                if len(found) >= self._most_rows or size >= self._most_bytes:
+                    yield self._batch(found)
+                    found, size = [], 0
+                if at >= until:
+                    break
+        except NoStream as error:
+            self._lose(stream, at, until, str(error))
+        finally:
+            came.close()
+        if found:
+            yield self._batch(found)
+
+    def _batch(self, found):
+        arrays = [
+            pa.array([make(one) for one in found], self._schema.field(name).type)
+            for name, make in self._makers.items()
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _lose(self, stream, first, until, why):
+        """Offsets are not to be had. Raises DataLoss unless gaps are accepted."""
+        if until <= first:
+            return
+        text = f"stream '{stream}' lacks offsets {first} to {until - 1}: {why}"
+        if self._fails:
+            raise DataLoss(text)
+        self.lost += until - first
+        LOG.warning("%s: gone on without them, %d in all", text, self.lost)
+
+
+class Row:
+    """One message. ``properties``: a dict of those that are there, without headers."""
+
+    __slots__ = ("stream", "vhost", "offset", "delivery", "_values")
+
+    def __init__(self, stream, vhost, offset, delivery):
+        self.stream, self.vhost, self.offset, self.delivery = stream, vhost, offset, delivery
+        self._values = None
+
+    @property
+    def values(self):
+        """Properties by name; nothing where nobody can read them."""
+        if self._values is None:
+            try:
+                self._values = self.delivery.properties.as_dict()
+            except Malformed:
+                self._values = {}
+        return self._values
+
+    @property
+    def headers(self):
+        """Headers by name, without what the broker told of the offset."""
+        given = self.values.get("headers") or {}
+        return {name: value for name, value in given.items() if name != OFFSET_HEADER}
+
+
+def runs(pieces):
+    """(stream, first, until) of pieces, neighbours together: one consumer reads on."""
+    found: list = []
+    for piece in pieces:
+        if found and found[-1][0] == piece.stream and found[-1][2] == piece.first:
+            found[-1][2] = piece.until
+        else:
+            found.append([piece.stream, piece.first, piece.until])
+    return found
+
+
+def _text(value):
+    """As a column of texts can hold it: U+FFFD for octets that are no UTF-8."""
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _microseconds(row):
+    stamp = row.headers.get(STAMP_HEADER)
+    if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= rows.LARGEST_SECONDS * 1000:
+        return stamp * 1000
+    return _seconds(row.values.get("timestamp"))
+
+
+def _seconds(value):
+    return None if value is None or value > rows.LARGEST_SECONDS else value * 1000000
+
+
+def _properties(row):
+    values = row.values
+    found = {
+        name: _text(value) if isinstance(value, str) else value
+        for name, _ in rows.PROPERTIES if (value := values.get(name)) is not None
+    }
+    if "timestamp" in found:
+        found["timestamp"] = _seconds(found["timestamp"])
+    return found
+
+
+def _headers(row):
+    shown = [(_text(name), text) for name, text in rows.shown(row.headers)]
+    return shown or None
+
+
+MAKERS = {
+    "vhost": lambda row: row.vhost, "queue": lambda row: row.stream, "offset": lambda row: row.offset,
+    "timestamp": _microseconds, "exchange": lambda row: _text(row.delivery.exchange),
+    "routing_key": lambda row: _text(row.delivery.routing_key), "properties": _properties,
+    "headers": _headers, "body": lambda row: row.delivery.body,
+}
