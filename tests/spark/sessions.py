@@ -10,7 +10,9 @@ from tests.support.waiting import TIMEOUT_S
 PATIENT = f"{8 * TIMEOUT_S:.0f}"
 # A JVM that lives for seconds compiles less.
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+EVENTS = "events"
 CONF = {
+    "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1",
     "spark.driver.memory": "700m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
@@ -31,10 +33,13 @@ def make_session(folder):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     builder = SparkSession.builder.master("local[1]").appName("gomq-py tests")
-    for name, value in (
-        {**CONF, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}.items()
-    ):
-        builder = builder.config(name, value)
+    (folder / EVENTS).mkdir()
+    places = {
+        "spark.local.dir": folder, "spark.sql.warehouse.dir": folder / "warehouse",
+        "spark.eventLog.dir": folder / EVENTS,
+    }
+    for name, value in (*CONF.items(), *places.items()):
+        builder = builder.config(name, str(value))
     return builder.getOrCreate()
 
 

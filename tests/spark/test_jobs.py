@@ -12,6 +12,7 @@ from gomq_py.pipeline.plan import make_plan
 from gomq_py.pipeline.readings import make_schema
 from gomq_py.pipeline.running import JobFailed, Reporter, run
 from tests.spark.conftest import PERSISTENT
+from tests.support.paho_client import PahoClient
 from tests.support.waiting import TIMEOUT_S
 
 SCHEMA = make_schema({
@@ -62,8 +63,8 @@ def test_bronze_takes_every_offset_once_over_several_runs(spark, broker, tmp_pat
 
 
 def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path):
-    """A device's message goes to amq.topic, from there to a stream and to a queue; the one becomes a table,
-    the other dies and comes back.
+    """Devices publish over MQTT to amq.topic, from where messages go to a stream and to a queue; the one
+    becomes a table, what is in the other dies and comes back.
     """
     declare(broker, "job-devices", "dev.#")
     with broker.connect() as connection:
@@ -75,8 +76,11 @@ def test_devices_readings_dead_letters_and_their_replay(spark, broker, tmp_path)
     broker.stream("graveyard")
     with broker.connect() as connection:
         connection.channel().queue_bind("graveyard", "dlx")
-    good = [(f"dev.d{number % 2}.up", b'{"temperature": %d}' % number) for number in range(40)]
-    publish(broker, [*good, ("dev.d0.up", b"no json"), ("dev.d0.up", b'{"temperature": "hot"}')])
+    good = [(f"dev/d{number % 2}/up", b'{"temperature": %d}' % number) for number in range(40)]
+    device = PahoClient(None, "gateway", port=broker.child.mqtt_port)
+    for topic, body in [*good, ("dev/d0/up", b"no json"), ("dev/d0/up", b'{"temperature": "hot"}')]:
+        device.publish(topic, body)
+    device.close()
     with broker.connect() as connection:
         channel = connection.channel()
         while (one := channel.get("work")) is not None:

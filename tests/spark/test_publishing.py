@@ -87,6 +87,17 @@ def test_a_batch_that_is_repeated_gives_no_duplicate_where_the_target_remembers_
     assert [one.body for one in broker.take(name)] == [row["body"] for row in rows]
 
 
+def test_a_batch_that_is_repeated_comes_twice_where_nobody_remembers_it(broker, queue):
+    """The other side of the promise: at least once."""
+    name = queue()
+    rows = [{"body": b"%d" % number, "queue": "orders", "offset": number} for number in range(10)]
+
+    for _ in range(2):
+        Publisher(target(broker, queue=name), "run").publish(rows)
+
+    assert [one.body for one in broker.take(name)] == [row["body"] for row in rows] * 2
+
+
 def test_a_larger_batch_than_the_target_remembers_is_refused_at_the_start(broker, queue):
     small, plain = queue(**{"x-message-deduplication": True, "x-cache-size": 99}), queue()
     given = {"deduplicationHeader": "x-deduplication-header", "maxBatchRows": "100"}

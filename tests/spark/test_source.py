@@ -1,10 +1,16 @@
 """The data source in Spark, against a live broker: batch and streaming queries, the sink,
 and what load() says.
 """
+import json
+from pathlib import Path
+
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
+from tests.spark.conftest import allow
 from tests.spark.sessions import run_available
+
+HUSH = "hush-4711-hush"
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +20,15 @@ def orders(broker):
         "orders", [b"%d" % number for number in range(5000)], **{"x-stream-max-segment-size-bytes": 65536}
     )
     return "orders"
+
+
+@pytest.fixture(scope="module")
+def login(broker, tmp_path_factory):
+    """A file with the login of a user who may read and write everything; the password is in nothing else."""
+    allow(broker, "shown", ".*", write=".*", password=HUSH)
+    path = tmp_path_factory.mktemp("login") / "login.json"
+    path.write_text(json.dumps({"user": "shown", "password": HUSH}))
+    return str(path)
 
 
 def read(spark, broker, stream, **given):
@@ -105,17 +120,21 @@ def test_a_batch_is_published_and_confirmed(spark, broker, orders):
     assert sorted(int(one.body) for one in broker.take("copies")) == list(range(4000, 5000))
 
 
-def test_a_streaming_query_publishes_with_ids(spark, broker, orders, tmp_path):
+def test_a_streaming_query_publishes_with_ids_and_shows_no_login(spark, broker, orders, login, tmp_path):
     with broker.connect() as connection:
         connection.channel().queue_declare("followers", durable=True)
     source = spark.readStream.format("gomq").options(
-        url=broker.url, subscribe=orders, startingOffsets="4990"
+        url=broker.url, subscribe=orders, startingOffsets="4990", credentialsFile=login
     ).load()
 
     run_available(
-        source.writeStream.format("gomq").options(amqpUrl=broker.amqp_url, queue="followers"),
+        source.writeStream.format("gomq").options(
+            amqpUrl=broker.amqp_url, queue="followers", credentialsFile=login
+        ),
         tmp_path / "checkpoint",
     )
+
+    assert HUSH not in events_of(spark)
 
     assert sorted(one.properties.message_id for one in broker.take("followers")) == [
         f"orders/{number}" for number in range(4990, 5000)
@@ -179,12 +198,17 @@ def test_a_stream_that_is_made_anew_fails_a_query_or_is_read_from_its_beginning(
     )
 
 
-def test_a_login_is_in_no_plan(spark, broker, orders, monkeypatch, tmp_path):
-    path = tmp_path / "login.json"
-    path.write_text('{"user": "guest", "password": "guest"}')
-    rows = read(spark, broker, orders, credentialsFile=str(path))
-
-    plan = rows._jdf.queryExecution().toString()
+def test_a_login_is_in_no_plan_and_no_event_log(spark, broker, orders, login):
+    rows = read(spark, broker, orders, credentialsFile=login)
 
     assert rows.limit(1).count() == 1
-    assert "guest" not in plan
+    assert HUSH not in rows._jdf.queryExecution().toString()
+    assert HUSH not in events_of(spark)
+
+
+def events_of(spark):
+    """What Spark has noted of this session's queries; its UI shows the same."""
+    folder = Path(spark.conf.get("spark.eventLog.dir").removeprefix("file:"))
+    events = "".join(file.read_text() for file in folder.rglob("events*"))
+    assert "SparkListenerJobEnd" in events
+    return events

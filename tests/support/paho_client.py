@@ -18,10 +18,10 @@ def mqtt_port(launcher):
 
 class PahoClient:
     """Connected with a clean session when it is made; ``got`` has what it was sent, ``taken`` the reason
-    codes of what it published.
+    codes of what it published. ``port``: of a broker that is not embedded.
     """
 
-    def __init__(self, broker, client_id, version=paho.MQTTv5):
+    def __init__(self, broker, client_id, version=paho.MQTTv5, port=None):
         self.got, self.told = queue.Queue(), queue.Queue()
         self.taken = []
         self.version = version
@@ -32,7 +32,7 @@ class PahoClient:
         self.paho.on_subscribe = lambda *_: self.told.put(None)
         self.paho.on_publish = lambda _client, _data, _id, reason, _properties: self.taken.append(reason)
         self.paho.on_connect = lambda *_: connected.set()
-        self.paho.connect("127.0.0.1", broker.call(mqtt_port))
+        self.paho.connect("127.0.0.1", port or broker.call(mqtt_port))
         self.paho.loop_start()
         assert connected.wait(TIMEOUT_S)
 
