@@ -3,8 +3,8 @@
     python -m load.spark [--rows 2000000] [--runs 3] [--master 'local[2]']
 
 Rows of 16 octets and of 1 KiB: by the reader alone, in rows per CPU second; through Spark to noop and to
-Parquet; what the broker pays for serving them; and how long messages of a steady queue take while a reader
-with nice 19 reads; and how long a message of 5000 a second waits for the batch that it is in. The best of the runs
+Parquet; what the broker pays for serving them; how long messages of a steady queue take while a reader with
+nice 19 reads; and how long a message of 5000 a second waits for the batch that it is in. The best of the runs
 counts, and runs of different kinds alternate.
 
     python -m load.spark --memory 10000000
@@ -127,7 +127,7 @@ def publish_on(url, name):
 
 
 def live_waits(spark, broker, url, folder):
-    """(p50, p99) in seconds of what messages wait until a batch with them begins, and messages per second, of a
+    """(p50, p99 in seconds, messages per second): what messages wait until a batch with them begins, in a
     streaming query that begins a batch as soon as the one before has ended.
     """
     from pyspark.sql import functions as f
@@ -152,7 +152,8 @@ def live_waits(spark, broker, url, folder):
     query = writer.start()
     try:
         while not begins or time.time() < begins[0] + LIVE_BEGINNING_S + LIVE_S:
-            if not query.isActive:  # Spark waits 10 s for the Python process that plans a query, and no longer
+            # Spark waits 10 s for the Python process that plans a query.
+            if not query.isActive:
                 query = writer.start()
             time.sleep(LOOK_EVERY_S)
     finally:

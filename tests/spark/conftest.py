@@ -132,7 +132,7 @@ class Reached:
 
 
 def allow(broker, user, read, write="", password=None):
-    """A user without tags who may read and write what the patterns say; the password is the name unless given.
+    """A user without tags who may read and write what the patterns say; the password is the name by default.
     """
     host, port = broker.child.addresses["http"]
     login = {
