@@ -4,4 +4,9 @@
 
 export const PAGES = [
     {path: "/queues", group: "Messages", label: "Queues", load: () => import("./queues.js")},
+    {path: "/queues/:vhost/:name/messages", load: () => import("./messages.js")},
+    {path: "/queues/:vhost/:name/move", load: () => import("./move.js")},
+    {path: "/publish", group: "Messages", label: "Publish", load: () => import("./publish.js")},
+    {path: "/dead-letters", group: "Messages", label: "Dead letters", load: () => import("./dead_letters.js")},
+    {path: "/dead-letters/:vhost/:name", load: () => import("./dead_letters.js")},
 ];

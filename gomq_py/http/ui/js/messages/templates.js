@@ -1,0 +1,52 @@
+// What is to be published later: templates that somebody saved in this browser, and a message on its way from one page
+// to the publish form.
+
+const KEPT = "gomq.templates";
+const ON_ITS_WAY = "gomq.on-its-way";
+export const MOST_TEMPLATES = 100;
+
+/** Templates by name. */
+export function templates() {
+    try {
+        const kept = JSON.parse(localStorage.getItem(KEPT));
+        return kept && typeof kept === "object" && !Array.isArray(kept) ? kept : {};
+    } catch {
+        return {};
+    }
+}
+
+/** Raises Error where there is no room. */
+export function saveTemplate(name, template) {
+    const kept = templates();
+    if (!Object.hasOwn(kept, name) && Object.keys(kept).length >= MOST_TEMPLATES) throw new Error(`${MOST_TEMPLATES} templates are the most`);
+    try {
+        localStorage.setItem(KEPT, JSON.stringify({...kept, [name]: template}));
+    } catch {
+        throw new Error("this browser has no room for it");
+    }
+}
+
+export function deleteTemplate(name) {
+    const kept = templates();
+    delete kept[name];
+    localStorage.setItem(KEPT, JSON.stringify(kept));
+}
+
+/** Hand something to the next page, once. */
+export function keep(what, value) {
+    try {
+        sessionStorage.setItem(ON_ITS_WAY, JSON.stringify({what, value}));
+    } catch {
+        sessionStorage.removeItem(ON_ITS_WAY); // too large for it: the form is empty
+    }
+}
+
+export function take(what) {
+    try {
+        const kept = JSON.parse(sessionStorage.getItem(ON_ITS_WAY));
+        sessionStorage.removeItem(ON_ITS_WAY);
+        return kept?.what === what ? kept.value : null;
+    } catch {
+        return null;
+    }
+}
