@@ -7,7 +7,8 @@ succeeded, in order. Tests put another ``Files`` here, one that fails the Nth ca
 synced.
 
 Nothing here retries, swallows or logs: an ``OSError`` (ENOSPC, EIO, EMFILE...) goes to the caller with the
-path in it. Everything runs on the hub's thread except what ``storage.sync`` calls from its pool: ``sync``,
+path in it. Everything runs on the hub's thread except what ``storage.sync`` calls from its pool: ``sync``
+(unless its flush waits as greenlets do),
 ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``, ``make_log``, ``unmake`` and the first half of a
 ``Change``. Never decides what is durable: that is ``storage.sync``. A mapped file needs no descriptor: its
 mapping is flushed as it is, and errors of the disk are told to it as to a descriptor (both are one open file
@@ -670,17 +671,20 @@ class Files:
 
     # flushes: in a pool thread
 
-    def sync(self, file):
+    @property
+    def may_sync_in_hub(self):
+        """Whether ``sync`` waits for nothing but ``flush``: tests replace it by some that block."""
+        return getattr(self.sync, "__func__", None) is Files.sync
+
+    def sync(self, file, flush=None):
         """Flush what was written to the file (mapping included) before this call began, and its size.
 
-        Blocks; for ``storage.sync`` and boot.
+        Blocks, for ``storage.sync`` and boot; unless ``flush(file)`` is given, which waits for the disk in
+        another way: then it may be called in the hub's thread.
         """
         size = file.size
         try:
-            if file.fd >= 0:
-                flush_descriptor(file.fd)
-            else:
-                flush_mapping(file.map)
+            (flush or flush_file)(file)
         except OSError as error:
             raise with_path(error, file.path) from error
         file.synced_size = size
@@ -895,6 +899,14 @@ def take_room(fd, start, count):
     size = os.fstat(fd).st_size  # macOS: only what lies behind the end can be had, by writing it
     while size < start + count:
         size += os.pwrite(fd, _ZEROS[:start + count - size], size)
+
+
+def flush_file(file):
+    """Make the file's octets and size outlive a power cut. Blocks without the interpreter's lock."""
+    if file.fd >= 0:
+        flush_descriptor(file.fd)
+    else:
+        flush_mapping(file.map)
 
 
 def flush_descriptor(fd):

@@ -40,7 +40,7 @@ def _map_file(fd, size):
         return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=_READ_WRITE, **_OPTIONS)
     # One of nothing, which has no descriptor; the file is then mapped into its place.
     mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=_READ_WRITE)
-    address = _address(mapping)
+    address = address_of(mapping)
     if _libc().mmap(address, size, _READ_WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd, 0) != address:
         number = ctypes.get_errno()
         # never closed: another thread may have mapped something in its place by now
@@ -54,7 +54,7 @@ def flush_mapping(mapping):
 
     Blocks without the interpreter's lock. Raises OSError.
     """
-    while _libc().msync(_address(mapping), len(mapping), _MS_SYNC):
+    while _libc().msync(address_of(mapping), len(mapping), _MS_SYNC):
         number = ctypes.get_errno()
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))
@@ -65,12 +65,13 @@ def advise(mapping, start, count, advice):
 
     Blocks without the interpreter's lock, which Python's own keeps. Raises OSError.
     """
-    if _libc().madvise(_address(mapping) + start, count, advice):
+    if _libc().madvise(address_of(mapping) + start, count, advice):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
-def _address(mapping):
+def address_of(mapping):
+    """Where it lies in memory, while it is not closed."""
     first = ctypes.c_char.from_buffer(mapping)
     return ctypes.addressof(first)
 

@@ -15,18 +15,17 @@ LOG = logger("storage")
 # The command patches the standard library; here the real ones are needed.
 _start_thread = monkey.get_original("_thread", "start_new_thread")
 _new_lock = monkey.get_original("_thread", "allocate_lock")
-_identity = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
     """Flushes that run longer than ``after_s`` seconds are logged; 0: none are.
 
-    ``begin`` and ``end`` are called in the thread that flushes.
+    ``begin`` and ``end`` are called by whoever flushes, in any thread.
     """
 
     def __init__(self, after_s):
         self._after_s = after_s
-        self._running = {}  # thread -> [path, when it began, whether it was logged]
+        self._running = {}  # id -> [path, when it began, whether it was logged]
         self._begun = 0
         self._wakeup = _new_lock()  # taken, but for a moment: released to wake the watch
         self._wakeup.acquire()
@@ -34,17 +33,19 @@ class SyncWatch:
         self._is_started = self._is_parked = self._stopping = False
 
     def begin(self, path):
-        """This thread flushes the file or folder now."""
+        """A flush of the file or folder begins now. Returns what ``end`` is to be given."""
+        entry = [path, time.monotonic(), False]
         if self._after_s:
-            self._running[_identity()] = [path, time.monotonic(), False]
+            self._running[id(entry)] = entry
             self._begun += 1
             if self._is_parked or not self._is_started:
                 self._wake()
+        return entry
 
-    def end(self):
+    def end(self, entry):
         """It has ended, one way or the other."""
-        entry = self._running.pop(_identity(), None)
-        if entry is not None and entry[2]:
+        self._running.pop(id(entry), None)
+        if entry[2]:
             LOG.warning("flushing %s ended after %.1f s", entry[0], time.monotonic() - entry[1])
 
     def stop(self):

@@ -43,6 +43,11 @@ class FaultyFiles(WatchedFiles):
         self.on_kill = None
         self._short = self._little = False
 
+    @property
+    def may_sync_in_hub(self):
+        """A flush that hangs, hangs in a thread."""
+        return self.how != "hold"
+
     def about_to(self, call, subject):
         if call in ANNOUNCEMENTS:
             return

@@ -435,7 +435,9 @@ class PowerCutFiles(WatchedFiles):
         super()._remove_folder(path)
         self.disk.gone(path)
 
-    def sync(self, file):
+    may_sync_in_hub = True  # a pause switches
+
+    def sync(self, file, flush=None):
         self.about_to("sync", file.path)
         size = file.size
         flush = self.disk.begin_flush(file)

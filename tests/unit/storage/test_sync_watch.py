@@ -16,11 +16,11 @@ LONG_S = 3600  # however long this process stands still
 
 def test_a_flush_that_hangs_is_said_while_it_hangs_though_the_hub_stands_still_and_when_it_ends(caplog):
     watch = SyncWatch(AFTER_S)
-    watch.begin("/data/msgs.1")
+    running = watch.begin("/data/msgs.1")
 
     # the hub gets no turn meanwhile
     said = wait_until(lambda: re.search(r"flushing /data/msgs.1 hangs for (\d+\.\d) s", caplog.text))
-    watch.end()
+    watch.end(running)
 
     ended = re.search(r"flushing /data/msgs.1 ended after (\d+\.\d) s", caplog.text)
     assert 0.0 <= float(said[1]) <= float(ended[1])
@@ -30,20 +30,18 @@ def test_a_flush_that_hangs_is_said_while_it_hangs_though_the_hub_stands_still_a
 
 def test_the_watch_is_parked_without_flushes_and_woken_by_the_next(caplog):
     watch = SyncWatch(AFTER_S)
-    watch.begin("/data/first")
-    watch.end()
+    watch.end(watch.begin("/data/first"))
     wait_until(lambda: watch._is_parked)
     watch._after_s = LONG_S
     for path in ("/data/a", "/data/b", "/data/c"):
-        watch.begin(path)
-        watch.end()
+        watch.end(watch.begin(path))
         wait_until(lambda: watch._is_parked)
 
     watch._after_s = AFTER_S
-    watch.begin("/data/d")
+    running = watch.begin("/data/d")
 
     wait_until(lambda: "flushing /data/d hangs" in caplog.text)
-    watch.end()
+    watch.end(running)
     assert "/data/a" not in caplog.text
     watch.stop()
 
@@ -52,8 +50,7 @@ def test_the_watch_ends_when_it_is_stopped_while_it_looks():
     """Instead of parking for ever, a thread that nobody wakes any more."""
     watch = SyncWatch(AFTER_S)
     watch._is_started = True  # by this test
-    watch.begin("/data/a")
-    watch.end()
+    watch.end(watch.begin("/data/a"))
     looks = []
 
     def look():
@@ -73,8 +70,7 @@ def test_the_watch_ends_when_it_is_stopped_while_it_looks():
 def test_nothing_is_watched_when_it_is_turned_off():
     watch, before = SyncWatch(0), set(threading.enumerate())
 
-    watch.begin("/data/a")
-    watch.end()
+    watch.end(watch.begin("/data/a"))
     watch.stop()
 
     assert set(threading.enumerate()) <= before and not watch._is_started

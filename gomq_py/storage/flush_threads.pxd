@@ -1,0 +1,281 @@
+# Compiled twin of flush_threads.py: the threads, and what they share with the hub. Nothing here needs the
+# interpreter's lock, and a thread of these never takes it.
+from libc.errno cimport EINTR, ENOMEM, errno
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free
+from posix.unistd cimport close, read, write
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef unsigned long pthread_t
+    ctypedef struct pthread_attr_t:
+        pass
+    ctypedef struct pthread_mutex_t:
+        pass
+    int PTHREAD_CREATE_DETACHED
+    int pthread_attr_init(pthread_attr_t *)
+    int pthread_attr_destroy(pthread_attr_t *)
+    int pthread_attr_setdetachstate(pthread_attr_t *, int)
+    int pthread_attr_setstacksize(pthread_attr_t *, size_t)
+    int pthread_create(pthread_t *, pthread_attr_t *, void *(*)(void *) noexcept nogil, void *)
+    int pthread_mutex_init(pthread_mutex_t *, void *)
+    int pthread_mutex_destroy(pthread_mutex_t *)
+    int pthread_mutex_lock(pthread_mutex_t *)
+    int pthread_mutex_unlock(pthread_mutex_t *)
+
+cdef extern from "<signal.h>" nogil:
+    ctypedef struct sigset_t:
+        pass
+    int SIG_SETMASK
+    int sigfillset(sigset_t *)
+    int pthread_sigmask(int, sigset_t *, sigset_t *)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE
+    int eventfd(unsigned int, int)
+
+cdef extern from "<time.h>" nogil:
+    int CLOCK_MONOTONIC
+    ctypedef long time_t
+    struct timespec:
+        time_t tv_sec
+        long tv_nsec
+
+cdef extern from "<sys/timerfd.h>" nogil:
+    int TFD_CLOEXEC, TFD_NONBLOCK
+    struct itimerspec:
+        timespec it_interval
+        timespec it_value
+    int timerfd_create(int, int)
+    int timerfd_settime(int, int, itimerspec *, itimerspec *)
+
+cdef extern from "<sys/mman.h>" nogil:
+    int MS_SYNC
+    int msync(void *, size_t, int)
+
+cdef extern from "<unistd.h>" nogil:
+    int fdatasync(int)
+
+# Flushes at one time: those of a cycle that was cut short may still run beside the next one's.
+cdef enum:
+    PLACES = 16
+    STACK_BYTES = 65536
+
+cdef enum:
+    FREE = 0
+    WANTED = 1
+    RUNNING = 2
+    DONE = 3
+
+# A flush of one file: of its descriptor, or, where that is -1, of its mapping.
+ctypedef struct Flush:
+    int state
+    int descriptor
+    int number
+    char *address
+    size_t length
+
+ctypedef struct Threads:
+    pthread_mutex_t mutex
+    int wake
+    int done
+    int most
+    int running
+    int idle
+    bint is_over
+    Flush flushes[PLACES]
+
+
+cdef inline bint is_native() noexcept:
+    return True
+
+
+cdef inline void destroy(Threads *threads) noexcept nogil:
+    close(threads.wake)
+    close(threads.done)
+    pthread_mutex_destroy(&threads.mutex)
+    free(threads)
+
+
+cdef inline int flush(int descriptor, char *address, size_t length) noexcept nogil:
+    cdef int answer
+    while True:
+        answer = fdatasync(descriptor) if descriptor >= 0 else msync(address, length, MS_SYNC)
+        if answer == 0:
+            return 0
+        if errno != EINTR:
+            return errno
+
+
+cdef inline void *work(void *argument) noexcept nogil:
+    cdef Threads *threads = <Threads *> argument
+    cdef Flush job
+    cdef uint64_t count = 0
+    cdef int place, number
+    cdef bint is_last
+    while True:
+        while read(threads.wake, &count, sizeof(count)) < 0 and errno == EINTR:
+            pass
+        pthread_mutex_lock(&threads.mutex)
+        place = 0
+        while place < PLACES and threads.flushes[place].state != WANTED:
+            place += 1
+        if place == PLACES:
+            if threads.is_over:
+                threads.running -= 1
+                is_last = threads.running == 0
+                pthread_mutex_unlock(&threads.mutex)
+                if is_last:
+                    destroy(threads)
+                return NULL
+            pthread_mutex_unlock(&threads.mutex)
+            continue
+        threads.flushes[place].state = RUNNING
+        job = threads.flushes[place]
+        threads.idle -= 1
+        pthread_mutex_unlock(&threads.mutex)
+
+        number = flush(job.descriptor, job.address, job.length)
+
+        pthread_mutex_lock(&threads.mutex)
+        threads.flushes[place].number = number
+        threads.flushes[place].state = DONE
+        threads.idle += 1
+        pthread_mutex_unlock(&threads.mutex)
+        count = 1
+        write(threads.done, &count, sizeof(count))
+
+
+cdef inline Threads *begin(int most) noexcept nogil:
+    """What ``most`` threads share; NULL with errno. None of them has begun."""
+    cdef Threads *threads = <Threads *> calloc(1, sizeof(Threads))
+    if threads == NULL:
+        return NULL
+    threads.most = most
+    threads.wake = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)
+    threads.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+    if threads.wake < 0 or threads.done < 0 or pthread_mutex_init(&threads.mutex, NULL):
+        if threads.wake >= 0:
+            close(threads.wake)
+        if threads.done >= 0:
+            close(threads.done)
+        free(threads)
+        return NULL
+    return threads
+
+
+cdef inline int begin_thread(Threads *threads) noexcept nogil:
+    """0, or the number of the error. With the mutex held."""
+    cdef pthread_t thread
+    cdef pthread_attr_t attributes
+    cdef sigset_t every, before
+    cdef int number = pthread_attr_init(&attributes)
+    if number:
+        return number
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED)
+    pthread_attr_setstacksize(&attributes, STACK_BYTES)
+    sigfillset(&every)  # signals are for threads that Python knows
+    pthread_sigmask(SIG_SETMASK, &every, &before)
+    number = pthread_create(&thread, &attributes, work, threads)
+    pthread_sigmask(SIG_SETMASK, &before, NULL)
+    pthread_attr_destroy(&attributes)
+    if number == 0:
+        threads.running += 1
+        threads.idle += 1
+    return number
+
+
+cdef inline int ask(Threads *threads, int descriptor, char *address, size_t length) noexcept nogil:
+    """The place of the flush, or the negative number of an error."""
+    cdef uint64_t count = 1
+    cdef int place = 0, waiting = 0, other, number = 0
+    pthread_mutex_lock(&threads.mutex)
+    while place < PLACES and threads.flushes[place].state != FREE:
+        place += 1
+    if place == PLACES:
+        number = ENOMEM
+    else:
+        for other in range(PLACES):
+            waiting += threads.flushes[other].state == WANTED
+        if waiting >= threads.idle and threads.running < threads.most:
+            number = begin_thread(threads)
+            if threads.running:
+                number = 0  # the others will do it
+        if number == 0:
+            threads.flushes[place].descriptor = descriptor
+            threads.flushes[place].address = address
+            threads.flushes[place].length = length
+            threads.flushes[place].state = WANTED
+    pthread_mutex_unlock(&threads.mutex)
+    if number:
+        return -number
+    write(threads.wake, &count, sizeof(count))
+    return place
+
+
+cdef inline int take(Threads *threads, int place) noexcept nogil:
+    """The number of the error of a flush that is done, whose place is free from here on; -1: not done."""
+    cdef int number = -1
+    pthread_mutex_lock(&threads.mutex)
+    if threads.flushes[place].state == DONE:
+        number = threads.flushes[place].number
+        threads.flushes[place].state = FREE
+    pthread_mutex_unlock(&threads.mutex)
+    return number
+
+
+cdef inline void hear(Threads *threads) noexcept nogil:
+    """What was said until now is heard: the descriptor is not ready any more."""
+    cdef uint64_t count
+    read(threads.done, &count, sizeof(count))
+
+
+cdef inline void end(Threads *threads) noexcept nogil:
+    """The threads end after what they were asked for, and take with them what they share. Does not wait."""
+    cdef uint64_t count
+    pthread_mutex_lock(&threads.mutex)
+    threads.is_over = True
+    count = <uint64_t> threads.running
+    pthread_mutex_unlock(&threads.mutex)
+    if count == 0:
+        destroy(threads)
+    else:
+        write(threads.wake, &count, sizeof(count))
+
+
+cdef inline int done_descriptor(Threads *threads) noexcept nogil:
+    """What is ready when a flush has ended."""
+    return threads.done
+
+
+cdef inline Threads *none() noexcept nogil:
+    return NULL
+
+
+cdef inline char *at(size_t address) noexcept nogil:
+    return <char *> address
+
+
+cdef inline int begin_alarm() noexcept nogil:
+    """A descriptor that is ready at the time given to ``set_alarm``; -1 with errno."""
+    return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)
+
+
+cdef inline bint set_alarm(int descriptor, double seconds) noexcept nogil:
+    """Have it ready once, after so long: more than 0, less than 1. False: the system cannot."""
+    cdef itimerspec when
+    when.it_interval.tv_sec = 0
+    when.it_interval.tv_nsec = 0
+    when.it_value.tv_sec = 0
+    when.it_value.tv_nsec = <long> (seconds * 1e9)
+    return timerfd_settime(descriptor, 0, &when, NULL) == 0
+
+
+cdef inline void hear_alarm(int descriptor) noexcept nogil:
+    """It is not ready any more."""
+    cdef uint64_t count
+    read(descriptor, &count, sizeof(count))
+
+
+cdef inline void end_alarm(int descriptor) noexcept nogil:
+    if descriptor >= 0:
+        close(descriptor)

@@ -1,0 +1,13 @@
+from gomq_py.storage cimport flush_threads
+
+cdef class Flusher:
+    cdef flush_threads.Threads *_threads
+    cdef public object _watcher
+    cdef public dict _waiting
+    cdef readonly int most
+    cdef int _alarm
+    cdef object _alarm_watcher
+    cdef object __weakref__
+    cdef _begin(self)
+    cpdef int _ask(self, file) except -1
+    cpdef _heard(self)

@@ -1,0 +1,126 @@
+"""Flusher: flushes files for greenlets, in threads that never take the interpreter's lock.
+
+Below sync, which says when, above flush_threads. Whoever calls ``flush`` waits as for a socket; the loop goes
+on. Interpreted there is none (``is_native``), and flushes run in a pool of Python's threads.
+"""
+import errno
+import os
+import weakref
+
+import gevent
+from gevent.hub import Waiter
+
+from gomq_py.storage import flush_threads
+from gomq_py.storage.mapping import address_of
+
+READ = 1  # of the loop's watchers
+
+
+def is_native():
+    """Whether a Flusher can be had."""
+    return flush_threads.is_native()
+
+
+class Flusher:
+    """At most ``most`` flushes at one time; more wait for these. One per GroupCommit, whose hub it is of.
+
+    Threads begin when they are needed, and stay until ``close``.
+    """
+
+    __slots__ = ("_threads", "_watcher", "_waiting", "_alarm", "_alarm_watcher", "most", "__weakref__")
+
+    def __init__(self, most):
+        self.most = most
+        self._waiting = {}  # place -> [Waiter or None, file, its mapping]
+        self._alarm = -1
+        self._begin()
+
+    def _begin(self):
+        self._threads = flush_threads.begin(self.most)
+        if not self._threads:
+            raise OSError(errno.ENOMEM, "no room for threads that flush")
+        self._watcher = gevent.get_hub().loop.io(flush_threads.done_descriptor(self._threads), READ, ref=False)
+        # The loop holds what it calls: a Flusher that nobody closed would stay for ever.
+        self._watcher.start(_heard_by, weakref.ref(self))
+
+    def flush(self, file):
+        """Make what was written to the file before this call, and its size, outlive a power cut.
+
+        Raises OSError, without a path. Switches.
+        """
+        place = self._ask(file)
+        waiter = Waiter()
+        entry = self._waiting[place] = [waiter, file, file.map]
+        self._watcher.ref = True
+        try:
+            number = waiter.get()
+        finally:
+            entry[0] = None  # cut short: nobody is woken when the flush ends
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def pause(self, seconds):
+        """Return after so long, less than a second. Timers of the loop are late by up to a millisecond, and
+        this is not. Switches.
+        """
+        if self._alarm < 0:
+            self._alarm = flush_threads.begin_alarm()
+            if self._alarm < 0:
+                return
+            self._alarm_watcher = gevent.get_hub().loop.io(self._alarm, READ, ref=False)
+        if not flush_threads.set_alarm(self._alarm, seconds):
+            return
+        self._alarm_watcher.ref = True
+        gevent.get_hub().wait(self._alarm_watcher)
+        flush_threads.hear_alarm(self._alarm)
+
+    def close(self):
+        """No flush is asked for any more. Those under way go on; nobody hears of their end. Does not wait."""
+        if self._threads:
+            threads = self._threads
+            self._threads = flush_threads.none()
+            self._watcher.close()
+            self._watcher = None
+            self._waiting = {}
+            flush_threads.end(threads)
+        if self._alarm >= 0:
+            self._alarm_watcher.close()
+            self._alarm_watcher = None
+            flush_threads.end_alarm(self._alarm)
+            self._alarm = -1
+
+    def __del__(self):
+        self.close()
+
+    def _ask(self, file):
+        """The place of a flush of the file. Raises OSError."""
+        if not self._threads:
+            raise OSError(errno.ECANCELED, "flushes have ended")
+        if file.fd >= 0:
+            place = flush_threads.ask(self._threads, file.fd, flush_threads.at(0), 0)
+        else:
+            place = flush_threads.ask(
+                self._threads, -1, flush_threads.at(address_of(file.map)), len(file.map))
+        if place < 0:
+            raise OSError(-place, os.strerror(-place))
+        return place
+
+    def _heard(self):
+        """In the hub: some flush has ended."""
+        flush_threads.hear(self._threads)
+        for place in list(self._waiting):
+            number = flush_threads.take(self._threads, place)
+            if number >= 0:
+                waiter = self._waiting.pop(place)[0]
+                if not self._waiting:
+                    self._watcher.ref = False
+                if waiter is not None:
+                    waiter.switch(number)
+                if not self._threads:
+                    return  # closed by whoever was woken
+
+
+def _heard_by(reference):
+    flusher = reference()
+    if flusher is not None:
+        flusher._heard()

@@ -1,0 +1,317 @@
+"""Flusher: files are flushed by threads that need no interpreter, and whoever asked waits as for a socket."""
+import errno
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+
+import gevent
+import pytest
+
+from gomq_py.storage import files as files_module
+from gomq_py.storage import flusher, sync
+from gomq_py.storage.files import Files
+from gomq_py.storage.sync import GroupCommit
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(not flusher.is_native(), reason="interpreted, flushes run in Python's threads")
+MOST = 4
+
+
+class OpenFile:
+    """As much of a File as a flush needs: a descriptor of the test's own."""
+
+    map = None
+
+    def __init__(self, fd):
+        self.fd = fd
+
+
+@pytest.fixture
+def flushing():
+    flushing = flusher.Flusher(MOST)
+    yield flushing
+    flushing.close()
+
+
+def native_threads():
+    """How many threads this process has that Python does not know."""
+    return len(os.listdir("/proc/self/task")) - threading.active_count()
+
+
+def eventfds():
+    links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+    return sum(os.path.lexists(link) and "eventfd" in os.readlink(link) for link in links)
+
+
+@pytest.mark.parametrize("descriptors", [1, 0], ids=["descriptor", "mapping"])
+def test_a_file_is_flushed_by_its_descriptor_or_its_mapping(tmp_path, monkeypatch, flushing, descriptors):
+    monkeypatch.setattr(Files, "mapped_descriptors", descriptors)
+    files = Files()
+    file = files.create(tmp_path / "msgs", 8192)
+    assert (file.fd >= 0) is bool(descriptors)
+    file.map[:4] = b"octo"
+
+    files.sync(file, flushing.flush)
+
+    assert file.synced_size == 8192
+    file.close()
+
+
+def test_others_have_their_turn_meanwhile(tmp_path, flushing):
+    file, turns = Files().create(tmp_path / "msgs", 8192), []
+    other = gevent.spawn(lambda: turns.append("other"))
+
+    flushing.flush(file)
+
+    assert turns == ["other"]
+    other.join()
+    file.close()
+
+
+def test_what_the_system_refuses_is_raised(tmp_path, flushing):
+    reading, writing = os.pipe()
+
+    with pytest.raises(OSError) as refused:  # a pipe is on no disk
+        flushing.flush(OpenFile(reading))
+
+    assert refused.value.errno == errno.EINVAL
+    os.close(reading)
+    os.close(writing)
+
+
+def test_an_error_names_the_file(tmp_path, flushing):
+    files = Files()
+    file = files.create(tmp_path / "msgs", 8192)
+    fd, file.fd = file.fd, os.pipe()[1]
+
+    with pytest.raises(OSError) as refused:
+        files.sync(file, flushing.flush)
+
+    assert refused.value.filename == str(tmp_path / "msgs") and file.synced_size == 0
+    os.close(file.fd)
+    file.fd = fd
+    file.close()
+
+
+def test_more_flushes_than_threads_all_end(tmp_path, flushing):
+    files = [Files().create(tmp_path / str(number), 4096) for number in range(12)]
+
+    greenlets = [gevent.spawn(flushing.flush, file) for file in files]
+    gevent.joinall(greenlets, raise_error=True)
+
+    assert all(greenlet.successful() for greenlet in greenlets)
+    for file in files:
+        file.close()
+
+
+def test_more_flushes_than_places_are_refused_and_the_others_end(tmp_path, flushing):
+    file = Files().create(tmp_path / "msgs", 4096)
+
+    greenlets = [gevent.spawn(flushing.flush, file) for _ in range(40)]
+    gevent.joinall(greenlets)
+
+    errors = [greenlet.exception for greenlet in greenlets if not greenlet.successful()]
+    assert len(errors) < 40 and {error.errno for error in errors} <= {errno.ENOMEM}
+    flushing.flush(file)
+    file.close()
+
+
+def test_whoever_is_cut_short_leaves_its_place_to_others(tmp_path, flushing):
+    file = Files().create(tmp_path / "msgs", 4096)
+
+    for _ in range(50):
+        greenlet = gevent.spawn(flushing.flush, file)
+        gevent.sleep(0)
+        greenlet.kill()
+        flushing.flush(file)
+
+    assert not flushing._waiting
+    file.close()
+
+
+def test_threads_and_descriptors_go_with_it(tmp_path):
+    gc.collect()
+    threads, descriptors = native_threads(), eventfds()
+    file, flushing = Files().create(tmp_path / "msgs", 4096), flusher.Flusher(MOST)
+    flushing.flush(file)
+    assert native_threads() > threads
+
+    flushing.close()
+
+    wait_until(lambda: native_threads() == threads and eventfds() == descriptors)
+    with pytest.raises(OSError, match="ended"):
+        flushing.flush(file)
+    flushing.close()
+    file.close()
+
+
+def test_a_flusher_that_nobody_closed_ends_when_it_is_forgotten(tmp_path):
+    gc.collect()
+    threads, descriptors = native_threads(), eventfds()
+    file, flushing = Files().create(tmp_path / "msgs", 4096), flusher.Flusher(MOST)
+    flushing.flush(file)
+
+    del flushing
+    gevent.sleep(0)  # the hub was in the middle of telling it
+    gc.collect()
+
+    wait_until(lambda: native_threads() == threads and eventfds() == descriptors)
+    file.close()
+
+
+def test_group_commit_flushes_files_of_stores_without_a_thread_of_pythons(tmp_path, monkeypatch):
+    def blocks(file):
+        raise AssertionError("flushed by a thread of Python's")
+
+    monkeypatch.setattr(files_module, "flush_file", blocks)
+    files, answers = Files(), []
+    committer = GroupCommit(files)
+    stores = [Store(files, tmp_path, name) for name in "abcdef"]
+    for store in stores:
+        committer.mark(store)
+
+    committer.after_sync(answers.append)
+    wait_until(lambda: answers, sleep=gevent.sleep)
+
+    assert answers == [None]
+    assert [store.syncs for store in stores] == [1] * 6
+    assert all(store.file.synced_size == 4096 and not store.file.held for store in stores)
+    assert committer._pool is None
+    committer.stop()
+    for store in stores:
+        store.file.close()
+
+
+def test_a_file_that_cannot_be_flushed_fails_its_store_alone(tmp_path):
+    files, answers, failures = Files(), [], []
+    committer = GroupCommit(files)
+    sound, sick = Store(files, tmp_path, "sound"), Store(files, tmp_path, "sick")
+    fd, sick.file.fd = sick.file.fd, os.pipe()[1]
+    committer.mark(sound)
+    committer.mark(sick)
+
+    committer.after_sync(failures.append)
+    committer.after_sync(answers.append, concerns=lambda: False)
+    wait_until(lambda: failures and answers, sleep=gevent.sleep)
+
+    assert failures[0].errno == errno.EINVAL and answers == [None]
+    assert sound.syncs == 1 and sick.error is failures[0]
+    committer.stop()
+    os.close(sick.file.fd)
+    sick.file.fd = fd
+    for store in (sound, sick):
+        store.file.close()
+
+
+def test_a_broker_that_is_killed_while_it_flushes_leaves_nothing(tmp_path):
+    gc.collect()
+    threads, descriptors = native_threads(), eventfds()
+    files = Files()
+    committer = GroupCommit(files)
+    stores = [Store(files, tmp_path, str(number)) for number in range(10)]
+    for store in stores:
+        committer.mark(store)
+    committer.after_sync(lambda error: None)
+    gevent.sleep(0)
+
+    committer.kill()
+
+    wait_until(lambda: native_threads() == threads and eventfds() == descriptors, sleep=gevent.sleep)
+    assert not any(store.syncs for store in stores)
+
+
+def test_a_pause_is_as_long_as_asked_and_others_have_their_turn(flushing):
+    turns, began = [], time.monotonic()
+    other = gevent.spawn(lambda: turns.append("other"))
+
+    flushing.pause(0.003)
+    flushing.pause(0.002)
+
+    assert time.monotonic() - began >= 0.005 and turns == ["other"]
+    other.join()
+
+
+def test_a_pause_that_is_cut_short_lets_the_next_one_be(flushing):
+    greenlet = gevent.spawn(flushing.pause, 0.9)
+    gevent.sleep(0)
+    greenlet.kill()
+    began = time.monotonic()
+
+    flushing.pause(0.001)
+
+    assert 0.001 <= time.monotonic() - began < 0.9
+
+
+class RecordingFlusher:
+    """Flushes at once, after ``while_flushing()``, and notes how long it was to pause."""
+
+    def __init__(self, while_flushing):
+        self.pauses = []
+        self._while_flushing = while_flushing
+
+    def flush(self, file):
+        self._while_flushing()
+
+    def pause(self, seconds):
+        self.pauses.append(seconds)
+
+    def close(self):
+        pass
+
+
+def flush_twice(folder, overlapping):
+    """The pauses between two flushes, of which the second one was asked for during the first, or after it."""
+    files, answers = Files(), []
+    committer, store = GroupCommit(files), Store(files, folder, "a")
+
+    def ask():
+        committer.mark(store)
+        committer.after_sync(answers.append)
+
+    def while_flushing():
+        if overlapping and len(answers) == 0 and not asked:
+            asked.append(True)
+            ask()
+
+    asked: list = []
+    recording = committer._flusher = RecordingFlusher(while_flushing)
+    ask()
+    if not overlapping:
+        wait_until(lambda: answers, sleep=gevent.sleep)
+        ask()
+    wait_until(lambda: len(answers) == 2, sleep=gevent.sleep)
+    committer.stop()
+    store.file.close()
+    return recording.pauses
+
+
+def test_flushes_that_overlap_are_gathered(tmp_path):
+    (pause,) = flush_twice(tmp_path, overlapping=True)
+
+    assert 0 < pause <= sync.GATHER_S
+
+
+def test_whoever_waits_for_one_answer_before_the_next_question_is_not_held_up(tmp_path):
+    assert flush_twice(tmp_path, overlapping=False) == []
+
+
+class Store:
+    """A store with one file."""
+
+    def __init__(self, files, folder, name):
+        self.folder = str(Path(folder, name))
+        os.mkdir(self.folder)
+        self.file = files.create(Path(self.folder, "msgs"), 4096)
+        self.syncs = 0
+        self.error = None
+
+    def sync_files(self, acks_too):
+        return [self.file]
+
+    def synced(self):
+        self.syncs += 1
+
+    def fence(self, error):
+        self.error = error
