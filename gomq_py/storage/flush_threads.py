@@ -6,8 +6,13 @@ what it finds wanted, and writes to another one, which the hub's loop watches. S
 calls beside its own, and nobody waits for the interpreter's lock; a thread of Python's takes it twice for
 each flush, from the hub, and asks the system ten times to be woken (futex).
 """
+from typing import Any
 
 
 def is_native():
     """Whether there are such threads."""
     return False
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"{name} is compiled only: ask is_native()")

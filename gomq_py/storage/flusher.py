@@ -39,7 +39,8 @@ class Flusher:
         self._threads = flush_threads.begin(self.most)
         if not self._threads:
             raise OSError(errno.ENOMEM, "no room for threads that flush")
-        self._watcher = gevent.get_hub().loop.io(flush_threads.done_descriptor(self._threads), READ, ref=False)
+        descriptor = flush_threads.done_descriptor(self._threads)
+        self._watcher = gevent.get_hub().loop.io(descriptor, READ, ref=False)
         # The loop holds what it calls: a Flusher that nobody closed would stay for ever.
         self._watcher.start(_heard_by, weakref.ref(self))
 

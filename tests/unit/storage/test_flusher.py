@@ -15,7 +15,7 @@ from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(not flusher.is_native(), reason="interpreted, flushes run in Python's threads")
+pytestmark = pytest.mark.skipif(not flusher.is_native(), reason="interpreted, Python's threads flush")
 MOST = 4
 
 
