@@ -29,6 +29,13 @@ cdef extern from "<signal.h>" nogil:
     int sigfillset(sigset_t *)
     int pthread_sigmask(int, sigset_t *, sigset_t *)
 
+cdef extern from *:
+    """
+    #include <errno.h>
+    static inline void gomq_set_errno(int number) { errno = number; }
+    """
+    void set_errno "gomq_set_errno"(int) noexcept nogil
+
 cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE
     int eventfd(unsigned int, int)
@@ -145,26 +152,8 @@ cdef inline void *work(void *argument) noexcept nogil:
         write(threads.done, &count, sizeof(count))
 
 
-cdef inline Threads *begin(int most) noexcept nogil:
-    """What ``most`` threads share; NULL with errno. None of them has begun."""
-    cdef Threads *threads = <Threads *> calloc(1, sizeof(Threads))
-    if threads == NULL:
-        return NULL
-    threads.most = most
-    threads.wake = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)
-    threads.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-    if threads.wake < 0 or threads.done < 0 or pthread_mutex_init(&threads.mutex, NULL):
-        if threads.wake >= 0:
-            close(threads.wake)
-        if threads.done >= 0:
-            close(threads.done)
-        free(threads)
-        return NULL
-    return threads
-
-
 cdef inline int begin_thread(Threads *threads) noexcept nogil:
-    """0, or the number of the error. With the mutex held."""
+    """0, or the number of the error. With the mutex held, or before anybody else knows of it."""
     cdef pthread_t thread
     cdef pthread_attr_t attributes
     cdef sigset_t every, before
@@ -184,6 +173,33 @@ cdef inline int begin_thread(Threads *threads) noexcept nogil:
     return number
 
 
+cdef inline Threads *begin(int most) noexcept nogil:
+    """What ``most`` threads share, of which one has begun; NULL with errno."""
+    cdef Threads *threads = <Threads *> calloc(1, sizeof(Threads))
+    cdef int number = 0
+    if threads == NULL:
+        return NULL
+    threads.most = most
+    threads.wake = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)
+    threads.done = -1
+    if threads.wake < 0:
+        number = errno
+    else:
+        threads.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        number = errno if threads.done < 0 else pthread_mutex_init(&threads.mutex, NULL)
+        if number == 0:
+            number = begin_thread(threads)
+    if number == 0:
+        return threads
+    if threads.wake >= 0:
+        close(threads.wake)
+    if threads.done >= 0:
+        close(threads.done)
+    free(threads)
+    set_errno(number)
+    return NULL
+
+
 cdef inline int ask(Threads *threads, int descriptor, char *address, size_t length) noexcept nogil:
     """The place of the flush, or the negative number of an error."""
     cdef uint64_t count = 1
@@ -197,14 +213,11 @@ cdef inline int ask(Threads *threads, int descriptor, char *address, size_t leng
         for other in range(PLACES):
             waiting += threads.flushes[other].state == WANTED
         if waiting >= threads.idle and threads.running < threads.most:
-            number = begin_thread(threads)
-            if threads.running:
-                number = 0  # the others will do it
-        if number == 0:
-            threads.flushes[place].descriptor = descriptor
-            threads.flushes[place].address = address
-            threads.flushes[place].length = length
-            threads.flushes[place].state = WANTED
+            begin_thread(threads)  # or the others will do it
+        threads.flushes[place].descriptor = descriptor
+        threads.flushes[place].address = address
+        threads.flushes[place].length = length
+        threads.flushes[place].state = WANTED
     pthread_mutex_unlock(&threads.mutex)
     if number:
         return -number
@@ -240,6 +253,11 @@ cdef inline void end(Threads *threads) noexcept nogil:
         destroy(threads)
     else:
         write(threads.wake, &count, sizeof(count))
+
+
+cdef inline int last_error() noexcept nogil:
+    """What ``begin`` has met."""
+    return errno
 
 
 cdef inline int done_descriptor(Threads *threads) noexcept nogil:

@@ -6,6 +6,7 @@ cdef class Flusher:
     cdef public dict _waiting
     cdef readonly int most
     cdef int _alarm
+    cdef int _pid
     cdef object _alarm_watcher
     cdef object __weakref__
     cdef _begin(self)

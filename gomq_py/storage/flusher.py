@@ -24,21 +24,26 @@ def is_native():
 class Flusher:
     """At most ``most`` flushes at one time; more wait for these. One per GroupCommit, whose hub it is of.
 
-    Threads begin when they are needed, and stay until ``close``.
+    The first thread begins at once, others when they are needed; they stay until ``close``. Raises OSError
+    where there is no thread or descriptor to be had.
     """
 
-    __slots__ = ("_threads", "_watcher", "_waiting", "_alarm", "_alarm_watcher", "most", "__weakref__")
+    __slots__ = (
+        "_threads", "_watcher", "_waiting", "_alarm", "_alarm_watcher", "_pid", "most", "__weakref__"
+    )
 
     def __init__(self, most):
         self.most = most
         self._waiting = {}  # place -> [Waiter or None, file, its mapping]
         self._alarm = -1
+        self._pid = os.getpid()
         self._begin()
 
     def _begin(self):
         self._threads = flush_threads.begin(self.most)
         if not self._threads:
-            raise OSError(errno.ENOMEM, "no room for threads that flush")
+            number = flush_threads.last_error()
+            raise OSError(number, f"no thread that flushes: {os.strerror(number)}")
         descriptor = flush_threads.done_descriptor(self._threads)
         self._watcher = gevent.get_hub().loop.io(descriptor, READ, ref=False)
         # The loop holds what it calls: a Flusher that nobody closed would stay for ever.
@@ -83,7 +88,10 @@ class Flusher:
             self._watcher.close()
             self._watcher = None
             self._waiting = {}
-            flush_threads.end(threads)
+            # The threads are the process's that began them: a forked child has none, and may find the mutex
+            # taken by one of its parent's.
+            if os.getpid() == self._pid:
+                flush_threads.end(threads)
         if self._alarm >= 0:
             self._alarm_watcher.close()
             self._alarm_watcher = None

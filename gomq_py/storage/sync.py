@@ -565,8 +565,7 @@ class GroupCommit:
         waits for acks, and the confirms of others do not depend on them.
         """
         jobs = []
-        in_hub = flusher.is_native() and self._files.may_sync_in_hub
-        function = self._sync_in_hub if in_hub else self._files.sync
+        function = self._sync_in_hub if self._has_flusher() else self._files.sync
         for store, acks_too in list(stores.items()):
             try:
                 files = store.sync_files(acks_too)
@@ -590,9 +589,15 @@ class GroupCommit:
 
     def _sync_in_hub(self, file):
         """Flush a file of a store while others have their turn. Raises OSError. Switches."""
-        if self._flusher is None:
-            self._flusher = flusher.Flusher(self._threads)
         self._files.sync(file, self._flusher.flush)
+
+    def _has_flusher(self):
+        if self._flusher is None and flusher.is_native() and self._files.may_sync_in_hub:
+            try:
+                self._flusher = flusher.Flusher(self._threads)
+            except OSError as error:
+                logger.warning("%s: the pool flushes instead", error)
+        return self._flusher is not None and self._files.may_sync_in_hub
 
     def _flush_timed(self, jobs, failures):
         """Run the jobs, and say how long that took and when the next flush may begin. May switch."""

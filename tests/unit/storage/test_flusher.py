@@ -2,6 +2,7 @@
 import errno
 import gc
 import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -182,6 +183,62 @@ def test_group_commit_flushes_files_of_stores_without_a_thread_of_pythons(tmp_pa
     committer.stop()
     for store in stores:
         store.file.close()
+
+
+def test_without_descriptors_for_it_the_pool_flushes(tmp_path, monkeypatch, caplog):
+    def refuses(most):
+        raise OSError(errno.EMFILE, "no thread that flushes: Too many open files")
+
+    files, answers = Files(), []
+    committer, store = GroupCommit(files), Store(files, tmp_path, "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(flusher, "Flusher", refuses)
+        committer.mark(store)
+        committer.after_sync(answers.append)
+        wait_until(lambda: answers, sleep=gevent.sleep)
+    assert committer._pool is not None and "the pool flushes instead" in caplog.text
+
+    committer.mark(store)
+    committer.after_sync(answers.append)
+    wait_until(lambda: len(answers) == 2, sleep=gevent.sleep)
+
+    assert answers == [None, None] and store.syncs == 2 and committer._flusher is not None
+    committer.stop()
+    store.file.close()
+
+
+def test_no_descriptor_left_is_an_error_and_nothing_stays():
+    """Where descriptors end in the middle of the beginning, too."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    threads, lowest = native_threads(), os.dup(0)
+    os.close(lowest)
+    try:
+        for spare in (0, 1):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
+            with pytest.raises(OSError) as refused:
+                flusher.Flusher(MOST)
+            assert refused.value.errno == errno.EMFILE
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert native_threads() == threads
+    assert os.dup(0) == lowest
+    os.close(lowest)
+
+
+def test_a_forked_child_ends_without_its_parents_threads(tmp_path):
+    file, flushing = Files().create(tmp_path / "msgs", 4096), flusher.Flusher(MOST)
+    flushing.flush(file)
+
+    child = os.fork()
+    if child == 0:
+        flushing.close()
+        os._exit(0)
+
+    assert os.waitpid(child, 0)[1] == 0
+    flushing.flush(file)
+    flushing.close()
+    file.close()
 
 
 def test_a_file_that_cannot_be_flushed_fails_its_store_alone(tmp_path):
