@@ -35,7 +35,6 @@ SHOWN_CHARACTERS = 200
 _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10"))
 _NO_CLUSTERING = "clustering"
-_NO_SSO = "single sign-on for management pages"
 
 
 @dataclass(frozen=True)
@@ -663,15 +662,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("oauth", "issuer", TEXT, "", "Issuer of accepted tokens.", name="oauth_issuer"),
     Option(
         "oauth", "client_id", TEXT, "", "Client id of the management pages.", name="oauth_client_id",
-        pending=_NO_SSO,
     ),
     Option(
         "oauth", "mgmt_base_url", TEXT, "", "Address of the management pages.", name="oauth_mgmt_base_url",
-        pending=_NO_SSO,
     ),
     Option(
         "oauth", "mgmt_scopes", TEXT, "openid profile", "Scopes that the management pages ask for.",
-        name="oauth_mgmt_scopes", pending=_NO_SSO,
+        name="oauth_mgmt_scopes",
     ),
     Option(
         "oauth", "resource_server_id", TEXT, "", "This broker's name in scopes.",

@@ -1,25 +1,19 @@
-"""Doctor: reads what the management API shows and says what is wrong with it, and what to do.
+"""Doctor: asks a broker what is wrong with it, looks at this machine, and says what to do.
 
-Asks the API; decides nothing about output.
+The judgement is the broker's (/api/doctor). One that has no such route, RabbitMQ or an older gomq-py, is
+judged here, by what its lists show. Decides nothing about output.
 """
 import resource
 from typing import NamedTuple
 
 from gomq_py.ctl.api import APIError
+from gomq_py.judgement import findings
 
 OK, WARNING, BAD = "ok", "warning", "BAD"
-# Of descriptors, memory and disk.
-NEARLY_FULL = 0.8
-FEW_DESCRIPTORS = 4096
-LITTLE_DISK = 1024 * 1024 * 1024
-# A message that nobody acks for so long is usually forgotten.
-OLD_UNACKED_S = 1800
-SLOW_SYNC_S = 0.1
-# ample for whoever renews by hand, and less than what is left when ACME clients renew (30 days)
-CERTIFICATE_DAYS = 14
+_LEVELS = {findings.OK: OK, findings.WARNING: WARNING, findings.BAD: BAD}
+NOT_FOUND = 404
 HEALTH_CHECK_FAILED = 503
 AGE_METRIC = "gomq_queue_oldest_unacked_age_seconds"
-MANY = 5
 
 
 class Finding(NamedTuple):
@@ -40,11 +34,33 @@ def examine(api, version):
     yield Finding(
         OK if same else WARNING, "version", f"{product} {theirs}" + ("" if same else f", this tool {version}")
     )
+    try:
+        judged = api.get("doctor")
+    except APIError as error:
+        if error.status != NOT_FOUND:
+            raise
+        yield from _judged_here(api)
+    else:
+        for found in judged["findings"]:
+            yield _line(found["level"], found["subject"], found["text"], found["remedy"])
+    yield from _machine()
+
+
+def _judged_here(api):
     yield from _optional(api, ("nodes",), _nodes)
     yield from _certificates(api)
     yield from _optional(api, ("queues",), _queues)
     yield from _ages(api)
-    yield from _machine()
+
+
+def _line(level, subject, text, remedy):
+    return Finding(_LEVELS[level], subject, f"{text}; {remedy}" if remedy else text)
+
+
+def _lines(found):
+    for one in found:
+        if one is not None:
+            yield _line(one.level, one.subject, one.text, one.remedy)
 
 
 def _optional(api, path, judge):
@@ -59,71 +75,26 @@ def _optional(api, path, judge):
 
 def _nodes(nodes):
     for node in nodes:
-        name = node.get("name", "node")
-        if node.get("mem_alarm"):
-            yield Finding(
-                BAD, name,
-                "memory alarm: publishers are held until memory is free again; let consumers catch up or "
-                "raise the limit",
-            )
-        if node.get("disk_free_alarm"):
-            yield Finding(
-                BAD, name,
-                "disk alarm: publishers are held until there is room; remove messages or make the disk "
-                "larger",
-            )
-        free = node.get("disk_free")
-        if isinstance(free, int) and free < max(LITTLE_DISK, 2 * (node.get("disk_free_limit") or 0)):
-            yield Finding(WARNING, name, f"{free // 1048576} MiB of disk are free")
-        for used, total, what in (
-            ("fd_used", "fd_total", "file descriptors"), ("mem_used", "mem_limit", "memory")
-        ):
-            have, most = node.get(used), node.get(total)
-            if have and most and have > NEARLY_FULL * most:
-                yield Finding(WARNING, name, f"{have} of {most} {what} are used")
-        if 0 < (node.get("fd_total") or FEW_DESCRIPTORS) < FEW_DESCRIPTORS:
-            text = (
-                f"only {node['fd_total']} file descriptors: each connection takes one; raise nofile (ulimit "
-                "-n, LimitNOFILE=)"
-            )
-            yield Finding(WARNING, name, text)
+        yield from _lines(findings.of_node(node))
 
 
 def _certificates(api):
     """Certificates that have ended or soon will, by the health check that monitoring asks."""
-    for days, level, text in (
-        (0, BAD, "has ended: clients refuse it"),
-        (CERTIFICATE_DAYS, WARNING, f"ends within {CERTIFICATE_DAYS} days"),
-    ):
+    for days in (0, findings.CERTIFICATE_DAYS):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")
         except APIError as error:
             if error.status == HEALTH_CHECK_FAILED:
-                yield Finding(
-                    level, "certificate",
-                    f"a TLS port's certificate {text}; put the new one in its place and reload (SIGHUP)",
-                )
+                yield from _lines([findings.of_certificate(days)])
             return
 
 
 def _queues(queues):
-    closed = "closed after a fault of its store: see the log, then restart_queue"
-    for state, level, text in (
-        ("paused", WARNING, "paused: resume_queue delivers again"), ("stopped", BAD, closed),
-        ("closed", BAD, closed),
-    ):
-        found = [queue["name"] for queue in queues if queue.get("state") == state]
-        yield from (Finding(level, f"queue {name}", text) for name in found[:MANY])
-        if len(found) > MANY:
-            yield Finding(level, "queues", f"{len(found) - MANY} more are {state}")
-    idle = [queue for queue in queues if queue.get("messages_ready") and not queue.get("consumers")]
-    if idle:
-        most = max(idle, key=lambda queue: queue["messages_ready"])
-        yield Finding(
-            WARNING, "queues",
-            f"{len(idle)} hold messages and have no consumer, most of all {most['name']}: "
-            f"{most['messages_ready']}",
-        )
+    judge = findings.QueueJudge()
+    for queue in queues:
+        judge.look(
+            queue["name"], queue.get("state", "running"), queue.get("messages_ready"), queue.get("consumers"))
+    yield from _lines(judge.findings())
 
 
 def _ages(api):
@@ -134,44 +105,22 @@ def _ages(api):
         )
     except APIError:
         return  # another broker, or a user without the tag for metrics
+    judge = findings.QueueJudge()
     for name, labels, value in samples:
-        if name == AGE_METRIC and value > OLD_UNACKED_S:
-            yield Finding(
-                WARNING, f"queue {labels.get('queue')}",
-                f"a message is unacknowledged since {int(value)} s: its consumer may hang",
-            )
-    yield from _kept_files({name: value for name, labels, value in samples if not labels})
+        if name == AGE_METRIC:
+            judge.look_at_age(labels.get("queue"), value)
+    yield from _lines(judge.findings())
     sums = {name: value for name, labels, value in samples if not labels}
-    count = sums.get("gomq_sync_duration_seconds_count", 0)
-    if count and sums.get("gomq_sync_duration_seconds_sum", 0) / count > SLOW_SYNC_S:
-        yield Finding(
-            WARNING, "disk",
-            f"a flush takes {sums['gomq_sync_duration_seconds_sum'] / count:.2f} s on average: confirms wait "
-            "for it",
-        )
-
-
-def _kept_files(sums):
-    """What is left of damage until somebody has looked at it."""
     damaged, kept = sums.get("gomq_damaged_messages_total", 0), sums.get("gomq_kept_files", 0)
-    if damaged:
-        yield Finding(
-            BAD, "disk",
-            f"{int(damaged)} flushed message(s) were found damaged, or gone with their files, since the "
-            "start: see 'damaged' and 'lost' in the log; check the disk",
-        )
-    if kept:
-        yield Finding(
-            WARNING, "data folder",
-            f"{int(kept)} file(s) are kept of damage or from wrong places: definitions.damaged, "
-            "users.damaged, "
-            "set-aside/ and queues/*/damaged.*; take what you need and delete them (fsck names each)",
-        )
+    yield from _lines(findings.of_damage(int(damaged), int(kept)))
+    count = sums.get("gomq_sync_duration_seconds_count", 0)
+    if count:
+        yield from _lines([findings.of_flushes(sums.get("gomq_sync_duration_seconds_sum", 0) / count)])
 
 
 def _machine():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < FEW_DESCRIPTORS:
+    if soft < findings.FEW_DESCRIPTORS:
         yield Finding(
             WARNING, "machine",
             f"this shell allows {soft} file descriptors (at most {hard}): a broker started from it has no "

@@ -5,28 +5,31 @@ A factory, so that several brokers live in one process.
 import contextlib
 from http import HTTPStatus
 
-from flask import Flask, g, request
+from flask import Flask, current_app, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
 from gomq_py.http import durability, errors, foreign_pages, page
 from gomq_py.http.api import (
-    bindings, changes, connections, definitions, delayed, docs, exchanges, federation, health, identity,
-    limits, messages, metrics, mqtt, nodes, overview, parameters, permissions, policies, queue_states,
-    queues, routes, search, session, shovels, streams, unacked, users, vhosts,
+    bindings, changes, closed, connections, definitions, delayed, docs, doctor, exchanges, federation,
+    health, identity, limits, log, messages, metrics, mqtt, nodes, overview, parameters, permissions,
+    policies, queue_states, queues, routes, search, session, shovels, streams, unacked, users, vhosts,
 )
 from gomq_py.http.login import LocalOperator, LoginCounts
 from gomq_py.http.session import Sessions
+from gomq_py.http.sign_on import policy_with
 
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
     bindings, vhosts, users, permissions, policies, parameters, limits, messages, definitions, changes,
-    session, mqtt, shovels, federation, unacked, delayed, routes, search, page,
+    session, mqtt, shovels, federation, unacked, delayed, routes, search, doctor,
+    closed, log, page,
 )
 
+POLICY = "Content-Security-Policy"
 # No inline script, no foreign source, no text made HTML: what a queue is called can never run.
 SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
+    POLICY: "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
     "data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     "X-Frame-Options": "DENY",
@@ -95,6 +98,9 @@ def create_metrics_app(node):
 def _add_headers(response):
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
+    shown = current_app.extensions["gomq.node"]
+    if shown is not None:
+        response.headers[POLICY] = policy_with(response.headers[POLICY], shown.settings)
     # The standard's words (RFC 9110), as RabbitMQ sends them; the framework would shout.
     with contextlib.suppress(ValueError):
         response.status = f"{response.status_code} {HTTPStatus(response.status_code).phrase}"

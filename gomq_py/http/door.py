@@ -9,15 +9,20 @@ Importing it is what brings Flask in.
 All of them show one Node and share its rates, its index and its feed.
 """
 import socket as socket_module
+import threading
+from functools import partial
 
 from gomq_py.http.app import create_app, create_control_app, create_metrics_app
+from gomq_py.http.doctor import Doctor
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
+from gomq_py.http.live import Source
 from gomq_py.http.node import Node
 from gomq_py.http.rates import Rates
 from gomq_py.http.server import ManagementServer
 from gomq_py.http.upgrades import Upgrades
 from gomq_py.net.listener import format_address, path_id, remove_path
+from gomq_py.observability.log_ring import LogRing
 
 HTTP, HTTPS, CONTROL, METRICS = "http", "https", "control", "metrics"
 _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_app}
@@ -39,9 +44,12 @@ class Management:
         self._feed = Feed(broker.events)
         self._index = Index(settings.stats_interval / 1000)
         hub.at_close(self._index.close)
+        self._doctor = Doctor()
+        log_source = Source()
+        self._log = LogRing(partial(_wake, log_source, threading.get_native_id()))
         self._node = Node(
             broker, hub.clients, settings, listeners, f"gomq@{socket_module.gethostname()}", self._rates,
-            self._index, self._feed, shovels, federation)
+            self._index, self._feed, shovels, federation, self._doctor, self._log, log_source)
         self._apps = {}
         self._settings = settings
 
@@ -60,9 +68,19 @@ class Management:
 
     def close(self):
         """After the last door was closed: end what they shared. May switch."""
+        self._log.close()
+        self._doctor.close()
         self._feed.close()
         self._index.close()
         self._rates.close()
+
+
+def _wake(source, thread_id):
+    """Wake who follows the log. A line of another thread is told with the next one of the hub's: followers
+    are the hub's.
+    """
+    if threading.get_native_id() == thread_id:
+        source.wake()
 
 
 class Door:

@@ -9,6 +9,8 @@ import time
 from collections import deque
 from itertools import islice
 
+from gomq_py.http.live import Source
+
 # Changes that are kept, some 400 octets each; whoever asks for older ones is told to load anew.
 KEPT = 10_000
 
@@ -36,6 +38,7 @@ class Feed:
         self._events = events
         self._unix_s = unix_s
         self._changes = deque(maxlen=kept)
+        self.source = Source()
         self._last = None
 
     @property
@@ -63,6 +66,7 @@ class Feed:
         if told is not None and key not in LEFT_OUT:
             self._changes.append(Change(key, int(self._unix_s() * 1000), *told(*subjects)))
             self._last += 1
+            self.source.wake()
 
 
 # Nothing changes by these.

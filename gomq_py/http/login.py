@@ -194,4 +194,9 @@ def set_by():
 
 def sees_vhost(name):
     """Whether this request's user may look into the vhost: any permission in it, or the monitoring tag."""
-    return MONITORING in g.tags or may_enter(g.user, name)
+    return user_sees_vhost(g.user, g.tags, name)
+
+
+def user_sees_vhost(user, tags, name):
+    """The same of any user, with the tags that it reaches."""
+    return MONITORING in tags or may_enter(user, name)

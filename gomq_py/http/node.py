@@ -15,11 +15,13 @@ class Node:
 
     ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
-    federation.supervisor.Federation, or None.
+    federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
+    ``log_source`` wakes who follows it.
     """
 
     def __init__(
         self, broker, clients, settings, listeners, name, rates, index, feed, shovels=None, federation=None,
+        doctor=None, log=None, log_source=None,
     ):
         self.broker = broker
         self.clients = clients
@@ -30,6 +32,9 @@ class Node:
         self.feed = feed
         self.shovels = shovels
         self.federation = federation
+        self.doctor = doctor
+        self.log = log
+        self.log_source = log_source
         self.name = name
         self._cluster_name = name
         self.started_at = time.time()

@@ -51,7 +51,7 @@ class OwnFamilies:
             (_age_s(_oldest_ready_ms(queue), now_ms) for queue in paced(self._queues(), LOOK)), default=0
         )
         yield _gauge("oldest_ready_age_seconds", "Age of the oldest ready message of all queues", ready)
-        unacked = self._oldest_unacked()
+        unacked = self.oldest_unacked()
         yield _gauge(
             "oldest_unacked_age_seconds",
             "Time since the delivery of the message that waits longest for its acknowledgement",
@@ -140,10 +140,10 @@ class OwnFamilies:
                 f"{PREFIX}queue_oldest_ready_age_seconds", "Age of the oldest ready message", labels=LABELS
             ), (((queue.vhost, queue.name), _age_s(_oldest_ready_ms(queue), now_ms)) for queue in queues)
         )
-        unacked = self._oldest_unacked()
+        unacked = self.oldest_unacked()
         yield (
             GaugeMetricFamily(
-                f"{PREFIX}queue_oldest_unacked_age_seconds",
+                f"{PREFIX}queueoldest_unacked_age_seconds",
                 "Time since the delivery of the oldest unacknowledged message", labels=LABELS,
             ), (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues)
         )
@@ -205,7 +205,7 @@ class OwnFamilies:
         found += [one.delayed_store for one in exchanges if getattr(one, "delayed_store", None) is not None]
         return found
 
-    def _oldest_unacked(self):
+    def oldest_unacked(self):
         """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of
         each channel.
 

@@ -17,6 +17,7 @@ from gevent.pywsgi import WSGIHandler, WSGIServer
 from gomq_py.http.clients import Clients
 from gomq_py.http import heads
 from gomq_py.http.errors import BodyLost
+from gomq_py.http.live import Followers
 from gomq_py.http.turns import Turns
 from gomq_py.http.upgrades import UpgradeRefused
 from gomq_py.net.listener import abandon_socket, format_address, host_of
@@ -276,6 +277,7 @@ class ManagementHandler(WSGIHandler):
     def get_environ(self):
         environ = super().get_environ()
         environ["PATH_INFO"] = path_info(self.path)
+        environ["gomq.followers"] = self.server.followers
         self.wsgi_input: Any = _Body(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
         environ["wsgi.input"] = self.wsgi_input
         return environ
@@ -327,6 +329,7 @@ class _Server(WSGIServer):
         self._strangers = QuietLog(LOG)
         self.clients = Clients(settings, self._start_accepting_if_started)
         self.turns = Turns()
+        self.followers = Followers(settings)
 
     def _is_full(self):
         return not self.clients.has_room()
@@ -358,6 +361,7 @@ class _Server(WSGIServer):
             upgraded()
 
     def stop(self, timeout=None):
+        self.followers.close()
         super().stop(timeout)
         self.clients.close()
 

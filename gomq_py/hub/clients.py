@@ -13,6 +13,7 @@ from collections import Counter
 from gevent.event import Event
 
 from gomq_py.hub.alarm_news import AlarmNews
+from gomq_py.hub.endings_lately import EndingsLately
 from gomq_py.hub.shutdown import Shutdown
 
 # RabbitMQ's words to clients when the broker stops.
@@ -43,6 +44,7 @@ class Clients:
 
     def __init__(self, scheduler):
         self.churn = Churn()
+        self.ended = EndingsLately()
         self.refusing_logins = False
         self.is_closing = False
         self._all = {}  # as keys, as in each group

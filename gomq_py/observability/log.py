@@ -44,6 +44,11 @@ def escape(text: str) -> str:
     )
 
 
+def level_name(record: LogRecord) -> str:
+    """What the log calls the level of a record."""
+    return _NAMES.get(record.levelno, record.levelname.lower())
+
+
 def _source(record: LogRecord) -> str:
     return record.name.removeprefix(ROOT + ".")
 
@@ -60,7 +65,7 @@ class TextFormatter(Formatter):
 
     def format(self, record: LogRecord) -> str:
         line = (
-            f"{_when(record)} {_NAMES.get(record.levelno, record.levelname.lower()):5} {_source(record)}: "
+            f"{_when(record)} {level_name(record):5} {_source(record)}: "
             f"{escape(record.getMessage())}"
         )
         if record.exc_info:
@@ -75,7 +80,7 @@ class JSONFormatter(Formatter):
     def format(self, record: LogRecord) -> str:
         entry = {
             "time": _when(record),
-            "level": _NAMES.get(record.levelno, record.levelname.lower()),
+            "level": level_name(record),
             "source": _source(record),
             "message": escape(record.getMessage()),
         }

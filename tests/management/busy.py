@@ -97,6 +97,8 @@ class Busy:
         with contextlib.suppress(pika.exceptions.UnroutableError):
             channel.basic_publish("hox", "nowhere", b"", mandatory=True)
         channel.basic_publish("hox", "nowhere", b"")
+        with contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
+            self.connection.channel().queue_declare("nosuch", passive=True)
         channel.basic_get("idle", auto_ack=True)
         channel.basic_consume("busy", lambda *_: None, consumer_tag="busy-consumer")
         wait_until(

@@ -33,7 +33,7 @@ NEEDS = (
     ("*", "/api/vhosts/{name}/(permissions|topic-permissions|start|deletion)", "administrator"),
     ("PUT DELETE", "/api/vhosts/{name}$", "administrator"),
     ("PUT DELETE", "/api/vhost-limits", "administrator"),
-    ("PUT DELETE", "/api/operator-policies", "administrator"),
+    ("PUT DELETE POST", "/api/operator-policies", "administrator"), ("GET", "/api/log$", "administrator"),
     ("GET", "/api/(policies|operator-policies)", "management"),
     ("*", "/api/(policies|operator-policies|parameters|global-parameters)", "policymaker"),
     ("GET", "/api/(shovels|federation-links)", "either"),

@@ -53,7 +53,7 @@ MAP = {
     "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},
     # "": the version, for $SYS/broker/version
     "mqtt.server": DOOR | {"", "mqtt.wire", "mqtt.model"},
-    "http": DOOR | {"mqtt.model", "mqtt.wire", ""},
+    "http": DOOR | {"mqtt.model", "mqtt.wire", "judgement", ""},
     # what speaks to other brokers; doors and ctl are handed shovels and links by the node
     "shovel": LEAVES | {"hub", "auth", "client", "links", *MODEL},
     # amqp.wire: bindings made upstream by the thousand
@@ -97,6 +97,8 @@ MAP = {
     "salted_hash": set(),
     "observability": set(),
     "patterns": set(),
+    # what the management door and ctl both say of a broker
+    "judgement": set(),
     "hub": {"observability", "octets"},
     "storage.format": {"octets"},
     "storage.message": {"octets", "content"},
@@ -110,7 +112,10 @@ MAP = {
     "dispatcher.greenlets": set(),
     "dispatcher.metrics": set(),
     # "": the version
-    "ctl": {"storage.format", "broker.features", "config", "salted_hash", "ctl.fsck", "ctl.offline", ""},
+    "ctl": {
+        "storage.format", "broker.features", "config", "salted_hash", "judgement", "ctl.fsck", "ctl.offline",
+        "",
+    },
     # mqtt.wire: how properties of MQTT are read
     "spark": {"client", "content", "errors", "storage.format", "mqtt.wire", ""},
     "pipeline": {"spark", "build_info", ""},

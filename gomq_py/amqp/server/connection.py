@@ -54,6 +54,8 @@ CLOSE_TIMEOUT_S = 30
 LAST_WORD_TIMEOUT_S = 5
 # Characters of the name a client gives its connection that are logged.
 GIVEN_NAME_MAX = 256
+# Why a connection ended that nothing else is known of.
+BROKEN = "by a fault of the broker"
 # Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice
 # what the fastest client takes.
 PLENTY = 32
@@ -212,10 +214,12 @@ class Connection:
         """Everything has been given back: forget the connection."""
         self.lane = None  # it holds the connection
         self.hub.clients.forget(self)
+        self.hub.clients.ended.connection(
+            self, self.why or BROKEN, self.client_properties.get("connection_name"))
         self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
         LOG.info(
             "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
-            self.why or "by a fault of the broker",
+            self.why or BROKEN,
         )
 
     def _release(self, then, give_back):
@@ -479,6 +483,7 @@ class Connection:
             self.fail(error)
             return
         LOG.warning("connection %s, channel %d: closing the channel with %s", self.name, channel_id, error)
+        self.hub.clients.ended.channel(self, channel_id, error)
         channel.fail(error)
 
     def _stop(self):

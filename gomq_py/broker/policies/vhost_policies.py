@@ -98,6 +98,11 @@ class VHostPolicies(Job):
             found = self._pairs[pair, without] = InForce(*pair, without)
         return found
 
+    def would_be(self, kind, name, would, is_operator):
+        """The InForce that an entity would have if ``would`` were the policies, or operator policies."""
+        user, operator = (self.user, would) if is_operator else (would, self.operator)
+        return InForce(user.best(kind, name), operator.best(kind, name), self._left_out(kind))
+
     def changed(self):
         """Apply changed policies to everything. This ends a round that is under way."""
         self._pairs = {}

@@ -1,10 +1,15 @@
-"""/api/changes: what came, went or changed since a number that an earlier answer gave; gomq-py's own."""
+"""/api/changes: what came, went or changed since a number that an earlier answer gave; /api/events: the same
+as it comes. gomq-py's own.
+"""
 from flask import Blueprint, g, request
 
+from gomq_py.http import live
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest
-from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, access, sees_vhost
+from gomq_py.http.login import (
+    ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, access, user_sees_vhost,
+)
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("changes", __name__)
@@ -12,6 +17,8 @@ blueprint = Blueprint("changes", __name__)
 SHOWN_MAX = 1000
 # Changes between two looks at the clock: a microsecond each.
 LOOK = 50
+# Of one write of a stream, and looked at for it.
+TOLD_MAX, LOOKED_AT = 200, 2000
 
 
 @blueprint.get("/api/changes")
@@ -27,12 +34,50 @@ def list_changes():
         return json_answer({"last": last, "too_old": True, "changes": []})
     shown = []
     for number, change in paced(changes, LOOK):
-        if _is_seen(change):
+        if _is_seen(change, g.user, g.tags):
             shown.append(_shape(number, change))
             if len(shown) == SHOWN_MAX:
                 last = number
                 break
     return json_answer({"last": last, "too_old": False, "changes": shown})
+
+
+@blueprint.get("/api/events")
+@access(MANAGEMENT)
+def follow_changes():
+    """With Accept: text/event-stream, each change as it comes, from behind ``since`` or Last-Event-ID on;
+    an event ``too_old`` says that some were missed. Otherwise as /api/changes.
+    """
+    if not live.is_wanted():
+        return list_changes.__wrapped__()
+    feed, user, tags = node().feed, g.user, g.tags
+    since = _since() if request.args.get("since") else resumed_at()
+    after = feed.last if since is None else since
+
+    def tell():
+        nonlocal after
+        changes = feed.since(after)
+        if changes is None:
+            after = feed.last
+            return [("too_old", after, {"last": after})]
+        told = []
+        for number, change in changes[:LOOKED_AT]:
+            after = number
+            if _is_seen(change, user, tags):
+                told.append((None, number, _shape(number, change)))
+                if len(told) == TOLD_MAX:
+                    break
+        if after < feed.last:
+            feed.source.wake()
+        return told
+
+    return live.answer(feed.source, tell)
+
+
+def resumed_at():
+    """The number of the last event that a browser which comes again has got, or None."""
+    number = number_in(request.headers.get("Last-Event-ID", ""))
+    return None if number is None or number < 0 else number
 
 
 def _since():
@@ -45,18 +90,18 @@ def _since():
     return number
 
 
-def _is_seen(change):
+def _is_seen(change, user, tags):
     """Whether the lists that the user may ask for would show it."""
     kind = change.what.partition(".")[0]
     if kind == "alarm":
         return True
     if kind in ("user", "permission", "topic"):  # topic.permission.created
-        return ADMINISTRATOR in g.tags or change.user == g.user.name
+        return ADMINISTRATOR in tags or change.user == user.name
     if kind in ("connection", "channel"):
-        return MONITORING in g.tags or change.user == g.user.name
-    if kind == "parameter" and POLICYMAKER not in g.tags:
+        return MONITORING in tags or change.user == user.name
+    if kind == "parameter" and POLICYMAKER not in tags:
         return False
-    return change.vhost is None or sees_vhost(change.vhost)
+    return change.vhost is None or user_sees_vhost(user, tags, change.vhost)
 
 
 def _shape(number, change):

@@ -1,10 +1,12 @@
 """/api/definitions: everything an operator has set up, out and in, as JSON that RabbitMQ and LavinMQ exchange
 too.
 """
-from collections import deque
+from collections import Counter, deque
+from itertools import islice
 
 from flask import Blueprint, request
 
+from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
 from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
 from gomq_py.http.columns import paths_in
@@ -13,6 +15,7 @@ from gomq_py.http.finding import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access, set_by
 from gomq_py.hub.turns import paced
+from gomq_py.judgement.difference import KEYS, Difference
 from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
 
@@ -20,6 +23,8 @@ LOG = logger("http")
 blueprint = Blueprint("definitions", __name__)
 # Some hundred thousand queues with their bindings.
 MAX_DEFINITIONS_OCTETS = 64 * 1024 * 1024
+# Rows of a difference in one answer; how many there are is told.
+DIFFERENCES_SHOWN = 10_000
 
 
 @blueprint.get("/api/definitions")
@@ -56,6 +61,52 @@ def post_definitions():
 def post_vhost_definitions(vhost):
     """Import into one vhost."""
     return _import(find_vhost(vhost))
+
+
+@blueprint.post("/api/definitions/difference")
+@access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
+def compare_definitions():
+    """What an import of these definitions would make, replace, leave and refuse: nothing is changed."""
+    return _compare(None)
+
+
+@blueprint.post("/api/definitions/<vhost>/difference")
+@access(ADMINISTRATOR, MAX_DEFINITIONS_OCTETS)
+def compare_vhost_definitions(vhost):
+    """The same of an import into one vhost."""
+    return _compare(find_vhost(vhost))
+
+
+def _compare(vhost):
+    with held_while_making():
+        there = _parsed()
+        if not isinstance(there, dict):
+            raise BadRequest("definitions should be an object")
+        for kind in KEYS:
+            entries = there.get(kind) or ()
+            if not isinstance(entries, (list, tuple)) or not all(isinstance(one, dict) for one in entries):
+                raise BadRequest(f"{kind} should be a list of objects")
+        try:
+            rows = list(Difference(_Here(vhost), there, set(EXCHANGE_TYPES), paced, vhost is None).rows())
+        except (TypeError, AttributeError):
+            raise BadRequest("a name, an argument or a tag is of no type that definitions have") from None
+    counts = Counter(row["action"] for row in rows)
+    shown = islice(rows, DIFFERENCES_SHOWN)
+    return paced_answer(dumped([("counts", dict(counts)), ("differences", shown)]))
+
+
+class _Here:
+    """The definitions there are, as a mapping: a kind is looked up when it is asked for, since all of them
+    at once would be as large as an export.
+    """
+
+    def __init__(self, vhost):
+        self._vhost = vhost
+
+    def get(self, kind, default=None):
+        """The entries of a kind, one after the other."""
+        parts = sections(node().broker) if self._vhost is None else sections_of_vhost(self._vhost)
+        return next((entries for key, entries in parts if key == kind), default)
 
 
 def _import(vhost):

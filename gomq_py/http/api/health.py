@@ -149,12 +149,12 @@ def health_of_certificates(within, unit):
             "node": node().name, "protocol": one["protocol"], "ip": one["ip_address"], "port": one["port"],
             "not_after": ends_s,
         }
-        for one, ends_s in _certificates() if ends_s < until_s
+        for one, ends_s in certificates() if ends_s < until_s
     ]
     return failed("Certificates expiring", expired=expired) if expired else json_answer(OK)
 
 
-def _certificates():
+def certificates():
     """(listener, end of its certificate in Unix seconds) of each TLS listener."""
     path = node().settings.tls_cert
     if not path:

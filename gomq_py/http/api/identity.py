@@ -5,6 +5,7 @@ from flask import Blueprint, current_app, g
 
 import gomq_py
 from gomq_py.auth import passwords
+from gomq_py.http import sign_on
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
@@ -55,7 +56,11 @@ def put_cluster_name():
 @blueprint.get("/api/auth")
 def auth():
     """How to log in, for a login page: nobody has logged in yet when it asks."""
-    return json_answer({"enable_uaa": False, "oauth_enabled": False, "uaa_client_id": "", "uaa_location": ""})
+    single = sign_on.settings(node().settings)
+    return json_answer({
+        "enable_uaa": False, "oauth_enabled": single is not None, "uaa_client_id": "", "uaa_location": "",
+        **(single or {}),
+    })
 
 
 @blueprint.get("/api/auth/attempts", defaults={"name": None})

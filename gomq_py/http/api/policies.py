@@ -4,15 +4,21 @@ One implementation, registered twice.
 """
 from flask import Blueprint
 
-from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
+from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY, policy_of
+from gomq_py.broker.policies.preview import previewed
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access, set_by
 from gomq_py.http.paging import listing
+from gomq_py.hub.turns import paced
 from gomq_py.observability.secrets import shown
 
 blueprint = Blueprint("policies", __name__)
+# Changes that a preview shows.
+PREVIEWED = 200
+# Queues and exchanges between two looks at the clock: some microseconds each, more where patterns are costly.
+LOOK = 5
 
 
 class Family:
@@ -31,7 +37,8 @@ class Family:
                 (f"{path}/<vhost>", ("GET",), MANAGEMENT, self.list_of_vhost),
                 (f"{path}/<vhost>/<name>", ("GET",), MANAGEMENT, self.get),
                 (f"{path}/<vhost>/<name>", ("PUT",), self._writer, self.put),
-                (f"{path}/<vhost>/<name>", ("DELETE",), self._writer, self.delete)):
+                (f"{path}/<vhost>/<name>", ("DELETE",), self._writer, self.delete),
+                (f"{path}/<vhost>/<name>/preview", ("POST",), self._writer, self.preview)):
             blueprint.add_url_rule(rule, f"{name}_{view.__name__}", access(tag)(view), methods=methods)
 
     def list_all(self):
@@ -55,19 +62,42 @@ class Family:
         Where a policy and an operator policy differ, the lower number holds.
         """
         there = writable_vhost(vhost)
-        wanted = body(required=("pattern", "definition"))
+        value = self._wanted()
         existed = (self._component, name) in there.parameters
+        try:
+            node().broker.parameters.set(there, self._component, name, value, set_by())
+        except ValueError as error:
+            raise BadRequest(validation_failed(error)) from None
+        return no_content(204 if existed else 201)
+
+    def _wanted(self):
+        """The policy of the request's body, as parameters keep it. Raises BadRequest."""
+        wanted = body(required=("pattern", "definition"))
         value = {
             "pattern": wanted["pattern"], "definition": wanted["definition"],
             "apply-to": wanted.get("apply-to", "all"), "priority": wanted.get("priority", 0),
         }
         for key, why in node().broker.parameters.idle_parts(self._component, value).items():
             raise BadRequest(validation_failed(f"{key} is not a recognised policy setting: {why}"))
+        return value
+
+    def preview(self, vhost, name):
+        """What the policy of this body would match and change under this name: nothing is changed. The first
+        PREVIEWED changes, and how many there are.
+        """
+        there, is_operator = find_vhost(vhost), self._component == OPERATOR_POLICY
         try:
-            node().broker.parameters.set(there, self._component, name, value, set_by())
+            policy = policy_of(name, self._wanted(), is_operator)
         except ValueError as error:
             raise BadRequest(validation_failed(error)) from None
-        return no_content(204 if existed else 201)
+        matched, changes, changed = {"queues": 0, "exchanges": 0}, [], 0
+        for one in paced(previewed(there, policy, is_operator), LOOK):
+            matched["exchanges" if one.kind == EXCHANGE else "queues"] += one.is_matched
+            if one.is_one:
+                changed += 1
+                if changed <= PREVIEWED:
+                    changes.append(_shown(one))
+        return json_answer({"matched": matched, "changed": changed, "changes": changes})
 
     def delete(self, vhost, name):
         """Take it away; what it overrode is in force again."""
@@ -82,6 +112,24 @@ class Family:
             {"vhost": vhost.name, "name": policy.name, **shown(policy.as_value())}
             for policy in list(chosen.by_name.values())
         ]
+
+
+def _shown(change):
+    """A change as a preview shows it; ``settings``: those that differ, null where one has no value."""
+    before, after = shown(change.before.definition), shown(change.after.definition)
+    return {
+        "type": "exchange" if change.kind == EXCHANGE else "queue", "name": change.entity.name,
+        "matched": change.is_matched,
+        **{
+            f"{key}_{when}": None if policy is None else policy.name
+            for when, found in (("before", change.before), ("after", change.after))
+            for key, policy in (("policy", found.policy), ("operator_policy", found.operator_policy))
+        },
+        "settings": [
+            {"key": key, "before": before.get(key), "after": after.get(key)}
+            for key in sorted({*before, *after}) if before.get(key) != after.get(key)
+        ],
+    }
 
 
 Family(POLICY, POLICYMAKER).register("/api/policies", "policies")

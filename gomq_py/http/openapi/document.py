@@ -17,7 +17,7 @@ from gomq_py.http.session import TOKEN_HEADER
 LEFT_OUT = ("docs", "page")
 _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
 _COUNTS = ("page", "page_size", "count", "limit")  # from 1
-_PLACES = ("since", "offset", "length", "timestamp", "truncate")  # from 0
+_PLACES = ("since", "last", "offset", "length", "timestamp", "truncate")  # from 0
 _REQUIRED = {("streams.find_offset", "timestamp")}
 _TRUTHS = ("use_regex", "sort_reverse", "if-unused", "if-empty", "disable_stats", "enable_queue_totals")
 

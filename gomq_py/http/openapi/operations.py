@@ -90,6 +90,10 @@ OPERATIONS = {
     ("session.get_session", "GET"): shows(ref("Session")),
     ("session.end_session", "DELETE"): does(),
     ("changes.list_changes", "GET"): Operation({200: ref("Changes")}, query=("since", "columns")),
+    ("changes.follow_changes", "GET"): Operation({200: ref("Changes")}, query=("since", "columns")),
+    ("log.show_log", "GET"): shows(record({"last": COUNT, "lines": some(ref("LogLine"))}), ("last",)),
+    ("doctor.examine", "GET"): shows(record({"findings": some(ref("Finding"))})),
+    ("closed.list_closed", "GET"): shows(some(ref("Closed")), ("kind", "name")),
     ("nodes.list_nodes", "GET"): shows(some(ref("Node")), CURVES),
     ("nodes.get_node", "GET"): shows(ref("Node"), CURVES),
     ("nodes.get_memory", "GET"): shows(ref("Memory")),
@@ -239,6 +243,7 @@ OPERATIONS = {
             ("list_all", "GET", lists("Policy")), ("list_of_vhost", "GET", lists("Policy")),
             ("get", "GET", shows(ref("Policy"))), ("put", "PUT", puts("policy")),
             ("delete", "DELETE", does()),
+            ("preview", "POST", Operation({200: ref("Preview")}, "policy")),
         )
     },
     ("parameters.list_parameters", "GET"): lists("Parameter"),
@@ -261,6 +266,8 @@ OPERATIONS = {
     ("limits.delete_user_limit", "DELETE"): does(),
     ("definitions.get_definitions", "GET"): shows(ref("Definitions")),
     ("definitions.get_vhost_definitions", "GET"): shows(ref("Definitions")),
+    ("definitions.compare_definitions", "POST"): Operation({200: ref("Difference")}, "definitions"),
+    ("definitions.compare_vhost_definitions", "POST"): Operation({200: ref("Difference")}, "definitions"),
     ("definitions.post_definitions", "POST"): IMPORT,
     ("definitions.post_vhost_definitions", "POST"): IMPORT,
 }

@@ -271,7 +271,33 @@ COMPONENTS = {
             ),
         }
     ),
-    "Auth": record({**truths("enable_uaa", "oauth_enabled"), **texts("uaa_client_id", "uaa_location")}),
+    "Auth": record(
+        {**truths("enable_uaa", "oauth_enabled"), **texts("uaa_client_id", "uaa_location")},
+        texts("oauth_client_id", "oauth_provider_url", "oauth_scopes", "oauth_redirect_url")),
+    "Finding": record({
+        **texts("kind", "subject", "text", "remedy"), "level": {"enum": ["warning", "bad"]},
+        "vhost": MAYBE_TEXT, "name": MAYBE_TEXT}),
+    "Closed": record({
+        "what": {"enum": ["connection", "channel"]}, **texts("name", "vhost", "user", "reason"),
+        **counts("number", "closed_at"),
+    }, {"protocol": TEXT, "user_provided_name": MAYBE_TEXT, "connected_at": COUNT, "channel": COUNT}),
+    "LogLine": record({**texts("level", "source", "message"), **counts("number", "at")}),
+    "Preview": record({
+        "matched": record(counts("queues", "exchanges")), "changed": COUNT,
+        "changes": some(record({
+            "type": {"enum": ["queue", "exchange"]}, "name": TEXT, "matched": TRUTH,
+            **dict.fromkeys((
+                "policy_before", "policy_after", "operator_policy_before", "operator_policy_after",
+            ), MAYBE_TEXT),
+            "settings": some(record({"key": TEXT, "before": ANYTHING, "after": ANYTHING})),
+        })),
+    }),
+    "Difference": record({
+        "counts": {"type": "object", "additionalProperties": COUNT},
+        "differences": some(record({
+            "action": {"enum": ["new", "differs", "same", "ignored", "refused"]},
+            **texts("kind", "vhost", "name", "note")})),
+    }),
     "Unacked": record(
         {**texts("consumer_tag", "channel_name"), **counts("delivery_tag", "unacked_for_seconds")}
     ),

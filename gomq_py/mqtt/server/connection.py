@@ -388,6 +388,7 @@ class Connection:
             self.output.close()
         self.hub.clients.forget(self)
         if self._is_connected:
+            self.hub.clients.ended.connection(self, self.why or "by a fault of the broker", self.client_id)
             self._tell("connection.closed", connection_events.connection_closed, self)
         LOG.info(
             "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,

@@ -1,4 +1,5 @@
 """Doctor: what the metrics of a broker tell of its disk."""
+from gomq_py.ctl.api import APIError
 from gomq_py.ctl.doctor import BAD, WARNING, examine
 from gomq_py.http.exposition import rendered
 from gomq_py.http.own_metrics import OwnFamilies
@@ -15,6 +16,8 @@ class NodeAPI:
         self.node = node
 
     def get(self, *path):
+        if path == ("doctor",):
+            raise APIError("Not Found", 404)
         return {"product_version": "1"} if path == ("overview",) else []
 
     def text(self, path):

@@ -31,10 +31,13 @@ class Difference:
     ``rows()`` is the answer.
     """
 
-    def __init__(self, here, there, exchange_types=None):
+    def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
+        """``paced(entries)`` lets others have their turn in between; ``is_whole``: not of one vhost alone."""
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
+        self._paced = paced
+        self._is_whole = is_whole
         self._vhosts, self._users = (
             {entry.get("name") for side in (here, there) for entry in side.get(kind) or ()}
             for kind in ("vhosts", "users"))
@@ -48,8 +51,13 @@ class Difference:
         """
         rows = []
         for kind, fields in KEYS.items():
-            present = {_key(entry, fields): entry for entry in self._here.get(kind) or ()}
-            for entry in self._there.get(kind) or ():
+            entries = self._there.get(kind) or ()
+            if not entries:
+                continue
+            if not self._is_whole:
+                fields = tuple(field for field in fields if field != "vhost") or fields
+            present = {_key(entry, fields): entry for entry in self._paced(self._here.get(kind) or ())}
+            for entry in self._paced(entries):
                 if not _is_there_anyway(kind, entry):
                     rows.extend(self._row(kind, entry, present.get(_key(entry, fields))))
         rows.extend(
@@ -62,7 +70,7 @@ class Difference:
 
     def _row(self, kind, entry, mine):
         changed = [] if mine is None else _changed(mine, entry)
-        notes = list(_notes(kind, entry))
+        notes = list(_notes(kind, entry, self._is_whole))
         if changed:
             notes.insert(
                 0,
@@ -82,7 +90,7 @@ class Difference:
 
     def _refusal(self, kind, entry):
         vhost = entry.get("vhost", DEFAULT_VHOST)
-        if "vhost" in KEYS[kind] and self._vhosts and vhost not in self._vhosts:
+        if self._is_whole and "vhost" in KEYS[kind] and self._vhosts and vhost not in self._vhosts:
             return f"no vhost '{vhost}'"
         if (
             kind in ("permissions", "topic_permissions") and self._users
@@ -131,11 +139,11 @@ def _plain(field, value):
     return value
 
 
-def _notes(kind, entry):
+def _notes(kind, entry, is_whole):
     arguments = entry.get("arguments") or {}
     if kind == "queues" and arguments.get("x-queue-type") == "quorum":
         yield QUORUM_NOTE
     if kind == "policies" and any(key.startswith("ha-") for key in entry.get("definition") or {}):
         yield MIRROR_NOTE
-    if "vhost" in KEYS[kind] and "vhost" not in entry:
+    if is_whole and "vhost" in KEYS[kind] and "vhost" not in entry:
         yield NO_VHOST_NOTE

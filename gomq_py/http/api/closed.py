@@ -1,0 +1,29 @@
+"""/api/closed: why connections and channels ended lately; gomq-py's own."""
+from flask import Blueprint, g, request
+
+from gomq_py.http.answers import json_answer, node
+from gomq_py.http.errors import BadRequest
+from gomq_py.http.login import MANAGEMENT, MONITORING, access
+
+blueprint = Blueprint("closed", __name__)
+KINDS = ("connections", "channels")
+
+
+@blueprint.get("/api/closed")
+@access(MANAGEMENT)
+def list_closed():
+    """The last connections that ended, and channels that the broker closed because of an error, each with the
+    reason, the latest first: the user's own, or everybody's with the tag monitoring. ``kind``: connections or
+    channels alone; ``name``: those of one connection.
+    """
+    kind, name = request.args.get("kind") or None, request.args.get("name") or None
+    if kind not in (None, *KINDS):
+        raise BadRequest("kind must be connections or channels")
+    everybody = MONITORING in g.tags
+    ended = node().clients.ended
+    found = [
+        one for each in KINDS if kind in (None, each) for one in list(getattr(ended, each))
+        if (everybody or one["user"] == g.user.name) and (name is None or one["name"] == name)
+    ]
+    found.sort(key=lambda one: -one["number"])
+    return json_answer(found)

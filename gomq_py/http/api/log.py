@@ -1,0 +1,49 @@
+"""/api/log: the last lines of the broker's log, and those to come; gomq-py's own."""
+from flask import Blueprint, request
+
+from gomq_py.http import live
+from gomq_py.http.answers import json_answer, node
+from gomq_py.http.api.changes import resumed_at
+from gomq_py.http.arguments import integer_of
+from gomq_py.http.login import ADMINISTRATOR, access
+
+blueprint = Blueprint("log", __name__)
+# Lines of one answer, and what a stream begins with, unless told.
+USUAL, MOST = 200, 1000
+# Lines of one write of a stream.
+TOLD_MAX = 200
+
+
+@blueprint.get("/api/log")
+@access(ADMINISTRATOR)
+def show_log():
+    """The ``last`` lines of the log, at the level that is logged; with Accept: text/event-stream those, and
+    then each new one as it comes. No line has a password in it.
+    """
+    most = integer_of(request.args, "last", USUAL, 0, MOST)
+    ring = node().log
+    after = max(0, ring.last - most)
+    if not live.is_wanted():
+        return json_answer({"last": ring.last, "lines": [_shape(one) for one in ring.since(after)]})
+    place = resumed_at()
+    if place is not None and place <= ring.last:
+        after = max(after, place) if most else place
+
+    def tell():
+        nonlocal after
+        lines = ring.since(after)[:TOLD_MAX]
+        if lines:
+            after = lines[-1].number
+            if after < ring.last:
+                node_log_source.wake()
+        return [(None, one.number, _shape(one)) for one in lines]
+
+    node_log_source = node().log_source
+    return live.answer(node_log_source, tell)
+
+
+def _shape(line):
+    return {
+        "number": line.number, "at": line.at_ms, "level": line.level, "source": line.source,
+        "message": line.message,
+    }

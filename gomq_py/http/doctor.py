@@ -1,0 +1,126 @@
+"""Doctor: examines this broker, at most once in two seconds, whoever asks how often.
+
+Beside rates and index: reads the model in slices, and judges nothing itself (judgement.findings). Who may see
+a finding is said with each, and the view's business. Growth is what has changed between two examinations, so
+the first one tells of none.
+"""
+import time
+
+from gevent.lock import BoundedSemaphore
+
+from gomq_py.http import shapes
+from gomq_py.http.api.health import certificates
+from gomq_py.http.api.nodes import node_shape
+from gomq_py.http.own_metrics import OwnFamilies
+from gomq_py.hub.threads import in_thread
+from gomq_py.hub.turns import give_way, paced
+from gomq_py.judgement import findings
+from gomq_py.judgement.findings import QueueJudge
+
+# Who may see a finding that is of no virtual host: those with the tag monitoring; and also policymakers.
+OF_NODE, OF_LINKS = "node", "links"
+# Queues between two looks at the clock: about a microsecond each.
+LOOK = 20
+# Queues whose growth is watched, the first of those with so many messages.
+WATCHED_MAX, WATCHED_FROM = 1000, 100
+# Growth is over at least, and at most about twice, so long.
+GROWTH_FROM_S, GROWTH_UNTIL_S = 10.0, 30.0
+# Turns of the loop that are timed.
+LAG_SAMPLES = 5
+DAY_S = 86400
+EXAMINED_FOR_S = 2.0
+
+
+class Doctor:
+    """``examined()`` answers [(who may see it, Finding)]. ``interval_s``: for how long an examination counts.
+    """
+
+    def __init__(self, interval_s=EXAMINED_FOR_S, now_s=time.monotonic):
+        self._interval_s = interval_s
+        self._now_s = now_s
+        self._lock = BoundedSemaphore(1)
+        self._found = None
+        self._at_s = 0.0
+        self._lengths = {}  # (vhost, queue): (earlier, later), each (when, ready messages)
+        self._flushes = 0, 0.0
+
+    def examined(self, node):
+        """The findings about the Node, those of no more than the interval ago. May switch."""
+        with self._lock:  # whoever comes meanwhile takes what is found
+            if self._found is None or self._now_s() - self._at_s >= self._interval_s:
+                self._found = list(self._examine(node))
+                self._at_s = self._now_s()
+        return self._found
+
+    def close(self):
+        """Forget everything."""
+        self._found, self._lengths = None, {}
+
+    def _examine(self, node):
+        yield from ((OF_NODE, one) for one in self._of_node(node) if one is not None)
+        yield from ((OF_LINKS, one) for one in self._of_links(node) if one is not None)
+        unacked, now_s, lengths = OwnFamilies(node).oldest_unacked(), time.time(), {}
+        for vhost in list(node.broker.vhosts.values()):
+            judge = QueueJudge(vhost.name)
+            for queue in paced(list(vhost.queues.values()), LOOK):
+                self._judge(judge, queue, lengths)
+            for queue, since_s in unacked.items():
+                if queue.vhost == vhost.name:
+                    judge.look_at_age(queue.name, now_s - since_s)
+            yield from ((vhost.name, one) for one in judge.findings())
+        self._lengths = lengths
+
+    def _judge(self, judge, queue, lengths):
+        ready_count = queue.ready_count
+        judge.look(
+            queue.name, shapes.queue_state(queue), ready_count,
+            queue.ring is not None and bool(queue.ring.consumers))
+        if queue.aside is not None:
+            judge.look_at_aside(queue.name, queue.aside.count, queue.aside.reasons)
+        if ready_count >= WATCHED_FROM and len(lengths) < WATCHED_MAX:
+            now = self._now_s(), ready_count
+            earlier, later = self._lengths.get((queue.vhost, queue.name), (now, now))
+            if now[0] - later[0] >= GROWTH_UNTIL_S:
+                earlier, later = later, now
+            lengths[queue.vhost, queue.name] = earlier, later
+            if now[0] - earlier[0] >= GROWTH_FROM_S:
+                judge.look_at_growth(queue.name, ready_count, earlier[1], now[0] - earlier[0])
+
+    def _of_node(self, node):
+        yield from findings.of_node(node_shape())
+        ends = [ends_s for _, ends_s in certificates()]
+        if ends:
+            yield findings.of_certificate((min(ends) - time.time()) / DAY_S)
+        yield findings.of_blocked(sum(
+            getattr(one, "flow", None) == "blocked" for one in paced(node.connections(), LOOK)))
+        damaged, kept = in_thread(node.broker.damage)  # it lists folders
+        yield from findings.of_damage(damaged, len(kept))
+        yield findings.of_flushes(self._mean_flush_s(node))
+        yield findings.of_loop(_lag_s())
+
+    @staticmethod
+    def _of_links(node):
+        shovels, federation = node.shovels, node.federation
+        for shovel in [] if shovels is None else map(shovels.described, shovels.all()):
+            yield findings.of_link(
+                "shovel", shovel["vhost"], shovel["name"], shovel["state"], shovel.get("error"))
+        for link in [] if federation is None else [one.described() for one in federation.links()]:
+            yield findings.of_link(
+                "federation", link["vhost"], link["upstream"], link["status"], link.get("error"))
+
+    def _mean_flush_s(self, node):
+        """How long flushes took since the last examination."""
+        taken = node.broker.durability.disk.sync_seconds
+        count, total = sum(taken.counts), taken.total
+        before, self._flushes = self._flushes, (count, total)
+        return (total - before[1]) / (count - before[0]) if count > before[0] else 0.0
+
+
+def _lag_s():
+    """How late the loop is now, the longest of some turns. May switch."""
+    worst = 0.0
+    for _ in range(LAG_SAMPLES):
+        began = time.perf_counter()
+        give_way()
+        worst = max(worst, time.perf_counter() - began)
+    return worst

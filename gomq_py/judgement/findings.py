@@ -1,0 +1,208 @@
+"""Findings: what is wrong with a broker or soon will be, with what to do about each.
+
+Judges figures that others have read; asks nobody, and decides nothing about output.
+"""
+from typing import NamedTuple
+
+OK, WARNING, BAD = "ok", "warning", "bad"
+# Of descriptors, memory and disk.
+NEARLY_FULL = 0.8
+FEW_DESCRIPTORS = 4096
+LITTLE_DISK = 1024 * 1024 * 1024
+# A message that nobody acks for so long is usually forgotten.
+OLD_UNACKED_S = 1800
+SLOW_SYNC_S = 0.1
+# Beyond, heartbeats and deliveries are late for people to notice.
+SLOW_LOOP_S = 0.25
+# ample for whoever renews by hand, and less than what is left when ACME clients renew (30 days)
+CERTIFICATE_DAYS = 14
+# Of one kind in one virtual host; of the rest the number is told.
+MANY = 5
+# A queue grows where it has so many more than before, in messages and as a part of what it had.
+GROWN_MESSAGES, GROWN_PART = 1000, 0.05
+
+
+class Finding(NamedTuple):
+    """``kind`` and ``vhost`` and ``name`` say what it is about (a page of which there is one for each kind),
+    ``subject`` says so in words; ``remedy`` is what to do.
+    """
+
+    level: str
+    kind: str
+    subject: str
+    text: str
+    remedy: str = ""
+    vhost: str | None = None
+    name: str | None = None
+
+
+def of_node(node):
+    """Findings of a node as /api/nodes shows it."""
+    name = node.get("name", "node")
+
+    def found(level, text, remedy=""):
+        return Finding(level, "node", name, text, remedy, None, name)
+
+    if node.get("mem_alarm"):
+        yield found(
+            BAD, "memory alarm: publishers are held until memory is free again",
+            "let consumers catch up or raise the limit")
+    if node.get("disk_free_alarm"):
+        yield found(
+            BAD, "disk alarm: publishers are held until there is room",
+            "remove messages or make the disk larger")
+    free = node.get("disk_free")
+    if isinstance(free, int) and free < max(LITTLE_DISK, 2 * (node.get("disk_free_limit") or 0)):
+        yield found(
+            WARNING, f"{free // 1048576} MiB of disk are free", "make room before publishers are held")
+    for used, total, what in (
+        ("fd_used", "fd_total", "file descriptors"), ("mem_used", "mem_limit", "octets of memory")
+    ):
+        have, most = node.get(used), node.get(total)
+        if have and most and have > NEARLY_FULL * most:
+            yield found(WARNING, f"{have} of {most} {what} are used", "raise the limit or use less")
+    if 0 < (node.get("fd_total") or FEW_DESCRIPTORS) < FEW_DESCRIPTORS:
+        yield found(
+            WARNING, f"only {node['fd_total']} file descriptors: each connection takes one",
+            "raise nofile (ulimit -n, LimitNOFILE=)")
+    failed = sum((node.get("failed_jobs") or {}).values())
+    if failed:
+        yield found(
+            WARNING, f"{failed} slices of background work ended with an error",
+            "see the log, and report it: this is a fault of the broker")
+
+
+def of_certificate(days):
+    """The finding of a certificate that ends in so many days (0: it has ended), or None."""
+    if days > CERTIFICATE_DAYS:
+        return None
+    level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
+        BAD, "has ended: clients refuse it")
+    return Finding(
+        level, "certificate", "certificate", f"a TLS port's certificate {text}",
+        "put the new one in its place and reload (SIGHUP)")
+
+
+def of_flushes(mean_s):
+    """The finding of flushes that take so long, or None."""
+    if mean_s <= SLOW_SYNC_S:
+        return None
+    return Finding(
+        WARNING, "disk", "disk", f"a flush takes {mean_s:.2f} s on average: confirms wait for it",
+        "look at what else writes to this disk, or take a faster one")
+
+
+def of_loop(lag_s):
+    """The finding of an event loop that is so late, or None."""
+    if lag_s <= SLOW_LOOP_S:
+        return None
+    return Finding(
+        WARNING, "node", "event loop", f"the event loop is {lag_s * 1000:.0f} ms late: everybody waits",
+        "give the broker a core of its own; see the log for what takes long")
+
+
+def of_damage(damaged, kept):
+    """What is left of damage until somebody has looked at it."""
+    if damaged:
+        yield Finding(
+            BAD, "disk", "disk",
+            f"{damaged} flushed message(s) were found damaged, or gone with their files, since the start",
+            "see 'damaged' and 'lost' in the log; check the disk")
+    if kept:
+        yield Finding(
+            WARNING, "disk", "data folder",
+            f"{kept} file(s) are kept of damage or from wrong places: definitions.damaged, "
+            "users.damaged, set-aside/ and queues/*/damaged.*",
+            "take what you need and delete them (fsck names each)")
+
+
+def of_blocked(count):
+    """The finding of connections that an alarm holds, or None."""
+    if not count:
+        return None
+    return Finding(
+        WARNING, "connections", "publishers", f"{count} connection(s) are held because of an alarm",
+        "end the alarm: they go on by themselves")
+
+
+def of_link(kind, vhost, name, state, error):
+    """The finding of a shovel or federation link that does not run, or None."""
+    if state not in ("error", "terminated", "stopped"):
+        return None
+    return Finding(
+        WARNING, kind, f"{kind} {name}", f"is not running ({state}{': ' + error if error else ''})",
+        "mend what the error names, then restart it", vhost, name)
+
+
+class QueueJudge:
+    """Judges the queues of one virtual host, or of a whole broker where ``vhost`` is None: ``look`` at each,
+    then ``findings``.
+    """
+
+    def __init__(self, vhost=None):
+        self._vhost = vhost
+        self._by_kind = {}
+        self._idle_count = 0
+        self._idle = None  # (ready messages, name) of the longest queue that nobody reads
+
+    def look(self, name, state, ready_count, has_consumers):
+        """At one queue as lists show it."""
+        if state != "running":
+            self._not_running(name, state)
+        if ready_count and not has_consumers:
+            self._idle_count += 1
+            if self._idle is None or ready_count > self._idle[0]:
+                self._idle = ready_count, name
+
+    def look_at_growth(self, name, ready_count, before, seconds):
+        """At how many messages it has and had."""
+        grown = ready_count - before
+        if grown > max(GROWN_MESSAGES, GROWN_PART * before):
+            self._add(
+                "growing", WARNING, name,
+                f"grows by {grown / seconds:.0f} messages a second, to {ready_count}",
+                "add consumers, or see why those there are slow")
+
+    def look_at_age(self, name, unacked_s):
+        """At for how long its oldest unacknowledged message has been with its consumer."""
+        if unacked_s > OLD_UNACKED_S:
+            self._add(
+                "old", WARNING, name, f"a message is unacknowledged since {int(unacked_s)} s",
+                "its consumer may hang: give the message back or close the channel")
+
+    def look_at_aside(self, name, count, reasons):
+        """At its messages that are set aside."""
+        if count:
+            why = ", ".join(sorted(map(str, reasons))[:MANY])
+            self._add(
+                "aside", WARNING, name, f"{count} messages are set aside: {why}",
+                "mend the reason: they are tried again at the next start")
+
+    def findings(self):
+        """All of them, at most MANY of a kind."""
+        for rows in self._by_kind.values():
+            yield from rows[:MANY]
+            if len(rows) > MANY:
+                yield self._finding(
+                    rows[0].level, "queues", f"{len(rows) - MANY} more {rows[0].text.partition(':')[0]}",
+                    rows[0].remedy, None)
+        if self._idle is not None:
+            ready_count, name = self._idle
+            yield self._finding(
+                WARNING, "queues",
+                f"{self._idle_count} hold messages and have no consumer, most of all {name}: {ready_count}",
+                "start consumers, or give these queues a limit or an expiry", name)
+
+    def _not_running(self, name, state):
+        if state == "paused":
+            self._add(state, WARNING, name, "paused", "resume_queue delivers again")
+        elif state in ("stopped", "closed"):
+            self._add(
+                state, BAD, name, "closed after a fault of its store", "see the log, then restart_queue")
+
+    def _add(self, kind, level, name, text, remedy):
+        rows = self._by_kind.setdefault(kind, [])
+        rows.append(self._finding(level, f"queue {name}", text, remedy, name))
+
+    def _finding(self, level, subject, text, remedy, name):
+        return Finding(level, "queue" if name else "queues", subject, text, remedy, self._vhost, name)

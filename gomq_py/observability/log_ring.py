@@ -1,0 +1,74 @@
+"""Log ring: the last lines of the log, for whoever looks at them over the management API.
+
+A handler beside the one that writes. Keeps texts that are escaped as in the log itself, and no record: those
+hold whatever was logged about. Bounded in lines and in octets.
+"""
+import logging
+from collections import deque
+from typing import Callable
+
+from gomq_py.observability.log import ROOT, escape, level_name
+
+LINES = 1000
+OCTETS = 512 * 1024
+# Of one line, its traceback included.
+LINE_MAX = 8 * 1024
+
+
+class Line:
+    """``number`` follows the one before; ``at_ms`` is Unix milliseconds."""
+
+    __slots__ = ("number", "at_ms", "level", "source", "message")
+
+    def __init__(self, number: int, at_ms: int, level: str, source: str, message: str) -> None:
+        self.number = number
+        self.at_ms = at_ms
+        self.level = level
+        self.source = source
+        self.message = message
+
+
+class LogRing(logging.Handler):
+    """The last lines that this process logged at the level that is set. ``heard()`` is called for each new
+    one, maybe by another thread. ``close`` ends it.
+    """
+
+    def __init__(self, heard: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self._heard = heard
+        self._lines: deque[Line] = deque()
+        self._octets = 0
+        self.last = 0
+        self._logger = logging.getLogger(ROOT)
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the line."""
+        try:
+            message = escape(record.getMessage())
+            if record.exc_info:
+                trace = logging.Formatter().formatException(record.exc_info)
+                message += "".join("\n    " + escape(part) for part in trace.splitlines())
+        except Exception:
+            self.handleError(record)  # as other handlers do: whoever writes a line must not fail over it
+            return
+        self.last += 1
+        self._lines.append(Line(
+            self.last, int(record.created * 1000), level_name(record), record.name.removeprefix(ROOT + "."),
+            message[:LINE_MAX]))
+        self._octets += len(self._lines[-1].message)
+        while len(self._lines) > LINES or self._octets > OCTETS:
+            self._octets -= len(self._lines.popleft().message)
+        self._heard()
+
+    def since(self, number: int) -> list[Line]:
+        """The lines behind this number, those that are left, the oldest first."""
+        missed = min(max(0, self.last - number), len(self._lines))
+        lines = list(self._lines)
+        return lines[len(lines) - missed:] if missed else []
+
+    def close(self) -> None:
+        """Hear no more, and keep nothing."""
+        self._logger.removeHandler(self)
+        self._lines.clear()
+        super().close()
