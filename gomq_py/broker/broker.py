@@ -14,7 +14,7 @@ from gomq_py.broker.features.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import check_length
 from gomq_py.broker.policies import vhost_limits
 from gomq_py.broker.policies.notes import Notes
-from gomq_py.broker.policies.parameters import Parameters
+from gomq_py.broker.policies.parameters import OPERATOR, Parameters
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.user_limits import UserLimits
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
@@ -95,6 +95,7 @@ class Broker:
             files, data_dir.definitions_path, committer, self.scheduler, "definitions", records.SHAPES,
             settings.max_deleted_definitions)
         self.parameters = Parameters(self._log, self.tables)
+        self.users.rights_watchers.append(self._disown_if_deleted)
         self.notes = Notes(self._log)
         self.parameters.register(POLICY, PolicyComponent())
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
@@ -125,6 +126,7 @@ class Broker:
         self._pool.listed = {}
         self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
         self._make_defaults()
+        self._disown_of_deleted()
         for component, handler in self._factory.kinds.components.items():
             self.parameters.register(component, handler, self.vhosts.values())
         self._tell_events()
@@ -347,6 +349,26 @@ class Broker:
         lost_a_folder = any(record["op"] not in ("bind", "unbind") for record in left_out)
         self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or lost_a_folder)
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
+
+    def _disown_if_deleted(self, user):
+        """After a change of a user's rights."""
+        if self.users.get(user.name) is not user:
+            self._disown(user.name)
+
+    def _disown_of_deleted(self):
+        """At boot: the deletion of a user may have been the last that an earlier run has kept."""
+        setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
+        for name in setters - {OPERATOR}:
+            if self.users.get(name) is None:
+                self._disown(name)
+
+    def _disown(self, name):
+        try:
+            self.parameters.disown(self.vhosts.values(), name)
+        except OSError as error:
+            LOG.error(
+                "what user %r has set is not kept as set by nobody: %s; it is tried again at the next boot",
+                name, error)
 
     def _open_log_exchange(self):
         """The log as messages, in the default vhost while that is there."""

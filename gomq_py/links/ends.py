@@ -14,8 +14,10 @@ class Source:
     ``prepare(channel)`` declares and binds on every connection and returns the name of the queue; it may
     switch, and the end of its channel harms nothing. ``prefetch``: deliveries that may be unsettled, 0: as
     many as there can be. ``no_ack``: each delivery is settled when it is sent; what is on its way is lost
-    with the link. ``offset_argument``: of a stream, what its consumers are told to begin at; deliveries bear
-    their number in a header of the same name, and a link that connects anew goes on behind the last settled.
+    with the link. ``offset_argument``: of what is or may be a stream, what its consumers are told to begin
+    at; deliveries bear their number in a header of the same name, and a link that connects anew goes on
+    behind the last settled. Other queues pass over the argument, and have such headers only where messages
+    have come from a stream.
     """
 
     def __init__(

@@ -7,7 +7,9 @@ everything else in callbacks, as of every outlet.
 from gomq_py.content.properties import Properties
 from gomq_py.links.ends import Refused
 from gomq_py.links.outlet import Outlet
+from gomq_py.observability.log import logger
 
+LOG = logger("links")
 DESTINATION = "destination"
 
 
@@ -102,6 +104,9 @@ class HookOutlet(Outlet):
             is_taken, self._why = False, refused
         except OSError as error:
             failure = error
+        except Exception as error:  # of this message: it counts towards the limit of refusals
+            LOG.exception("a message cannot be posted: a fault of ours")
+            is_taken, self._why = False, Refused(f"a fault of ours: {error}")
         self._posting = None
         if failure is not None:
             self._passage.fail(DESTINATION, failure)

@@ -7,7 +7,6 @@ from functools import partial
 
 import gevent
 
-from gomq_py import octets
 from gomq_py.amqp.wire.errors import AMQPError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
@@ -33,6 +32,10 @@ RUN_MOST = 4096
 RUNS_OF_PREFETCH = 4
 # More than any run.
 UNBOUNDED = 1 << 30
+
+
+class Unsendable(ClientError):
+    """A message cannot be sent to this target, whatever happens."""
 
 
 class Passage:
@@ -182,6 +185,7 @@ class Passage:
 
     def room(self):
         """How many messages may be taken by the next walk."""
+        self.inlet.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
     def taken(self, run):
@@ -189,7 +193,7 @@ class Passage:
         self._room -= run.count
         is_first = run.is_whole or not run.count and run.is_sent and self._alone is None
         if self.careful and run.is_sent and is_first:
-            self._alone = _checksum(run)
+            self._alone = self.inlet.relay.checksum
             if self.link.is_poison(self._alone):
                 run.is_sent, run.is_rejected = False, True
                 self._is_rejecting = not run.is_whole
@@ -204,7 +208,7 @@ class Passage:
         if self.link.is_poison(checksum):
             return True
         self._alone = checksum
-        self.fail(DESTINATION, ClientError(text))
+        self.fail(DESTINATION, Unsendable(text))
         self.link.alone = checksum
         return False
 
@@ -214,11 +218,13 @@ class Passage:
 
     def settled(self, run):
         """A run is settled at its source."""
+        if self._alone is not None and not run.is_rejected:
+            self.link.passed(self._alone)
         self._alone = None
         if self.careful:
             self.careful -= 1
         if run.offset >= 0 and not self.inlet.has_held():
-            self.link.stream_offset = run.offset
+            self.link.reached(run.offset)
         self.is_done = self.link.settled(run)
         if self.is_done or self.is_stopping and not self.inlet.on_its_way():
             self.link.wake()
@@ -244,7 +250,8 @@ class Passage:
 
     def is_of_stream(self):
         """Whether the source is a stream, which brings nothing back that is requeued."""
-        return bool(self.link.source.offset_argument)
+        source = self.link.source
+        return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def is_limit(self, refusals):
         """Whether a message was refused often enough to be rejected at its source."""
@@ -359,12 +366,3 @@ def _stamp_of(target):
 def _shortstr(text):
     text = _octets(text)
     return bytes([len(text)]) + text
-
-
-def _checksum(run):
-    """What a message is known by when it comes again: all that is sent of it, or its two first frames."""
-    end = len(run.octets)
-    if not run.is_whole:
-        end = 8 + octets.be32(run.octets, 3)
-        end += 8 + octets.be32(run.octets, end + 3)
-    return octets.crc32c(0, run.octets, 0, end)

@@ -7,7 +7,7 @@ from libc.stdint cimport uint64_t
 cdef unsigned int DELIVER, PUBLISH
 cdef unsigned int HEADERS, USER_ID, CONTINUED
 cdef object HEAD, LENGTH
-cdef Py_ssize_t FRAME_MOST, WHOLE_OCTETS, PUBLISH_MOST
+cdef Py_ssize_t FRAME_MOST, WHOLE_OCTETS, PUBLISH_MOST, TEXT_MOST
 
 cdef class Relay:
     cdef bytearray input, output
@@ -20,7 +20,8 @@ cdef class Relay:
     cdef readonly uint64_t last_tag, first_tag
     cdef readonly Py_ssize_t count, written, missing
     cdef readonly bint left_out
-    cdef public bint discards, skips
+    cdef public bint discards, skips, signs
+    cdef readonly unsigned int checksum
     cdef public list others
     cdef readonly long long offset
     cdef Py_ssize_t headers_from, headers_to
@@ -47,6 +48,10 @@ cdef class Relay:
     cdef Py_ssize_t relay(
         self, const unsigned char* p, unsigned char* out, Py_ssize_t at, Py_ssize_t method_end,
         Py_ssize_t header_at, Py_ssize_t header_end, Py_ssize_t body_end, Py_ssize_t end) except -1
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t, checksum="unsigned int")
+    cdef object sign(
+        self, const unsigned char* p, Py_ssize_t routing_at, Py_ssize_t method_end, Py_ssize_t header_at,
+        Py_ssize_t header_end, Py_ssize_t body_end)
     cdef Py_ssize_t leave_out(
         self, const unsigned char* p, Py_ssize_t at, Py_ssize_t method_end, Py_ssize_t header_at,
         Py_ssize_t header_end, Py_ssize_t body_end, Py_ssize_t size) except -1

@@ -15,10 +15,9 @@ says raises an AMQPError, after which the relay is of no use.
 from struct import Struct
 
 from gomq_py import octets
-from gomq_py.amqp.wire.errors import ChannelError, FrameError, SyntaxError_, UnexpectedFrame
+from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
 from gomq_py.content import header_scan
 from gomq_py.content.properties import Properties, PropertyScan
-from gomq_py.errors import Malformed
 
 DELIVER, PUBLISH = 0x3C003C, 0x3C0028
 # The largest frame that a source may send, as the client asks for it: payload and what is around it.
@@ -33,6 +32,8 @@ OUTPUT_OCTETS = INPUT_OCTETS + FRAME_MOST + 4096
 HEADERS, USER_ID, CONTINUED = 0x2000, 0x0010, 0x0001
 HEAD, LENGTH = Struct(">H"), Struct(">I")
 PUBLISH_MOST = 8 + 4 + 2 + 256 + 256 + 1
+# Of what is the matter with a message.
+TEXT_MOST = 200
 
 
 class Delivered:
@@ -48,7 +49,7 @@ class Delivered:
 
 
 class Unfit(Exception):
-    """The next message cannot be sent to this target, whatever happens: why, and a checksum of its header."""
+    """The next message cannot be sent to this target, whatever happens: why, and its checksum."""
 
 
 class Relay:
@@ -63,14 +64,15 @@ class Relay:
 
     After a walk: ``count`` messages began with ``first_tag``, of which ``written`` octets lie in ``output``;
     ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
-    ``offset``: what the last message has in the offset header, -1 where none was seen.
+    ``offset``: what the last message has in the offset header, -1 where none was seen. ``checksum``: what
+    the last message is known by when it comes again, where ``signs`` asks for it.
     """
 
     __slots__ = (
         "input", "output", "channel", "target_channel", "piece", "target_frame_max", "exchange",
         "routing_key", "edit", "offset_key", "last_tag", "first_tag", "count", "written", "left_out",
         "others", "missing", "discards", "offset", "headers_from", "headers_to", "edited", "scan",
-        "skips", "stamp",
+        "skips", "stamp", "signs", "checksum",
     )
 
     def __init__(
@@ -98,6 +100,8 @@ class Relay:
         self.edited = None  # (delivery tag, what edit() answered) of a message that is yet to be relayed
         self.scan = PropertyScan()
         self.skips = False  # the next message is left out, whatever it is
+        self.signs = False
+        self.checksum = 0
 
     def walk(self, end, most):
         """Relay what lies in the first ``end`` octets of the input, ``most`` messages at most; the octets
@@ -231,7 +235,14 @@ class Relay:
         if self.skips:
             return self.leave_out(p, at, method_end, header_at, header_end, body_end, size)
         if self.edit is not None:
-            content = self.changed(p, tag, tag_at, key_at, method_end, header_at, header_end)
+            try:
+                content = self.changed(p, tag, tag_at, key_at, method_end, header_at, header_end)
+            except Exception as error:  # of this message: those behind it are as they are
+                if self.count:
+                    return at  # in a walk of its own
+                raise Unfit(
+                    f"the properties of a message cannot be read or changed: {str(error)[:TEXT_MOST]}",
+                    self.sign(p, routing_at, method_end, header_at, header_end, body_end)) from error
             if content is None:
                 return self.leave_out(p, at, method_end, header_at, header_end, body_end, size)
         header_size = 20 + len(content) if content is not None else header_end - header_at
@@ -242,13 +253,15 @@ class Relay:
                 return at
             raise Unfit(
                 f"properties of {header_size - 20} octets do not fit into a frame of {self.target_frame_max}",
-                octets.crc32c(0, p, header_at, header_end - header_at),
+                self.sign(p, routing_at, method_end, header_at, header_end, body_end),
             )
         need = PUBLISH_MOST + header_size
         if body_end >= 0:
             need += body_end - header_end + 8 * (size // self.piece + 1)
         if self.written + need > len(self.output):
             return at
+        if self.signs:
+            self.checksum = self.sign(p, routing_at, method_end, header_at, header_end, body_end)
         self.write_publish(p, out, routing_at, key_at, method_end - 1)
         self.controls(p, method_end, header_at)
         self.write_header(p, out, header_at, header_end, size, content)
@@ -258,6 +271,25 @@ class Relay:
             self.missing = size
             return self.go_on(p, out, header_end, end)
         return self.write_bodies(p, out, header_end, body_end)
+
+    def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
+        """A checksum of what is the same whenever the source delivers this message: its address, size,
+        properties and, where it lies here as a whole, body; but not its headers, of which quorum queues make
+        others each time.
+        """
+        start, end = header_at + 19, header_end - 1
+        checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)
+        checksum = octets.crc32c(checksum, p, header_at + 11, 8)
+        if not self.scan.scan(p, start, end):
+            at = self.scan.headers_at
+            # no flags: they say whether there are headers
+            checksum = octets.crc32c(checksum, p, start + 2, (end if at < 0 else at) - start - 2)
+            if at >= 0:
+                at += self.scan.headers_length
+                checksum = octets.crc32c(checksum, p, at, end - at)
+        if body_end > header_end:
+            checksum = octets.crc32c(checksum, p, header_end, body_end - header_end)
+        return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
         """Walk past a message that is not sent. Those of one walk are either all sent or all left out."""
@@ -336,10 +368,7 @@ class Relay:
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
         """The properties that ``edit`` makes of a message, in wire form; None: it is left out. Asked once."""
         if self.edited is None:
-            try:
-                properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
-            except Malformed as error:
-                raise SyntaxError_(str(error)) from None
+            properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(
                 _text(bytes(p[tag_at + 10:key_at])), _text(bytes(p[key_at + 1:method_end - 1])),
                 bool(p[tag_at + 8] & 1), tag,

@@ -39,7 +39,7 @@ class Setters:
         if user is None:
             raise ValueError(
                 f"an end in this broker works with the rights of the user who set {what}: " + (
-                    "whoever set it is no user of this broker's own" if by is None
+                    "whoever set it is no user of this broker's own, or was deleted" if by is None
                     else f"user '{by}' is gone"))
         if not {ADMINISTRATOR, POLICYMAKER} & set(user.tags):
             raise ValueError(f"user '{by}', who set {what}, has not the tag policymaker")

@@ -22,6 +22,10 @@ _CLOSE = method_frame(0, ConnectionClose(reply_code=200, reply_text="bye"))
 _CLOSE_OK = method_frame(0, ConnectionCloseOk())
 
 
+class Silent(ConnectionClosed):
+    """Nothing was heard from the broker for too long."""
+
+
 class Wire:
     """``readable()`` is called when octets are there, from the loop; ``broken(error)`` when writing failed;
     ``drained()`` when all that was kept is written. None of them may switch.
@@ -110,7 +114,7 @@ class Wire:
         if not is_read:
             self.last_received = now
         if now - self.last_received > 2 * interval_s:
-            raise ConnectionClosed(0, f"nothing heard from the broker for {2 * interval_s} s")
+            raise Silent(0, f"nothing heard from the broker for {2 * interval_s} s")
         if now - self.last_sent >= interval_s / 2:
             self.last_sent = now
             if not self._kept:

@@ -6,6 +6,8 @@ password.
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from gomq_py.content.fields import decode_table, encode_table
+from gomq_py.errors import Malformed
 from gomq_py.links import uris
 
 ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
@@ -14,6 +16,8 @@ PROTOCOL = "amqp091"
 # What a short string of the wire holds.
 NAME_OCTETS = 255
 SECRET_CHARACTERS = 4096
+# Of arguments and headers: they go into one frame, beside what a message brings along.
+TABLE_OCTETS = 32768
 # RabbitMQ's field is a short, of which 0 means no limit: a shovel's memory has one.
 PREFETCH_MOST = 65535
 MOST = (1 << 63) - 1
@@ -179,14 +183,22 @@ def _uris(schemes):
     return check
 
 
+def _fits(text):
+    """Whether a short string of the wire can hold it."""
+    try:
+        return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS
+    except UnicodeEncodeError:  # half of a pair of JSON's
+        return False
+
+
 def _name(key, value):
-    if not isinstance(value, str) or not value or len(value.encode("utf-8", "replace")) > NAME_OCTETS:
+    if not isinstance(value, str) or not value or not _fits(value):
         raise DefinitionError(f"{key} is a name of 1 to {NAME_OCTETS} octets")
     return value
 
 
 def _maybe_empty(key, value):
-    if not isinstance(value, str) or len(value.encode("utf-8", "replace")) > NAME_OCTETS:
+    if not isinstance(value, str) or not _fits(value):
         raise DefinitionError(f"{key} is a text of up to {NAME_OCTETS} octets")
     return value
 
@@ -197,8 +209,18 @@ def _table(key, value):
     if not isinstance(value, dict):
         raise DefinitionError(f"{key} is an object of arguments")
     for name in value:
-        if len(name.encode("utf-8", "replace")) > NAME_OCTETS:
+        if not _fits(name):
             raise DefinitionError(f"{key} has a name of more than {NAME_OCTETS} octets")
+    try:
+        octets = encode_table(value)
+    except (ValueError, TypeError, RecursionError):
+        raise DefinitionError(f"{key} holds what AMQP cannot: numbers have up to 64 bits") from None
+    if len(octets) > TABLE_OCTETS:
+        raise DefinitionError(f"{key} has {len(octets)} octets, and may have {TABLE_OCTETS}")
+    try:
+        decode_table(octets)
+    except Malformed:
+        raise DefinitionError(f"{key} is nested too deep") from None
     return dict(value)
 
 

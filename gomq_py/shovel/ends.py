@@ -84,6 +84,9 @@ def link_uris(shovel):
 def source_of(definition, vhost, begin_at, is_of_stream):
     """The Source of a definition."""
     arguments = dict(definition.src_consumer_args)
+    # of what kind a queue elsewhere is nobody says: where it is a stream, its first delivery shows it
+    may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
+        map(is_local, definition.src_uri))
     if is_of_stream:
         arguments.setdefault(OFFSET, NEXT)
         if begin_at is not None:
@@ -92,7 +95,7 @@ def source_of(definition, vhost, begin_at, is_of_stream):
         with_vhosts(definition.src_uri, vhost), definition.src_queue or "",
         prepare=_prepare_source(definition), prefetch=definition.src_prefetch_count,
         consumer_arguments=arguments, no_ack=definition.ack_mode == NO_ACK,
-        offset_argument=OFFSET if is_of_stream else "")
+        offset_argument=OFFSET if may_be_of_stream else "")
 
 
 def _prepare_source(definition):

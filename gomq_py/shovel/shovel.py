@@ -27,6 +27,7 @@ class Shovel:
         self.vhost = vhost
         self.name = name
         self.type = type_
+        self.value = value
         self.by = by
         self.definition = None
         self.fault = None
@@ -41,6 +42,8 @@ class Shovel:
             self.definition = Definition(value)
         except DefinitionError as error:  # of an earlier version that took it
             self.fault = str(error)
+        except Exception as error:  # no stored value keeps a broker from booting
+            self.fault = f"this makes no shovel: {type(error).__name__}: {error}"
 
     def __repr__(self):
         return f"<Shovel {self.name!r} in {self.vhost.name!r}: {self.state}>"

@@ -10,7 +10,7 @@ from gevent.event import Event
 
 from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import OFFSET
-from gomq_py.broker.policies.parameters import Component
+from gomq_py.broker.policies.parameters import OPERATOR, Component
 from gomq_py.links.uris import AMQP, DESTINATIONS
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -31,6 +31,16 @@ PAUSE_NOTES, OFFSET_NOTES = "shovel-paused", "shovel-offset"
 OFFSETS_INTERVAL_S = 5.0
 # What is on its way when the broker stops may still arrive for so long; links themselves wait no longer.
 END_S = 6.0
+
+
+class NoVHost:
+    """In the place of a VHost that is not there (yet)."""
+
+    is_gone = True
+
+    def __init__(self, name):
+        self.name = name
+        self.notes = {}
 
 
 class Shovels(Component):
@@ -68,11 +78,7 @@ class Shovels(Component):
                 self._check_uris(Shovel(None, name, STATIC, value, None).definition)
             except ValueError as error:
                 raise DefinitionError(f"section [shovel:{name}]: {error}") from None
-            vhost = self._broker.vhosts.get(vhost_name)
-            if vhost is None:
-                LOG.error("shovel %r of the configuration: there is no virtual host %r", name, vhost_name)
-                continue
-            self._keep(Shovel(vhost, name, STATIC, value, ""))
+            self._keep_static(name, vhost_name, value)
         self._broker.parameters.register(COMPONENT, self, self._broker.vhosts.values())
         for vhost in self._broker.vhosts.values():
             for component, name in vhost.waiting:
@@ -106,6 +112,10 @@ class Shovels(Component):
         """The Shovels, of one vhost or of all, by vhost and name."""
         return [
             shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
+
+    def missing_vhosts(self):
+        """Names of virtual hosts that are not there, of which the configuration has shovels."""
+        return sorted({shovel.vhost.name for shovel in self._shovels.values() if shovel.vhost.is_gone})
 
     def find(self, vhost_name, name):
         """The Shovel of this name, or None."""
@@ -213,7 +223,14 @@ class Shovels(Component):
             for shovel in self.all(subjects[0].name):
                 if shovel.vhost is subjects[0]:
                     self._drop(*shovel.key)
-                    self._tell_removed(shovel)
+                    if shovel.type == STATIC:
+                        self._begin_static(shovel)
+                    else:
+                        self._tell_removed(shovel)
+        elif key == "vhost.created":
+            for shovel in self.all(subjects[0].name):
+                self._drop(*shovel.key)
+                self._begin_static(shovel)
 
     def _rights_changed(self, user):
         """Those that work with this user's rights stop where these do not suffice any more, and go on where
@@ -222,9 +239,10 @@ class Shovels(Component):
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):
-            if shovel.definition is None or not shovel.definition.names_local_ends:
-                continue
             if shovel.by != user.name:
+                continue
+            shovel.by = shovel.vhost.set_by.get((COMPONENT, shovel.name))  # nobody, where the user is deleted
+            if shovel.definition is None or not shovel.definition.names_local_ends:
                 continue
             refused = self._refusal(shovel)
             if refused is not None and shovel.fault is None:
@@ -234,6 +252,21 @@ class Shovels(Component):
                 self._start(shovel)
 
     # one shovel
+
+    def _keep_static(self, name, vhost_name, value):
+        vhost = self._broker.vhosts.get(vhost_name)
+        if vhost is None:
+            LOG.error("shovel %r of the configuration waits: there is no virtual host %r", name, vhost_name)
+            vhost = NoVHost(vhost_name)
+        shovel = Shovel(vhost, name, STATIC, value, OPERATOR)
+        self._keep(shovel)
+        return shovel
+
+    def _begin_static(self, before):
+        """One of the configuration, whose virtual host has come or gone."""
+        shovel = self._keep_static(before.name, before.vhost.name, before.value)
+        if self._is_started:
+            self._start(shovel)
 
     def _keep(self, shovel):
         shovel.is_paused = bool(shovel.vhost.notes.get((PAUSE_NOTES, shovel.name)))
@@ -274,6 +307,7 @@ class Shovels(Component):
 
         def on_change(link):
             if shovel.link is link:
+                self._note_stream(shovel, link)
                 self._tell(shovel)
             elif link.has_ended:
                 self._has_stopped(shovel, link)
@@ -286,16 +320,22 @@ class Shovels(Component):
             return self._rights.user_of(shovel.by)
 
         try:
-            begin_at = self._offset_to_begin_at(shovel) if shovel.is_of_stream else None
+            begin_at = self._offset_to_begin_at(shovel)
             shovel.link = self._open_link(shovel, user_of, begin_at, on_change, on_end)
             shovel.link.start()
         except ValueError as error:
             self._fail(shovel, str(error))
             return
+        except Exception as error:  # of one shovel, which must not keep others, or a broker, from starting
+            LOG.exception("shovel %r in vhost %r cannot start: a fault of ours", *reversed(shovel.key))
+            self._fail(shovel, f"a fault of ours: {type(error).__name__}")
+            return
         self._watch_offset(shovel)
         self._tell(shovel)
 
     def _refusal(self, shovel):
+        if shovel.vhost.is_gone:
+            return f"there is no virtual host '{shovel.vhost.name}' in this broker"
         try:
             self._rights.check(shovel.definition, shovel.vhost.name, shovel.by)
         except DefinitionError as error:
@@ -379,6 +419,12 @@ class Shovels(Component):
 
     # streams
 
+    def _note_stream(self, shovel, link):
+        """Its deliveries have shown that the source, of another broker, is a stream."""
+        if link.stream_offset is not None and not shovel.is_of_stream:
+            shovel.is_of_stream = True
+            self._watch_offset(shovel)
+
     def _watch_offset(self, shovel):
         if shovel.is_of_stream and self._offsets_timer is None:
             self._offsets_timer = self._hub.call_later(OFFSETS_INTERVAL_S, self._keep_offsets)
@@ -405,6 +451,8 @@ class Shovels(Component):
 
     def _offset_to_begin_at(self, shovel):
         """Where an earlier run has come to in this stream, or None."""
+        if not shovel.is_of_stream:
+            return None
         note = shovel.vhost.notes.get((OFFSET_NOTES, shovel.name))
         if not isinstance(note, dict) or note.get("of") != _stream_of(shovel.definition):
             return None
@@ -412,11 +460,16 @@ class Shovels(Component):
         return offset if isinstance(offset, int) and not isinstance(offset, bool) else None
 
     def _is_of_stream(self, shovel):
-        """Whether the source is a stream: by what the definition says, or what this broker has there."""
+        """Whether the source is a stream: by what the definition says, what this broker has there, or what an
+        earlier run has seen elsewhere.
+        """
         definition = shovel.definition
         if definition.src_queue is None:
             return False
         queue = self._own_source(shovel)
+        note = shovel.vhost.notes.get((OFFSET_NOTES, shovel.name))
+        if queue is None and isinstance(note, dict) and note.get("of") == _stream_of(definition):
+            return True
         return (
             OFFSET in definition.src_consumer_args
             or STREAM in (definition.src_queue_args.get(QUEUE_TYPE), queue and queue_type_of(queue.arguments))

@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 
 import pytest
+from pika import BasicProperties
 
 from tests.support.command import run_module
 from tests.support.federated import LOGIN, bodies, start_gomq
@@ -215,6 +216,44 @@ def test_a_shovel_from_a_stream_goes_on_where_it_was_before_its_broker_ended(pai
 
     assert first == list(range(COUNT))
     assert arrived(shoveller, vhost, 10) == list(range(COUNT, COUNT + 10))
+
+
+def test_a_stream_elsewhere_is_known_by_what_it_delivers_and_gone_on_with(pair, vhost):
+    """Nothing in the definition says that it is one."""
+    shoveller, other = pair
+    other.channel(vhost).queue_declare("a", durable=True, arguments={"x-queue-type": "stream"})
+    put(shoveller, vhost, value_of(other, shoveller, vhost, dest_uri="amqp://"))
+    wait_for(shoveller, vhost, state="running")
+    publish_to_stream(other, vhost, range(5))
+    assert arrived(shoveller, vhost, 5) == list(range(5))
+    wait_for(shoveller, vhost, moved=5, unconfirmed=0)
+
+    other.hang_up()
+    other.process.restart()  # the link connects anew
+    publish_to_stream(other, vhost, range(5, 10))
+    assert arrived(shoveller, vhost, 5) == list(range(5, 10))
+    wait_for(shoveller, vhost, moved=10, unconfirmed=0)
+    shoveller.hang_up()
+    shoveller.process.stop()
+    publish_to_stream(other, vhost, range(10, 15))  # the shovel's broker is away
+    shoveller.process.start()
+
+    assert arrived(shoveller, vhost, 5) == list(range(10, 15))
+
+
+def test_a_queue_elsewhere_whose_messages_have_come_from_a_stream_is_no_stream(pair, vhost):
+    shoveller, other = pair
+    put(shoveller, vhost, value_of(other, shoveller, vhost, dest_uri="amqp://"))
+    wait_for(shoveller, vhost, state="running")
+    for first in (0, 5):
+        channel = other.channel(vhost)
+        channel.queue_declare("a", durable=True)
+        for number in range(first, first + 5):
+            channel.basic_publish("", "a", b"%d" % number, BasicProperties(
+                headers={"x-stream-offset": 1000 + number}, delivery_mode=2))
+        assert arrived(shoveller, vhost, 5) == list(range(first, first + 5))
+        wait_for(shoveller, vhost, unconfirmed=0)
+        shoveller.call("PUT", "shovels", vhost, "s", "restart")
 
 
 def publish_to_stream(peer, vhost, numbers):

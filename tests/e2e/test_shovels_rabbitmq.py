@@ -1,5 +1,6 @@
 """Shovels between RabbitMQ and this broker, either of them the one that has the shovel."""
 import pytest
+from pika import BasicProperties
 
 from tests.support.federated import Peer, bodies, start_gomq
 from tests.support.programs import find
@@ -76,6 +77,39 @@ def test_a_stream_of_rabbitmq_is_read_from_its_beginning_and_over_a_restart_of_t
     ours.call("PUT", "shovels", vhost, "s", "restart")
     publish(theirs, vhost, [COUNT], arguments={"x-queue-type": "stream"})
     assert arrived(ours, vhost, 1) == [COUNT]
+
+
+def test_a_stream_of_rabbitmq_is_known_by_what_it_delivers(brokers, vhost):
+    ours, theirs = brokers
+    stream = {"x-queue-type": "stream"}
+    theirs.channel(vhost).queue_declare("a", durable=True, arguments=stream)
+    put(ours, vhost, value_of(theirs, ours, vhost, dest_uri="amqp://"))
+    wait_for(ours, vhost, state="running")
+    publish(theirs, vhost, range(5), arguments=stream)
+    assert arrived(ours, vhost, 5) == list(range(5))
+    wait_for(ours, vhost, moved=5)
+
+    ours.call("PUT", "shovels", vhost, "s", "pause")
+    wait_for(ours, vhost, state="paused")
+    publish(theirs, vhost, range(5, 10), arguments=stream)
+    ours.call("PUT", "shovels", vhost, "s", "resume")
+
+    assert arrived(ours, vhost, 5) == list(range(5, 10))
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_queue_of_rabbitmq_whose_messages_have_come_from_a_stream_is_no_stream(brokers, vhost, kind):
+    ours, theirs = brokers
+    channel = theirs.channel(vhost)
+    channel.queue_declare("a", durable=True, arguments={"x-queue-type": kind})
+    put(ours, vhost, value_of(theirs, ours, vhost, dest_uri="amqp://"))
+
+    for number in range(2):
+        channel.basic_publish(
+            "", "a", b"%d" % number, BasicProperties(headers={"x-stream-offset": 1000}, delivery_mode=2))
+        assert arrived(ours, vhost, 1) == [number]
+        wait_for(ours, vhost, state="running", unconfirmed=0)
+        ours.call("PUT", "shovels", vhost, "s", "restart")
 
 
 def test_rabbitmqs_shovel_goes_when_it_has_moved_what_was_here(brokers, vhost):

@@ -177,7 +177,7 @@ def test_a_shovel_stops_when_its_users_rights_are_withdrawn_and_goes_on_when_the
 def test_a_shovel_stops_with_the_user_who_set_it_and_another_may_take_it_over(api, vhost, local):
     api.delete(f"users/{local}")
 
-    assert f"user '{local}' is gone" in _wait(api, vhost, "error")["error"]
+    assert "or was deleted" in _wait(api, vhost, "error")["error"]
     value = api.get(f"parameters/shovel/{vhost}/s").json()["value"]
     api.put(f"parameters/shovel/{vhost}/s", {"value": value})
     _wait(api, vhost, "running")

@@ -9,6 +9,7 @@ Between net and the channels. Its greenlet does the handshake and then sleeps in
 is gone; everything else happens in the hub and must not switch. Never parses a frame twice and never waits
 for the peer without a limit of time.
 """
+import logging
 import time
 from functools import partial
 
@@ -166,7 +167,7 @@ class Connection:
                 self.user, server.broker.logins, hub, partial(self.force_close, EXPIRED))
         self.vhost.watch_tracing(self, self._choose_lanes)
         self.acting(self.events.emit, "connection.created", events.connection_created, self)
-        LOG.info(
+        self._log_life(
             "connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name,
             self._introduction(),
         )
@@ -180,6 +181,12 @@ class Connection:
         except OSError as error:
             self.why = self.why or f"the socket failed: {error.strerror or error}"
         self._has_taken_leave = self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
+
+    def _log_life(self, text, *arguments):
+        """That it begins or ends. Whoever has connections of this process says itself what becomes of them,
+        and may try again and again.
+        """
+        LOG.log(logging.INFO if self.local_user is None else logging.DEBUG, text, *arguments)
 
     def _introduction(self):
         """The name that the client gave its connection, for the log."""
@@ -217,7 +224,7 @@ class Connection:
         self.hub.clients.ended.connection(
             self, self.why or BROKEN, self.client_properties.get("connection_name"))
         self.acting(self.events.emit, "connection.closed", events.connection_closed, self)
-        LOG.info(
+        self._log_life(
             "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
             self.why or BROKEN,
         )

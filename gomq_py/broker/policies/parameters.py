@@ -9,8 +9,9 @@ import json
 from gomq_py.broker.policies.policy import KEYS_OF_COMPONENTS, OPERATOR_POLICY, POLICY
 from gomq_py.broker.tables import STORED, check_numbers
 from gomq_py.broker.topology_log import records
+from gomq_py.observability.log import logger
 
-
+LOG = logger("broker")
 GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
 # Who set a value over the control socket, or in a file that the broker reads at boot. No user is called so.
 OPERATOR = ""
@@ -74,7 +75,10 @@ class Parameters:
         for vhost in vhosts:
             for (owner, name), value in list(vhost.parameters.items()):
                 if owner == component and not self.waits(vhost, component, name):
-                    handler.changed(vhost, name, value)
+                    try:
+                        handler.changed(vhost, name, value)
+                    except Exception:  # no parameter keeps a broker from booting
+                        LOG.exception("%s %r in vhost %r has no effect", component, name, vhost.name)
 
     def idle_parts(self, component, value):
         """{part: why} of what would have no effect: the component itself, or keys of a policy's definition.
@@ -126,6 +130,16 @@ class Parameters:
             handler.cleared(vhost, name)
         self.on_change(vhost.name, component, name, None)
         return True
+
+    def disown(self, vhosts, by):
+        """The user ``by`` is gone: what he has set was set by nobody from now on, so that whoever is called
+        so next does not work with it. Raises OSError.
+        """
+        for vhost in vhosts:
+            for component, name in [key for key, who in vhost.set_by.items() if who == by]:
+                del vhost.set_by[component, name]
+                value, waits = vhost.parameters[component, name], (component, name) in vhost.waiting
+                self._log.append(records.parameter_set(vhost.name, component, name, encoded(value), waits))
 
     def set_global(self, name, value):
         """Set a value of the whole broker. Raises ValueError, OSError."""

@@ -7,7 +7,7 @@ from flask import Blueprint, g
 from gomq_py.http.answers import json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised, Unprocessable
 from gomq_py.http.finding import find_vhost, visible_vhosts
-from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
+from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("shovels", __name__)
@@ -18,7 +18,10 @@ blueprint = Blueprint("shovels", __name__)
 def list_shovels():
     """The shovels in the vhosts that the user sees."""
     _may_look()
-    return _listed(vhost.name for vhost in visible_vhosts())
+    names = [vhost.name for vhost in visible_vhosts()]
+    if ADMINISTRATOR in g.tags and node().shovels is not None:
+        names += node().shovels.missing_vhosts()
+    return _listed(names)
 
 
 @blueprint.get("/api/shovels/<vhost>")

@@ -113,6 +113,37 @@ def test_message_too_large_for_rabbitmq_is_dead_lettered_after_the_limit(rabbit_
     assert sorted(set(numbers(take_all(target, name)))) == list(range(40))
 
 
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_headers_nested_deeper_than_this_broker_reads_are_dead_lettered_after_the_limit(
+    rabbitmq, pair, make_link, name, is_edited,
+):
+    """From a quorum queue, which says in the headers how often it has delivered the message."""
+    deep = {}
+    for _ in range(40):
+        deep = {"a": deep}
+    target = connect(pair[1].amqp_url, heartbeat_s=0).channel()
+    target.queue_declare(name)
+    with connect(rabbitmq.amqp_url) as connection:
+        source = connection.channel()
+        source.queue_declare(name + ".dead")
+        source.queue_declare(name, durable=True, arguments={
+            "x-queue-type": "quorum", "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": name + ".dead"})
+        fill(source, name, 20)
+        fill(source, name, 1, Properties(headers=deep), first=20)
+        fill(source, name, 20, first=21)
+
+        link = make_link(
+            Source(rabbitmq.amqp_url, name), refusals=3,
+            edit=(lambda properties, delivered: properties) if is_edited else None)
+        link.start()
+        until(lambda: link.status.moved == 40 and link.status.set_aside == 1)
+
+        assert numbers(take_all(source, name + ".dead", 1)) == [20]
+        assert sorted(set(numbers(take_all(target, name)))) == [*range(20), *range(21, 41)]
+    target.connection.abort()
+
+
 def test_queue_that_is_deleted_at_rabbitmq_cancels_and_is_waited_for(rabbitmq, pair, make_link, name):
     with connect(rabbitmq.amqp_url) as connection:
         source = connection.channel()

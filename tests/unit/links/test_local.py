@@ -1,4 +1,5 @@
 """Connections of links: a URI without a host is this broker, every other one is checked and connected to."""
+import logging
 from types import SimpleNamespace
 
 import gevent
@@ -15,7 +16,7 @@ from gomq_py.links.webhook import Webhook
 from gomq_py.net.listener import serve
 from tests.support import certificates
 from tests.support.door import Door
-from tests.support.waiting import in_time
+from tests.support.waiting import in_time, wait_until
 
 OPTIONS = {"timeout_s": in_time(30)}
 
@@ -74,6 +75,17 @@ def test_a_uri_without_a_host_is_this_broker(door, connector, ann):
         assert connection.frame_max == 8192
         connection.channel().queue_declare("q", passive=False)
         assert "q" in door.vhost.queues
+
+
+def test_connections_of_this_process_write_no_line_each(door, connector, ann, port, caplog):
+    """A link that fails connects again and again, and says itself what it meets."""
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            connector.connect("amqp://", ann, "a link", "v", **OPTIONS).close()
+        wait_until(lambda: door.hub.admission.count == 0, sleep=gevent.sleep)
+        assert caplog.messages == []
+        connector.connect(f"amqp://ann:secret@127.0.0.1:{port}/v", **OPTIONS).close()
+        wait_until(lambda: len(caplog.messages) == 2, sleep=gevent.sleep)  # others are told of
 
 
 def test_nobody_logs_in_here_where_nobody_has_set_the_link(door, connector):

@@ -86,6 +86,50 @@ def test_edit_is_asked_for_what_is_no_plain_case_of_a_stamp(properties):
     assert properties_written(written) == [Properties(type="edited").encode()]
 
 
+DEEP = {}
+for _ in range(40):
+    DEEP = {"a": DEEP}
+
+
+def test_message_whose_properties_cannot_be_read_is_unfit_by_itself_alone():
+    relay = make_relay(edit=lambda properties, delivered: properties)
+    stream = b"".join(delivery(tag, Properties(headers=headers).encode()) for tag, headers in (
+        (1, {}), (2, DEEP), (3, {})))
+
+    done, written = walk(relay, stream)
+    assert (relay.count, properties_written(written)) == (1, [Properties(headers={}).encode()])
+    with pytest.raises(Unfit, match="cannot be read or changed: malformed basic properties"):
+        walk(relay, stream[done:])
+    relay.skips = True
+    skipped, written = walk(relay, stream[done:], 1)
+    assert (relay.left_out, written) == (True, b"")
+    _, written = walk(relay, stream[done + skipped:])
+    assert relay.count == 1 and len(properties_written(written)) == 1
+
+
+@pytest.mark.parametrize("body", [b"body", b"x" * 140_000])
+def test_message_is_known_again_whatever_its_headers_say_by_now(body):
+    def checksum(properties, routing_key="k"):
+        relay = make_relay()
+        relay.signs = True
+        method = BasicDeliver(
+            consumer_tag="c", delivery_tag=1, redelivered=False, exchange="e", routing_key=routing_key)
+        octets = method_frame(1, method) + content_frames(1, properties.encode(), body, 131072)
+        walk(relay, octets[:INPUT_OCTETS])
+        return relay.checksum
+
+    first = checksum(Properties(message_id="m", content_type="t"))
+
+    assert first
+    for count in (1, 2):
+        assert first == checksum(
+            Properties(message_id="m", content_type="t", headers={"x-delivery-count": count}))
+    assert len({
+        first, checksum(Properties(message_id="n", content_type="t")),
+        checksum(Properties(message_id="m", content_type="s")),
+        checksum(Properties(message_id="m", content_type="t"), "other")}) == 4
+
+
 STREAM = b"".join(
     delivery(tag, Properties(headers={"n": tag}).encode(), b"x" * size)
     for tag, size in enumerate([0, 1, 5000, 130_000], start=1))

@@ -1,6 +1,9 @@
 """The supervisor: which shovels run, as whom, and what people are told; over a broker without doors."""
+import json
+
 import pytest
 
+from gomq_py.broker.topology_log import records
 from gomq_py.broker.topology.definitions import Importer, exported
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.shovel.definition import DefinitionError
@@ -268,8 +271,6 @@ def test_ends_elsewhere_ask_for_no_rights_here(begin):
      lambda users: users.set_tags("maker", ("policymaker",))),
     (lambda users: users.set_user("maker", password="y", tags=()),
      lambda users: users.set_user("maker", password="y", tags=("policymaker",))),
-    (lambda users: users.delete_user("maker"),
-     lambda users: users.set_user("maker", password="x", tags=("policymaker",), grants=("/",))),
 ])
 def test_a_local_end_stops_when_rights_are_withdrawn_and_goes_on_when_they_are_back(begin, withdraw, restore):
     broker = begin()
@@ -287,6 +288,29 @@ def test_a_local_end_stops_when_rights_are_withdrawn_and_goes_on_when_they_are_b
     assert (shovel.state, shovel.error) == ("starting", "")
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_user_of_the_same_name_does_not_inherit_what_a_deleted_one_has_set(begin, is_kept):
+    """Nor where the deletion was the last that was kept before a crash."""
+    broker = begin()
+    users = broker.broker.users
+    users.set_user("maker", password="x", tags=("policymaker",), grants=("/",))
+    shovel = broker.put(value=LOCAL, by="maker")
+    broker.put("other", LOCAL, "guest")
+    if not is_kept:
+        users.rights_watchers.clear()
+
+    users.delete_user("maker")
+    if is_kept:
+        assert shovel.state == "error" and shovel.error.endswith("or was deleted")
+        users.set_user("maker", password="x", tags=("policymaker",), grants=("/",))
+        assert shovel.state == "error" and broker.links.opened[0].stopped == 1
+
+    again = begin()
+    again.broker.users.set_user("maker", password="x", tags=("policymaker",), grants=("/",))
+    assert [one.state for one in again.shovels.all()] == ["starting", "error"]
+    assert again.put(value=LOCAL, by="maker").state == "starting"
+
+
 def test_rights_are_asked_for_at_each_start(begin):
     broker = begin()
     broker.broker.users.set_user("maker", password="x", tags=("policymaker",), grants=("/",))
@@ -296,7 +320,7 @@ def test_rights_are_asked_for_at_each_start(begin):
 
     again = begin()
 
-    assert again.shovels.find("/", "s").error.endswith("user 'maker' is gone") and again.links.opened == []
+    assert again.shovels.find("/", "s").error.endswith("or was deleted") and again.links.opened == []
 
 
 def test_who_set_it_is_no_part_of_exports(begin):
@@ -351,7 +375,62 @@ def test_objects_of_a_section_are_checked_as_those_of_a_parameter(begin):
 def test_a_section_of_a_vhost_that_is_not_there_leaves_the_others(begin):
     broker = begin(sections={"one": {**SECTION, "vhost": "nowhere"}, "two": SECTION})
 
-    assert [shovel.name for shovel in broker.shovels.all()] == ["two"]
+    assert [(shovel.name, shovel.state) for shovel in broker.shovels.all()] == [
+        ("two", "starting"), ("one", "error")]
+
+
+def test_a_section_of_a_vhost_that_is_not_there_is_shown_and_begins_when_that_comes(begin):
+    broker = begin(sections={"one": {**SECTION, "vhost": "later"}, "two": SECTION})
+    assert broker.shovels.missing_vhosts() == ["later"]
+    assert broker.shovels.find("later", "one").error == "there is no virtual host 'later' in this broker"
+
+    for number in (1, 2):
+        later = broker.broker.create_vhost("later")
+        shovel = broker.shovels.find("later", "one")
+        assert (shovel.vhost, shovel.state) == (later, "starting")
+        assert broker.shovels.missing_vhosts() == [] and len(broker.links.opened) == 1 + number
+        assert broker.shovels.pause(shovel) and shovel.state == "paused"
+
+        broker.broker.delete_vhost("later")
+        shovel = broker.shovels.find("later", "one")
+        assert shovel.state == "error" and broker.links.last.stopped == 1
+        assert broker.shovels.described(shovel)["error"].startswith("there is no virtual host")
+
+
+DEEP = 0
+for _ in range(60):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize("value", [
+    None, 5, "x", [], [REMOTE], {}, {"src-uri": REMOTE}, {**REMOTE, "src-uri": None},
+    {**REMOTE, "src-uri": []}, {**REMOTE, "src-uri": ["amqp://[::1"]}, {**REMOTE, "dest-uri": "http://[x"},
+    {**REMOTE, "src-uri": ["amqp://a"] * 10_000}, {**REMOTE, "src-uri": DEEP},
+    {**REMOTE, "src-uri": "amqp://a:99999999999999999999"},
+    {**REMOTE, "src-prefetch-count": 1 << 70}, {**REMOTE, "src-prefetch-count": -1},
+    {**REMOTE, "src-prefetch-count": 1e308}, {**REMOTE, "reconnect-delay": 1 << 2000},
+    {**REMOTE, "reconnect-delay": {}}, {**REMOTE, "src-delete-after": {}}, {**REMOTE, "ack-mode": []},
+    {**REMOTE, "ack-mode": {"a": 1}}, {**REMOTE, "src-queue": "\ud800" * 200},
+    {**REMOTE, "dest-publish-properties": {"headers": DEEP}},
+    {**REMOTE, "dest-publish-properties": {"priority": 1 << 70}},
+    {**REMOTE, "dest-publish-properties": {"headers": {"n": 1 << 70}}},
+    {**REMOTE, "dest-publish-properties": {"headers": {"n": {"a": DEEP}}}},
+    {**REMOTE, "dest-publish-properties": {"headers": {"x": "x" * 200_000}}},
+    {**REMOTE, "src-queue-args": {"n": 1 << 70}}, {**REMOTE, "src-consumer-args": {"a": DEEP}},
+    {**REMOTE, "dest-queue-args": {"x": "x" * 200_000}}, {**REMOTE, "src-queue-args": {"\ud800": 1}},
+    {**REMOTE, "nonsense": 1}, {**REMOTE, "prefetch-count": 1, "src-prefetch-count": 1},
+], ids=lambda value: str(value)[-60:])
+def test_bad_values_that_an_earlier_version_has_stored_are_shown_with_a_reason_and_others_run(begin, value):
+    broker = begin()
+    broker.broker._log.append(records.parameter_set("/", COMPONENT, "bad", json.dumps(value), False, "guest"))
+    broker.put("good")
+
+    again = begin()
+
+    shown = {shovel.name: again.shovels.described(shovel) for shovel in again.shovels.all()}
+    assert shown["good"]["state"] == "starting" and len(again.links.opened) == 1
+    assert shown.get("bad", {"state": "error", "error": "left out"})["state"] == "error", shown["bad"]
+    assert shown.get("bad", {"error": "left out"})["error"]
 
 
 # what people see
