@@ -30,11 +30,14 @@ from gomq_py.federation.bindings import Bindings, arguments_upstream
 from gomq_py.federation.errands import Errands
 from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received, without_login
 from gomq_py.federation.supervisor import LOG, PURPOSE
+from gomq_py.links import uris
 
 SUFFIXES = (" A", " B")
 # What the broker upstream says where it does not know a type of exchange.
 COMMAND_INVALID = 503
 PRECONDITION_FAILED = 406
+# What is around the payload of a frame.
+FRAME_OCTETS = 8
 # How long a link waits until what an earlier one has made upstream is gone.
 REMOVING_S = 10
 
@@ -65,7 +68,12 @@ class ExchangeLink(FederationLink):
         super().stop()
 
     def clean_up(self):
-        if self.upstream.cleans_up and self._has_made:
+        if self.upstream.cleans_up:
+            if not self._has_made:  # but an earlier run may have
+                try:
+                    self._there = None, uris.parse(self._uri or self.upstream.uris[0]).path or "/"
+                except uris.URIError:  # nobody could ever connect to it
+                    return
             done = self._ways.removing[self._place_upstream()] = Event()
             Errands(self._ways.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
                 partial(self._remove_upstream, done))
@@ -124,8 +132,7 @@ class ExchangeLink(FederationLink):
     def _prepare(self, channel):
         """Declare and bind what the link needs; returns the queue's name."""
         connection = channel.connection
-        name = connection.server_properties.get("cluster_name")
-        self._there = name if isinstance(name, str) else None, connection.parameters.virtual_host
+        self._there = there_of(connection)
         self._check_other()
         exists, self._between, self.notes = [], "", []
         self._ensure_exchange(connection)
@@ -241,9 +248,20 @@ class ExchangeLink(FederationLink):
                 method(destination=between, source=self.upstream.exchange, routing_key=key, arguments=table,
                        no_wait=self.upstream.bind_nowait)
                 for key, table in tables if table is not None]
+            methods = [one for one in methods if self._fits(channel.connection, one)]
             call_all(channel, methods, None if self.upstream.bind_nowait else answer)
         if self.upstream.bind_nowait:
             channel.exchange_declare(between, passive=True)  # here it says what has failed
+
+    def _fits(self, connection, method):
+        """Whether the broker upstream takes a method of this size. One binding must not end all the others.
+        """
+        fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
+        if not fits:
+            self._add_note(
+                f"source: a binding with key '{method.routing_key[:100]}' is not made, for its arguments do "
+                "not fit into a frame")
+        return fits
 
     # what changes while it runs
 
@@ -270,14 +288,18 @@ class ExchangeLink(FederationLink):
         return without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
+        self._there = there_of(channel.connection)
+        self._check_other()
         queue = self.queue_upstream
+        if not self._has_made:  # whoever consumes from it is another broker, of the same name as this one
+            channel.queue_delete(queue, if_unused=True)
         for suffix in SUFFIXES:
             channel.exchange_delete(queue + suffix)
         channel.queue_delete(queue)
         self._removed(done)
 
     def _cannot_remove(self, done, error):
-        LOG.warning("queue %r stays upstream, after the end of the federation link %s: %s",
+        LOG.warning("queue %r stays upstream, if it is there, after the end of the federation link %s: %s",
                     self.queue_upstream, self.title, error)
         self._removed(done)
 
@@ -286,6 +308,12 @@ class ExchangeLink(FederationLink):
         for place, event in list(self._ways.removing.items()):
             if event is done:
                 del self._ways.removing[place]
+
+
+def there_of(connection):
+    """(name of the broker upstream or None, its vhost)."""
+    name = connection.server_properties.get("cluster_name")
+    return name if isinstance(name, str) else None, connection.parameters.virtual_host
 
 
 def _is_there(connection, exchange):

@@ -51,7 +51,8 @@ class FederationLink:
             ways.hub, f"federation link {self.title}", self._source(), self._target(),
             ack_mode=upstream.ack_mode,
             backoff=Backoff(upstream.reconnect_delay_s, max(upstream.reconnect_delay_s, MOST_DELAY_S)),
-            connect=self._connect_upstream, connect_target=self._connect_here, ends_with=frozenset(),
+            refusals=upstream.refusal_limit, connect=self._connect_upstream,
+            connect_target=self._connect_here, ends_with=frozenset(),
             on_change=self._changed, on_end=self._ended, paused=self.begins_paused,
         )
 

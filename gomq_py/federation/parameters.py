@@ -20,6 +20,8 @@ ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
 DEFAULT_CLEANUP, NEVER = "default", "never"
 # Of a basic.qos, whose count has 16 bits.
 MOST_PREFETCH = 65535
+# As of shovels.
+URIS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Upstream:
     prefetch_count: int | None = None  # that of the kind of link
     reconnect_delay_s: float = 1
     ack_mode: str = ON_CONFIRM
+    refusal_limit: int = 0  # 0: for ever
     max_hops: int = 1
     expires_ms: int | None = None
     message_ttl_ms: int | None = None
@@ -60,19 +63,27 @@ def _places(uris):
 
 # checking what somebody wants to set
 
+def _shown(value):
+    """A value in a refusal, which the log may repeat: nothing in which a URI's password may be."""
+    if isinstance(value, (list, dict)) and value:
+        return "an object" if isinstance(value, dict) else "a list"
+    return "***" if isinstance(value, str) and "://" in value else f"{value!r:.100}"
+
+
 def _number(least, most=MAX_INTEGER, whole=True):
     def check(key, value):
         is_number = is_integer(value) or not whole and isinstance(value, float)
         if not is_number:
-            raise ParameterError(f"{key} should be a number, actually was {value!r}")
+            raise ParameterError(f"{key} should be a number, actually was {_shown(value)}")
         if not least <= value <= most:
-            raise ParameterError(f"{key} should be a number from {least} to {most}, actually was {value!r}")
+            raise ParameterError(
+                f"{key} should be a number from {least} to {most}, actually was {_shown(value)}")
     return check
 
 
 def _text(key, value):
     if not isinstance(value, str):
-        raise ParameterError(f"{key} should be a string, actually was {value!r}")
+        raise ParameterError(f"{key} should be a string, actually was {_shown(value)}")
 
 
 def _name(key, value):
@@ -83,13 +94,13 @@ def _name(key, value):
 
 def _boolean(key, value):
     if not isinstance(value, bool):
-        raise ParameterError(f"{key} should be a boolean, actually was {value!r}")
+        raise ParameterError(f"{key} should be a boolean, actually was {_shown(value)}")
 
 
 def _one_of(*words):
     def check(key, value):
         if value not in words:
-            raise ParameterError(f"{key} should be one of {', '.join(words)}, actually was {value!r}")
+            raise ParameterError(f"{key} should be one of {', '.join(words)}, actually was {_shown(value)}")
     return check
 
 
@@ -99,7 +110,8 @@ _SHARED = {
     "reconnect-delay": _number(0, MAX_TIMER_MS // 1000, whole=False), "max-hops": _number(1),
     EXPIRES_KEY: _number(1, MAX_TIMER_MS), MESSAGE_TTL_KEY: _number(0, MAX_TIMER_MS),
     "trust-user-id": _boolean,
-    "ack-mode": _one_of(NO_ACK, ON_PUBLISH, ON_CONFIRM), "ha-policy": _text, "bind-nowait": _boolean,
+    "refusal-limit": _number(0), "ack-mode": _one_of(NO_ACK, ON_PUBLISH, ON_CONFIRM), "ha-policy": _text,
+    "bind-nowait": _boolean,
     "resource-cleanup-mode": _one_of(DEFAULT_CLEANUP, NEVER),
     "channel-use-mode": _one_of("multiple", "single"), "queue-type": _one_of(CLASSIC, QUORUM),
 }
@@ -109,7 +121,7 @@ WITHOUT_EFFECT = ("ha-policy", "channel-use-mode")
 
 def _check_keys(name, value, checks, needed):
     if not isinstance(value, dict):
-        raise ParameterError(f"{name} should be an object, actually was {value!r}")
+        raise ParameterError(f"{name} should be an object, actually was {_shown(value)}")
     if needed not in value:
         raise ParameterError(f'Key "{needed}" not found in {name}')
     unknown = sorted(key for key in value if key not in checks)
@@ -122,6 +134,8 @@ def _check_keys(name, value, checks, needed):
 def check_upstream(name, value, check_uri):
     """Refuse a value that is no upstream. ``check_uri(uri)`` raises ValueError. Raises ParameterError."""
     def uri(key, item):
+        if isinstance(item, list) and len(item) > URIS_MAX:
+            raise ParameterError(f"{key} should be a list of at most {URIS_MAX}, actually was of {len(item)}")
         for each in item if isinstance(item, list) and item else [item]:
             _text(key, each)
             try:
@@ -135,7 +149,7 @@ def check_upstream(name, value, check_uri):
 def check_set(name, value):
     """Refuse a value that is no set of upstreams. Raises ParameterError."""
     if not isinstance(value, list):
-        raise ParameterError(f"{name} should be a list, actually was {value!r}")
+        raise ParameterError(f"{name} should be a list, actually was {_shown(value)}")
     for entry in value:
         _check_keys(name, entry, {"upstream": _text, **_SHARED}, "upstream")
 
@@ -199,7 +213,7 @@ def _is_in_use(vhost, component, name):
     value = vhost.parameters[component, name]
     try:
         if component == UPSTREAM:
-            check_upstream(name, value, urlsplit)
+            check_upstream(name, value, lambda uri: urlsplit(uri).port)
         else:
             check_set(name, value)
     except ParameterError:
@@ -253,6 +267,7 @@ def _upstream(entry, value, name, vhost):
         consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
         prefetch_count=_prefetch(said),
         reconnect_delay_s=said.get("reconnect-delay", 1), ack_mode=said.get("ack-mode", ON_CONFIRM),
+        refusal_limit=said.get("refusal-limit", 0),
         max_hops=said.get("max-hops", 1), expires_ms=said.get(EXPIRES_KEY),
         message_ttl_ms=said.get(MESSAGE_TTL_KEY), trust_user_id=said.get("trust-user-id", False),
         bind_nowait=said.get("bind-nowait", False), queue_type=said.get("queue-type"),

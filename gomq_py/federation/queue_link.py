@@ -14,6 +14,8 @@ from gomq_py.federation.link import NOT_FOUND, FederationLink, with_received
 
 LINK_PRIORITY = -1
 VISITS = "visit-count"
+# It is written with 64 bits, and whoever sends the message says what it is.
+VISITS_MOST = (1 << 63) - 1
 
 
 class QueueLink(FederationLink):
@@ -51,6 +53,7 @@ class QueueLink(FederationLink):
             if isinstance(one, dict) and all(one.get(key) == value for key, value in told.items()):
                 # been there before: it goes to and fro between consumers that come and go
                 visits += one[VISITS] if isinstance(one.get(VISITS), int) else 1
+                visits = min(visits, VISITS_MOST)
                 passed = [each for each in passed if each is not one]
                 break
         told.update({"redelivered": bool(delivery.redelivered), VISITS: Int64(visits)})

@@ -169,7 +169,8 @@ class Federation(Job):
 
     def _rights_changed(self, user):
         for link in self.links():
-            if link.vhost.set_by.get((UPSTREAM, link.upstream.name)) == user.name:
+            # None: of nobody any more, perhaps since this user is deleted
+            if link.vhost.set_by.get((UPSTREAM, link.upstream.name)) in (user.name, None):
                 link.rights_changed()
 
     def _policies_looked_at(self, vhost, entity):
@@ -241,7 +242,9 @@ class Federation(Job):
         entity = None
         if not vhost.is_gone:
             entity = (vhost.exchanges if kind == EXCHANGE else vhost.queues).get(name)
-        wanted = upstreams_for(vhost, entity) if entity is not None and _may_be_federated(entity) else []
+        wanted = []
+        if entity is not None and _may_be_federated(entity):
+            wanted = self._upstreams_for(vhost, entity)
         for upstream, link in list(links.items()):
             if upstream not in wanted or kind == EXCHANGE and link.exchange is not entity:
                 del links[upstream]
@@ -257,6 +260,14 @@ class Federation(Job):
             del self._federated[vhost][kind, name]
             if not self._federated[vhost]:
                 del self._federated[vhost]
+
+    @staticmethod
+    def _upstreams_for(vhost, entity):
+        try:
+            return upstreams_for(vhost, entity)
+        except Exception:  # of what an earlier run has stored; others must not suffer for it
+            LOG.exception("%r in vhost %r has no federation links", entity.name, vhost.name)
+            return []
 
     def _begin(self, links, kind, vhost, name, upstream):
         # here, because a broker without upstreams should not carry a client

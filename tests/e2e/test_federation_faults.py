@@ -102,6 +102,43 @@ def test_each_link_says_what_is_wrong_with_its_other_end_and_holds_up_no_other(p
     assert "wrong-secret" not in f"{down.links(VHOST)} {down.process.log_text}"
 
 
+def test_what_an_earlier_run_has_made_upstream_goes_with_a_link_that_was_not_up_in_this_one(peers, channel):
+    up, down = peers
+    up.call("PUT", "users", "fed", password="right", tags="")
+    up.call("PUT", "permissions", VHOST, "fed", configure=".*", write=".*", read=".*")
+    define(down, cleaned={
+        "uri": f"amqp://fed:right@127.0.0.1:{up.process.port}/{VHOST}", "reconnect-delay": 300})
+    wait_for(down, "cleaned", "running")
+    up.call("PUT", "users", "fed", password="other", tags="")
+    down.hang_up()
+    down.process.restart()
+    wait_for(down, "cleaned", "error")
+    up.call("PUT", "users", "fed", password="right", tags="")
+    assert up.call("GET", "queues", VHOST)
+
+    down.call("DELETE", "parameters", "federation-upstream", VHOST, "cleaned")
+
+    wait_until(lambda: not up.call("GET", "queues", VHOST), TIMEOUT_S)
+    assert not [one for one in up.call("GET", "exchanges", VHOST) if one["name"].startswith("federation")]
+
+
+def test_binding_that_the_upstream_cannot_be_sent_is_told_and_ends_no_other(peers, channel):
+    up, down = peers
+    define(down, large=up.uri(VHOST))
+    wait_for(down, "large", "running")
+
+    channel.queue_bind("q", "fed.x", "large", {"a": "x" * 131_000})
+    wait_until(lambda: "do not fit into a frame" in link_of(down, "large").get("note", ""), TIMEOUT_S)
+    channel.queue_bind("q", "fed.x", "more")
+    link_id = link_of(down, "large")["id"]
+    down.call("DELETE", "federation-links", "vhost", VHOST, link_id, "node", "restart")
+    wait_for(down, "large", "running")
+    assert "a binding with key 'large' is not made" in link_of(down, "large")["note"]
+    up.channel(VHOST).basic_publish("fed.x", "k", b"goes on")
+    assert [body for _, _, body in bodies(channel, "q", 1)] == [b"goes on"]
+    channel.queue_unbind("q", "fed.x", "large", {"a": "x" * 131_000})
+
+
 def test_link_goes_on_where_it_was_when_its_upstream_was_killed_and_has_come_again(peers, channel, tmp_path):
     up = start_gomq(tmp_path, "killed", http_port=reserve(), port=reserve())
     down = peers[1]

@@ -1,8 +1,13 @@
 """Upstreams and sets: what is refused, and what a policy makes of them."""
+from types import SimpleNamespace
+
 import pytest
 
 from gomq_py.broker.policies.policy import Policy
+from gomq_py.content.properties import Properties
 from gomq_py.federation.parameters import check_set, check_upstream, upstreams_for
+from gomq_py.federation.queue_link import QueueLink
+from gomq_py.federation.supervisor import Federation
 from tests.support.model import make_vhost
 
 URI = "amqp://there"
@@ -41,6 +46,31 @@ def refuse_ftp(uri):
 def test_value_that_is_no_upstream_is_refused(value, text):
     with pytest.raises(ValueError, match=text):
         check_upstream("u", value, refuse_ftp)
+
+
+@pytest.mark.parametrize("check, value", [
+    (check_upstream, "amqp://u:hush@a"), (check_upstream, [{"uri": "amqp://u:hush@a"}]),
+    (check_upstream, {"uri": [["amqp://u:hush@a"]]}), (check_upstream, {"uri": {"a": "amqp://u:hush@a"}}),
+    (check_set, {"uri": "amqp://u:hush@a"}), (check_set, ["amqp://u:hush@a"]),
+    (check_set, [[{"uri": "amqp://u:hush@a"}]]),
+])
+def test_refusal_repeats_no_password(check, value):
+    with pytest.raises(ValueError) as refused:
+        check("u", value, *([refuse_ftp] if check is check_upstream else []))
+    assert "hush" not in str(refused.value)
+
+
+def test_count_of_visits_that_no_broker_has_written_ends_no_link():
+    """Whoever publishes may say that a message has been there 2**63 - 1 times."""
+    place = {"uri": "amqp://a", "queue": "q"}
+    link = SimpleNamespace(
+        _received_from=lambda: dict(place), upstream=SimpleNamespace(trust_user_id=True))
+    properties = Properties(headers={"x-received-from": [{**place, "visit-count": (1 << 63) - 1}]})
+
+    edited = QueueLink._edit(
+        link, properties, SimpleNamespace(redelivered=False, exchange="", routing_key="q"))
+
+    assert Properties.decode(edited.encode()).headers["x-received-from"][0]["visit-count"] == (1 << 63) - 1
 
 
 def test_every_key_of_rabbitmq_is_taken():
@@ -143,6 +173,33 @@ def test_stored_values_that_are_no_upstream_or_set_keep_nothing_else_from_starti
 
     assert [each.name for each in under(vhost, federation_upstream_set="all")] == ["a"]
     assert under(vhost, federation_upstream_set="s") == []
+
+
+@pytest.mark.parametrize("key, value", [
+    ("federation-upstream", []), ("federation-upstream", {}), ("federation-upstream", 1 << 70),
+    ("federation-upstream-set", [["s"]]), ("federation-upstream-pattern", "("),
+    ("federation-upstream-pattern", 5), ("federation-upstream-pattern", None),
+])
+def test_stored_policies_that_name_nothing_sound_make_no_link(vhost, key, value):
+    """Of an earlier version, which took them; those of other exchanges are looked at all the same."""
+    define(vhost, "a")
+
+    entity = SimpleNamespace(name="fed", in_force=SimpleNamespace(
+        policy=SimpleNamespace(name="p"), definition={key: value}))
+    assert Federation._upstreams_for(vhost, entity) == []
+
+
+@pytest.mark.parametrize("value", [
+    {"uri": "amqp://x:99999999"}, {"uri": ["amqp://x"] * 101}, {"uri": "amqp://[x"},
+    {"uri": "amqp://x", "refusal-limit": -1}, {"uri": "amqp://x", "prefetch-count": 1 << 70},
+    {"uri": "amqp://x", "reconnect-delay": 1 << 2000}, {"uri": "amqp://x", "max-hops": 1e308},
+    {"uri": "amqp://x", "ack-mode": {}}, {"uri": "amqp://x", "exchange": "\ud800"}, {"uri": {}},
+], ids=lambda value: str(value)[-50:])
+def test_bad_upstreams_that_are_stored_make_no_link(vhost, value):
+    define(vhost, "a")
+    define(vhost, "bad", value=value)
+
+    assert [each.name for each in under(vhost, federation_upstream_set="all")] == ["a"]
 
 
 def test_keys_without_effect_are_told_and_make_no_other_link(vhost):
