@@ -18,8 +18,8 @@ from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
 from gomq_py.links.buffers import buffers_of
 from gomq_py.links.hook_outlet import HookOutlet
 from gomq_py.links.outlet import WireOutlet
-from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage, Unsendable
-from gomq_py.links.wire import Silent
+from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
+from gomq_py.links.suspicion import FINAL_CODES, Suspicion
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -30,17 +30,6 @@ QUIET = QuietLog(LOG, most=50)
 ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 QUEUE_LENGTH = "queue-length"
 STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped", "terminated", "error"
-# Met before a link was ever up these are final: no waiting mends a name, a password or a right.
-FINAL_CODES = frozenset({402, 403, 404, 530})
-# A broker that closes a channel or connection with these may mean one message: too large, or malformed.
-POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
-# The same where each message has an exchange of its own, or a routing key to which one may not publish.
-ACCESS_REFUSED, NOT_FOUND, TO_TOPIC = 403, 404, " to topic '"
-# A broker that ends, or an operator who closes the connection: no message's fault.
-CONNECTION_FORCED = 320
-# So many passages in a row that end at the target without a word, and have moved nothing, may mean one
-# message: some brokers, and proxies in front of them, close the socket where others say what is wrong.
-FRUITLESS_MOST = 2
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
 _IN_TIME_CODES = {9, 10}
 # What is on its way at a stop may still be settled for so long.
@@ -101,12 +90,9 @@ class Link:
         self.source, self.target = source, target
         self.refusals = refusals
         self.stream_offset = None
-        self.alone = None  # checksum of the message that was on its way alone when the passage failed
-        self.unsettled_at_failure = 0
+        self.suspicion = Suspicion(target, refusals)
         self.is_paused = paused
         self.large_refusals = 0  # in a row, of messages that are not kept
-        self._fruitless = 0  # passages in a row that ended at the target and have moved nothing
-        self._careful = 0  # messages that go through one at a time
         self._hub = hub
         self._ack_mode = NO_ACK if source.no_ack else ack_mode
         self._backoff = backoff
@@ -212,7 +198,6 @@ class Link:
         """A run is settled at its source. Whether as many are as were to be moved."""
         if run.is_rejected:
             self._set_aside += run.count
-            self._suspect = None
             QUIET.warning(
                 (self.name, "rejected"),
                 "%s: a message is rejected at its source: %s", self.name, self._error,
@@ -221,9 +206,8 @@ class Link:
             self._moved += run.count
             if self._error and not self._passage.inlet.has_held():
                 self._set_state(RUNNING, "")
-        self._careful = max(0, self._careful - run.count)
+        self.suspicion.settled(run)
         self._attempts.worked()
-        self._fruitless = 0
         if self._left is not None:
             self._left -= run.count
         return self._left is not None and self._left <= 0
@@ -233,24 +217,12 @@ class Link:
         self._refused += count
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
-    def is_poison(self, checksum):
-        """Whether this message has ended passages often enough to be rejected."""
-        return (
-            0 < self.refusals and self._suspect is not None and self._suspect[0] == checksum
-            and self._suspect[1] >= self.refusals
-        )
-
     def reached(self, offset):
         """All messages of the stream up to this one are settled."""
         is_first = self.stream_offset is None
         self.stream_offset = offset
         if is_first:
             self.changed()
-
-    def passed(self, checksum):
-        """A message that went alone is taken."""
-        if self._suspect is not None and self._suspect[0] == checksum:
-            self._suspect = None
 
     def changed(self):
         """Something in the status is different."""
@@ -268,8 +240,7 @@ class Link:
         self._is_stopping = self._starts_again = self._was_up = False
         self._left = None if self._delete_after == QUEUE_LENGTH else self._delete_after
         self._knows_left = self._delete_after != QUEUE_LENGTH
-        self._careful = 0
-        self._suspect = None  # (checksum, passages that it ended)
+        self.suspicion.forget()
 
     def _run(self):
         reason, error = STOPPED, ""
@@ -383,7 +354,7 @@ class Link:
     def _make_passage(self, channel, outlet):
         self._passage = Passage(
             self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left,
-            self._careful,
+            self.suspicion.careful,
         )
         return self._passage
 
@@ -465,31 +436,10 @@ class Link:
 
     def _note(self, failed):
         """Remember what a failure means for the next passage; its text."""
-        error = failed.error
-        alone, self.alone = self.alone, None
-        if failed.end == DESTINATION and self._may_be_of_message(error, alone):
-            if alone is not None:
-                count = self._suspect[1] if self._suspect and self._suspect[0] == alone else 0
-                self._suspect = alone, count + 1
-            self._careful = max(self._careful, self.unsettled_at_failure, 1)
-        self.unsettled_at_failure = 0
-        text = f"{failed.end}: {error}"
+        self.suspicion.failed(failed.error, failed.end == DESTINATION)
+        text = f"{failed.end}: {failed.error}"
         QUIET.warning((self.name, failed.end), "%s: %s", self.name, text)
         return text
-
-    def _may_be_of_message(self, error, alone):
-        """Whether a message, which was on its way alone or is one of many, may have ended the passage."""
-        code = getattr(error, "reply_code", 0)
-        if isinstance(error, Unsendable):
-            return True
-        if not self.target.has_lane or isinstance(error, Silent) or code == CONNECTION_FORCED:
-            return False  # web servers refuse what is a message's fault
-        if code in FINAL_CODES:
-            return code == NOT_FOUND and self.target.exchange is None or code == ACCESS_REFUSED and (
-                self.target.exchange is None or TO_TOPIC in error.reply_text)
-        if self.refusals and self.unsettled_at_failure:
-            self._fruitless += 1
-        return alone is not None or code in POISON_CODES or self._fruitless >= FRUITLESS_MOST
 
     def _is_final(self, error):
         return (

@@ -157,8 +157,8 @@ class Passage:
         """Something ended it. The first reason counts."""
         if self.failure is None:
             self.failure = end, error
-            self.link.alone = self._alone if self.inlet.unsettled <= 1 else None
-            self.link.unsettled_at_failure = self.inlet.unsettled
+            self.link.suspicion.alone = self._alone if self.inlet.unsettled <= 1 else None
+            self.link.suspicion.unsettled = self.inlet.unsettled
             self.wire.unwatch()
             self.outlet.unwatch()
             self.transfer.close()
@@ -194,7 +194,7 @@ class Passage:
         is_first = run.is_whole or not run.count and run.is_sent and self._alone is None
         if self.careful and run.is_sent and is_first:
             self._alone = self.inlet.relay.checksum
-            if self.link.is_poison(self._alone):
+            if self.link.suspicion.is_poison(self._alone):
                 run.is_sent, run.is_rejected = False, True
                 self._is_rejecting = not run.is_whole
                 self.inlet.relay.discards = self._is_rejecting
@@ -205,11 +205,11 @@ class Passage:
     def unfit(self, error):
         """The next message cannot be sent. Whether it is to be rejected at its source."""
         text, checksum = error.args
-        if self.link.is_poison(checksum):
+        if self.link.suspicion.is_poison(checksum):
             return True
         self._alone = checksum
         self.fail(DESTINATION, Unsendable(text))
-        self.link.alone = checksum
+        self.link.suspicion.alone = checksum
         return False
 
     def reject_next(self):
@@ -219,7 +219,7 @@ class Passage:
     def settled(self, run):
         """A run is settled at its source."""
         if self._alone is not None and not run.is_rejected:
-            self.link.passed(self._alone)
+            self.link.suspicion.passed(self._alone)
         self._alone = None
         if self.careful:
             self.careful -= 1

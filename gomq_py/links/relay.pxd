@@ -48,6 +48,9 @@ cdef class Relay:
     cdef Py_ssize_t relay(
         self, const unsigned char* p, unsigned char* out, Py_ssize_t at, Py_ssize_t method_end,
         Py_ssize_t header_at, Py_ssize_t header_end, Py_ssize_t body_end, Py_ssize_t end) except -1
+    cdef Py_ssize_t unfit(
+        self, str text, const unsigned char* p, Py_ssize_t at, Py_ssize_t routing_at, Py_ssize_t method_end,
+        Py_ssize_t header_at, Py_ssize_t header_end, Py_ssize_t body_end) except -1
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t, checksum="unsigned int")
     cdef object sign(
         self, const unsigned char* p, Py_ssize_t routing_at, Py_ssize_t method_end, Py_ssize_t header_at,

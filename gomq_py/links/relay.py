@@ -238,23 +238,16 @@ class Relay:
             try:
                 content = self.changed(p, tag, tag_at, key_at, method_end, header_at, header_end)
             except Exception as error:  # of this message: those behind it are as they are
-                if self.count:
-                    return at  # in a walk of its own
-                raise Unfit(
-                    f"the properties of a message cannot be read or changed: {str(error)[:TEXT_MOST]}",
-                    self.sign(p, routing_at, method_end, header_at, header_end, body_end)) from error
+                text = f"the properties of a message cannot be read or changed: {str(error)[:TEXT_MOST]}"
+                return self.unfit(text, p, at, routing_at, method_end, header_at, header_end, body_end)
             if content is None:
                 return self.leave_out(p, at, method_end, header_at, header_end, body_end, size)
         header_size = 20 + len(content) if content is not None else header_end - header_at
         if self.count and (self.left_out or body_end < 0):
             return at  # in a walk of its own
         if header_size > self.target_frame_max > 0 or header_size > FRAME_MOST:
-            if self.count:
-                return at
-            raise Unfit(
-                f"properties of {header_size - 20} octets do not fit into a frame of {self.target_frame_max}",
-                self.sign(p, routing_at, method_end, header_at, header_end, body_end),
-            )
+            text = f"properties of {header_size - 20} octets and a frame of {self.target_frame_max} at most"
+            return self.unfit(text, p, at, routing_at, method_end, header_at, header_end, body_end)
         need = PUBLISH_MOST + header_size
         if body_end >= 0:
             need += body_end - header_end + 8 * (size // self.piece + 1)
@@ -271,6 +264,12 @@ class Relay:
             self.missing = size
             return self.go_on(p, out, header_end, end)
         return self.write_bodies(p, out, header_end, body_end)
+
+    def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
+        """Raise Unfit, in a walk of its own: ``at`` where it is not the first message of this one."""
+        if self.count:
+            return at
+        raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
         """A checksum of what is the same whenever the source delivers this message: its address, size,
