@@ -295,6 +295,11 @@ def verbs(n):
             None,
             ("GET", f"streams/{{vhost}}/{n['stream']}", None),
         ),
+        "look at a stream's messages": (
+            [f"read {n['stream']}"],
+            None,
+            ("GET", f"streams/{{vhost}}/{n['stream']}/messages", None),
+        ),
         "list a stream's segments": (
             [f"read {n['stream']}"],
             None,

@@ -92,7 +92,7 @@ def reader(api, request):
     api.delete("users/reader")
 
 
-READS = ("", "/segments", "/segments/1", "/offset?timestamp=0")
+READS = ("", "/segments", "/segments/1", "/offset?timestamp=0", "/messages")
 
 
 @pytest.mark.parametrize("path", READS)
@@ -176,3 +176,14 @@ def test_purge_over_http_keeps_the_offsets(api, stream):
 
     shape = api.get(f"streams/%2F/{stream}").json()
     assert (shape["first_offset"], shape["next_offset"], shape["messages"]) == (10, 10, 0)
+
+
+def test_messages_are_looked_at_from_an_offset_on(api, stream):
+    answer = api.get(f"streams/%2F/{stream}/messages?offset=7&count=2")
+
+    assert [(one["position"], one["payload"], one["routing_key"]) for one in answer.json()] == [
+        (7, "7", stream), (8, "8", stream)]
+    assert [one["position"] for one in api.get(f"streams/%2F/{stream}/messages?offset=8").json()] == [8, 9]
+    assert api.get(f"streams/%2F/{stream}/messages?offset=10").json() == []
+    assert api.get(f"streams/%2F/{stream}/messages?offset={1 << 62}").json() == []
+    assert api.get(f"streams/%2F/{stream}").json()["consumers"] == []

@@ -117,6 +117,12 @@ class StreamQueue(queue.Queue):
             ],
         }
 
+    def cursor_at(self, offset):
+        """A StreamCursor that stands at the first message of this offset or a later one, for a look; whoever
+        asked closes it.
+        """
+        return StreamCursor(self.stream, min(max(offset, self.stream.first_offset), self.stream.next_offset))
+
     def segments(self):
         """The segments as plain data, see StreamStore.describe."""
         return [] if self.closed else self.stream.describe()

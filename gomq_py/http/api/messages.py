@@ -35,18 +35,34 @@ def peek_messages(vhost, name):
     """
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)
-    query = request.args
-    offset = integer_of(query, "offset", 0)
-    count = integer_of(query, "count", DEFAULT_PEEK, 0, MAX_PEEK)
-    truncate = integer_of(query, "truncate", 0) if "truncate" in query else None
-    encoding = query.get("encoding", "auto")
-    if encoding not in ("auto", "base64"):
-        raise BadRequest("encoding must be auto or base64")
+    look = Look(integer_of(request.args, "offset", 0))
     browser = _browsed(queue)
     try:
-        return paced_list(_peeked(browser, offset, count, encoding, truncate))
+        return paced_list(_peeked(browser, look))
     finally:
         browser.close()
+
+
+class Look:
+    """What a request wants to see: ``count`` messages from ``offset`` on, and how their bodies are shown.
+    Raises BadRequest.
+    """
+
+    def __init__(self, offset):
+        query = request.args
+        self.offset = offset
+        self.count = integer_of(query, "count", DEFAULT_PEEK, 0, MAX_PEEK)
+        self._truncate = integer_of(query, "truncate", 0) if "truncate" in query else MAX_PEEK_OCTETS
+        self._encoding = query.get("encoding", "auto")
+        if self._encoding not in ("auto", "base64"):
+            raise BadRequest("encoding must be auto or base64")
+        self._octets_left = MAX_PEEK_OCTETS
+
+    def shown(self, message, position):
+        """A Message, its body cut to what was asked for and to what is left of MAX_PEEK_OCTETS."""
+        limit = min(self._octets_left, self._truncate)
+        self._octets_left -= min(self._octets_left, message.get_body_length())
+        return shown(message, position, self._encoding, limit)
 
 
 def _browsed(queue):
@@ -70,18 +86,14 @@ def passed_over(browser, count):
     return True
 
 
-def _peeked(browser, offset, count, encoding, truncate):
-    if not passed_over(browser, offset):
+def _peeked(browser, look):
+    if not passed_over(browser, look.offset):
         return
     message = Message()
-    octets_left = MAX_PEEK_OCTETS
-    for position in range(offset, offset + count):
+    for position in range(look.offset, look.offset + look.count):
         if not browser.next(message):
             return
-        yield shown(
-            message, position, encoding, min(octets_left, octets_left if truncate is None else truncate)
-        )
-        octets_left -= min(octets_left, message.get_body_length())
+        yield look.shown(message, position)
 
 
 def shown(message, position, encoding, limit):

@@ -11,12 +11,15 @@ from flask import Blueprint, Response, request
 
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.verbs import queues
-from gomq_py.http.answers import json_answer, no_content
+from gomq_py.http.answers import json_answer, no_content, paced_list
+from gomq_py.http.api import messages
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import caller, find_queue
 from gomq_py.http.login import ANYBODY, MANAGEMENT, access
 from gomq_py.hub.threads import in_thread
+from gomq_py.hub.turns import give_way
+from gomq_py.storage.message import Message
 
 blueprint = Blueprint("streams", __name__)
 
@@ -81,6 +84,32 @@ def read_segment(vhost, name, number):
     return Response(
         _chunks(fd, at, at + count), mimetype="application/octet-stream",
         headers={"Content-Length": str(count), "X-Stream-Epoch": stream.epoch, "X-Segment-Bytes": str(there)})
+
+
+@blueprint.get("/api/streams/<vhost>/<name>/messages")
+@access(ANYBODY)
+def peek_stream(vhost, name):
+    """Messages from ``offset`` on, up to ``count``; the first that is kept where it is not any more. The
+    ``position`` of each is its offset. Nothing is delivered or counted.
+    """
+    stream = find_stream(vhost, name)
+    look = messages.Look(integer_of(request.args, "offset", 0, highest=_HIGHEST))
+    cursor = stream.cursor_at(look.offset)
+    try:
+        return paced_list(_peeked(cursor, look))
+    finally:
+        cursor.close()
+
+
+def _peeked(cursor, look):
+    message = Message()
+    for _ in range(look.count):
+        while not cursor.peek(message):
+            if not cursor.forget_skipped():  # of damage, a part at a time
+                return
+            give_way()
+        yield look.shown(message, cursor.offset)
+        cursor.step()
 
 
 @blueprint.get("/api/streams/<vhost>/<name>/offset")

@@ -172,6 +172,9 @@ OPERATIONS = {
     ("streams.read_segment", "GET"): Operation(
         {200: OCTETS}, query=("offset", "length", "epoch"), media="application/octet-stream"
     ),
+    ("streams.peek_stream", "GET"): shows(
+        some(ref("Peeked")), ("offset", "count", "truncate", "encoding")
+    ),
     ("streams.find_offset", "GET"): Operation(
         {200: record({"epoch": TEXT, "offset": {"type": "integer"}})}, query=("timestamp",)
     ),
