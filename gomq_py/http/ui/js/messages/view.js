@@ -88,8 +88,8 @@ function contents(message, options, fetchWhole) {
     const headers = Object.entries(properties.headers ?? {}).filter(([key]) => key !== "x-death");
     return [
         facts([
-            ["Exchange", message.exchange === "" ? "(default)" : name(message.exchange)],
-            ["Routing key", name(message.routing_key)],
+            ["Exchange", message.exchange === undefined ? null : message.exchange === "" ? "(default)" : name(message.exchange)],
+            [message.exchange === undefined ? "Topic" : "Routing key", name(message.routing_key)],
             ["Arrived", message.timestamp ? time(message.timestamp) : null],
             ["Size", `${number(message.payload_bytes)} octets`],
             ["Returned", message.delivery_count === undefined ? null : `${number(message.delivery_count)} times`],

@@ -9,4 +9,13 @@ export const PAGES = [
     {path: "/publish", group: "Messages", label: "Publish", load: () => import("./publish.js")},
     {path: "/dead-letters", group: "Messages", label: "Dead letters", load: () => import("./dead_letters.js")},
     {path: "/dead-letters/:vhost/:name", load: () => import("./dead_letters.js")},
+    {path: "/unacked", group: "Messages", label: "Unacknowledged", load: () => import("./unacked.js")},
+    {path: "/unacked/:vhost/:name", load: () => import("./unacked.js")},
+    {path: "/delayed", group: "Messages", label: "Delayed", load: () => import("./delayed.js")},
+    {path: "/delayed/:vhost/:name", load: () => import("./delayed.js")},
+    {path: "/streams/:vhost/:name/timeline", load: () => import("./timeline.js")},
+    {path: "/tasks", group: "Messages", label: "Tasks", load: () => import("./tasks.js")},
+    {path: "/topology", group: "Try", label: "Topology", load: () => import("./topology.js")},
+    {path: "/try/amqp", group: "Try", label: "AMQP client", load: () => import("./try_amqp.js")},
+    {path: "/try/mqtt", group: "Try", label: "MQTT client", load: () => import("./try_mqtt.js")},
 ];

@@ -1,0 +1,114 @@
+"""What is held somewhere: unacknowledged by consumers, delayed by exchanges, in streams; and tasks."""
+import json
+import re
+
+import pika
+from playwright.sync_api import expect
+
+from tests.support.waiting import wait_until
+
+STREAM = {"x-queue-type": "stream"}
+
+
+def test_unacknowledged_messages_are_given_back_one_by_one(ui, api, channel, name):
+    channel.queue_declare(name)
+    for number in range(3):
+        channel.basic_publish("", name, b"%d" % number)
+    channel.basic_qos(prefetch_count=2)
+    channel.basic_consume(name, lambda *_: None, consumer_tag="slow worker")
+    wait_until(lambda: api.get(f"queues/%2F/{name}")["messages_unacknowledged"] == 2)
+
+    ui.open("#/unacked")
+    row = ui.page.get_by_role("row").filter(has_text=name)
+    expect(row).to_contain_text("slow worker")
+    row.get_by_role("link", name=name).click()
+    held = ui.page.locator("tbody tr")
+    expect(held).to_have_count(2)
+    held.filter(has=ui.page.get_by_role("cell", name="1", exact=True)).get_by_role("checkbox").check()
+    ui.page.get_by_role("button", name="Give back").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="Give back").click()
+
+    # The next consumer is the same one: it gets the first one again, under another tag.
+    expect(held.filter(has=ui.page.get_by_role("cell", name="1", exact=True))).to_have_count(0)
+    expect(held.filter(has=ui.page.get_by_role("cell", name="3", exact=True))).to_have_count(1)
+
+
+def test_delayed_messages_stand_in_the_order_of_their_time(ui, channel, name):
+    channel.exchange_declare(name, "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+    channel.confirm_delivery()
+    for minutes in (90, 30):
+        channel.basic_publish(name, "key", b"in %d minutes" % minutes, pika.BasicProperties(
+            headers={"x-delay": minutes * 60_000}))
+
+    ui.open("#/delayed")
+    row = ui.page.get_by_role("row").filter(has_text=name)
+    expect(row).to_contain_text(re.compile(r"in (30 min|29 min \d+ s)"))
+    row.get_by_role("link", name=name).click()
+
+    expect(ui.page.locator("details.message .preview")).to_have_text(["in 30 minutes", "in 90 minutes"])
+    expect(ui.page.locator(".due").nth(1)).to_contain_text(re.compile(r"in 1 h (30|29) min"))
+
+
+def test_a_stream_is_scrubbed_by_offset_and_time(ui, channel, name):
+    channel.queue_declare(name, durable=True, arguments=STREAM)
+    channel.confirm_delivery()
+    for number in range(120):
+        channel.basic_publish("", name, b"message %d" % number)
+
+    ui.open(f"#/streams/%2F/{name}/timeline")
+    at = ui.page.locator("details.message .at")
+    expect(at.first).to_have_text("70")
+    expect(at).to_have_count(50)
+    scrub = ui.page.get_by_role("slider", name="Offset")
+    scrub.evaluate("node => { node.value = '10'; node.dispatchEvent(new Event('input', {bubbles: true})) }")
+    expect(at.first).to_have_text("10")
+    ui.page.get_by_role("button", name="Later").click()
+    expect(at.first).to_have_text("60")
+    ui.page.get_by_label("From time").fill("2001-01-01T00:00:00")
+    ui.page.get_by_role("button", name="Go to this time").click()
+    expect(at.first).to_have_text("0")
+    expect(ui.page).to_have_url(re.compile(r"\?offset=0$"))
+
+
+def test_who_reads_a_stream_is_shown_and_a_kept_position_forgotten(ui, api, channel, name):
+    channel.queue_declare(name, durable=True, arguments=STREAM)
+    channel.confirm_delivery()
+    for number in range(5):
+        channel.basic_publish("", name, b"%d" % number)
+    channel.basic_qos(prefetch_count=2)
+    tags = []
+    channel.basic_consume(
+        name, lambda _, method, *__: tags.append(method.delivery_tag), consumer_tag="reader",
+        arguments={"x-stream-offset": "first", "x-stream-automatic-offset-tracking": True})
+    wait_until(lambda: channel.connection.process_data_events(0.05) or len(tags) == 2)
+    channel.basic_ack(tags[-1], multiple=True)
+    wait_until(
+        lambda: channel.connection.process_data_events(0.05) or api.get(f"streams/%2F/{name}")["offsets"])
+    channel.basic_cancel("reader")
+
+    ui.open(f"#/streams/%2F/{name}/timeline?offset=0")
+    row = ui.page.get_by_role("row").filter(has_text="kept position")
+    expect(row).to_contain_text("reader")
+    row.get_by_role("button", name="Forget").click()
+
+    expect(row).to_have_count(0)
+    assert api.get(f"streams/%2F/{name}")["offsets"] == []
+
+
+def test_tasks_of_both_protocols_of_celery_are_told_from_other_messages(ui, channel, name):
+    channel.queue_declare(name)
+    channel.basic_publish("", name, b"[[1], {}, {}]", pika.BasicProperties(headers={
+        "task": "shop.bill", "id": "id-2", "retries": 1, "eta": "2099-01-01T00:00:00+00:00",
+        "argsrepr": "(1,)", "kwargsrepr": "{}"}))
+    old = {"task": "shop.<b>mail", "id": "id-1", "args": [2]}
+    channel.basic_publish("", name, json.dumps(old).encode())
+    channel.basic_publish("", name, b"something else")
+
+    ui.open(f"#/tasks?queue={name}")
+
+    rows = ui.page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("id-2")
+    expect(rows.nth(0)).to_contain_text(re.compile(r"in \d+ d"))
+    expect(rows.nth(1)).to_contain_text("shop.<b>mail")
+    expect(ui.page.get_by_text("2 tasks among the 3 oldest messages")).to_be_visible()
