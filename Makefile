@@ -127,7 +127,7 @@ $(VENV)/dev.stamp: $(BIN)/python setup.cfg setup.py pyproject.toml
 	@touch $@ $(VENV)/base.stamp
 
 $(VENV)/load.stamp: $(VENV)/dev.stamp
-	@$(BIN)/python -c 'import locust' 2>/dev/null || GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[load]'
+	@$(BIN)/python -c 'import locust, paho.mqtt' 2>/dev/null || GOMQ_PURE_PYTHON=1 $(PIP) install -e '.[load]'
 	@touch $@
 
 # Java is the installed one, or else that of an extra, which needs no root.

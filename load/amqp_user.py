@@ -62,6 +62,7 @@ class Account:
 # so that each account balances alone.
 ACCOUNT = Account()
 PREFIX = f"load.{os.getpid()}.{uuid.uuid4().hex[:6]}"
+_publishers = itertools.count()
 
 
 def amqp_url(host):
@@ -71,13 +72,48 @@ def amqp_url(host):
     return f"amqp://guest:guest@{urlsplit(host).hostname}:5672/%2f"
 
 
-class AmqpUser(User):
+def next_publisher():
+    """A number for whoever publishes what is in the account."""
+    return next(_publishers)
+
+
+class TellingUser(User):
+    """Tells Locust's statistics what it does, under the type ``protocol``."""
+
+    abstract = True
+    protocol = ""
+
+    def timed(self, line, function, /, *args, octets=0, **options):
+        """``function(*args)``, told as a line; an error is told and raised."""
+        began = time.perf_counter()
+        try:
+            result = function(*args, **options)
+        except (ClientError, OSError) as error:
+            self.tell(line, (time.perf_counter() - began) * 1000, octets, error)
+            raise
+        self.tell(line, (time.perf_counter() - began) * 1000, octets)
+        return result
+
+    def tell(self, name, milliseconds, octets=0, error=None):
+        """A line of the statistics."""
+        self.environment.events.request.fire(
+            request_type=self.protocol,
+            name=name,
+            response_time=milliseconds,
+            response_length=octets,
+            exception=error,
+            context={},
+        )
+
+
+class AmqpUser(TellingUser):
     """Connects when it starts.
 
     Derive from it, declare in ``prepare`` and give it tasks; ``timed`` tells Locust.
     """
 
     abstract = True
+    protocol = "AMQP"
 
     def on_start(self):
         """Locust starts the user."""
@@ -104,38 +140,15 @@ class AmqpUser(User):
     def prepare(self):
         """Declare what the scenario needs."""
 
-    def timed(self, line, function, /, *args, octets=0, **options):
-        """``function(*args)``, told to Locust's statistics as a line; an error is told and raised."""
-        began = time.perf_counter()
-        try:
-            result = function(*args, **options)
-        except (ClientError, OSError) as error:
-            self.tell(line, (time.perf_counter() - began) * 1000, octets, error)
-            raise
-        self.tell(line, (time.perf_counter() - began) * 1000, octets)
-        return result
-
-    def tell(self, name, milliseconds, octets=0, error=None):
-        """A line of the statistics."""
-        self.environment.events.request.fire(
-            request_type="AMQP",
-            name=name,
-            response_time=milliseconds,
-            response_length=octets,
-            exception=error,
-            context={},
-        )
-
 
 class PublishingUser(AmqpUser):
     """``publish`` sends messages that are accounted for, and waits for their confirms."""
 
     abstract = True
     size = 256
-    _users = itertools.count()
 
     def on_start(self):
-        self.number = next(self._users)
+        self.number = next_publisher()
         self._sent = 0
         super().on_start()
         self.channel.confirm_select()
@@ -192,14 +205,17 @@ class ConsumingUser(AmqpUser):
         """Whether to take it."""
         return True
 
+    def latency_name_of(self, delivery):
+        """The line of the statistics for it."""
+        is_retried = b"x-death" in delivery.raw_properties
+        return f"{self.latency_name}, retried" if is_retried else self.latency_name
+
     def _delivered(self, delivery):
         publisher, number, sent_ns, _ = delivery.body.split(b" ", 3)
         if not delivery.redelivered:
-            # What was refused once has waited in the retry queue.
-            name = (
-                "publish to delivery, retried" if b"x-death" in delivery.raw_properties else self.latency_name
-            )
-            self.tell(name, (time.time_ns() - int(sent_ns)) / 1e6, len(delivery.body))
+            # What was refused once has waited in the retry queue, and has a line of its own.
+            passed_ms = (time.time_ns() - int(sent_ns)) / 1e6
+            self.tell(self.latency_name_of(delivery), passed_ms, len(delivery.body))
         if self.wants(delivery):
             # Noted before the ack: Locust may end this greenlet while it is sent.
             ACCOUNT.delivered(int(publisher), int(number))

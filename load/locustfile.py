@@ -21,13 +21,14 @@ from gomq_py.client.errors import ClientError
 from gomq_py.content.properties import Properties
 from load.amqp_user import ACCOUNT, PREFIX, AmqpUser, ConsumingUser, PublishingUser, amqp_url
 from load.http_user import WatchingUser  # noqa: F401 - Locust finds the users of a mix by their names here
+from load.mqtt_user import AccountedUser, MqttUser
 
 _LOG = logging.getLogger("load")
 WORK_QUEUES = 8
 # With the weights below 300 users confirm 3000 messages a second and more.
 BURST, BURSTS_PER_S = 10, 2
 WORK = [f"{PREFIX}.work.{number}" for number in range(WORK_QUEUES)]
-RETRY, STREAM = f"{PREFIX}.retry", f"{PREFIX}.stream"
+RETRY, STREAM, REPORTS = f"{PREFIX}.retry", f"{PREFIX}.stream", f"{PREFIX}.reports"
 RPC = "load.rpc"  # of all processes: there may be one that answers in all
 # How long the consumers may take for what is left when the publishers have stopped.
 REST_S = 30
@@ -35,7 +36,8 @@ _names = itertools.count()
 
 
 def declare_work(channel):
-    """Work queues, whose refused messages wait in a queue of 200 ms and come back."""
+    """Work queues, whose refused messages wait in a queue of 200 ms and come back; where devices report to.
+    """
     channel.queue_declare(RETRY, durable=True, arguments={"x-message-ttl": 200, "x-dead-letter-exchange": ""})
     for queue in WORK:
         channel.queue_declare(queue, durable=True, arguments={"x-dead-letter-exchange": f"{PREFIX}.retries"})
@@ -44,6 +46,9 @@ def declare_work(channel):
     channel.queue_declare(
         STREAM, durable=True, arguments={"x-queue-type": "stream", "x-max-length-bytes": 50_000_000}
     )
+    channel.queue_bind(STREAM, "amq.topic", f"{PREFIX}.device.*")
+    channel.queue_declare(REPORTS, durable=True)
+    channel.queue_bind(REPORTS, "amq.topic", f"{PREFIX}.counted.*")
 
 
 class Producer(PublishingUser):
@@ -62,8 +67,8 @@ class Producer(PublishingUser):
 
 
 class Worker(ConsumingUser):
-    """Takes work from all queues, and refuses one message in a hundred once:
-    that comes back by the retry loop.
+    """Takes work from all queues, and refuses one message in a hundred once: that comes back by the retry
+    loop. What devices report over MQTT at QoS 1 it takes, too.
     """
 
     fixed_count = WORK_QUEUES
@@ -71,7 +76,7 @@ class Worker(ConsumingUser):
 
     def prepare(self):
         declare_work(self.channel)
-        for self.queue in WORK:  # all: of several processes each may have but one worker
+        for self.queue in (REPORTS, *WORK):  # all: of several processes each may have but one worker
             self.consume()
 
     @task
@@ -80,28 +85,79 @@ class Worker(ConsumingUser):
         self.work()
 
     def wants(self, delivery):
-        return delivery.delivery_tag % 100 != 0 or b"x-death" in delivery.raw_properties
+        is_first = delivery.exchange == "" and b"x-death" not in delivery.raw_properties
+        return not is_first or delivery.delivery_tag % 100 != 0
+
+    def latency_name_of(self, delivery):
+        return "MQTT report to delivery" if delivery.exchange else super().latency_name_of(delivery)
+
+
+def measurement(device):
+    """What it reports."""
+    return json.dumps({"device": device, "time": time.time(), "celsius": 21.5}).encode()
 
 
 class Device(AmqpUser):
-    """Reports to amq.topic, as a device does: small, transient, unconfirmed.
+    """Reports to amq.topic, as a gateway of devices does: small, transient, unconfirmed.
 
     Many of them fan in to one stream.
     """
 
-    weight = 25
+    weight = 10
     wait_time = between(0.5, 1.5)
 
     def prepare(self):
         declare_work(self.channel)
-        self.channel.queue_bind(STREAM, "amq.topic", f"{PREFIX}.device.*")
         self.key = f"{PREFIX}.device.{next(_names)}"
 
     @task
     def report(self):
         """One measurement."""
-        body = json.dumps({"device": self.key, "time": time.time(), "celsius": 21.5})
+        body = measurement(self.key)
         self.timed("report", self.channel.publish, "amq.topic", self.key, body, octets=len(body))
+
+
+class MqttDevice(AccountedUser):
+    """Reports over MQTT, to the same stream at QoS 0; every fourth report is at QoS 1 and in the account."""
+
+    weight = 15
+    wait_time = between(0.5, 1.5)
+
+    def prepare(self):
+        with Connection(amqp_url(self.host), socket_module=gevent.socket, heartbeat_s=0) as connection:
+            declare_work(connection.channel())
+        self.name = next(_names)
+
+    @task(3)
+    def report(self):
+        """One measurement."""
+        key = f"{PREFIX}.device.{self.name}"
+        self.publish(key.replace(".", "/"), measurement(key), name="report")
+
+    @task
+    def report_for_sure(self):
+        """One that must not be lost."""
+        self.publish_accounted(f"{PREFIX}.counted.{self.name}".replace(".", "/"), "report")
+
+
+class Listening(MqttUser):
+    """Hears what all devices report, over MQTT."""
+
+    fixed_count = 1
+    wait_time = constant(1)
+
+    def prepare(self):
+        self.subscribe(f"{PREFIX}.device.+".replace(".", "/"))
+
+    @task
+    def listen(self):
+        """Messages come in paho's greenlet."""
+
+    def received(self, message):
+        self.tell(
+            "report to subscriber", (time.time() - json.loads(message.payload)["time"]) * 1000,
+            len(message.payload),
+        )
 
 
 class StreamReader(AmqpUser):
@@ -205,13 +261,13 @@ def _take_the_rest(host):
     with Connection(amqp_url(host), socket_module=gevent.socket) as connection:
         channel = connection.channel()
         while ACCOUNT.missing() and time.monotonic() < deadline:
-            for queue in (*WORK, RETRY):
+            for queue in (*WORK, REPORTS, RETRY):
                 while (delivery := channel.get(queue)) is not None:
                     publisher, number, _ = delivery.body.split(b" ", 2)
                     ACCOUNT.delivered(int(publisher), int(number))
                     delivery.ack()
             gevent.sleep(0.05)
-        for queue in (*WORK, RETRY, STREAM):
+        for queue in (*WORK, REPORTS, RETRY, STREAM):
             channel.queue_delete(queue)
         channel.exchange_delete(f"{PREFIX}.retries")
 

@@ -49,7 +49,7 @@ class Soak(_Shape):
 
 
 class FanIn(_Shape):
-    """Devices come in five waves and stay."""
+    """Devices come in five waves and stay. load.locust_run has no others come."""
 
     def share(self, part):
         return min(1.0, (int(part * 5) + 1) / 5)

@@ -17,7 +17,7 @@ from gomq_py.amqp.wire.methods import (
     decode_method,
 )
 from gomq_py.client.delivery import Delivery, Returned
-from gomq_py.client.errors import ChannelClosed, ClosedError, Timeout
+from gomq_py.client.errors import ChannelClosed, ClientError, ClosedError, Timeout
 
 NO_PROPERTIES = b"\x00\x00"
 _CARRYING_CONTENT = (BasicDeliver, BasicGetOk, BasicReturn)
@@ -68,9 +68,13 @@ class Channel:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         if self.error is None:
-            self.close()
+            try:
+                self.close()
+            except (ClientError, OSError):
+                if kind is None:  # otherwise what ended the block says more, and may be the end of a greenlet
+                    raise
 
     @property
     def closed(self):
@@ -87,7 +91,10 @@ class Channel:
         """Close; does nothing on a closed channel."""
         if self.error is not None:
             return
-        self.call(ChannelClose(reply_code=reply_code, reply_text=reply_text), ChannelCloseOk)
+        self.send(ChannelClose(reply_code=reply_code, reply_text=reply_text))
+        # Answers of calls that nobody waits for any more, as their greenlet was ended, come before that.
+        while not isinstance(self.await_reply(object), ChannelCloseOk):
+            pass
         self.error = ChannelClosed(0, "closed by this client")
         self.connection.forget(self)
 

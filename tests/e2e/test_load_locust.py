@@ -14,7 +14,6 @@ import pytest
 import requests
 
 from load.locust_run import confirmed_per_s, wanted_per_s
-from tests.support import programs
 from tests.support.command import ROOT
 from tests.support.ports import reserve
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
@@ -23,7 +22,11 @@ from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 # so that its modules are looked at in processes of their own.
 
 
-AMQP_USERS = ("Producer", "Worker", "Device", "StreamReader", "Caller", "Answering", "Visitor")
+# All but who watches the management pages.
+USERS = (
+    "Producer", "Worker", "Device", "MqttDevice", "Listening", "StreamReader", "Caller", "Answering",
+    "Visitor",
+)
 
 
 def environment(**more):
@@ -31,7 +34,9 @@ def environment(**more):
 
 
 def test_account_of_a_short_run_balances():
-    """15 s, 30 users; rates and latencies are for machines that do nothing else."""
+    """15 s, 30 users; rates and latencies are for machines that do nothing else. Three of them are devices
+    that report over MQTT, at QoS 0 to a stream and at QoS 1 to a queue whose messages are in the account.
+    """
     finished = subprocess.run(
         [sys.executable, "-m", "load.locust_run", "--account-only"],
         cwd=ROOT,
@@ -45,17 +50,20 @@ def test_account_of_a_short_run_balances():
     account = json.loads(re.search(r"^account: (\{.*\})$", finished.stdout, re.MULTILINE)[1])
     assert account["confirmed"] > 100 and account["missing"] == 0
     # Which of the others have had a turn within 15 s is a matter of chance, and of the machine.
-    for line in ("connect", "publish confirmed", "publish to delivery"):
+    for line in (
+        "AMQP     connect", "publish confirmed", "publish to delivery", "MQTT     connect", "report QoS 0",
+        "report QoS 1", "MQTT report to delivery", "report to subscriber", "report to stream reader",
+    ):
         assert line in finished.stdout + finished.stderr
     assert re.search(r"broker: [\d.]+ s of CPU .* anonymous memory .* loop lag up to", finished.stdout)
 
 
 @pytest.mark.parametrize(
     "users, shape, wanted",
-    [(300, "", 3000), (30, "", 197), (11, "", 0), (300, "soak", 3000), (300, "spike", None)],
+    [(300, "", 3000), (30, "", 188), (12, "", 0), (300, "soak", 3000), (300, "spike", None)],
 )
 def test_rate_that_is_wanted_goes_by_the_users_that_publish(users, shape, wanted):
-    """Eleven of them consume, answer and watch, however many there are."""
+    """Twelve of them consume, answer and watch, however many there are."""
     told = wanted_per_s(users, shape)
 
     assert told == wanted if told is None else round(told) == wanted
@@ -98,20 +106,23 @@ def test_several_processes_close_an_account_each(broker_process):
     They are stopped once both have published several bursts to one queue, so that each has a confirm. What a
     single request met is the machine's affair (--exit-code-on-error 0): the accounts are judged.
     """
-    broker = broker_process(http_port=0).start()
+    broker = broker_process(http_port=0, mqtt_port=0).start()
     port = reserve()
     command = [sys.executable, "-m", "locust", "-f", "load/locustfile.py", "--host", "http://127.0.0.1",
                "--exit-code-on-error", "0"]
     # None of them starts before both workers are there.
     master = [
         *command, "--master", "--master-bind-host", "127.0.0.1", "--master-bind-port", str(port),
-        "--headless", "--expect-workers", "2", "-u", "26", "-r", "26", "--only-summary", *AMQP_USERS,
+        "--headless", "--expect-workers", "2", "-u", "26", "-r", "26", "--only-summary", *USERS,
     ]
     worker = [*command, "--worker", "--master-host", "127.0.0.1", "--master-port", str(port)]
     children = [
         subprocess.Popen(
-            each, cwd=ROOT, env=environment(LOAD_AMQP_URL=broker.amqp_url), stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
+            each, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment(
+                LOAD_AMQP_URL=broker.amqp_url,
+                LOAD_MQTT_URL=f"mqtt://guest:guest@127.0.0.1:{broker.ports['mqtt']}",
+            ),
         )
         for each in (master, worker, worker)
     ]
@@ -199,39 +210,26 @@ def answers(url):
 
 
 @pytest.mark.needs_program("chromium")
-def test_page_starts_five_users_and_shows_a_row(page, tmp_path):
-    """The page as Chromium draws it: its form is sent as a browser sends it,
-    and the table is read from the drawn document.
-    """
+def test_page_starts_five_users_and_shows_a_row(page):
+    """As its user does, in Chromium: the form is filled and sent, and a row of the table read."""
+    from tests.support.page import TIMEOUT_MS, Driver
 
-    def drawn(path=""):
-        return subprocess.run(
-            [
-                programs.find("chromium"),
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                f"--user-data-dir={tmp_path / 'chromium'}",
-                "--virtual-time-budget=4000",
-                "--dump-dom",
-                page + path,
-            ],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        ).stdout
+    driver = Driver()
+    try:
+        driver.show()
+        shown = driver.browser.new_page()
+        shown.set_default_timeout(TIMEOUT_MS)
+        shown.goto(page)
+        shown.get_by_label("Number of users").fill("5")
+        shown.get_by_label("Ramp up").fill("5")
+        shown.get_by_role("button", name="Start", exact=True).click()
+        row = shown.get_by_role("row").filter(has_text="connect").filter(has_text="AMQP").first
+        row.wait_for()
+        cells = row.get_by_role("cell").all_inner_texts()
+    finally:
+        driver.close()
 
-    assert "Start new load test" in drawn()
-    request = urllib.request.Request(page + "/swarm", b"user_count=5&spawn_rate=5", method="POST")
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-        assert json.loads(answer.read())["success"]
-
-    wait_until(lambda: "connect" in rows(drawn()))
-
-
-def rows(document):
-    """The texts of the cells of the page's tables."""
-    return re.findall(r"<td[^>]*>([^<]*)</td>", document)
+    assert cells[:2] == ["AMQP", "connect"] and int(cells[2]) >= 1 and cells[3] == "0"
 
 
 def test_example_of_the_page_runs(shared_broker, tmp_path):

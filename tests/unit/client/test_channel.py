@@ -485,3 +485,37 @@ def test_content_out_of_order_ends_the_connection(frames):
         connection.channel()
         with pytest.raises(ConnectionClosed, match="505"):
             connection.drain(TIMEOUT_S)
+
+
+class Ended(BaseException):
+    """As gevent's GreenletExit: who waits for an answer is ended."""
+
+
+def test_a_block_that_is_ended_while_it_waits_for_an_answer_ends_with_that():
+    """The answer comes when the channel is being closed, and is nobody's."""
+
+    def script(peer):
+        peer.expect(QueueDeclare)
+        peer.expect(ChannelClose)
+        peer.send(1, QueueDeclareOk(queue="q", message_count=0, consumer_count=0))
+        peer.send(1, ChannelCloseOk())
+
+    with channel_with(script) as channel:
+        with pytest.raises(Ended):
+            with channel:
+                channel.send(QueueDeclare(queue="q"))
+                raise Ended
+
+        assert channel.closed and channel.error.reply_text == "closed by this client"
+
+
+def test_a_block_that_fails_says_why_although_the_channel_cannot_be_closed_any_more():
+    def script(peer):
+        peer.handshake()
+        peer.channel()  # and the broker is gone
+
+    with scripted_broker(script) as url:
+        with Connection(url, timeout_s=TIMEOUT_S) as connection:
+            with pytest.raises(Ended):
+                with connection.channel():
+                    raise Ended
