@@ -19,9 +19,9 @@ class Session {
     permissions = [];
     #reached = new Set();
 
-    /** Whether the user's tags reach this one. */
+    /** Whether the user's tags reach this one, or one of these. */
     can(tag) {
-        return !tag || this.#reached.has(tag);
+        return !tag || [tag].flat().some(one => this.#reached.has(one));
     }
 
     /** The permissions in a vhost, or null. */
