@@ -61,6 +61,10 @@ class _Peer:
         buffer[:len(piece)] = piece
         return len(piece)
 
+    def send(self, data):
+        self.sent += data
+        return len(data)
+
     def sendall(self, octets):
         self.sent += octets
 

@@ -15,10 +15,10 @@ export function socketUrl(path) {
 /** {element, say(good, text), state(text)}: what happened, the latest first. */
 export function journal() {
     const dot = h("span", {class: "dot"}), text = h("span", {role: "status"}, "not connected");
-    const lines = h("ul", {class: "log", role: "log", "aria-label": "What happened"});
+    const lines = h("ul", {class: "log"});
     return {
         status: h("span", {class: "row"}, dot, text),
-        element: lines,
+        element: h("div", {role: "log", "aria-label": "What happened"}, lines),
         say(good, ...what) {
             lines.prepend(h("li", null, h("span", {class: "when"}, time(Date.now())), h("span", {class: good ? "good-text" : "bad-text"}, what)));
             while (lines.childElementCount > LINES) lines.lastElementChild.remove();

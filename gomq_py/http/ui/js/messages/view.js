@@ -159,7 +159,7 @@ export function bodyPane(message, form = "auto", fetchWhole = null) {
     choice.value = form;
     draw(form);
     return h("section", {class: "body-pane"},
-        h("div", {class: "row"}, h("h3", null, "Body"), choice, told, h("span", {class: "grow"}),
+        h("div", {class: "row"}, h("strong", null, "Body"), choice, told, h("span", {class: "grow"}),
             fetchWhole && message.octets.length < Math.min(message.payload_bytes, 1024 * 1024)
                 ? h("button", {type: "button", onclick: fetchWhole}, "Load all of it") : null,
             h("button", {type: "button", onclick: () => copy(raw)}, "Copy")),

@@ -28,7 +28,7 @@ export async function show(root, params, context) {
         exchange: context.query.exchange ?? "", routing_key: context.query.key ?? "", properties: {delivery_mode: 2},
         payload: "", form: "text",
     };
-    const log = h("ul", {class: "log", "aria-label": "What was published", role: "log"});
+    const log = h("ul", {class: "log"});
     const holder = h("div");
     const chosen = h("select", {"aria-label": "Template", onchange: () => {
         const template = templates()[chosen.value];
@@ -97,7 +97,7 @@ export async function show(root, params, context) {
             deleteTemplate(chosen.value);
             fillTemplates();
         }}, "Forget")),
-    h("form", {class: "panel", onsubmit: submit}, holder, fault, h("div", {class: "buttons"}, button)), log);
+    h("form", {class: "panel", onsubmit: submit}, holder, fault, h("div", {class: "buttons"}, button)), h("div", {role: "log", "aria-label": "What was published"}, log));
     fillTemplates();
     draw(begun);
 }
