@@ -12,6 +12,7 @@ from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, TokenUser
 from gomq_py.federation.supervisor import Federation
 from gomq_py.http.app import create_control_app
+from gomq_py.http.doctor import Doctor
 from gomq_py.http.feed import Feed
 from gomq_py.http.index import Index
 from gomq_py.http.node import Node as HTTPNode
@@ -39,6 +40,8 @@ QUERIES = (
     b"?family=queue_metrics", b"?msg_rates_age=1e9&msg_rates_incr=-1", b"?disable_stats=true",
     b"?page=99999999999999999999&page_size=x",
 )
+# Their answers go on until the client leaves, which one of these does not.
+ENDLESS = ("/api/events", "/api/log")
 READING = ("GET", "HEAD", "OPTIONS")
 # Answers to what cannot be done just now, which are no faults.
 UNAVAILABLE = b"HTTP/1.1 503"
@@ -87,6 +90,7 @@ class _Door:
             bind_tcp("127.0.0.1", 0, 1), self._app, None, self.broker.node.broker.settings, None)
         self.rules = sorted(
             (rule.rule, method) for rule in self._app.url_map.iter_rules() for method in rule.methods
+            if rule.rule not in ENDLESS
         )
 
     def ask(self, pieces):
@@ -123,7 +127,7 @@ class _Broker:
         self._index, self._feed = Index(settings.stats_interval / 1000), Feed(self.node.broker.events)
         self.shown = HTTPNode(
             self.node.broker, self.node.hub.clients, settings, lambda: [], "gomq@fuzz", rates, self._index,
-            self._feed, shovels, federation)
+            self._feed, shovels, federation, Doctor())
 
     def stop(self):
         self._feed.close()
