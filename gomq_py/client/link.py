@@ -43,7 +43,8 @@ class Link:
     ``on_down(error)`` is told of each loss, ``on_end(error)`` of the end: None after ``close``, else what the
     last attempt met. ``on_channel_closed(error)`` may mend a channel that the broker closed; where it returns
     False the connection is made anew. ``backoff`` says how often and how long to try; ``worked()`` begins it
-    anew, as does a connection that lasts. Options are those of Connection.
+    anew, as does a connection that lasts. ``final``: classes of errors of ``on_up`` that end it, as no other
+    attempt would mend them. Options are those of Connection.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Link:
         on_end=None,
         on_channel_closed=None,
         backoff=None,
+        final=(),
         logger=_LOG,
         **options,
     ):
@@ -67,6 +69,7 @@ class Link:
         self._on_down = on_down or _ignore
         self._on_end = on_end or _ignore
         self._on_channel_closed = on_channel_closed or _mends_nothing
+        self._final = final
         self._log = logger
         self._options = options
         self._inbox = deque()
@@ -212,6 +215,9 @@ class Link:
                     self._note_failure(fault)
                     if (error := self._wait_for_next()) is not None:
                         break
+        except self._final as fault:
+            self._log.error("gave up on %s: %s", self._place(), fault)
+            error = fault
         except BaseException as fault:  # a fault of what runs here: said, then everybody who waits is told
             self._log.exception("the link to %s ends", self._place())
             error = fault

@@ -16,7 +16,10 @@ from gevent.pool import Pool
 
 
 class Greenlets:
-    """At most ``limit`` greenlets at once. An abandoned one is killed."""
+    """At most ``limit`` greenlets at once.
+
+    An abandoned one is killed, and its place is free at once: it may catch that and go on.
+    """
 
     kind = "greenlets"
 
@@ -69,8 +72,9 @@ class Greenlets:
             woken.clear()
             while self._inbox:
                 invocation = self._inbox.popleft()
-                if invocation.holder is not None:
+                if invocation.holder is not None and not invocation.holder.ready():
                     invocation.holder.kill(block=False)
+                    self._pool.discard(invocation.holder)
             while self._waiting and self._pool.free_count():
                 try:
                     invocation = self._waiting.popleft()

@@ -184,7 +184,10 @@ class Processes(Threads):
 
 
 class EventLoop:
-    """Coroutine functions on an asyncio loop in a thread of its own; an abandoned one is cancelled."""
+    """Coroutine functions on an asyncio loop in a thread of its own.
+
+    An abandoned one is cancelled, and its place is free at once: it may catch that and go on.
+    """
 
     kind = "asyncio"
 
@@ -214,7 +217,7 @@ class EventLoop:
     def abandon(self, invocation):
         """It took too long."""
         with contextlib.suppress(RuntimeError):  # the loop has ended, and the task with it
-            self._loop.call_soon_threadsafe(invocation.holder.cancel)
+            self._loop.call_soon_threadsafe(self._let_go, invocation.holder)
 
     def close(self):
         """End the loop; what still runs is dropped. A second call does nothing."""
@@ -240,6 +243,12 @@ class EventLoop:
     def _ended(self, _):
         self._room += 1
         self._fill()
+
+    def _let_go(self, running):
+        if not running.done():
+            running.remove_done_callback(self._ended)
+            running.cancel()
+            self._ended(running)
 
     async def _run(self, invocation):
         invocation.began = time.monotonic()

@@ -120,6 +120,7 @@ class Server:
             on_end=self._end,
             on_channel_closed=self._channel_closed,
             backoff=backoff,
+            final=(NotSupported,),
             logger=self.logger,
             tls_context=self.config.tls_context,
             heartbeat_s=self.config.heartbeat_s,

@@ -35,6 +35,27 @@ def test_posted_calls_run_in_order_in_the_threads_own_time():
     assert (done, names) == (list(range(100)), "gomq-py link")
 
 
+class CannotBe(Exception):
+    """What no other attempt mends."""
+
+
+def test_an_error_that_is_final_ends_the_link_with_a_line_and_no_traceback(caplog):
+    def script(peer):
+        peer.handshake()
+        assert peer.frame() is None
+
+    def on_up(_):
+        raise CannotBe("the broker cannot do that")
+
+    with scripted_broker(script) as url:
+        link = Link(url, on_up=on_up, final=(CannotBe,))
+        with pytest.raises(CannotBe):
+            link.start()
+
+    assert [each.message.partition(": ")[2] for each in caplog.records] == ["the broker cannot do that"]
+    assert link.has_ended and not any(each.exc_info for each in caplog.records)
+
+
 def test_timers_come_in_the_order_of_their_times():
     def script(peer):
         peer.handshake()

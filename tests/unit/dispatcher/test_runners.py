@@ -1,8 +1,12 @@
 """Where tasks run, when the machine has no room for them, and at the end."""
 
+import asyncio
+import contextlib
 import threading
 from types import SimpleNamespace
 
+import gevent
+import gevent.event
 import pytest
 
 from gomq_py.dispatcher import runners
@@ -111,3 +115,50 @@ def test_an_event_loop_is_closed_with_its_runner():
     runner.close()
 
     wait_until(runner._loop.is_closed)
+
+
+OVER = threading.Event()
+ENDLESS: list = []  # those that run
+
+
+async def never_ends():
+    """Cancelled, it goes on."""
+    ENDLESS.append(1)
+    while not OVER.is_set():
+        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 0.02)
+    ENDLESS.pop()
+
+
+def never_ends_in_a_greenlet():
+    ENDLESS.append(1)
+    while not OVER.is_set():
+        with contextlib.suppress(gevent.GreenletExit):
+            gevent.event.Event().wait(0.02)
+    ENDLESS.pop()
+
+
+@pytest.mark.parametrize("kind, function", [("asyncio", never_ends), ("greenlets", never_ends_in_a_greenlet)])
+def test_a_task_that_does_not_let_itself_be_ended_keeps_no_place(kind, function):
+    """Three of them, one after the other, where one has room; and one whose end and timeout come together."""
+    OVER.clear()
+    runner, told = make_runner(kind, 1, "w"), []
+    for _ in range(3):
+        endless = invocation(function, told)
+        runner.begin(endless)
+        wait_until(lambda: endless.began)
+        assert endless.claim()
+        runner.abandon(endless)
+    ended = invocation(lambda: None, told)
+
+    runner.begin(ended)
+    wait_until(lambda: told == [None])
+    runner.abandon(ended)
+    for number in range(2):
+        runner.begin(invocation(lambda: None, told))
+    wait_until(lambda: told == [None] * 3)
+
+    assert len(ENDLESS) == 3
+    OVER.set()
+    wait_until(lambda: not ENDLESS)
+    runner.close()
