@@ -23,6 +23,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.client.channel import Channel
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.stream import Stream, deadline_in
+from gomq_py.client.transport import TLS_ALERT
 from gomq_py.client.url import DEFAULT_URL, Parameters, parse_url
 from gomq_py.content.fields import encode_table
 from gomq_py.errors import Malformed
@@ -31,6 +32,7 @@ CAPABILITIES = {
     "publisher_confirms": True, "exchange_exchange_bindings": True, "basic.nack": True,
     "consumer_cancel_notify": True, "connection.blocked": True, "authentication_failure_close": True,
 }
+IF_TLS = "if that port is for TLS, the URL begins with amqps://"
 DEFAULT_TIMEOUT_S = 30  # a durable declare waits for the disk, which may be busy
 # Methods of the connection that wait to be asked for: a login has one of them at a time.
 _CONTROL_MOST = 8
@@ -67,6 +69,7 @@ class Connection(Stream):
         self._channels: dict = {}
         self._failed: list = []  # channels closed by the broker and not yet told
         self._control = []  # methods on channel 0 nobody has waited for yet
+        self._has_heard = False  # whether any octet has come
         self._reader = FrameReader(self.frame_max)
         super().__init__(self.parameters, socket_module, tls_context, connected)
         try:
@@ -188,7 +191,7 @@ class Connection(Stream):
     def _open(self, client_properties, name):
         deadline = deadline_in(self.timeout_s)
         self.send(PROTOCOL_HEADER)
-        start = self._await_control((ConnectionStart,), self.timeout_s)
+        start = self._await_start()
         self.server_properties = start.server_properties
         mechanism, response = self._login(start.mechanisms.decode().split())
         properties = {
@@ -225,6 +228,15 @@ class Connection(Stream):
         self.send(method_frame(0, ConnectionOpen(virtual_host=self.parameters.virtual_host)))
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
+    def _await_start(self):
+        """The broker's first method. Where it closes before, it may speak TLS."""
+        try:
+            return self._await_control((ConnectionStart,), self.timeout_s)
+        except ConnectionClosed as error:
+            if error.reply_code or self.parameters.tls or self._has_heard:
+                raise
+            raise ConnectionClosed(0, f"{error}, before it said anything: {IF_TLS}") from error
+
     def _login(self, offered):
         user, password = self.parameters.user, self.parameters.password
         mechanism = self.parameters.options.get("auth_mechanism", "PLAIN").upper()
@@ -254,10 +266,14 @@ class Connection(Stream):
 
     def feed(self, octets):
         """Octets have come."""
-        if not self.server_properties and octets.startswith(b"AMQP"):
-            self.fail(
-                ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}")
-            )
+        if not self._has_heard:
+            self._has_heard = True
+            if octets.startswith(b"AMQP"):
+                self.fail(
+                    ConnectionClosed(0, f"the broker does not speak AMQP 0-9-1, it offers {octets[:8]!r}")
+                )
+            if octets.startswith(TLS_ALERT):
+                self.fail(ConnectionClosed(0, f"the broker answers in TLS: {IF_TLS}"))
         self._reader.feed(octets)
 
     def dispatch(self):

@@ -8,6 +8,13 @@ blocks the thread. The select and ssl modules are taken from the same package.
 from importlib import import_module
 from typing import Any
 
+# A server_name_indication: the peer is told no name, and its certificate may be for any, as in RabbitMQ.
+NO_NAME = "disable"
+# How a TLS server begins that was told something else: an alert of TLS 1.x or SSL 3.
+TLS_ALERT = b"\x15\x03"
+# OpenSSL's X509_V_ERR_CERT_CHAIN_TOO_LONG.
+CHAIN_TOO_LONG = 22
+
 
 class Transport:
     """Octets to and from one peer; never blocks except in ``wait`` and ``connect``."""
@@ -37,9 +44,7 @@ class Transport:
             self._tls = True
             self._would_block += (ssl.SSLWantReadError, ssl.SSLWantWriteError)
             context = given_context or tls_context(ssl, parameters.options)
-            sock = context.wrap_socket(
-                sock, server_hostname=parameters.options.get("server_name_indication", parameters.host)
-            )
+            sock = handshake(ssl, sock, context, parameters.host, parameters.options)
         sock.settimeout(0)
         self.socket = sock
 
@@ -94,6 +99,33 @@ def _sibling(module, name):
     return import_module(f"{package}.{name}" if package else name)
 
 
+def handshake(ssl, connected, context, host, options):
+    """The TLS socket around one that is connected, verified as the context and the options say. Raises
+    OSError. May switch.
+    """
+    name = options.get("server_name_indication", host)
+    wrapped = context.wrap_socket(connected, server_hostname=None if name == NO_NAME else name)
+    depth = options.get("depth")
+    if depth is not None and context.verify_mode != ssl.CERT_NONE:
+        try:
+            _check_depth(ssl, wrapped, depth)
+        except BaseException:
+            wrapped.close()
+            raise
+    return wrapped
+
+
+def _check_depth(ssl, wrapped, depth):
+    """Refuse a chain with more certificates than ``depth`` between the peer's and the authority's, before
+    anything is sent. The ssl module has no setting for it.
+    """
+    between = len(wrapped._sslobj.get_verified_chain()) - 2
+    if between > depth:
+        error = ssl.SSLCertVerificationError(f"certificate chain too long: {between}, and depth is {depth}")
+        error.verify_code, error.verify_message = CHAIN_TOO_LONG, error.args[0]
+        raise error
+
+
 def tls_context(ssl, options):
     """A context of an ssl module as a URL's options ask for it. Raises OSError. Reads files: blocks."""
     # Not create_default_context(): gevent's makes one of the standard library, whose handshake would block
@@ -103,6 +135,8 @@ def tls_context(ssl, options):
         context.load_verify_locations(options["cacertfile"])
     else:
         context.load_default_certs()
+    if options.get("server_name_indication") == NO_NAME:
+        context.check_hostname = False
     if options.get("verify") == "verify_none":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -2,14 +2,15 @@
 
 Everything is percent-decoded. No path and a bare ``/`` both mean the virtual host ``/``, as most clients read
 it. Query keys are those of RabbitMQ's URI specification: heartbeat (s), connection_timeout (ms), channel_max,
-frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (the key's), verify,
-server_name_indication, and name (shown by the broker).
+frame_max, auth_mechanism, cacertfile, certfile, keyfile, password (the key's), verify, depth (intermediate
+certificates at most), server_name_indication ("disable": no name is sent and none is checked), and name
+(shown by the broker).
 """
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 DEFAULT_URL = "amqp://guest:guest@localhost:5672/%2f"
-_INTEGERS = ("heartbeat", "connection_timeout", "channel_max", "frame_max")
+_INTEGERS = ("heartbeat", "connection_timeout", "channel_max", "frame_max", "depth")
 _TEXTS = (
     "auth_mechanism", "cacertfile", "certfile", "keyfile", "password", "verify", "server_name_indication",
     "name",

@@ -75,6 +75,16 @@ SHOVEL = {
         "dest-refusal-limit", int, False,
         "How often a message may be refused before it is rejected to its source; 0: for ever."),
     "--dest-timeout": ("dest-timeout", float, False, "Seconds that a web server may take."),
+    "--dest-cacertfile": (
+        "dest-cacertfile", str, False, "Authority that vouches for a web server: a file in tls_folder."),
+    "--dest-certfile": ("dest-certfile", str, False, "Certificate to show to a web server..."),
+    "--dest-keyfile": ("dest-keyfile", str, False, "...and its key."),
+    "--dest-verify": (
+        "dest-verify", click.Choice(["verify_peer", "verify_none"]), False,
+        "Whether a web server's certificate is verified; it is, by default."),
+    "--dest-server-name-indication": (
+        "dest-server-name-indication", str, False, "Name that a web server's certificate is for."),
+    "--dest-depth": ("dest-depth", int, False, "Authorities between its certificate and a known one."),
 }
 UPSTREAM = {
     "--uri": ("uri", str, True, "Where from. May be given several times."),

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import gevent
 import h11
 
+from gomq_py.client.transport import TLS_ALERT
+
 READ_OCTETS = 16 * 1024
 # Of an answer's body. A larger one ends the connection, which costs less than to read it.
 ANSWER_OCTETS_MAX = 64 * 1024
@@ -131,6 +133,8 @@ class HTTPConnection:
                     data = connected.recv(READ_OCTETS)
                     if not data and not self._has_answered:
                         raise ConnectionResetError("the connection ended before the answer")
+                    if not self._has_answered and data.startswith(TLS_ALERT):
+                        raise NoAnswer("what answers speaks TLS: the URI begins with https://")
                     self._has_answered = True
                     state.receive_data(data)
                 elif isinstance(event, h11.Response):

@@ -15,6 +15,7 @@ from gevent.event import Event
 from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
+from gomq_py.links import troubles
 from gomq_py.links.buffers import buffers_of
 from gomq_py.links.hook_outlet import HookOutlet
 from gomq_py.links.outlet import WireOutlet
@@ -437,7 +438,8 @@ class Link:
     def _note(self, failed):
         """Remember what a failure means for the next passage; its text."""
         self.suspicion.failed(failed.error, failed.end == DESTINATION)
-        text = f"{failed.end}: {failed.error}"
+        uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
+        text = f"{failed.end}: {troubles.told(failed.error, uri)}"
         QUIET.warning((self.name, failed.end), "%s: %s", self.name, text)
         return text
 

@@ -52,28 +52,39 @@ class Connector:
             timeout_s = parameters.options.get("connection_timeout", CONNECT_TIMEOUT_S * 1000) / 1000
             connected = self._remote(link_uri, timeout_s)
             if parameters.tls:
-                options.setdefault("tls_context", self._context(parameters.options))
+                try:
+                    options.setdefault("tls_context", self._context(parameters.options))
+                except BaseException:
+                    connected.close()
+                    raise
         return Connection(parameters, socket_module=socket, connected=connected, name=name, **options)
 
-    def connect_http(self, link_uri: uris.LinkURI, timeout_s: float) -> Any:
-        """A connected socket for what speaks HTTP, with TLS where the URI says so. Raises OSError. May
-        switch.
+    def connect_http(
+        self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,
+    ) -> Any:
+        """A connected socket for what speaks HTTP, with TLS where the URI says so, verified as ``tls`` does:
+        options as of an AMQP URI. Raises URIError, OSError. May switch.
         """
+        options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
         connected = self._remote(link_uri, timeout_s)
         try:
             connected.settimeout(timeout_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if link_uri.tls:
-                connected = self._context({}).wrap_socket(connected, server_hostname=link_uri.host)
+                connected = transport.handshake(
+                    ssl, connected, self._context(options), link_uri.host, options)
         except BaseException:
             connected.close()
             raise
         return connected
 
-    def check(self, value: Any, schemes: tuple[str, ...] = uris.AMQP) -> None:
+    def check(
+        self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
+    ) -> None:
         """Whether a URI, or each of a list, can be used as far as is known before it is: for whoever sets a
-        link. Raises URIError.
+        link. ``tls``: options by which web servers are verified. Raises URIError.
         """
+        uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):
             if not link_uri.is_local:
                 try:
@@ -110,11 +121,17 @@ class Connector:
     def _context(self, options: dict[str, Any]) -> Any:
         """A TLS context as a URI asks for it, made anew when one of its files has changed. Raises OSError."""
         files = [options.get(key, "") for key in ("cacertfile", "certfile", "keyfile")]
-        key = (*files, *map(_changed_at, files), options.get("password"), options.get("verify"))
+        names_none = options.get("server_name_indication") == transport.NO_NAME
+        key = (
+            *files, *map(_changed_at, files), options.get("password"), options.get("verify"), names_none)
         if key not in self._contexts:
             if len(self._contexts) >= CONTEXTS_MAX:
                 self._contexts.clear()
-            self._contexts[key] = transport.tls_context(ssl, options)
+            try:
+                self._contexts[key] = transport.tls_context(ssl, options)
+            except OSError as error:
+                named = " or ".join(name for name in uris.FILES if name in options)
+                raise OSError(f"{named or 'the authorities of the system'}: {error}") from None
         return self._contexts[key]
 
 

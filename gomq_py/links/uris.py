@@ -30,15 +30,15 @@ SHOWN_MAX = 500
 # Query keys with their bounds. An hour is longer than anybody waits for a connection.
 _INTEGERS = {
     "heartbeat": (0, 65535), "connection_timeout": (1, 3600000), "channel_max": (0, 65535),
-    "frame_max": (4096, 2**31 - 1),
+    "frame_max": (4096, 2**31 - 1), "depth": (0, 100),
 }
 # What a link reads a frame with, and the default of all brokers: a larger one is agreed on as this.
 FRAME_MAX = 131072
-_FILES = ("cacertfile", "certfile", "keyfile")
-_TEXTS = (*_FILES, "auth_mechanism", "password", "verify", "server_name_indication")
+FILES = ("cacertfile", "certfile", "keyfile")
+_TEXTS = (*FILES, "auth_mechanism", "password", "verify", "server_name_indication")
 # What RabbitMQ's URIs may say and a client of AMQP 0-9-1 has no use for: how a server asks for certificates,
-# how long chains may be, and what belongs to AMQP 1.0.
-_WITHOUT_EFFECT = ("fail_if_no_peer_cert", "depth", "idle_time_out", "hostname", "sasl")
+# and what belongs to AMQP 1.0.
+_WITHOUT_EFFECT = ("fail_if_no_peer_cert", "idle_time_out", "hostname", "sasl")
 _VALUES = {"auth_mechanism": ("plain", "amqplain", "external"), "verify": ("verify_peer", "verify_none")}
 _HIDDEN = "***"
 _SECRET_KEY = re.compile("secret|password|token", re.IGNORECASE)
@@ -135,21 +135,27 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
     Raises URIError for a file that is not in ``tls_folder``.
     """
-    options = dict(uri.options)
-    for key in _FILES:
-        if key in options:
-            options[key] = file_in(tls_folder, options[key], key)
+    options = tls_options(uri.options, tls_folder)
     if "frame_max" in options:
         options["frame_max"] = min(options["frame_max"], FRAME_MAX)
-    # Without one OpenSSL would ask for it at the broker's terminal.
-    options.setdefault("password", "")
-    if options.get("server_name_indication") == "disable":
-        del options["server_name_indication"]
     if uri.is_local:
         return Parameters("this broker", 0, "", "", uri.path or vhost, False, options)
     user = "guest" if uri.user is None else uri.user
     password = "guest" if uri.password is None else uri.password
     return Parameters(uri.host, uri.port, user, password, uri.path or "/", uri.tls, options)
+
+
+def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
+    """A copy of the options, with the whole paths of the files they name. Raises URIError for a file that is
+    not in ``tls_folder``.
+    """
+    options = dict(options)
+    for key in FILES:
+        if key in options:
+            options[key] = file_in(tls_folder, options[key], key)
+    # Without one OpenSSL would ask for it at the broker's terminal.
+    options.setdefault("password", "")
+    return options
 
 
 def file_in(folder: str, path: str, key: str) -> str:

@@ -30,7 +30,7 @@ from gevent.event import Event
 from gomq_py import __version__
 from gomq_py.client.backoff import Backoff
 from gomq_py.errors import Malformed
-from gomq_py.links import uris
+from gomq_py.links import troubles, uris
 from gomq_py.links.ends import Refused
 from gomq_py.links.http_client import HTTPConnection, NoRequest
 from gomq_py.links.remote_hosts import HostRefused
@@ -63,7 +63,7 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 class Webhook:
     """In the place of a link's Target. ``name`` is the link's; ``connector`` has the broker's
     ``connect_http``; ``secret``: what bodies are signed with, none where it is empty; ``edit`` as a Target's;
-    ``timeout_s``: for an answer.
+    ``timeout_s``: for an answer; ``tls``: options as of an AMQP URI by which servers are verified.
     """
 
     has_lane = False
@@ -71,6 +71,7 @@ class Webhook:
     def __init__(
         self, destination: Any, name: str, connector: Any, *, secret: str | bytes = b"", edit: Any = None,
         timeout_s: float = ANSWER_TIMEOUT_S, backoff: Backoff | None = None,
+        tls: dict[str, Any] | None = None,
     ):
         self.uris = [destination] if isinstance(destination, str) else list(destination)
         self.edit = edit
@@ -78,6 +79,7 @@ class Webhook:
         self.secret = secret.encode() if isinstance(secret, str) else secret
         self.timeout_s = timeout_s
         self.backoff = BACKOFF if backoff is None else backoff
+        self.tls = {} if tls is None else tls
         self._connector = connector
 
     def open(self, uri: str) -> "Session":
@@ -90,7 +92,7 @@ class Webhook:
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
         """One to this URI, not open yet."""
         return HTTPConnection(
-            lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S), self.timeout_s)
+            lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S, self.tls), self.timeout_s)
 
 
 class Session:
@@ -109,6 +111,7 @@ class Session:
     def _use(self, number: int) -> None:
         self._number = number
         self._uri = self._uris[number]
+        self._has_answered = False
         self._connection = self._webhook.connection(self._uri)
         self._fixed = _fixed_headers(self._webhook.name, self._uri)
 
@@ -143,25 +146,34 @@ class Session:
         target, headers = self._target(message), self._headers(message)
         try:
             self._connection.open()
-        except OSError as error:
-            if isinstance(error, HostRefused) and len(self._uris) == 1:
+        except HostRefused as error:
+            if len(self._uris) == 1:
                 raise
-            return _Failure(f"{self._uri.place}: {error}")
+            return _Failure(self._told(error))
+        except OSError as error:
+            return _Failure(self._told(error))
         try:
             answer = self._connection.post(target, headers, message.body)
         except NoRequest as error:
             raise Refused(f"the message makes no request: {error}") from None
         except OSError as error:  # among them certificates that are refused, which are ValueErrors too
             self._check_open()
-            return _Failure(f"{self._uri.place}: {error}", is_doubt=True)
+            return _Failure(self._told(error), is_doubt=True)
+        self._has_answered = True
         if 200 <= answer.status < 300:
             return None
-        text = f"{self._uri.place} answers {answer}"
+        text = troubles.without_secrets_of(self._uri, f"{self._uri.place} answers {answer}")
         if answer.status < 500 and answer.status not in PASSING:
             redirects = ", and redirects are not followed" if answer.status < 400 else ""
             raise Refused(text + redirects)
         return _Failure(
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
+
+    def _told(self, error: OSError) -> str:
+        text = troubles.explained(error)
+        if isinstance(error, ConnectionResetError) and not self._has_answered and not self._uri.tls:
+            text += ", before it said anything: if that port is for TLS, the URI begins with https://"
+        return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
         """Return when it is time for another attempt, which is at once until each URI had one. Raises

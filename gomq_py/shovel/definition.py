@@ -15,7 +15,8 @@ NEVER, QUEUE_LENGTH = "never", "queue-length"
 PROTOCOL = "amqp091"
 # What a short string of the wire holds.
 NAME_OCTETS = 255
-SECRET_CHARACTERS = 4096
+SECRET_CHARACTERS = FILE_CHARACTERS = 4096
+VERIFY = ("verify_peer", "verify_none")
 # Of arguments and headers: they go into one frame, beside what a message brings along.
 TABLE_OCTETS = 32768
 # RabbitMQ's field is a short, of which 0 means no limit: a shovel's memory has one.
@@ -67,6 +68,12 @@ class Definition:
     dest_refusal_limit: int  # 0: for ever
     dest_secret: str | None
     dest_timeout: float
+    dest_cacertfile: str | None
+    dest_certfile: str | None
+    dest_keyfile: str | None
+    dest_verify: str | None
+    dest_server_name_indication: str | None
+    dest_depth: int | None
     ack_mode: str
     reconnect_delay: float
 
@@ -99,12 +106,25 @@ class Definition:
             for key in _NOT_OF_WEBHOOKS:
                 if key in given:
                     raise DefinitionError(f"{key} is of brokers: dest-uri is a web server")
+            for key in _OF_TLS:
+                if key in given and not all(uri.lower().startswith("https:") for uri in self.dest_uri):
+                    raise DefinitionError(f"{key} is of TLS: dest-uri does not begin with https://")
+            if "dest-keyfile" in given and "dest-certfile" not in given:
+                raise DefinitionError("dest-keyfile is given without dest-certfile")
         else:
             for key in _OF_WEBHOOKS:
                 if key in given:
-                    raise DefinitionError(f"{key} is of web servers: dest-uri is a broker")
+                    raise DefinitionError(f"{key} is of web servers: dest-uri is a broker" + (
+                        ", whose URI says it in its query" if key in _OF_TLS else ""))
         if self.src_prefetch_count == 0:
             raise DefinitionError("src-prefetch-count is from 1 to 65535: without a limit memory has none")
+
+    @property
+    def dest_tls(self):
+        """What web servers are verified by, as an AMQP URI has it in its query."""
+        options = {key.removeprefix("dest-"): getattr(self, key.replace("-", "_")) for key in _OF_TLS}
+        return {
+            key.replace("-", "_"): value for key, value in options.items() if value is not None}
 
     @property
     def is_predeclared(self):
@@ -263,6 +283,18 @@ def _ack_mode(key, value):
     return value
 
 
+def _file(key, value):
+    if not isinstance(value, str) or not 1 <= len(value) <= FILE_CHARACTERS:
+        raise DefinitionError(f"{key} is the name of a file in tls_folder of [links]")
+    return value
+
+
+def _verify(key, value):
+    if value not in VERIFY:
+        raise DefinitionError(f"{key} is {' or '.join(VERIFY)}")
+    return value
+
+
 def _secret(key, value):
     if not isinstance(value, str) or not 1 <= len(value) <= SECRET_CHARACTERS:
         raise DefinitionError(f"{key} is a text of 1 to {SECRET_CHARACTERS} characters")
@@ -319,11 +351,21 @@ KEYS = {
     "dest-refusal-limit": (_whole(0, MOST), 0),
     "dest-secret": (_secret, None),
     "dest-timeout": (_seconds(1), 30),
+    "dest-cacertfile": (_file, None),
+    "dest-certfile": (_file, None),
+    "dest-keyfile": (_file, None),
+    "dest-verify": (_verify, None),
+    "dest-server-name-indication": (_name, None),
+    "dest-depth": (_whole(0, 100), None),
     "ack-mode": (_ack_mode, ON_CONFIRM),
     "reconnect-delay": (_seconds(0), 5),
 }
 _WHAT_FOR = {"src-uri": "take messages from", "dest-uri": "bring them to"}
-_OF_WEBHOOKS = ("dest-secret", "dest-timeout")
+_OF_TLS = (
+    "dest-cacertfile", "dest-certfile", "dest-keyfile", "dest-verify", "dest-server-name-indication",
+    "dest-depth",
+)
+_OF_WEBHOOKS = ("dest-secret", "dest-timeout", *_OF_TLS)
 _NOT_OF_WEBHOOKS = (
     "dest-protocol", "dest-queue", "dest-queue-args", "dest-exchange", "dest-exchange-key",
     "dest-predeclared",

@@ -58,7 +58,7 @@ class Opener:
             from gomq_py.links.webhook import Webhook
             return Webhook(
                 definition.dest_uri, shovel.name, self._connector, secret=definition.dest_secret or "",
-                timeout_s=definition.dest_timeout, edit=edit)
+                timeout_s=definition.dest_timeout, edit=edit, tls=definition.dest_tls)
         exchange, routing_key = definition.dest_exchange, definition.dest_exchange_key
         if definition.dest_queue is not None:
             exchange, routing_key = "", definition.dest_queue

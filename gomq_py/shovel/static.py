@@ -13,7 +13,10 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 _OBJECTS = ("src-queue-args", "src-consumer-args", "dest-queue-args", "dest-publish-properties")
 _URIS = ("src-uri", "dest-uri")
 _TRUTHS = ("src-predeclared", "dest-predeclared", "dest-add-forward-headers", "dest-add-timestamp-header")
-_NUMBERS = ("src-prefetch-count", "dest-refusal-limit", "dest-timeout", "reconnect-delay", "src-delete-after")
+_NUMBERS = (
+    "src-prefetch-count", "dest-refusal-limit", "dest-timeout", "reconnect-delay", "src-delete-after",
+    "dest-depth",
+)
 
 
 def values_of(section):

@@ -48,10 +48,11 @@ class Shovels(Component):
     started; ``user_of()`` is the User that an end in this broker works as, raises DefinitionError;
     ``begin_at`` the offset to begin at in a stream, or None.
 
-    ``check_uris(list, schemes)`` refuses URIs that could never be used, with a ValueError.
+    ``check_uris(list, schemes, tls)`` refuses URIs that could never be used, and what web servers are
+    verified by, with a ValueError.
     """
 
-    def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes: None):
+    def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes, tls=None: None):
         self._broker = broker
         self._hub = hub
         self._open_link = open_link
@@ -208,11 +209,12 @@ class Shovels(Component):
         return there is not None and there.type == STATIC
 
     def _check_uris(self, definition):
-        for key, values, schemes in (
-            ("src-uri", definition.src_uri, AMQP), ("dest-uri", definition.dest_uri, DESTINATIONS),
+        for key, values, more in (
+            ("src-uri", definition.src_uri, (AMQP,)),
+            ("dest-uri", definition.dest_uri, (DESTINATIONS, definition.dest_tls)),
         ):
             try:
-                self._check_uri_list(list(values), schemes)
+                self._check_uri_list(list(values), *more)
             except ValueError as error:
                 raise DefinitionError(f"{key}: {error}") from None
 

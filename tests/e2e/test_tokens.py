@@ -6,7 +6,9 @@ import pika.exceptions
 import pytest
 import requests
 
+from gomq_py import Broker
 from tests.support.broker_process import BrokerProcess
+from tests.support.shovels import Shovelled
 from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import in_time, wait_until
 
@@ -214,3 +216,45 @@ def test_settings_that_cannot_work_are_said_at_boot(tmp_path, lines, complaint):
         process.start()
 
     assert complaint in process.log_text and "Traceback" not in process.log_text
+
+
+@pytest.fixture
+def here():
+    """A broker that has a shovel."""
+    with Broker(http_port=0, sync=False) as here:
+        yield here
+
+
+def test_a_shovels_token_expires_and_another_takes_its_place_without_a_loss(broker, issuer, here, request):
+    """What is at the other end stays there; the state tells what to do, and no token is told."""
+    there, shovelled = connect(broker, "guest", "guest"), Shovelled(here, request.node.name)
+    channel = there.channel()
+    channel.queue_declare("from", durable=True)
+    channel.confirm_delivery()
+
+    def start(lifetime_s):
+        token = issuer.token(scope=ALL, lifetime_s=lifetime_s)
+        uri = f"amqp://:{token}@127.0.0.1:{broker.ports['amqp']}/%2F"
+        shovelled.start("amqp://", dest_queue=shovelled.name, **{"src-uri": uri, "src-queue": "from"})
+        return token
+
+    def publish(*numbers):
+        for number in numbers:
+            channel.basic_publish("", "from", b"%d" % number)
+
+    publish(0, 1)
+    for lifetime_s in LIFETIMES_S:
+        first = start(lifetime_s)
+        if wait_until(lambda: shovelled.shown()["moved"] or "expired" in shovelled.shown()["error"]) == 2:
+            break
+    wait_until(lambda: "the token in the URI has expired at " in shovelled.shown()["error"])
+    publish(2, 3)
+    shown = shovelled.call("GET", "shovels").text
+    start(600)
+
+    assert first not in shown and '"state":"starting"' in shown.replace(" ", "")
+    wait_until(lambda: shovelled.waiting() == 4, what=shovelled.shown)
+    shovelled.wait_for(state="running", error="")
+    assert channel.queue_declare("from", passive=True).method.message_count == 0
+    shovelled.close()
+    there.close()

@@ -5,9 +5,7 @@ Whatever it answers, nothing is lost and messages arrive in their order.
 import hashlib
 import hmac
 import threading
-from urllib.parse import quote
 
-import pika
 import pytest
 import requests
 
@@ -15,10 +13,11 @@ from gomq_py import Broker
 from gomq_py.broker.transfer import engine
 from gomq_py.client.backoff import Backoff
 from gomq_py.links import link, webhook
+from tests.support.federated import LOGIN
 from tests.support.hook_server import OK, HookServer, answer
+from tests.support.shovels import Shovelled
 from tests.support.waiting import in_time, wait_until
 
-LOGIN = ("guest", "guest")
 QUICK = Backoff(0.01, 0.05, retries=3)
 
 
@@ -34,60 +33,6 @@ def _quick(monkeypatch):
     monkeypatch.setattr(link, "DRAIN_S", 0.2)
     monkeypatch.setattr(webhook, "BACKOFF", QUICK)
     monkeypatch.setattr(engine, "TRY_AGAIN_MS", 20)
-
-
-class Shovelled:
-    """A queue named after the test, and a shovel from it to where ``start`` says."""
-
-    def __init__(self, broker, name):
-        self.broker, self.name = broker, name
-        self.session = requests.Session()
-        self.session.auth = LOGIN
-        self.connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
-        self.channel = self.connection.channel()
-        self.dead = f"{name}-dead"
-        self.channel.queue_declare(self.dead, durable=True)
-        self.channel.queue_declare(name, durable=True, arguments={
-            "x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.dead})
-        self.channel.confirm_delivery()
-
-    def call(self, verb, *path, **body):
-        url = "/".join([self.broker.http_url, "api", *(quote(part, safe="") for part in path)])
-        return self.session.request(verb, url, json=body or None, timeout=in_time(30))
-
-    def start(self, uri, **more):
-        value = {
-            "src-uri": "amqp://", "src-queue": self.name, "dest-uri": uri, "reconnect-delay": 0.05,
-            **{key.replace("_", "-"): said for key, said in more.items()}}
-        said = self.call("PUT", "parameters", "shovel", "/", self.name, value=value)
-        assert said.ok, said.text
-        return self
-
-    def publish(self, *bodies, **properties):
-        for body in bodies:
-            self.channel.basic_publish("", self.name, body, pika.BasicProperties(**properties))
-
-    def numbers(self, count):
-        self.publish(*(b"%d" % number for number in range(count)))
-
-    def shown(self):
-        return self.call("GET", "shovels", "/", self.name).json()
-
-    def wait_for(self, **values):
-        """Until the shovel is shown so."""
-        try:
-            wait_until(lambda: values.items() <= self.shown().items())
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {self.shown()}") from None
-
-    def waiting(self, queue=None):
-        return self.channel.queue_declare(queue or self.name, passive=True).method.message_count
-
-    def close(self):
-        self.call("DELETE", "shovels", "/", self.name)
-        self.channel.queue_delete(self.name)
-        self.channel.queue_delete(self.dead)
-        self.connection.close()
 
 
 @pytest.fixture

@@ -89,6 +89,7 @@ class HookServer:
         try:
             if self._context is not None:
                 accepted = self._context.wrap_socket(accepted, server_side=True)
+                self._sockets.append(accepted)  # the one before has given its descriptor away
             with accepted:
                 while (request := _read(accepted, number)) is not None:
                     self.requests.append(request)

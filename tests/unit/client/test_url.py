@@ -22,6 +22,10 @@ from gomq_py.client.url import Parameters, parse_url
         Parameters(host="h", options={"heartbeat": 0, "connection_timeout": 500}),
     ),
     (
+        "amqps://h?depth=2&server_name_indication=disable",
+        Parameters(host="h", port=5671, tls=True, options={"depth": 2, "server_name_indication": "disable"}),
+    ),
+    (
         "amqp://h/v?name=n&auth_mechanism=AMQPLAIN",
         Parameters(host="h", virtual_host="v", options={"name": "n", "auth_mechanism": "AMQPLAIN"}),
     ),

@@ -70,7 +70,8 @@ def test_what_has_no_meaning_for_this_broker_is_refused(text):
     f"amqp://u:{SECRET}@h?heartbeat=x", "amqp://h?heartbeat=65536", "amqp://h?heartbeat=-1",
     "amqp://h?heartbeat=",
     f"amqp://h?heartbeat={'9' * 5000}", "amqp://h?connection_timeout=0", "amqp://h?frame_max=1",
-    "amqp://h?frame_max=0", "amqp://h?channel_max=65536", "amqp://h?verify=yes", "amqp://h?auth_mechanism=x",
+    "amqp://h?frame_max=0", "amqp://h?channel_max=65536", "amqps://h?depth=101", "amqps://h?depth=-1",
+    "amqp://h?verify=yes", "amqp://h?auth_mechanism=x",
     f"amqp://u:{SECRET}@h?unknown=1", "amqp://h?keyfile=k", "amqp://h?cacertfile=%ff",
     "amqp://" + "h" * uris.URI_OCTETS_MAX,
 ])
@@ -91,7 +92,7 @@ def test_query_keys_of_rabbitmq():
 
     assert uris.parameters(uri, "").options == {
         "heartbeat": 5, "connection_timeout": 1500, "channel_max": 3, "auth_mechanism": "amqplain",
-        "verify": "verify_none", "server_name_indication": "x", "frame_max": 8192, "password": "",
+        "verify": "verify_none", "server_name_indication": "x", "frame_max": 8192, "password": "", "depth": 2,
     }
 
 

@@ -55,6 +55,19 @@ def test_a_webhook_is_a_destination_of_its_own():
         "dest-timeout": 3})
 
     assert definition.is_webhook and (definition.dest_secret, definition.dest_timeout) == ("s", 3)
+    assert definition.dest_tls == {}
+
+
+def test_a_web_server_is_verified_as_the_query_of_an_amqp_uri_would_say():
+    given = {
+        "dest-cacertfile": "ca.pem", "dest-certfile": "c.pem", "dest-keyfile": "k.pem",
+        "dest-verify": "verify_none", "dest-server-name-indication": "name", "dest-depth": 0}
+
+    definition = Definition({"src-uri": "amqp://", "src-queue": "q", "dest-uri": ["HTTPS://web/"], **given})
+
+    assert definition.dest_tls == {
+        "cacertfile": "ca.pem", "certfile": "c.pem", "keyfile": "k.pem", "verify": "verify_none",
+        "server_name_indication": "name", "depth": 0}
 
 
 @pytest.mark.parametrize("changes, text", [
@@ -69,6 +82,11 @@ def test_a_webhook_is_a_destination_of_its_own():
     ({"src-uri": "amqp://h:99999"}, "src-uri: the URI has no host or port that can be read"),
     ({"src-uri": "amqps://"}, "src-uri: the URI has no host"), ({"dest-uri": "http://"}, "no host"),
     ({"dest-uri": ["amqp://a", "http://b"]}, "one kind"),
+    ({"dest-uri": "http://b", "dest-queue": None, "dest-depth": 1}, "dest-depth is of TLS"),
+    ({"dest-uri": "https://b", "dest-queue": None, "dest-depth": -1}, "dest-depth is a whole number"),
+    ({"dest-uri": "https://b", "dest-queue": None, "dest-keyfile": "k"}, "without dest-certfile"),
+    ({"dest-uri": "https://b", "dest-queue": None, "dest-cacertfile": ""}, "dest-cacertfile is the name"),
+    ({"dest-verify": "verify_peer"}, "whose URI says it in its query"),
     ({"dest-uri": "http://b"}, "dest-queue is of brokers"), ({"dest-secret": "s"}, "web servers"),
     ({"src-queue": ""}, "src-queue is a name"), ({"src-queue": "x" * 256}, "255"),
     ({"src-queue": "ü" * 128}, "255"), ({"src-queue": 5}, "src-queue is a name"),

@@ -1,0 +1,106 @@
+"""Troubles: what went wrong at an end of a link, as whoever set the link reads it: what it means, what mends
+it, and nothing of what that end is told in confidence.
+
+Values only. The texts of TLS are OpenSSL's, which say what and not what to do; those of brokers and web
+servers are the peer's own, and a peer may repeat what it was sent.
+"""
+import json
+import ssl
+import time
+from base64 import urlsafe_b64decode
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+from gomq_py.client.errors import ClosedError
+from gomq_py.links import uris
+
+# OpenSSL's X509_V_ERR_*.
+_NOT_YET_VALID, _EXPIRED = 9, 10
+# Whose authority is not known: unable to get issuer, self-signed, unable to get local issuer, to verify leaf.
+_UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
+_OTHER_HOST = (62, 64)
+_REVOKED = 23
+_CHAIN_TOO_LONG = 22
+_ADVICE = {
+    _NOT_YET_VALID: "one of the clocks is wrong, or the certificate has to be made anew there",
+    _EXPIRED: "it is to be renewed there",
+    **dict.fromkeys(_UNKNOWN_AUTHORITY, "cacertfile names the authority that has signed it"),
+    **dict.fromkeys(_OTHER_HOST, "the URI, or server_name_indication, has a name that it is for"),
+    _REVOKED: "it is to be renewed there",
+    _CHAIN_TOO_LONG: "depth allows more authorities in between",
+}
+# What a peer's first octets are taken for where it does not speak TLS; names differ with OpenSSL's version.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+# Alerts of a peer that was shown no certificate, or none that it takes.
+_WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA")
+# Reply codes of a login that is refused, and of a connection that is closed when its token expires.
+_OF_LOGINS = (320, 403)
+# Shorter ones stand in too many words by chance, and are no secret either.
+_SECRET_CHARACTERS_LEAST = 4
+
+
+def told(error: Any, uri: str) -> str:
+    """The error of the end at ``uri``, as it is shown."""
+    text = explained(error)
+    try:
+        link_uri = uris.parse(uri, uris.DESTINATIONS)
+    except uris.URIError:  # that is the trouble, and says nothing of it
+        return text
+    text = without_secrets_of(link_uri, text)
+    if isinstance(error, ClosedError) and error.reply_code in _OF_LOGINS:
+        text += _of_token(link_uri.password or "")
+    return text
+
+
+def explained(error: Any) -> str:
+    """The error's text; of TLS with what to do about it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        what = getattr(error, "verify_message", "") or str(error)
+        advice = _ADVICE.get(getattr(error, "verify_code", 0))
+        return f"TLS: the certificate of that end is refused: {what}" + (f": {advice}" if advice else "")
+    text = str(error)
+    if isinstance(error, ssl.SSLError) and any(reason in text for reason in _NO_TLS):
+        return f"TLS: that port does not speak it ({error.reason or error}): the URI begins with " \
+            "amqp:// or http://, or names the port that does"
+    if isinstance(error, TimeoutError) and "handshake" in text:
+        return "TLS: that end does not answer the handshake: its port may not be for TLS"
+    if any(reason in text for reason in _WANTS_CERTIFICATE):
+        return f"TLS: that end refuses our certificate, or wants one: certfile and keyfile name it ({text})"
+    return text
+
+
+def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
+    """A text of this end's with nothing in it that only this end is to know."""
+    for secret in _secrets_of(link_uri):
+        if len(secret) >= _SECRET_CHARACTERS_LEAST:
+            text = text.replace(secret, "***")
+    return text
+
+
+def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
+    """As they are sent, and as they may be written; longer ones first."""
+    secrets = {link_uri.options.get("password", "")}
+    if link_uri.password != link_uri.user:  # guest's is no secret, and guest is in many texts
+        secrets.add(link_uri.password or "")
+    if link_uri.scheme in uris.HTTP:  # whose query may be a key
+        query = link_uri.path.partition("?")[2]
+        for part in query.split("&"):
+            secrets.add(part.partition("=")[2] or part)
+    forms = (str, quote, quote_plus, unquote, unquote_plus)
+    written = {form(secret) for secret in secrets for form in forms}
+    return sorted(written, key=len, reverse=True)
+
+
+def _of_token(password: str) -> str:
+    """What there is to say where the password is a token (JWT) whose time is over; else nothing."""
+    parts = password.split(".")
+    if len(parts) != 3:
+        return ""
+    try:
+        expires_s = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))["exp"]
+        if expires_s > time.time():
+            return ""
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(expires_s))
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, OSError, RecursionError):
+        return ""
+    return f": the token in the URI has expired at {moment} UTC, set the link anew with another one"
