@@ -21,6 +21,7 @@ from gomq_py.testing.brokers import ChildBroker
 from tests.support import broker_process as processes
 from tests.support import built, programs, resources, telltale, typed
 from tests.support.broker_process import BrokerProcess
+from tests.support.federated import start_rabbitmq
 from tests.support.waiting import PATIENCE, wait_until
 
 # A slow machine is no fault of a property. The examples are the same in every run:
@@ -257,6 +258,17 @@ def broker_process(tmp_path):
 def broker(broker_process):
     """A running broker process of this test's own."""
     return broker_process().start()
+
+
+@pytest.fixture(scope="session")
+def shared_rabbitmq(tmp_path_factory):
+    """A RabbitMQ with its plugins for shovels and federation (a Peer), for tests that have a virtual host of
+    their own: it starts in 5 to 8 s. With a port of TLS, ``tls_port``; ``certificates`` are also for others.
+    """
+    peer = start_rabbitmq(tmp_path_factory.mktemp("shared-rabbitmq"))
+    yield peer
+    peer.hang_up()
+    peer.process.kill()  # which is quicker
 
 
 @pytest.fixture(scope="session")

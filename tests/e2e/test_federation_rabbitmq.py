@@ -1,26 +1,22 @@
 """Federation with RabbitMQ's plugin at the other end, either way round."""
 import json
 import re
-from contextlib import ExitStack
 from urllib.parse import quote
 
 import pytest
 
-from tests.support.federated import bodies, start_gomq, start_rabbitmq
+from tests.support.federated import bodies, start_gomq
 from tests.support.waiting import TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.needs_program("rabbitmq-server")
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def both(tmp_path_factory, shared_rabbitmq):
     """(ours, RabbitMQ)."""
-    with ExitStack() as stack:
-        rabbit = start_rabbitmq(tmp_path_factory.mktemp("rabbit"))
-        stack.callback(rabbit.process.stop)
-        ours = start_gomq(tmp_path_factory.mktemp("ours"), "ours")
-        stack.callback(ours.process.stop)
-        yield ours, rabbit
+    ours = start_gomq(tmp_path_factory.mktemp("ours"), "ours")
+    yield ours, shared_rabbitmq
+    ours.process.stop()
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 import pytest
 from pika import BasicProperties
 
-from tests.support.federated import Peer, bodies, start_gomq
+from tests.support.federated import bodies, start_gomq
 from tests.support.programs import find
-from tests.support.rabbitmq_process import RabbitMQProcess
-from tests.support.shovels import arrived, publish, put, value_of, wait_for
+from tests.support.shovels import arrived, publish, put, shovel, value_of, wait_for
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -16,17 +15,16 @@ COUNT = 500
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory):
-    """Ours and RabbitMQ with its shovel plugin."""
-    folder = tmp_path_factory.mktemp("rabbitmq")
-    plugins = ("rabbitmq_shovel", "rabbitmq_shovel_management")
-    ours = start_gomq(tmp_path_factory.mktemp("ours") / "data", "ours")
-    try:
-        with RabbitMQProcess(folder, plugins=plugins) as rabbitmq:
-            yield ours, Peer(rabbitmq, rabbitmq.http_url, "rabbit")
-            rabbitmq.kill()  # which is quicker
-    finally:
-        ours.process.stop()
+def brokers(tmp_path_factory, shared_rabbitmq):
+    """Ours, with RabbitMQ's certificate as its own, and RabbitMQ."""
+    files, config = shared_rabbitmq.certificates, tmp_path_factory.mktemp("ours") / "gomq.ini"
+    config.write_text(f"[links]\ntls_folder = {files.authority.parent}\n")
+    ours = start_gomq(
+        config.parent / "data", "ours", config=config, amqps_port=0, tls_cert=files.certificate,
+        tls_key=files.key)
+    ours.tls_port = ours.process.ports["amqps"]
+    yield ours, shared_rabbitmq
+    ours.process.stop()
 
 
 @pytest.fixture
@@ -62,6 +60,37 @@ def test_messages_go_both_ways_whoever_has_the_shovel(brokers, vhost, shoveller,
     assert isinstance(got[0][1].headers["x-shovelled-timestamp"], int)
     wait_until(lambda: [one["state"] for one in has.call("GET", "shovels", vhost)] == ["running"])
     wait_until(lambda: from_.ready(vhost, "a") == 0)
+
+
+@pytest.mark.parametrize("shoveller", ["ours", "theirs"])
+def test_each_reaches_the_other_over_tls_with_the_same_uri(brokers, vhost, shoveller):
+    has, other = brokers if shoveller == "ours" else brokers[::-1]
+    authority = brokers[1].certificates.authority
+    publish(has, vhost, range(COUNT))
+
+    put(has, vhost, value_of(has, other, vhost, reconnect_delay=1, dest_uri=(
+        f"amqps://guest:guest@127.0.0.1:{other.tls_port}/{vhost}?cacertfile={authority}&verify=verify_peer"
+        "&depth=1&server_name_indication=localhost&fail_if_no_peer_cert=true")))
+
+    assert arrived(other, vhost, COUNT) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+def test_rabbitmqs_ports_of_one_kind_and_the_other_are_told_apart(brokers, vhost, end):
+    ours, theirs = brokers
+    ours.channel(vhost).queue_declare("a", durable=True)
+    key = "src_uri" if end == "source" else "dest_uri"
+
+    for name, uri in (
+        ("s", f"amqp://guest:guest@127.0.0.1:{theirs.tls_port}"),
+        ("t", f"amqps://guest:guest@127.0.0.1:{theirs.process.port}"),
+    ):
+        put(ours, vhost, value_of(ours, ours, vhost, **{key: uri}), name)
+
+    for name, error in (("s", "for TLS, the URL begins with amqps://"), ("t", "that port does not speak it")):
+        wait_until(lambda name=name, error=error: error in shovel(ours, vhost, name)["error"],
+                   what=lambda name=name: shovel(ours, vhost, name))
+        assert shovel(ours, vhost, name)["error"].startswith(f"{end}: ")
 
 
 def test_a_stream_of_rabbitmq_is_read_from_its_beginning_and_over_a_restart_of_the_shovel(brokers, vhost):

@@ -4,7 +4,9 @@ from urllib.parse import quote
 import pika
 import requests
 
+from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
+from tests.support.ports import reserve
 from tests.support.rabbitmq_process import RabbitMQProcess
 from tests.support.waiting import in_time, wait_until
 
@@ -112,7 +114,25 @@ def bodies(channel, queue, count, within_s=TIMEOUT_S):
     return got
 
 
+RABBITMQ_PLUGINS = (
+    "rabbitmq_shovel", "rabbitmq_shovel_management", "rabbitmq_federation", "rabbitmq_federation_management")
+RABBITMQ_CONFIGURATION = """
+max_message_size = 1048576
+listeners.ssl.1 = 127.0.0.1:{port}
+ssl_options.cacertfile = {files.authority}
+ssl_options.certfile = {files.certificate}
+ssl_options.keyfile = {files.key}
+"""
+
+
 def start_rabbitmq(folder):
-    """A RabbitMQ with its federation plugin. The caller stops ``process``."""
-    process = RabbitMQProcess(folder, plugins=("rabbitmq_federation_management",)).start()
-    return Peer(process, process.http_url, "rabbit")
+    """A RabbitMQ with its plugins, and a port of TLS: ``tls_port``, ``certificates``. The caller stops
+    ``process``.
+    """
+    port, files = reserve(), certificates.make(folder / "certificates")
+    process = RabbitMQProcess(
+        folder, plugins=RABBITMQ_PLUGINS,
+        configuration=RABBITMQ_CONFIGURATION.format(port=port, files=files)).start()
+    peer = Peer(process, process.http_url, "rabbit")
+    peer.tls_port, peer.certificates = port, files
+    return peer

@@ -4,17 +4,13 @@ import pytest
 from gomq_py.content.properties import Properties
 from gomq_py.links.ends import Source, Target
 from tests.support.links import connect, depth, fill, numbers, take_all, until
-from tests.support.rabbitmq_process import RabbitMQProcess
 
 pytestmark = pytest.mark.needs_program("rabbitmq-server")
-CONFIGURATION = "max_message_size = 1048576\n"
 
 
 @pytest.fixture(scope="module")
-def rabbitmq(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rabbitmq")
-    with RabbitMQProcess(folder, configuration=CONFIGURATION) as broker:
-        yield broker
+def rabbitmq(shared_rabbitmq):
+    return shared_rabbitmq.process
 
 
 @pytest.fixture(params=["source", "destination"])
