@@ -48,8 +48,7 @@ class Shovels(Component):
     started; ``user_of()`` is the User that an end in this broker works as, raises DefinitionError;
     ``begin_at`` the offset to begin at in a stream, or None.
 
-    ``check_uris(list, schemes, tls)`` refuses URIs that could never be used, and what web servers are
-    verified by, with a ValueError.
+    ``check_uris(list, schemes, tls)`` refuses what could never be used, with a ValueError.
     """
 
     def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes, tls=None: None):
