@@ -25,6 +25,9 @@ _OF_THE_WAY = {
     "x-last-death-reason",
     "x-delivery-count",
     "x-deduplication-header",
+    # Whoever else was to have the message has it: a copy comes back to this queue alone.
+    "CC",
+    "BCC",
 }
 
 

@@ -93,6 +93,12 @@ class Task:
                 raise BadTask(
                     f"task {shown(self.name)}: {what} is {shown(value)}, of type {type(value).__name__}"
                 )
+        for name in ("CC", "BCC"):
+            # The broker closes the channel over others, and with it fails what other threads are sending.
+            value = self.headers.get(name, [])
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                text = f"header {name} is {shown(value)}, and no list of texts"
+                raise BadTask(f"task {shown(self.name)}: {text}")
         if self.priority is not None and self.priority not in range(256):
             raise BadTask(f"task {shown(self.name)}: a priority is from 0 to 255, not {shown(self.priority)}")
 

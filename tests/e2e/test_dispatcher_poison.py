@@ -237,6 +237,26 @@ def test_a_hook_that_wants_to_end_the_program_ends_nothing(server, queue):
     assert len(told) == 2
 
 
+def test_a_task_with_copies_that_is_tried_again_comes_back_to_its_own_queue_alone(server, queue, connection):
+    """Header CC sends it to another queue as well, once: not with each attempt, nor as a dead letter."""
+    ran = []
+
+    def fail():
+        ran.append(1)
+        raise ValueError("no")
+
+    start(server, queue, {"fail": TaskConfig(fail, retries=2, backoff=AT_ONCE, dead_letter=True)})
+    with connection.channel() as channel:
+        other = channel.queue_declare(exclusive=True).queue
+        channel.queue_bind(other, queue + ".x", other)
+        server.publish(Task("fail", headers={"CC": [other]}), TIMEOUT_S)
+        dead_letter(connection, queue)
+
+        copies = channel.queue_declare(other, passive=True).message_count
+
+    assert (len(ran), copies) == (3, 1)
+
+
 CYCLE: list = []
 CYCLE.append(CYCLE)
 CYCLE_OF_HEADERS: dict = {}
@@ -253,6 +273,8 @@ CYCLE_OF_HEADERS["itself"] = CYCLE_OF_HEADERS
         ({"headers": LARGE | {"more": "x" * 1000}}, "do not fit into a frame of 131072"),
         ({"headers": CYCLE_OF_HEADERS}, "recursion"),
         ({"headers": 5}, "headers is 5, of type int"),
+        ({"headers": {"CC": "other"}}, "header CC is 'other', and no list of texts"),
+        ({"headers": {"BCC": [5]}}, r"header BCC is \[5\], and no list of texts"),
         ({"routing_key": 5}, "routing_key is 5, of type int"),
         ({"routing_key": "k" * 256}, "a short string holds at most 255 octets"),
         ({"priority": 256}, "a priority is from 0 to 255, not 256"),
