@@ -29,6 +29,12 @@ CSP_WATCH = """
 addEventListener("securitypolicyviolation", event => console.error(
     `CSP: ${event.violatedDirective} forbids ${event.blockedURI} in ${event.sourceFile}`));
 """
+# The page before must not count as shown while the browser has not come to the next one.
+GO = """address => {
+    if (location.hash === address) return;
+    document.querySelector("#main .page")?.removeAttribute("data-shown");
+    location.hash = address;
+}"""
 LOGGED_IN = """
 if (!sessionStorage.getItem("tests.begun")) {
     sessionStorage.setItem("tests.begun", "1");
@@ -110,7 +116,7 @@ class UI:
         if not self.context.cookies():
             self.log_in(user, password)
         if self.page.url.startswith(self.base):
-            self.page.evaluate("address => { location.hash = address }", address)
+            self.page.evaluate(GO, address)
         else:
             self.page.goto(f"{self.base}/{address}")
         self.wait_shown()

@@ -166,7 +166,8 @@ def test_purging_wants_the_name_of_the_queue(ui, api, channel, name):
 
 def test_a_message_is_published_again_from_where_it_was_looked_at(ui, api, channel, name):
     channel.queue_declare(name, durable=True)
-    channel.basic_publish("", name, b"\xff\x01", persistent(headers={"n": 1}, message_id="first"))
+    body = b"\xff\x01" * 50_000  # more than the list shows of it
+    channel.basic_publish("", name, body, persistent(headers={"n": 1}, message_id="first"))
 
     open_messages(ui, name)
     messages(ui).locator("summary").click()

@@ -3,8 +3,8 @@
 import {h, name, replace} from "../core/dom.js";
 import {count, time} from "../core/format.js";
 
-// Messages and lines that stay: older ones go.
-const MESSAGES = 200;
+// Messages and lines that stay: older ones go. Bodies are of 1 MiB at most.
+const MESSAGES = 100;
 const LINES = 100;
 
 /** Where WebSockets of this broker are. */

@@ -1,7 +1,7 @@
 // Peeking: ready messages of a queue as the API shows them, with their bodies as octets. The queue stays as it is.
 
 import {at, get} from "../core/api.js";
-import {fromBase64} from "../decode/octets.js";
+import {fromBase64, toBase64} from "../decode/octets.js";
 
 export const MOST = 1000;
 // Octets of each body: enough to read, for lists; all that is decoded, for one message.
@@ -28,7 +28,8 @@ export async function whole(vhost, queue, message, signal) {
     return again && again.timestamp === message.timestamp && again.payload_bytes === message.payload_bytes ? again : message;
 }
 
-/** Lines of JSON, one a message: all that is known of it, the body as text where it is text. */
+/** Lines of JSON, one a message: all that is known of it, the body as text where it is text. payload_cut: of a long
+ * body there is only the beginning. */
 export function ndjson(messages) {
     return messages.map(({octets, ...rest}) => {
         let payload, encoding = "string";
@@ -36,16 +37,11 @@ export function ndjson(messages) {
             payload = new TextDecoder("utf-8", {fatal: true, ignoreBOM: true}).decode(octets);
         } catch {
             encoding = "base64";
-            payload = base64(octets);
+            payload = toBase64(octets);
         }
-        return JSON.stringify({...rest, payload, payload_encoding: encoding});
+        const cut = octets.length < rest.payload_bytes ? {payload_cut: true} : {};
+        return JSON.stringify({...rest, ...cut, payload, payload_encoding: encoding});
     }).join("\n") + "\n";
-}
-
-function base64(octets) {
-    let binary = "";
-    for (const octet of octets) binary += String.fromCharCode(octet);
-    return btoa(binary);
 }
 
 /** Give the browser a file to keep. */

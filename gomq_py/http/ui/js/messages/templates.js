@@ -1,6 +1,10 @@
 // What is to be published later: templates that somebody saved in this browser, and a message on its way from one page
 // to the publish form.
 
+import {toast} from "../core/dialog.js";
+import {go, href} from "../core/router.js";
+import {toBase64} from "../decode/octets.js";
+
 const KEPT = "gomq.templates";
 const ON_ITS_WAY = "gomq.on-its-way";
 export const MOST_TEMPLATES = 100;
@@ -30,6 +34,19 @@ export function deleteTemplate(name) {
     const kept = templates();
     delete kept[name];
     localStorage.setItem(KEPT, JSON.stringify(kept));
+}
+
+/** Show the publish form with this message; whole() brings all of its body. */
+export async function publishAgain(vhost, message, whole) {
+    const found = message.octets.length < message.payload_bytes ? await whole(message) : message;
+    if (found.octets.length < found.payload_bytes) {
+        toast("Its body is too large for the form, or it has moved in the queue meanwhile.", "bad");
+        return;
+    }
+    keep("message", {
+        vhost, exchange: found.exchange, routing_key: found.routing_key, properties: found.properties, body: toBase64(found.octets),
+    });
+    go(href("/publish", {from: "message"}));
 }
 
 /** Hand something to the next page, once. */

@@ -9,7 +9,7 @@ import {ndjson, peek, save, whole} from "../messages/peek.js";
 import {purge} from "../messages/purge.js";
 import {search} from "../messages/search.js";
 import {addStyle} from "../messages/style.js";
-import {keep} from "../messages/templates.js";
+import {publishAgain} from "../messages/templates.js";
 import {messageView} from "../messages/view.js";
 
 const COUNTS = ["10", "50", "200", "1000"];
@@ -71,7 +71,7 @@ export async function showMessages(root, {vhost, name: queue}, context) {
     };
     const draw = (messages, add, isSearch, until) => {
         const views = messages.map(message => messageView(message, {
-            whole: one => whole(vhost, queue, one, context.signal), actions: one => actions(one),
+            whole: wholeOf, actions,
         }));
         if (add) list.append(...views);
         else replace(list, views.length ? views : h("p", {class: "nothing"}, isSearch ? "No message fits." : "No message is ready here."));
@@ -80,13 +80,9 @@ export async function showMessages(root, {vhost, name: queue}, context) {
             next === null ? "" : isSearch ? ", and there are more to look at" : ", and there are more");
         for (const one of [exporting, opening]) one.disabled = !shown.length;
     };
-    const actions = message => [h("button", {type: "button", onclick: () => {
-        keep("message", {
-            vhost, exchange: message.exchange, routing_key: message.routing_key, properties: message.properties,
-            octets: [...message.octets],
-        });
-        go(href("/publish", {from: "message"}));
-    }}, "Publish it again\u2026")];
+    const wholeOf = message => whole(vhost, queue, message, context.signal);
+    const actions = message => [h("button", {type: "button", onclick: () => publishAgain(vhost, message, wholeOf).catch(context.fail)},
+        "Publish it again\u2026")];
     const start = () => {
         try {
             wanted = {

@@ -102,10 +102,9 @@ export async function show(root, params, context) {
     draw(begun);
 }
 
-function fromMessage({vhost, exchange, routing_key: key, properties = {}, octets}) {
-    const body = Uint8Array.from(octets);
-    const text = textOf(body);
-    return {vhost, exchange, routing_key: key, properties, payload: text ?? toBase64(body), form: text === null ? "base64" : "text"};
+function fromMessage({vhost, exchange, routing_key: key, properties = {}, body}) {
+    const text = textOf(fromBase64(body));
+    return {vhost, exchange, routing_key: key, properties, payload: text ?? body, form: text === null ? "base64" : "text"};
 }
 
 /** The body of the API's request. Raises Error where the payload is not what it is said to be. */

@@ -5,10 +5,10 @@ import {at, get, send} from "../core/api.js";
 import {tell} from "../core/dialog.js";
 import {badge, h, name, nameLink, replace} from "../core/dom.js";
 import {count, number, octets, time} from "../core/format.js";
-import {go, href, link} from "../core/router.js";
+import {link} from "../core/router.js";
 import {ndjson, save, SHOWN_OCTETS, WHOLE_OCTETS, withOctets} from "../messages/peek.js";
 import {addStyle} from "../messages/style.js";
-import {keep} from "../messages/templates.js";
+import {publishAgain} from "../messages/templates.js";
 import {messageView} from "../messages/view.js";
 
 const SHOWN = 50;
@@ -59,11 +59,8 @@ export async function showTimeline(root, {vhost, name: stream}, context) {
         const [again] = await get(`${path}/messages`, {signal, query: {offset: message.position, count: 1, truncate: WHOLE_OCTETS, encoding: "base64"}});
         return again?.position === message.position ? withOctets(again) : message;
     };
-    const actions = message => [h("button", {type: "button", onclick: () => {
-        keep("message", {vhost, exchange: message.exchange, routing_key: message.routing_key, properties: message.properties,
-            octets: [...message.octets]});
-        go(href("/publish", {from: "message"}));
-    }}, "Publish it again\u2026")];
+    const actions = message => [h("button", {type: "button", onclick: () => publishAgain(vhost, message, wholeOf).catch(context.fail)},
+        "Publish it again\u2026")];
     const refresh = async () => {
         const [described, {segments}] = await Promise.all([get(path, {signal}), get(`${path}/segments`, {signal})]);
         whole = described;
