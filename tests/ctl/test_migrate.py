@@ -10,6 +10,7 @@ from tests.ctl.running import Runner, data, done
 from tests.support.waiting import in_time, wait_until
 
 MESSAGES = 500
+CONNECTIONS = []
 
 
 @pytest.fixture
@@ -17,6 +18,9 @@ def brokers():
     """The old one and the new one."""
     with Broker(http_port=0, sync=False) as old, Broker(http_port=0, sync=False) as new:
         yield old, new
+        # or the brokers wait for clients to answer their farewell
+        while CONNECTIONS:
+            CONNECTIONS.pop().close()
 
 
 @pytest.fixture
@@ -34,6 +38,7 @@ class Client:
 
     def __init__(self, broker):
         self.connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
+        CONNECTIONS.append(self.connection)
         self.channel = self.connection.channel()
         self.channel.confirm_delivery()
 

@@ -4,6 +4,7 @@ of every broker that takes part.
 import json
 import random
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 import pytest
 from pika import BasicProperties
 
+from tests.support.broker_process import ROOT
 from tests.support.command import run_module
 from tests.support.federated import LOGIN, bodies, start_gomq
 from tests.support.ports import reserve
@@ -19,6 +21,12 @@ from tests.support.shovels import arrived, publish, put, shovel, value_of, wait_
 from tests.support.waiting import in_time, wait_until
 
 COUNT = 200
+PAGE = (ROOT / "docs" / "shovels.md").read_text(encoding="utf-8")
+# The three ways to set one, and the commands about one that there is.
+EXAMPLES = [
+    line.replace("\\\n", " ") for line in re.findall(
+        r"^    ((?:rabbitmqadmin|gomq-py-ctl add_shovel|curl)\b(?:.*\\\n)*.*)$", PAGE, re.MULTILINE)]
+SECTION = re.search(r"\[shovel:archive\]\n(?:    .*\n)+", PAGE)[0]
 
 
 @pytest.fixture(scope="module")
@@ -366,3 +374,81 @@ def metrics(peer, path):
     text = peer.session.get(f"{peer.http_url}/metrics/{path}".rstrip("/")).text
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {series: float(value) for series, _, value in lines}
+
+
+def follow(peer, target, line):
+    """Run a line of docs/shovels.md, with the addresses of these brokers; what it prints."""
+    programs = {
+        "rabbitmqadmin": [
+            sys.executable, find("rabbitmqadmin"), "-H", "127.0.0.1", "-P", peer.http_url.rpartition(":")[2]],
+        "gomq-py-ctl": [sys.executable, "-m", "gomq_py.ctl", "--uri", peer.http_url], "curl": ["curl", "-sf"],
+    }
+    line = line.replace("amqp://user:password@other/shop", target.uri("shop"))
+    program, *arguments = shlex.split(line.replace("http://localhost:15672", peer.http_url))
+    finished = subprocess.run(
+        [*programs[program], *arguments], capture_output=True, text=True, timeout=in_time(60), cwd=ROOT,
+        check=False)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.parametrize("number", [
+    pytest.param(0, marks=pytest.mark.needs_program("rabbitmqadmin"), id="rabbitmqadmin"),
+    pytest.param(1, id="gomq-py-ctl"), pytest.param(2, marks=pytest.mark.needs_program("curl"), id="curl"),
+])
+def test_what_the_page_says_is_so(peers, vhost, number):
+    _, shoveller, target = peers
+    target.make_vhost("shop")
+    publish(shoveller, "/", range(COUNT))
+
+    follow(shoveller, target, EXAMPLES[number])
+
+    assert arrived(target, "shop", COUNT) == list(range(COUNT))
+    if number == 1:
+        section = PAGE.split("## Seeing")[1]
+        commands = re.findall(r"^    (gomq-py-ctl \w+(?: s)?)(?: |$)", section, re.MULTILINE)
+        status, pause, restart, delete = commands
+        wait_for(shoveller, "/", state="running")
+        assert "running" in follow(shoveller, target, status)
+        follow(shoveller, target, pause)
+        wait_for(shoveller, "/", state="paused")
+        follow(shoveller, target, "gomq-py-ctl resume_shovel s")
+        follow(shoveller, target, restart)
+        wait_for(shoveller, "/", state="running")
+        follow(shoveller, target, delete)
+    else:
+        shoveller.call("DELETE", "shovels", "/", "s")
+    assert shoveller.call("GET", "shovels") == []
+    target.hang_up()
+    target.call("DELETE", "vhosts", "shop")
+
+
+def test_the_section_of_the_page_is_a_shovel_that_cannot_be_deleted(peers, vhost, tmp_path):
+    """It waits for nobody to set it: the exchange that it takes from comes later, then it is restarted."""
+    _, _, target = peers
+    config = tmp_path / "gomq.ini"
+    section = re.sub(r"^    ", "", SECTION, flags=re.MULTILINE)
+    for host in ("one", "two"):
+        section = section.replace(f"amqp://user:password@{host}/", target.uri(vhost))
+    config.write_text(section)
+    channel = target.channel(vhost)
+    channel.exchange_declare("archive", "topic", durable=True)
+    channel.queue_declare("b", durable=True)
+    channel.queue_bind("b", "archive", "eu.#")
+    here = start_gomq(tmp_path / "data", "here", config=config)
+    try:
+        wait_for(here, "/", "archive", state="error")
+        channel = here.channel("/")
+        channel.exchange_declare("orders", "topic", durable=True)
+        ctl(here, "/", "restart_shovel", "archive")
+        wait_for(here, "/", "archive", state="running")
+        refused = here.request("DELETE", "shovels", "/", "archive")
+        for number, key in enumerate(("eu.new", "us.new", "eu.old")):
+            channel.basic_publish("orders", key, b"%d" % number)
+
+        assert arrived(target, vhost, 2) == [0, 2]
+        assert not refused.ok and "is in the configuration" in refused.text
+        assert shovel(here, "/", "archive")["type"] == "static"
+    finally:
+        here.hang_up()
+        here.process.stop()
