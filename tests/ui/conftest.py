@@ -41,6 +41,22 @@ def ui(browser_context, base):
     return browser_context(base)
 
 
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory):
+    """A broker with one of everything, which tests look at and leave as it is."""
+    from tests.ui.furnished import Furnished
+    with BrokerProcess(tmp_path_factory.mktemp("furnished") / "data", http_port=0) as process:
+        one = Furnished(process)
+        yield one
+        one.close()
+
+
+@pytest.fixture
+def look(browser_context, furnished):
+    """The page of the furnished broker."""
+    return browser_context(furnished.base)
+
+
 @pytest.fixture
 def channel(managed):
     """A pika channel of a connection of its own."""

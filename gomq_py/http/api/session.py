@@ -4,7 +4,7 @@ import time
 from flask import Blueprint, current_app, g, request
 
 from gomq_py.http import cookie, login
-from gomq_py.http.answers import body, json_answer, no_content, receive_body
+from gomq_py.http.answers import body, json_answer, no_content, node, receive_body
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, UnsupportedType
 from gomq_py.http.login import MANAGEMENT, access
@@ -80,7 +80,17 @@ def _shape(number):
     return {
         "name": g.user.name, "tags": list(g.user.tags), "csrf_token": sessions.token(number),
         "expires_at": int((time.time() + sessions.seconds_left(g.session)) * 1000),
+        "permissions": _permissions(),
     }
+
+
+def _permissions():
+    """What the user may in each vhost: a page offers nothing else."""
+    found = (g.user.permission(name) for name in list(node().broker.vhosts))
+    return [
+        {"vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}
+        for one in found if one is not None
+    ]
 
 
 def _unkept(response):

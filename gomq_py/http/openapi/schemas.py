@@ -333,7 +333,10 @@ COMPONENTS = {
     "GlobalParameter": record({"name": TEXT, "value": ANYTHING}),
     "LimitsOfVHost": record({"vhost": TEXT, "value": ref("Limits")}),
     "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),
-    "Session": record({"name": TEXT, "tags": some(TEXT), "csrf_token": TEXT, "expires_at": COUNT}),
+    "Session": record({
+        "name": TEXT, "tags": some(TEXT), "csrf_token": TEXT, "expires_at": COUNT,
+        "permissions": some(record(texts("vhost", "configure", "write", "read"))),
+    }),
     "Changes": record(
         {
             "last": COUNT, "too_old": TRUTH,

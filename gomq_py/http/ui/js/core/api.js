@@ -53,8 +53,8 @@ export function get(path, {signal, query} = {}) {
 }
 
 /** A request that changes something: the JSON of the answer, or null where it has none. */
-export function send(method, path, body, {signal, query} = {}) {
-    return ask(method, path, body, {signal, query});
+export function send(method, path, body, {signal, query, headers} = {}) {
+    return ask(method, path, body, {signal, query, headers});
 }
 
 async function ask(method, path, body, {signal, query, quiet, headers}) {

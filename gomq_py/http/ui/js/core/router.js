@@ -9,6 +9,8 @@
 //     signal         aborted when the page goes
 //     vhost          the virtual host that is chosen, or "" for all
 //     session        who asks
+//     fail(error)    shows why something could not be done
+//     part(signal, root)   a context for a part of the page (a tab) that ends with this signal, too
 
 import {ApiError, Unreachable} from "./api.js";
 import {h, replace} from "./dom.js";
@@ -133,9 +135,8 @@ export async function show() {
 }
 
 function contextOf(mine, root, isOpen) {
-    const {signal} = mine.end;
     return {
-        session, signal, vhost: chosenVhost(), query: mine.query,
+        session, vhost: chosenVhost(), query: mine.query,
         setQuery(patch, {push = false} = {}) {
             if (!isOpen()) return;
             for (const [key, value] of Object.entries(patch)) {
@@ -146,21 +147,40 @@ function contextOf(mine, root, isOpen) {
             if (push) history.pushState(null, "", address);
             else history.replaceState(null, "", address);
         },
-        every(ms, work) {
-            return repeat(ms, work, signal, error => isOpen() && this.fail(error));
-        },
-        fail(error) {
-            if (error.name === "AbortError" || error instanceof Unreachable && root.childElementCount) return;
-            if (error instanceof ApiError && error.status === 401 && error.body?.error !== "not_authorised") return;
-            if (!(error instanceof ApiError || error instanceof Unreachable)) console.error(error);
-            const text = error instanceof ApiError && error.status === 404
-                ? `It is not there (any more): ${error.reason}` : error.reason ?? error.message;
-            if (!root.isConnected) replace(main, root);
-            root.querySelector(":scope > .failure")?.remove();
-            root.prepend(h("div", {class: "failure", role: "alert"}, h("p", null, text),
-                h("button", {type: "button", onclick: () => show()}, "Try again")));
+        ...endingWith(mine.end.signal, root),
+    };
+}
+
+// What of a context belongs to a part of the page.
+function endingWith(signal, root) {
+    const fail = error => {
+        if (!signal.aborted) tellFailure(root, error);
+    };
+    return {
+        signal, fail,
+        every: (ms, work) => repeat(ms, async () => {
+            await work();
+            root.querySelector(":scope > .failure.repeated")?.remove();
+        }, signal, error => {
+            fail(error);
+            root.querySelector(":scope > .failure")?.classList.add("repeated");
+        }),
+        part(end, inner) {
+            return {...this, ...endingWith(end, inner)};
         },
     };
+}
+
+function tellFailure(root, error) {
+    if (error.name === "AbortError" || error instanceof Unreachable && root.childElementCount) return;
+    if (error instanceof ApiError && error.status === 401 && error.body?.error !== "not_authorised") return;
+    if (!(error instanceof ApiError || error instanceof Unreachable)) console.error(error);
+    const text = error instanceof ApiError && error.status === 404
+        ? `It is not there (any more): ${error.reason}` : error.reason ?? error.message;
+    if (!root.isConnected) replace(main, root);
+    root.querySelector(":scope > .failure")?.remove();
+    root.prepend(h("div", {class: "failure", role: "alert"}, h("p", null, text),
+        h("button", {type: "button", onclick: () => show()}, "Try again")));
 }
 
 /** Run work now, and again ms after each end, while the page can be seen, until the signal is aborted. */

@@ -1,11 +1,16 @@
 // The table of pages, in the order of the menu. A page without a label is not in the menu. path: names behind
-// a colon are params; tag: whom it is for (management, monitoring, policymaker, administrator); load brings
-// the module when it is first shown.
+// a colon are params; tag: whom it is for (monitoring, policymaker, administrator; none: everybody); load
+// brings the module when it is first shown.
 
 export const PAGES = [
+    {path: "/", label: "Overview", group: "", load: () => import("./overview.js")},
     {path: "/queues", group: "Messages", label: "Queues", load: () => import("./queues.js")},
+    {path: "/queues/:vhost/:name", load: () => import("./queue.js")},
     {path: "/queues/:vhost/:name/messages", load: () => import("./messages.js")},
     {path: "/queues/:vhost/:name/move", load: () => import("./move.js")},
+    {path: "/streams", group: "Messages", label: "Streams", load: () => import("./streams.js")},
+    {path: "/exchanges", group: "Messages", label: "Exchanges", load: () => import("./exchanges.js")},
+    {path: "/exchanges/:vhost/:name", load: () => import("./exchange.js")},
     {path: "/publish", group: "Messages", label: "Publish", load: () => import("./publish.js")},
     {path: "/dead-letters", group: "Messages", label: "Dead letters", load: () => import("./dead_letters.js")},
     {path: "/dead-letters/:vhost/:name", load: () => import("./dead_letters.js")},
@@ -15,17 +20,29 @@ export const PAGES = [
     {path: "/delayed/:vhost/:name", load: () => import("./delayed.js")},
     {path: "/streams/:vhost/:name/timeline", load: () => import("./timeline.js")},
     {path: "/tasks", group: "Messages", label: "Tasks", load: () => import("./tasks.js")},
-    {path: "/topology", group: "Try", label: "Topology", load: () => import("./topology.js")},
-    {path: "/try/amqp", group: "Try", label: "AMQP client", load: () => import("./try_amqp.js")},
-    {path: "/try/mqtt", group: "Try", label: "MQTT client", load: () => import("./try_mqtt.js")},
+    {path: "/connections", group: "Clients", label: "Connections", load: () => import("./connections.js")},
+    {path: "/connections/:name", load: () => import("./connection.js")},
+    {path: "/channels", group: "Clients", label: "Channels", load: () => import("./channels.js")},
+    {path: "/channels/:name", load: () => import("./channel.js")},
+    {path: "/consumers", group: "Clients", label: "Consumers", load: () => import("./consumers.js")},
     {path: "/mqtt", group: "MQTT", label: "Clients", load: () => import("./mqtt.js")},
     {path: "/mqtt/sessions", group: "MQTT", label: "Sessions", load: () => import("./mqtt.js")},
     {path: "/mqtt/retained", group: "MQTT", label: "Retained", load: () => import("./mqtt_retained.js")},
+    {path: "/topology", group: "Try", label: "Topology", load: () => import("./topology.js")},
+    {path: "/try/amqp", group: "Try", label: "AMQP client", load: () => import("./try_amqp.js")},
+    {path: "/try/mqtt", group: "Try", label: "MQTT client", load: () => import("./try_mqtt.js")},
     {path: "/shovels", group: "Brokers", label: "Shovels", tag: ["policymaker", "monitoring"],
         load: () => import("./shovels.js")},
     {path: "/federation", group: "Brokers", label: "Federation", tag: ["policymaker", "monitoring"],
         load: () => import("./federation.js")},
-    {path: "/log", group: "Admin", label: "Log", tag: "administrator", load: () => import("./log.js")},
-    {path: "/definitions", group: "Admin", label: "Definitions", tag: "administrator",
+    {path: "/policies", group: "Administration", label: "Policies", load: () => import("./policies.js")},
+    {path: "/operator-policies", group: "Administration", label: "Operator policies", load: () => import("./operator_policies.js")},
+    {path: "/vhosts", group: "Administration", label: "Virtual hosts", load: () => import("./vhosts.js")},
+    {path: "/vhosts/:name", load: () => import("./vhost.js")},
+    {path: "/users", group: "Administration", label: "Users", tag: "administrator", load: () => import("./users.js")},
+    {path: "/users/:name", tag: "administrator", load: () => import("./user.js")},
+    {path: "/definitions", group: "Administration", label: "Definitions", tag: "administrator",
         load: () => import("./definitions.js")},
+    {path: "/nodes", group: "Broker", label: "Nodes", tag: "monitoring", load: () => import("./nodes.js")},
+    {path: "/log", group: "Broker", label: "Log", tag: "administrator", load: () => import("./log.js")},
 ];

@@ -1,35 +1,96 @@
-// Queues: the list.
+// Queues: the list, and what can be done with many of them.
 
-import {at, get} from "../core/api.js";
-import {badge, h, nameLink, name} from "../core/dom.js";
-import {number, octets, rate} from "../core/format.js";
+import {at, get, send} from "../core/api.js";
+import {h, name} from "../core/dom.js";
+import {ask} from "../core/dialog.js";
+import {octets} from "../core/format.js";
 import {link} from "../core/router.js";
 import {table} from "../core/table.js";
+import {ARGUMENTS_FIELD, NAME_FIELD, confirmed, count, each, features, policyLink, queueLink, speed, state, vhostField} from "./parts.js";
 
 export const title = () => "Queues";
 
+const rateOf = (row, key) => row.message_stats?.[`${key}_details`]?.rate ?? 0;
+
+/** Columns of lists of queues; streams and other pages take some of them. */
+export const COLUMNS = [
+    {key: "name", label: "Name", sort: "name", cell: row => queueLink(row.vhost, row.name)},
+    {key: "vhost", label: "Virtual host", sort: "vhost", cell: row => name(row.vhost)},
+    {key: "type", label: "Type", sort: "type", cell: row => row.type},
+    {key: "features", label: "Features", cell: features},
+    {key: "policy", label: "Policy", cell: row => row.policy ? policyLink(row.vhost, row.policy) : ""},
+    {key: "state", label: "State", sort: "state", cell: row => state(row.state)},
+    {key: "ready", label: "Ready", sort: "messages_ready", numeric: true, cell: row => count(row.messages_ready)},
+    {key: "unacked", label: "Unacked", sort: "messages_unacknowledged", numeric: true, cell: row => count(row.messages_unacknowledged)},
+    {key: "total", label: "Total", sort: "messages", numeric: true, hidden: true, cell: row => count(row.messages)},
+    {key: "growth", label: "Growth", sort: "messages_details.rate", numeric: true, title: "messages more (or fewer) a second",
+        cell: row => growth(row.messages_details?.rate)},
+    {key: "in", label: "In", sort: "message_stats.publish_details.rate", numeric: true, cell: row => speed(rateOf(row, "publish"))},
+    {key: "out", label: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true, cell: row => speed(rateOf(row, "deliver_get"))},
+    {key: "ack", label: "Ack", sort: "message_stats.ack_details.rate", numeric: true, cell: row => speed(rateOf(row, "ack"))},
+    {key: "redelivered", label: "Redelivered", sort: "message_stats.redeliver_details.rate", numeric: true, hidden: true,
+        cell: row => speed(rateOf(row, "redeliver"))},
+    {key: "consumers", label: "Consumers", sort: "consumers", numeric: true, cell: row => count(row.consumers)},
+    {key: "bytes", label: "Octets", sort: "message_bytes", numeric: true, hidden: true, cell: row => octets(row.message_bytes)},
+    {key: "aside", label: "Set aside", sort: "messages_set_aside", numeric: true, hidden: true, cell: row => count(row.messages_set_aside)},
+];
+
+function growth(value) {
+    if (!value || Math.abs(value) < 0.05) return h("span", {class: "zero"}, "0/s");
+    return h("span", {class: value > 0 ? "grows" : "shrinks"}, `${value > 0 ? "+" : "\u2212"}${speedText(Math.abs(value))}`);
+}
+
+const speedText = value => `${value < 10 ? value.toFixed(1) : Math.round(value)}/s`;
+
 export async function show(root, params, context) {
+    const path = row => at("queues", row.vhost, row.name);
     const list = table({
-        id: "queues", caption: "Queues", context, order: "name", empty: "There are no queues.",
-        key: row => `${row.vhost}\n${row.name}`,
-        href: row => link("queues", row.vhost, row.name),
+        id: "queues", caption: "Queues", context, order: "name", empty: "There are no queues.", columns: COLUMNS,
+        key: row => `${row.vhost}\n${row.name}`, href: row => link("queues", row.vhost, row.name),
         load: query => get(context.vhost ? at("queues", context.vhost) : "queues", {signal: context.signal, query}),
-        columns: [
-            {key: "name", label: "Name", sort: "name", cell: row => nameLink(link("queues", row.vhost, row.name), row.name)},
-            {key: "vhost", label: "Virtual host", sort: "vhost", cell: row => name(row.vhost)},
-            {key: "type", label: "Type", sort: "type", cell: row => row.type},
-            {key: "state", label: "State", sort: "state", cell: row => badge(row.state)},
-            {key: "ready", label: "Ready", sort: "messages_ready", numeric: true, cell: row => number(row.messages_ready)},
-            {key: "unacked", label: "Unacked", sort: "messages_unacknowledged", numeric: true,
-                cell: row => number(row.messages_unacknowledged)},
-            {key: "in", label: "In", sort: "message_stats.publish_details.rate", numeric: true,
-                cell: row => rate(row.message_stats?.publish_details?.rate)},
-            {key: "out", label: "Out", sort: "message_stats.deliver_get_details.rate", numeric: true,
-                cell: row => rate(row.message_stats?.deliver_get_details?.rate)},
-            {key: "bytes", label: "Octets", sort: "message_bytes", numeric: true, hidden: true,
-                cell: row => octets(row.message_bytes)},
+        buttons: [h("button", {type: "button", class: "primary", onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")],
+        actions: [
+            {label: "Pause", needs: row => row.state === "running", run: rows => each(rows, row => send("PUT", `${path(row)}/pause`), "Paused")},
+            {label: "Resume", needs: row => row.state === "paused", run: rows => each(rows, row => send("PUT", `${path(row)}/resume`), "Resumed")},
+            {label: "Purge\u2026", kind: "danger", needs: row => row.type !== "stream", run: rows => confirmed("Purge queues",
+                [`Every ready message of these ${rows.length} queues goes:`, names(rows)],
+                () => each(rows, row => send("DELETE", `${path(row)}/contents`), "Purged"), {submit: "Purge", typed: "purge"})},
+            {label: "Delete\u2026", kind: "danger", run: rows => confirmed("Delete queues", ["These go, with their messages and bindings:", names(rows)],
+                () => each(rows, row => send("DELETE", path(row)), "Deleted"), {typed: "delete"})},
         ],
     });
-    root.append(h("h1", null, "Queues"), list.element);
+    root.append(h("h1", null, title()), list.element);
     await list.start();
+}
+
+const names = rows => h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))));
+
+/** Ask for a new queue or stream. */
+export async function declare(context, type = "classic") {
+    return ask({
+        title: "Declare a queue", submit: "Declare", fields: [
+            await vhostField(context), NAME_FIELD,
+            {name: "type", label: "Type", type: "select", value: type, options: [["classic", "Classic"], ["quorum", "Quorum (a durable queue of this node)"], ["stream", "Stream"]]},
+            {name: "durable", label: "Durable", type: "check", value: true}, {name: "auto_delete", label: "Auto-delete", type: "check"},
+            {name: "ttl", label: "Message TTL (ms)", type: "number", min: 0}, {name: "length", label: "Maximum length", type: "number", min: 0},
+            {name: "overflow", label: "What is too much", type: "select", options: [["", "the oldest go"], ["reject-publish", "new ones are refused"],
+                ["reject-publish-dlx", "new ones are dead-lettered"]]},
+            {name: "dlx", label: "Dead letters to exchange"}, {name: "dlk", label: "with routing key"},
+            {name: "limit", label: "Delivery limit", type: "number", min: 0}, ARGUMENTS_FIELD,
+        ],
+        run: async given => {
+            const arguments_ = {...given.arguments};
+            const set = (key, value) => {
+                if (value !== null && value !== "") arguments_[key] = value;
+            };
+            if (given.type !== "classic") set("x-queue-type", given.type);
+            set("x-message-ttl", given.ttl);
+            set("x-max-length", given.length);
+            set("x-overflow", given.overflow);
+            set("x-dead-letter-exchange", given.dlx);
+            set("x-dead-letter-routing-key", given.dlk);
+            set("x-delivery-limit", given.limit);
+            await send("PUT", at("queues", given.vhost, given.name), {durable: given.durable, auto_delete: given.auto_delete, arguments: arguments_});
+        },
+    });
 }

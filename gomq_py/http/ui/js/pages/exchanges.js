@@ -1,0 +1,50 @@
+// Exchanges: the list.
+
+import {at, get, send} from "../core/api.js";
+import {h, name} from "../core/dom.js";
+import {ask} from "../core/dialog.js";
+import {link} from "../core/router.js";
+import {table} from "../core/table.js";
+import {ARGUMENTS_FIELD, NAME_FIELD, confirmed, each, exchangeLink, features, policyLink, speed, vhostField} from "./parts.js";
+
+export const title = () => "Exchanges";
+
+export async function show(root, params, context) {
+    const list = table({
+        id: "exchanges", caption: "Exchanges", context, order: "name", empty: "There are no exchanges.",
+        key: row => `${row.vhost}\n${row.name}`, href: row => link("exchanges", row.vhost, row.name || "amq.default"),
+        load: query => get(context.vhost ? at("exchanges", context.vhost) : "exchanges", {signal: context.signal, query}),
+        columns: [
+            {key: "name", label: "Name", sort: "name", cell: row => exchangeLink(row.vhost, row.name)},
+            {key: "vhost", label: "Virtual host", sort: "vhost", cell: row => name(row.vhost)},
+            {key: "type", label: "Type", sort: "type", cell: row => row.type},
+            {key: "features", label: "Features", cell: features},
+            {key: "policy", label: "Policy", cell: row => row.policy ? policyLink(row.vhost, row.policy) : ""},
+            {key: "in", label: "In", sort: "message_stats.publish_in_details.rate", numeric: true,
+                cell: row => speed(row.message_stats?.publish_in_details?.rate)},
+            {key: "out", label: "Out", sort: "message_stats.publish_out_details.rate", numeric: true,
+                cell: row => speed(row.message_stats?.publish_out_details?.rate)},
+        ],
+        buttons: [h("button", {type: "button", class: "primary", onclick: () => declare(context).then(done => done && list.refresh(), context.fail)}, "Declare\u2026")],
+        actions: [{label: "Delete\u2026", kind: "danger", needs: row => row.name && !row.name.startsWith("amq."), run: rows => confirmed("Delete exchanges",
+            ["These go, with their bindings:", h("ul", {class: "some"}, rows.map(row => h("li", null, name(row.name))))],
+            () => each(rows, row => send("DELETE", at("exchanges", row.vhost, row.name)), "Deleted"), {typed: "delete"})}],
+    });
+    root.append(h("h1", null, title()), list.element);
+    await list.start();
+}
+
+async function declare(context) {
+    const {exchange_types: types} = await get("overview", {signal: context.signal});
+    return ask({
+        title: "Declare an exchange", submit: "Declare", fields: [
+            await vhostField(context), NAME_FIELD, {name: "type", label: "Type", type: "select", options: types.map(one => one.name), value: "topic"},
+            {name: "alternate", label: "Alternate exchange", hint: "gets what is not routed"}, {name: "durable", label: "Durable", type: "check", value: true},
+            {name: "auto_delete", label: "Auto-delete", type: "check"}, {name: "internal", label: "Internal: only exchanges publish to it", type: "check"}, ARGUMENTS_FIELD,
+        ],
+        run: async ({vhost, name: exchange, alternate, arguments: given, ...rest}) => {
+            const arguments_ = alternate ? {...given, "alternate-exchange": alternate} : given;
+            await send("PUT", at("exchanges", vhost, exchange), {...rest, arguments: arguments_});
+        },
+    });
+}

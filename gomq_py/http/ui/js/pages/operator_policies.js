@@ -1,0 +1,10 @@
+// Operator policies: what the operator holds, whatever queues ask for.
+
+import {showFamily} from "./policies.js";
+
+export const title = () => "Operator policies";
+
+export function show(root, params, context) {
+    return showFamily(root, context, {id: "operator-policies", heading: title(), path: "operator-policies", tag: "administrator",
+        what: "Limits that hold whatever arguments and policies say: of two numbers, the lower."});
+}

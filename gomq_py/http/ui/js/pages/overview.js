@@ -1,0 +1,58 @@
+// The overview: what there is, how fast it moves, and what is wrong now.
+
+import {get} from "../core/api.js";
+import {curve, lineChart, rates} from "../core/chart.js";
+import {h, replace} from "../core/dom.js";
+import {number, octetRate, rate, short} from "../core/format.js";
+import {figures, rangeChoice, samplesQuery} from "./parts.js";
+
+const EVERY_MS = 5000;
+const FLOWS = [["publish", "Publish"], ["deliver_get", "Deliver"], ["ack", "Acknowledge"], ["confirm", "Confirm"], ["redeliver", "Redeliver"],
+    ["return_unroutable", "Unroutable"]];
+
+export const title = () => "Overview";
+
+export async function show(root, params, context) {
+    const range = rangeChoice(context, () => draw().catch(context.fail));
+    const totals = h("div");
+    const depth = lineChart({title: "Messages in queues", unit: short});
+    const flow = lineChart({title: "Messages a second", unit: rate});
+    const data = lineChart({title: "Data", unit: octetRate});
+    const churn = context.session.can("monitoring") ? lineChart({title: "Opened and closed a second", unit: rate}) : null;
+    const listeners = h("div");
+    root.append(h("div", {class: "head"}, h("h1", null, "Overview"), h("span", {class: "grow"}), range.element), totals,
+        h("div", {class: "grid"}, depth.element, flow.element, data.element, churn?.element ?? ""), listeners);
+
+    async function draw() {
+        const seconds = range.seconds();
+        const {signal} = context;
+        const answer = await get("overview", {signal, query: samplesQuery(seconds)});
+        const {object_totals: objects, queue_totals: lengths, message_stats: stats, churn_rates: moved} = answer;
+        replace(totals, figures([
+            ["messages ready", short(lengths.messages_ready), "#/queues?sort=messages_ready&desc=1"],
+            ["unacknowledged", short(lengths.messages_unacknowledged), "#/queues?sort=messages_unacknowledged&desc=1"],
+            ["published", rate(stats.publish_details.rate)], ["delivered", rate(stats.deliver_get_details.rate)],
+            ["queues", number(objects.queues), "#/queues"], ["exchanges", number(objects.exchanges), "#/exchanges"],
+            ["connections", number(objects.connections), "#/connections"], ["channels", number(objects.channels), "#/channels"],
+            ["consumers", number(objects.consumers), "#/consumers"],
+        ]));
+        depth.update([{label: "Ready", points: curve(lengths.messages_ready_details)},
+            {label: "Unacked", points: curve(lengths.messages_unacknowledged_details)}], seconds);
+        flow.update(FLOWS.map(([key, label]) => ({label, points: rates(stats[`${key}_details`])})), seconds);
+        data.update([{label: "Received", points: rates(stats.recv_oct_details)}, {label: "Sent", points: rates(stats.send_oct_details)}], seconds);
+        churn?.update([["connection_created", "Connections opened"], ["connection_closed", "closed"], ["channel_created", "Channels opened"],
+            ["channel_closed", "closed"]].map(([key, label]) => ({label, points: rates(moved[`${key}_details`])})), seconds);
+        drawListeners(listeners, answer);
+    }
+    await context.every(EVERY_MS, draw);
+}
+
+function drawListeners(place, answer) {
+    const state = JSON.stringify(answer.listeners);
+    if (place.dataset.state === state) return;
+    place.dataset.state = state;
+    replace(place, h("section", {class: "panel"}, h("h2", null, "Broker"), h("p", {class: "quiet"},
+        `${answer.product_name} ${answer.product_version} on ${answer.node}, cluster name ${answer.cluster_name}`),
+    h("ul", {class: "row"}, answer.listeners.map(one => h("li", {class: "badge"}, `${one.protocol} ${one.ip_address}:${one.port}`)))));
+}
+
