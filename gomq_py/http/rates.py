@@ -1,6 +1,7 @@
 """Rates: how fast counters moved since they were last looked at, and their history for whoever draws curves.
 
-Kept only for what somebody looks at.
+Kept only for what somebody looks at; of what groups that are ``long`` tell, a day is kept, in fewer samples,
+and until nobody has looked for a day.
 
     look(group, thing, windows) -> View             a rate is the change between two looks; without looks
                                                     nothing is measured windows: the query's
@@ -32,18 +33,21 @@ LOOKS_MAX = 100_000
 FORGOTTEN_LOOK = 100
 # Things with a history: a queue's 120 samples are 13 KiB, so 6 MiB at most.
 HISTORIES_MAX = 500
+# A day's samples are so far apart (720: 90 KiB for the sums over a broker); of so many things at most.
+LONG_INTERVAL_S, LONG_S, LONG_MAX = 120.0, 86400.0, 20
 LENGTHS, MESSAGES, DATA, NODE = "lengths", "msg_rates", "data_rates", "node_stats"
 CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
 
 class Group:
     """The counters of one kind of thing: ``categories`` maps their names to what they are; ``read(thing)``
-    answers their values in that order.
+    answers their values in that order. ``long``: their histories are of a day.
     """
 
-    __slots__ = ("names", "categories", "read")
+    __slots__ = ("names", "categories", "read", "long")
 
-    def __init__(self, categories, read):
+    def __init__(self, categories, read, long=False):
+        self.long = long
         self.names = tuple(categories)
         self.categories = tuple(categories.values())
         self.read = read
@@ -159,11 +163,16 @@ class Rates:
     def _history(self, key, values, windows):
         history = self._histories.pop(key, None)
         if history is None:
-            history = History(len(key[0].names), self._samples_max)
+            longs = sum(one.is_long for one in self._histories.values())
+            is_long = key[0].long and longs < LONG_MAX
+            history = History(len(key[0].names), self._samples_max, is_long)
             history.add(self._unix_s(), values)
+        elif history.wanted_until < self._now_s():
+            history.go_on(self._unix_s(), values)
         history.wanted_until = self._now_s() + max(
             LONGEST_WINDOW_S, *(age_s for age_s, _ in windows.values())
         )
+        history.kept_until = history.wanted_until + (LONG_S if history.is_long else 0)
         self._histories[key] = history
         if len(self._histories) > HISTORIES_MAX:
             del self._histories[next(iter(self._histories))]
@@ -191,8 +200,10 @@ class Rates:
             thing = reference()
             if thing is None:
                 self._histories.pop((group, reference), None)
-            else:
+            elif history.wanted_until >= self._now_s():
                 history.add(self._unix_s(), group.read(thing))
+            elif history.is_long_due(self._unix_s()):
+                history.add_long(self._unix_s(), group.read(thing))
 
     def _forget(self):
         """Drop what nobody has looked at for a while, looks once in such a while. May switch."""
@@ -204,7 +215,7 @@ class Rates:
                     look = looks.get(reference)
                     if look is not None and now - look.at > LONGEST_WINDOW_S:
                         del looks[reference]
-        for key in [key for key, history in self._histories.items() if history.wanted_until < now]:
+        for key in [key for key, history in self._histories.items() if history.kept_until < now]:
             del self._histories[key]
 
 
@@ -275,28 +286,38 @@ class _Look:
 
 
 class History:
-    """A ring of samples: per sample the time (Unix seconds) and every counter, as doubles, allocated as they
-    come.
+    """What one thing's counters were: the last ``samples_max`` samples and, where ``is_long``, those of a
+    day, LONG_INTERVAL_S apart.
     """
 
-    __slots__ = ("wanted_until", "_width", "_samples_max", "_ring", "_next")
+    __slots__ = ("wanted_until", "kept_until", "is_long", "_samples", "_long", "_long_at_s")
 
-    def __init__(self, counters, samples_max):
-        self.wanted_until = 0.0
-        self._width = counters + 1
-        self._samples_max = samples_max
-        self._ring = array("d")
-        self._next = 0
+    def __init__(self, counters, samples_max, is_long=False):
+        self.wanted_until = self.kept_until = 0.0
+        self.is_long = is_long
+        self._samples = Ring(counters, samples_max)
+        self._long = Ring(counters, int(LONG_S / LONG_INTERVAL_S)) if is_long else None
+        self._long_at_s = -LONG_INTERVAL_S
 
     def add(self, unix_s, values):
         """One more sample; the oldest goes when there are too many."""
-        sample = array("d", (unix_s, *values))
-        if len(self._ring) < self._samples_max * self._width:
-            self._ring.extend(sample)
-        else:
-            start = self._next * self._width
-            self._ring[start:start + self._width] = sample
-        self._next = (self._next + 1) % self._samples_max
+        self._samples.add(unix_s, values)
+        if self.is_long_due(unix_s):
+            self.add_long(unix_s, values)
+
+    def is_long_due(self, unix_s):
+        """Whether the next of the day's samples is to be taken."""
+        return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
+
+    def add_long(self, unix_s, values):
+        """One of the day's alone, while nobody looks."""
+        self._long.add(unix_s, values)
+        self._long_at_s = unix_s
+
+    def go_on(self, unix_s, values):
+        """Somebody looks again: the samples of before would hide the day's."""
+        self._samples.clear()
+        self.add(unix_s, values)
 
     def curve(self, index, age_s, incr_s):
         """RabbitMQ's ``samples`` of one counter, newest first, ``incr_s`` apart and at most ``age_s`` old,
@@ -323,6 +344,45 @@ class History:
         }
 
     def _newest_first(self, index):
+        oldest_s = None
+        for at_s, value in self._samples.newest_first(index):
+            oldest_s = at_s
+            yield at_s, value
+        if self.is_long:
+            for at_s, value in self._long.newest_first(index):
+                if oldest_s is None or at_s < oldest_s:
+                    yield at_s, value
+
+
+class Ring:
+    """The last samples: per sample the time (Unix seconds) and every counter, as doubles, allocated as they
+    come.
+    """
+
+    __slots__ = ("_width", "_samples_max", "_ring", "_next")
+
+    def __init__(self, counters, samples_max):
+        self._width = counters + 1
+        self._samples_max = samples_max
+        self.clear()
+
+    def clear(self):
+        """There are none."""
+        self._ring = array("d")
+        self._next = 0
+
+    def add(self, unix_s, values):
+        """One more; the oldest goes when there are too many."""
+        sample = array("d", (unix_s, *values))
+        if len(self._ring) < self._samples_max * self._width:
+            self._ring.extend(sample)
+        else:
+            start = self._next * self._width
+            self._ring[start:start + self._width] = sample
+        self._next = (self._next + 1) % self._samples_max
+
+    def newest_first(self, index):
+        """(time, value) of one counter."""
         count = len(self._ring) // self._width
         for back in range(1, count + 1):
             start = (

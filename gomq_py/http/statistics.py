@@ -19,7 +19,7 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
 from gomq_py.observability import resources
 
-# Oldest age that a query may ask for; RabbitMQ keeps a day, here ``stats_log_size`` samples are all there is.
+# Oldest age that a query may ask for; of single things only the last ``stats_log_size`` samples are kept.
 AGE_MAX_S = 86400
 
 LENGTH_NAMES = ("messages", "messages_ready", "messages_unacknowledged")
@@ -126,13 +126,13 @@ def _vhost(thing):
 
 
 def _whole(thing):
-    """``thing``: (vhosts, whether with what deleted vhosts had counted, node)."""
-    vhosts, everything, node_ = thing
+    """``thing``: (vhosts, or None for all and with what deleted ones had counted, node)."""
+    vhosts, node_ = thing
     whole = [0] * len(VHOST.names)
-    for vhost in vhosts:
+    for vhost in list(node_.broker.vhosts.values()) if vhosts is None else vhosts:
         for index, value in enumerate(_vhost((vhost, node_))):
             whole[index] += value
-    if everything:
+    if vhosts is None:
         gone = node_.broker.totals
         queues = sums.over_types(sums.of_gone_queues(gone))
         counted = queue_stats([queues[name] for name in QUEUE_COUNTERS])
@@ -162,10 +162,10 @@ def _lengths_and(stats):
 
 
 QUEUE = Group(_lengths_and(QUEUE_STATS), _queue)
-VHOST = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _vhost)
-WHOLE = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _whole)
+VHOST = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _vhost, long=True)
+WHOLE = Group(_lengths_and(VHOST_STATS) | dict.fromkeys(OCTETS, DATA), _whole, long=True)
 EXCHANGE = Group(dict.fromkeys(EXCHANGE_STATS, MESSAGES), _exchange)
 CHANNEL = Group(dict.fromkeys(CHANNEL_STATS, MESSAGES), _channel)
 CONNECTION = Group(dict.fromkeys(OCTETS, DATA), octets_of)
-THE_NODE = Group(dict.fromkeys(NODE_STATS, NODE), _node)
-NODE_CHURN = Group(dict.fromkeys(CHURN, NODE), _churn)
+THE_NODE = Group(dict.fromkeys(NODE_STATS, NODE), _node, long=True)
+NODE_CHURN = Group(dict.fromkeys(CHURN, NODE), _churn, long=True)

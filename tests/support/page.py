@@ -39,6 +39,7 @@ LOGGED_IN = """
 if (!sessionStorage.getItem("tests.begun")) {
     sessionStorage.setItem("tests.begun", "1");
     localStorage.setItem("gomq.session", "1");
+    localStorage.setItem("gomq.refresh", "1");
 }
 """
 
@@ -53,6 +54,7 @@ class Driver:
         self.browser = self._playwright.chromium.launch(
             executable_path=programs.find("chromium"), args=list(FLAGS), headless=True)
         self._loop = asyncio.events._get_running_loop()
+        expect.set_options(timeout=TIMEOUT_MS)
         self.hide()
 
     def show(self):
@@ -66,6 +68,7 @@ class Driver:
         self.show()
         self.browser.close()
         self._playwright.stop()
+        self.hide()
 
 
 class UI:
@@ -123,7 +126,7 @@ class UI:
 
     def wait_shown(self):
         """Until the page of the address has shown what it has."""
-        expect(self.page.locator("#main .page[data-shown]")).to_be_visible(timeout=TIMEOUT_MS)
+        expect(self.page.locator("#main .page[data-shown]")).to_be_visible()
 
     def close(self):
         self.context.close()

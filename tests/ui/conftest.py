@@ -19,7 +19,9 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def managed(tmp_path_factory):
     """A broker with its page, for tests that name their own things."""
-    with BrokerProcess(tmp_path_factory.mktemp("page") / "data", http_port=0) as process:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "gomq.ini").write_text("[main]\nstats_interval = 500\n", encoding="utf-8")
+    with BrokerProcess(folder / "data", config=folder / "gomq.ini", http_port=0) as process:
         yield process
 
 

@@ -6,7 +6,6 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from gomq_py.http.page import FOLDER
-from tests.ui.furnished import HOSTILE
 
 INDEX = (FOLDER / "js" / "pages" / "index.js").read_text(encoding="utf-8")
 PAGES = re.findall(r'\{path: "([^"]+)"', INDEX)

@@ -24,7 +24,8 @@ def overview():
     statistics.with_history()
     vhosts = visible_vhosts()
     sees_all = MONITORING in g.tags
-    view = statistics.view(statistics.WHOLE, (tuple(vhosts), sees_all, node()))
+    # Who sees all keeps one history, whichever vhosts come and go.
+    view = statistics.view(statistics.WHOLE, (None if sees_all else tuple(vhosts), node()))
     lengths, octets = len(statistics.LENGTH_NAMES), len(view.group.names) - len(statistics.OCTETS)
     churn = statistics.view(statistics.NODE_CHURN, node()).put({}) if sees_all else {}
     settings = node().settings
@@ -44,7 +45,7 @@ def overview():
             for name in sorted(EXCHANGE_TYPES)
         ],
         "object_totals": _object_totals(vhosts), "queue_totals": view.put({}, 0, lengths),
-        "message_stats": view.put({}, lengths, octets),
+        "message_stats": view.put({}, lengths, octets), **view.put({}, octets),
         "churn_rates": churn, "listeners": shapes.listeners(), "contexts": shapes.contexts(),
         "sample_retention_policies": {name: [retention] for name in RETENTION},
     })

@@ -7,6 +7,7 @@ from gomq_py.http import cookie, login
 from gomq_py.http.answers import body, json_answer, no_content, node, receive_body
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, UnsupportedType
+from gomq_py.http.finding import visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
 
 blueprint = Blueprint("session", __name__)
@@ -80,7 +81,7 @@ def _shape(number):
     return {
         "name": g.user.name, "tags": list(g.user.tags), "csrf_token": sessions.token(number),
         "expires_at": int((time.time() + sessions.seconds_left(g.session)) * 1000),
-        "permissions": _permissions(),
+        "permissions": _permissions(), "vhosts": [one.name for one in visible_vhosts()],
     }
 
 

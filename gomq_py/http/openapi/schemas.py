@@ -103,6 +103,7 @@ COMPONENTS = {
         "cluster_tags": OPEN, "node_tags": OPEN, "exchange_types": some(record(NAMED)),
         "object_totals": record(counts("channels", "connections", "consumers", "exchanges", "queues")),
         "queue_totals": record(counted(LENGTH_NAMES)), "message_stats": record(counted(VHOST_STATS)),
+        **counted(OCTETS),
         "churn_rates": record({}, counted(CHURN)),
         "listeners": some(ref("Listener")), "contexts": some(ref("Context")),
         "sample_retention_policies": record(dict.fromkeys(("global", "basic", "detailed"), some(COUNT))),
@@ -335,7 +336,7 @@ COMPONENTS = {
     "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),
     "Session": record({
         "name": TEXT, "tags": some(TEXT), "csrf_token": TEXT, "expires_at": COUNT,
-        "permissions": some(record(texts("vhost", "configure", "write", "read"))),
+        "permissions": some(record(texts("vhost", "configure", "write", "read"))), "vhosts": some(TEXT),
     }),
     "Changes": record(
         {

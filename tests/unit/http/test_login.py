@@ -72,7 +72,7 @@ def door(bob):
     users = SimpleNamespace(get=lambda _: bob, may_come_from=lambda *_: True)
     durability = SimpleNamespace(wait=lambda: None)
     app = create_app(
-        SimpleNamespace(broker=SimpleNamespace(logins=logins, users=users, durability=durability))
+        SimpleNamespace(broker=SimpleNamespace(logins=logins, users=users, durability=durability, vhosts={}))
     )
     app.add_url_rule("/api/act", view_func=access(ADMINISTRATOR)(no_content), methods=["PUT"])
     return app.test_client()

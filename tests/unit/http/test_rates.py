@@ -10,7 +10,9 @@ from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.http import rates as rates_module
-from gomq_py.http.rates import FORGOTTEN_LOOK, LENGTHS, LONGEST_WINDOW_S, MESSAGES, Group, History, Rates
+from gomq_py.http.rates import (
+    FORGOTTEN_LOOK, LENGTHS, LONG_MAX, LONGEST_WINDOW_S, MESSAGES, Group, History, Rates,
+)
 from gomq_py.hub import turns
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.waiting import in_time
@@ -173,6 +175,53 @@ def test_a_full_history_drops_its_oldest_sample():
         history.add(float(second), (second, -second))
 
     assert [one["sample"] for one in history.curve(1, 100, 1)["samples"]] == [-7, -6, -5]
+
+
+LONG = Group({"ready": LENGTHS, "published": MESSAGES}, lambda thing: (thing.ready, thing.published), True)
+
+
+def samples_of(rates, thing, age_s, group=LONG):
+    curve = rates.look(group, thing, {LENGTHS: (age_s, 1)}).details(0)
+    return [(one["timestamp"] // 1000, one["sample"]) for one in curve["samples"]]
+
+
+def test_a_day_is_kept_of_long_groups_in_fewer_samples_also_while_nobody_looks(rates, clock):
+    thing = Thing()
+    samples_of(rates, thing, 60)
+    for clock.now in range(10, 86000, 10):
+        thing.ready = clock.now
+        rates.sample()
+    kept = len(next(iter(rates._histories.values()))._samples._ring)
+
+    seen = samples_of(rates, thing, 86400)
+
+    assert kept <= 4 * 3
+    assert seen[0] == (85990, 85990) and seen[-1] == (0, 0)
+    assert len(seen) == 1 + 86000 // 120 + 1
+    assert all(at == value for at, value in seen)
+    assert len(samples_of(rates, thing, 1200)) == 11
+
+
+def test_a_day_is_forgotten_when_nobody_has_looked_for_one(rates, clock):
+    thing, other = Thing(), Thing()
+    samples_of(rates, thing, 60)
+    samples_of(rates, other, 60, GROUP)
+    clock.now = 2 * LONGEST_WINDOW_S
+
+    rates.sample()
+    assert [key[0] for key in rates._histories] == [LONG]
+    clock.now = 86400 + 2 * LONGEST_WINDOW_S
+    rates.sample()
+
+    assert not rates._histories
+
+
+def test_a_day_is_kept_of_so_many_things_at_most(rates, clock):
+    things = [Thing() for _ in range(LONG_MAX + 5)]
+    for thing in things:
+        samples_of(rates, thing, 60)
+
+    assert sum(one.is_long for one in rates._histories.values()) == LONG_MAX
 
 
 def test_thing_that_has_ended_is_not_kept(rates, clock):

@@ -1,8 +1,8 @@
 // The page: who is logged in, the frame around the pages, and the keys that work everywhere.
 
 import {connect, get} from "./core/api.js";
-import {h, name, replace, visible} from "./core/dom.js";
-import {chooseVhost, chosenVhost, show, start, stop} from "./core/router.js";
+import {h, name, replace, s, visible} from "./core/dom.js";
+import {chooseRefresh, chooseVhost, chosenVhost, keptRefresh, lists, show, start, stop} from "./core/router.js";
 import {logOut, resume, session} from "./core/session.js";
 import {PAGES} from "./pages/index.js";
 
@@ -44,22 +44,37 @@ function themeButton() {
 
 // the frame
 
+// icon.svg once more, which would be a request of its own.
+function brand() {
+    return h("a", {class: "brand", href: "#/"}, s("svg", {viewBox: "0 0 32 32", width: 22, height: 22, "aria-hidden": "true"},
+        s("rect", {width: 32, height: 32, rx: 7, fill: "#0f766e"}), s("path", {d: "M7 10h18M7 16h12M7 22h6", stroke: "#fff", "stroke-width": 3.2,
+            "stroke-linecap": "round"}), s("circle", {cx: 24, cy: 20, r: 3.4, fill: "#fbbf24"})), "gomq-py");
+}
+
 function drawBar() {
     replace(bar,
         h("button", {type: "button", class: "plain menu-button", "aria-label": "Menu", "aria-expanded": "false", onclick: event => {
             const open = document.body.classList.toggle("nav-open");
             event.currentTarget.setAttribute("aria-expanded", String(open));
         }}, "\u2630"),
-        h("a", {class: "brand", href: "#/"}, h("img", {src: "/ui/icon.svg", alt: "", width: "22", height: "22"}), "gomq-py"),
+        brand(),
         h("span", {class: "grow"}),
         vhostChoice(), h("button", {type: "button", class: "search", onclick: openPalette}, "Search ", h("kbd", null, "Ctrl K")),
         themeButton(),
         h("details", {class: "menu user"}, h("summary", {class: "button"}, name(session.name)),
-            h("div", {class: "choices"}, h("p", {class: "quiet"}, session.tags.length ? session.tags.join(", ") : "no tags"),
+            h("div", {class: "choices"}, h("p", {class: "quiet"}, session.tags.length ? session.tags.join(", ") : "no tags"), refreshChoice(),
                 h("button", {type: "button", onclick: async () => {
                     await logOut();
                     await logInView();
                 }}, "Log out"))));
+}
+
+function refreshChoice() {
+    const choices = [["", "as usual"], ["1", "every second"], ["5", "every 5 s"], ["30", "every 30 s"], ["0", "only by hand (r)"]];
+    return h("label", {class: "field"}, h("span", {class: "label"}, "Refresh"), h("select", {value: keptRefresh(), onchange: event => {
+        chooseRefresh(event.target.value);
+        show();
+    }}, choices.map(([value, label]) => h("option", {value}, label))));
 }
 
 function vhostChoice() {
@@ -70,10 +85,12 @@ function vhostChoice() {
         replace(select, h("option", {value: ""}, "All virtual hosts"), names.map(one => h("option", {value: one}, visible(one))));
         select.value = chosen;
     };
-    fill([]);
-    const load = async () => fill((await get("vhosts", {query: {columns: "name"}})).map(one => one.name));
-    load().catch(() => {});
-    select.addEventListener("focus", () => load().catch(() => {}));
+    fill(session.vhosts);
+    select.addEventListener("focus", async () => {
+        try {
+            fill((await get("vhosts", {query: {columns: "name"}})).map(one => one.name));
+        } catch { /* those of the login stay */ }
+    });
     return select;
 }
 
@@ -118,7 +135,7 @@ async function logInView(notice) {
     stop();
     document.body.classList.add("out");
     document.querySelectorAll("dialog").forEach(dialog => dialog.close());
-    replace(bar, h("a", {class: "brand", href: "#/"}, h("img", {src: "/ui/icon.svg", alt: "", width: "22", height: "22"}), "gomq-py"),
+    replace(bar, brand(),
         h("span", {class: "grow"}), themeButton());
     replace(nav);
     document.title = "Log in - gomq-py";
@@ -149,9 +166,8 @@ async function key(event) {
         show();
         return;
     }
-    const {shownTable} = await import("./core/table.js");
-    const table = shownTable();
-    if (!table) return;
+    const table = lists.shown;
+    if (!table?.element.isConnected) return;
     if (event.key === "j") table.move(1);
     else if (event.key === "k") table.move(-1);
     else if (event.key === "x") table.toggle();

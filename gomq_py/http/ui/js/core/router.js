@@ -17,6 +17,10 @@ import {h, replace} from "./dom.js";
 import {session} from "./session.js";
 
 const KEPT_VHOST = "gomq.vhost";
+const KEPT_REFRESH = "gomq.refresh";
+/** The list that keys are for: the last one that was shown. */
+export const lists = {shown: null};
+
 let table = [];
 let main = null;
 let current = null;
@@ -85,6 +89,15 @@ export function chooseVhost(vhost) {
     const {path, query} = parsed(location.hash);
     delete query.page;
     go(href(path, query), {replaced: true});
+}
+
+/** Seconds between two loads, as the user wants it; "": as each page has it, "0": never. */
+export function keptRefresh() {
+    return localStorage.getItem(KEPT_REFRESH) ?? "";
+}
+
+export function chooseRefresh(seconds) {
+    localStorage.setItem(KEPT_REFRESH, seconds);
 }
 
 /** Begin: pages is the table, root where they are shown, onChange({page, params}) is told of each. */
@@ -186,6 +199,8 @@ function tellFailure(root, error) {
 /** Run work now, and again ms after each end, while the page can be seen, until the signal is aborted. */
 export async function repeat(ms, work, signal, failed) {
     let timer = null, runs = false;
+    const wanted = keptRefresh();
+    const wait = wanted === "" ? ms : Number(wanted) * 1000;
 
     const once = async () => {
         if (runs || signal.aborted) return;
@@ -198,7 +213,7 @@ export async function repeat(ms, work, signal, failed) {
         } finally {
             runs = false;
         }
-        if (!signal.aborted) timer = setTimeout(next, ms);
+        if (!signal.aborted && wait > 0) timer = setTimeout(next, wait);
     };
     const next = () => document.hidden ? undefined : once();
     const seen = () => document.hidden || once();

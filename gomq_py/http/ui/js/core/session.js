@@ -17,6 +17,8 @@ class Session {
     tags = [];
     /** {vhost, configure, write, read} of each vhost that the user may enter. */
     permissions = [];
+    /** The names of those that the user sees. */
+    vhosts = [];
     #reached = new Set();
 
     /** Whether the user's tags reach this one, or one of these. */
@@ -44,6 +46,7 @@ class Session {
         this.name = shape?.name ?? null;
         this.tags = shape?.tags ?? [];
         this.permissions = shape?.permissions ?? [];
+        this.vhosts = shape?.vhosts ?? [];
         this.#reached = new Set(this.tags.flatMap(tag => REACHED[tag] ?? [tag]));
         connect({csrf: shape?.csrf_token ?? null});
         if (shape) localStorage.setItem(KEPT, "1");

@@ -19,15 +19,10 @@
 
 import {h, replace} from "./dom.js";
 import {number} from "./format.js";
+import {lists} from "./router.js";
 
 const SIZES = [25, 50, 100, 250, 500];
 const FILTER_WAIT_MS = 250;
-let here = null;
-
-/** The table that keys of lists are for: the last one that was made and is still shown. */
-export function shownTable() {
-    return here?.element.isConnected ? here : null;
-}
 
 export function table(options) {
     return new Table(options);
@@ -54,7 +49,7 @@ class Table {
         };
         this.shown = this.#storedColumns();
         this.#build();
-        here = this;
+        lists.shown = this;
     }
 
     /** Load now and every few seconds; resolves once the first rows are there. */

@@ -1,10 +1,9 @@
 // The overview: what there is, how fast it moves, and what is wrong now.
 
 import {get} from "../core/api.js";
-import {curve, lineChart, rates} from "../core/chart.js";
+import {curve, figures, lineChart, rangeChoice, rates, samplesQuery} from "../core/chart.js";
 import {h, replace} from "../core/dom.js";
 import {number, octetRate, rate, short} from "../core/format.js";
-import {figures, rangeChoice, samplesQuery} from "./parts.js";
 
 const EVERY_MS = 5000;
 const FLOWS = [["publish", "Publish"], ["deliver_get", "Deliver"], ["ack", "Acknowledge"], ["confirm", "Confirm"], ["redeliver", "Redeliver"],
@@ -39,7 +38,7 @@ export async function show(root, params, context) {
         depth.update([{label: "Ready", points: curve(lengths.messages_ready_details)},
             {label: "Unacked", points: curve(lengths.messages_unacknowledged_details)}], seconds);
         flow.update(FLOWS.map(([key, label]) => ({label, points: rates(stats[`${key}_details`])})), seconds);
-        data.update([{label: "Received", points: rates(stats.recv_oct_details)}, {label: "Sent", points: rates(stats.send_oct_details)}], seconds);
+        data.update([{label: "Received", points: rates(answer.recv_oct_details)}, {label: "Sent", points: rates(answer.send_oct_details)}], seconds);
         churn?.update([["connection_created", "Connections opened"], ["connection_closed", "closed"], ["channel_created", "Channels opened"],
             ["channel_closed", "closed"]].map(([key, label]) => ({label, points: rates(moved[`${key}_details`])})), seconds);
         drawListeners(listeners, answer);

@@ -98,37 +98,7 @@ export async function each(rows, work, done) {
     if (good) await tell(async () => {}, `${done}: ${number(good)}`);
 }
 
-export const RANGES = [[60, "1 min"], [600, "10 min"], [3600, "1 h"], [86400, "24 h"]];
-
-/** Which span charts show: kept in the address. chosen(seconds) is told. */
-export function rangeChoice(context, chosen) {
-    const current = () => Number(context.query.range) || 600;
-    const buttons = RANGES.map(([seconds, label]) => h("button", {
-        type: "button", "aria-pressed": String(seconds === current()), onclick: () => {
-            context.setQuery({range: seconds === 600 ? null : seconds});
-            buttons.forEach((one, index) => one.setAttribute("aria-pressed", String(RANGES[index][0] === seconds)));
-            chosen(seconds);
-        },
-    }, label));
-    return {element: h("div", {class: "choice", role: "group", "aria-label": "Span of the charts"}, buttons), seconds: current};
-}
-
-/** What asks the API for the samples of a span: a point for each few pixels. */
-export function samplesQuery(seconds) {
-    const step = Math.max(1, Math.floor(seconds / 400));
-    const query = {};
-    for (const kind of ["lengths", "msg_rates", "data_rates", "node_stats"]) {
-        query[`${kind}_age`] = seconds;
-        query[`${kind}_incr`] = step;
-    }
-    return query;
-}
-
-/** Figures above everything else: [[label, value, href], ...]. */
-export function figures(entries) {
-    return h("div", {class: "numbers"}, entries.filter(Boolean).map(([label, value, href]) => href
-        ? h("a", {href}, h("b", null, value), h("span", null, label)) : h("div", {class: "one"}, h("b", null, value), h("span", null, label))));
-}
+export {figures, rangeChoice, samplesQuery} from "../core/chart.js";
 
 /** The rows of a binding and what takes it away; for the pages of queues and exchanges. */
 export async function unbind(row) {

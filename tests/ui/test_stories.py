@@ -1,0 +1,244 @@
+"""What people come to the page for, from the first click to the last."""
+
+import pika
+import requests
+from playwright.sync_api import expect
+
+from tests.support.page import API
+from tests.support.waiting import in_time, wait_until
+
+
+def test_the_queue_that_grows_is_found_and_its_chart_moves(ui, api, channel, name):
+    for number in range(5):
+        channel.queue_declare(f"{name}-{number}", durable=True)
+    for number in range(60):
+        channel.basic_publish("", f"{name}-3", b"x")
+
+    ui.open(f"#/queues?name={name}")
+    ui.page.get_by_role("button", name="Ready").click()
+    first = ui.page.locator("tbody tr").first
+    expect(first).to_contain_text(f"{name}-3")
+    ui.page.keyboard.press("Escape")
+    first.get_by_role("link", name=f"{name}-3").click()
+    chart = ui.page.get_by_role("img", name="Messages: Ready 60")
+    expect(chart).to_be_visible()
+    channel.basic_publish("", f"{name}-3", b"x")
+
+    expect(ui.page.get_by_role("img", name="Messages: Ready 61")).to_be_visible()
+    line = ui.page.locator(".plot .line.s1").first
+    before = line.get_attribute("d")
+    wait_until(
+        lambda: line.get_attribute("d") != before and "L" in line.get_attribute("d"),
+        sleep=lambda _: ui.page.wait_for_timeout(50), what="a curve that moves")
+    ui.page.locator(".behind summary").first.click()
+    expect(ui.page.locator(".behind table").first).to_contain_text("61")
+
+
+def test_a_restricted_user_sees_the_page_shrink(ui, api, name):
+    api.put(f"users/{name}", {"password": name, "tags": "administrator"})
+    api.put(f"permissions/%2F/{name}", {"configure": ".*", "write": ".*", "read": ".*"})
+    ui.expect_complaint("401")
+    ui.open("#/users", name, name)
+    expect(ui.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Nodes")).to_be_visible()
+
+    api.put(f"users/{name}", {"password": name, "tags": "management"})
+    ui.page.keyboard.press("r")
+    expect(ui.page.get_by_role("heading", name="Log in")).to_be_visible()
+    expect(ui.page.get_by_role("alert")).to_have_text("The session has ended.")
+    ui.page.get_by_label("Name").fill(name)
+    ui.page.get_by_label("Password").fill(name)
+    ui.page.get_by_role("button", name="Log in").click()
+
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text("Not for you")
+    menu = ui.page.get_by_role("navigation", name="Pages")
+    expect(menu.get_by_role("link", name="Queues")).to_be_visible()
+    expect(menu.get_by_role("link", name="Nodes")).to_have_count(0)
+    expect(menu.get_by_role("link", name="Users")).to_have_count(0)
+
+
+def test_a_broker_that_is_restarted_under_the_page_is_waited_for(browser_context, broker_process):
+    from tests.support.ports import reserve
+    port = reserve()
+    broker = broker_process(http_port=port).start()
+    ui = browser_context(f"http://127.0.0.1:{port}")
+    ui.expect_complaint("ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|401")
+    API(ui.base).put("queues/%2F/kept", {"durable": True})
+    ui.open("#/queues?name=kep")
+    expect(ui.page.get_by_role("link", name="kept")).to_be_visible()
+
+    broker.stop()
+    expect(ui.page.get_by_text("The broker does not answer")).to_be_visible()
+    expect(ui.page.get_by_role("link", name="kept")).to_be_visible()
+    broker.start()
+
+    expect(ui.page.get_by_role("heading", name="Log in")).to_be_visible()
+    ui.page.get_by_label("Name").fill("guest")
+    ui.page.get_by_label("Password").fill("guest")
+    ui.page.get_by_role("button", name="Log in").click()
+    expect(ui.page.get_by_role("link", name="kept")).to_be_visible()
+    assert ui.page.url.endswith("#/queues?name=kep")
+
+
+def test_the_first_view_takes_few_requests_and_little(ui):
+    sizes = []
+    ui.page.on("response", lambda response: sizes.append(response))
+    ui.open("#/")
+    expect(ui.page.get_by_role("img", name="Messages in queues")).to_be_visible()
+
+    parts = [one.request.sizes() for one in sizes]
+    octets = sum(one["responseBodySize"] + one["responseHeadersSize"] for one in parts)
+    urls = [one.url for one in sizes]
+
+    assert len(urls) <= 15, urls
+    assert octets <= 300 * 1024, octets
+    # One round trip after the page itself: it names all that the first view is made of.
+    named = requests.get(ui.base, timeout=in_time(60)).text
+    assert [url for url in urls if "/ui/" in url and url.removeprefix(ui.base) not in named] == []
+
+
+def test_declare_bind_pause_and_delete(ui, api, name):
+    ui.open("#/queues")
+    ui.page.get_by_role("button", name="Declare…").click()
+    dialog = ui.page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill(name)
+    dialog.get_by_label("Message TTL (ms)").fill("60000")
+    dialog.get_by_role("button", name="Declare").click()
+    expect(ui.page.get_by_role("link", name=name)).to_be_visible()
+    assert api.get(f"queues/%2F/{name}")["arguments"] == {"x-message-ttl": 60000}
+
+    ui.page.get_by_role("link", name=name).click()
+    ui.page.get_by_role("link", name="Bindings").click()
+    ui.page.get_by_role("button", name="Bind…").click()
+    dialog.get_by_label("From exchange").fill("amq.topic")
+    dialog.get_by_label("Routing key").fill("a.#")
+    dialog.get_by_role("button", name="Bind", exact=True).click()
+    expect(ui.page.get_by_role("link", name="amq.topic")).to_be_visible()
+    assert "tab=bindings" in ui.page.url
+    ui.page.get_by_role("button", name="Pause").click()
+    expect(ui.page.get_by_role("button", name="Resume")).to_be_visible()
+    assert api.get(f"queues/%2F/{name}")["state"] == "paused"
+
+    ui.page.get_by_role("button", name="Delete…").click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog).to_be_visible()  # its name is to be typed
+    dialog.get_by_label(f"Type {name} to go on").fill(name)
+    dialog.get_by_role("button", name="Delete").click()
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text("Queues")
+    assert name not in [one["name"] for one in api.get("queues/%2F")]
+
+
+def test_a_refusal_is_told_where_it_was_asked_for(ui, api, name):
+    ui.expect_complaint("400")
+    api.put(f"queues/%2F/{name}", {"durable": True})
+    ui.open("#/queues")
+    ui.page.get_by_role("button", name="Declare…").click()
+    dialog = ui.page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill(name)
+    dialog.get_by_label("Auto-delete").check()
+    dialog.get_by_role("button", name="Declare").click()
+
+    expect(dialog.get_by_role("alert")).to_contain_text("inequivalent arg 'auto_delete'")
+
+
+def test_a_connection_is_closed_with_a_reason_that_its_client_is_told(ui, api, managed, name):
+    parameters = pika.URLParameters(managed.amqp_url)
+    parameters.client_properties = {"connection_name": name}
+    connection = pika.BlockingConnection(parameters)
+    wait_until(lambda: [one for one in api.get("connections") if one["user_provided_name"] == name])
+    ui.open("#/connections")
+    ui.page.get_by_role("row").filter(has_text=name).get_by_role("checkbox").check()
+    ui.page.get_by_role("button", name="Close…").click()
+    ui.page.get_by_label("Reason").fill("we move house")
+    ui.page.get_by_role("button", name="Close", exact=True).click()
+    expect(ui.page.get_by_role("row").filter(has_text=name)).to_have_count(0)
+
+    try:
+        while True:
+            connection.process_data_events(1)
+    except pika.exceptions.AMQPConnectionError as error:
+        assert "we move house" in str(error)
+
+
+def test_keys_lead_through_lists_and_to_objects(ui, api, name):
+    for letter in "abc":
+        api.put(f"queues/%2F/{name}-{letter}")
+    ui.open(f"#/queues?name={name}")
+    for key in "jj":
+        ui.page.keyboard.press(key)
+    ui.page.keyboard.press("Enter")
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text(f"{name}-b")
+
+    ui.page.go_back()
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text("Queues")
+    ui.page.keyboard.press("Control+k")
+    ui.page.get_by_role("combobox", name="Search").fill(f"{name}-c")
+    expect(ui.page.get_by_role("option").filter(has_text=f"{name}-c")).to_be_visible()
+    ui.page.keyboard.press("Enter")
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text(f"{name}-c")
+
+    ui.page.keyboard.press("?")
+    expect(ui.page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_order_filter_and_columns_stand_in_the_address_or_are_kept(ui, api, name):
+    for letter in "ab":
+        api.put(f"queues/%2F/{name}-{letter}")
+    ui.open("#/queues")
+    ui.page.get_by_label("Filter Queues").fill(name)
+    expect(ui.page.locator("tbody tr")).to_have_count(2)
+    ui.page.get_by_role("button", name="Name", exact=True).click()
+    expect(ui.page.locator("tbody tr").first).to_contain_text(f"{name}-b")
+    ui.page.get_by_text("Columns", exact=True).click()
+    ui.page.get_by_role("group", name="Columns").get_by_label("Octets").check()
+    expect(ui.page.get_by_role("columnheader", name="Octets")).to_be_visible()
+
+    ui.page.reload()
+
+    expect(ui.page.locator("tbody tr").first).to_contain_text(f"{name}-b")
+    expect(ui.page.get_by_label("Filter Queues")).to_have_value(name)
+    expect(ui.page.get_by_role("columnheader", name="Octets")).to_be_visible()
+
+
+def test_colours_are_chosen_and_kept(ui):
+    ui.page.emulate_media(color_scheme="light")
+    ui.open("#/queues")
+
+    def ground():
+        return ui.page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    light = ground()
+    ui.page.get_by_role("button", name="Colours: system").click()
+    ui.page.get_by_role("button", name="Colours: light").click()
+    expect(ui.page.get_by_role("button", name="Colours: dark")).to_be_visible()
+    dark = ground()
+    ui.page.reload()
+    ui.wait_shown()
+
+    assert light != dark == ground()
+
+
+def test_a_day_is_drawn_in_no_time(ui):
+    """A chart of 86 400 points: what is drawn is at most a point for each pixel, within a frame or two."""
+    ui.open("#/")
+    took, points = ui.page.evaluate("""async () => {
+        const {lineChart} = await import("/ui/js/core/chart.js");
+        const now = Date.now();
+        const points = Array.from(
+            {length: 86400}, (_, second) => [now - (86400 - second) * 1000, second % 977]);
+        const chart = lineChart({title: "A day", seconds: 86400, series: [{label: "One", points}]});
+        document.getElementById("main").append(chart.element);
+        await new Promise(resolve => setTimeout(resolve, 100));
+        const began = performance.now();
+        for (let turn = 0; turn < 5; turn++) chart.update([{label: "One", points}], 86400);
+        const took = (performance.now() - began) / 5;
+        return [took, chart.svg.querySelector(".line").getAttribute("d").split("L").length];
+    }""")
+
+    assert points < 2000 and took < in_time(100), (took, points)
+
+
+def test_deep_link_to_what_is_not_there_says_so(ui):
+    ui.expect_complaint("404")
+    ui.open("#/queues/%2F/nobody-declared-me")
+
+    expect(ui.page.get_by_role("alert")).to_contain_text("not there")
