@@ -46,16 +46,16 @@ class Furnished:
         self.channel = wait_until(lambda: [one["name"] for one in api.get("channels")])[0]
 
     def params(self):
-        """Values for the params of pages, by the beginning of their path."""
+        """Values for the params of pages, by the first part of their path."""
         return {
-            "/queues/:vhost/:name": ("/", QUEUE), "/exchanges/:vhost/:name": ("/", EXCHANGE),
-            "/connections/:name": (self.connection,), "/channels/:name": (self.channel,),
-            "/vhosts/:name": (VHOST,), "/users/:name": (USER,),
+            "queues": ("/", QUEUE), "dead-letters": ("/", QUEUE), "streams": ("/", STREAM),
+            "exchanges": ("/", EXCHANGE), "connections": (self.connection,), "channels": (self.channel,),
+            "vhosts": (VHOST,), "users": (USER,),
         }
 
     def address(self, path):
         """The address of a page of the table."""
-        values = iter(self.params()[path] if ":" in path else ())
+        values = iter(self.params()[path.split("/")[1]] if ":" in path else ())
         return "#" + "/".join(
             quote(next(values), safe="") if part.startswith(":") else part for part in path.split("/"))
 
