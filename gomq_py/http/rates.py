@@ -17,6 +17,7 @@ import weakref
 from array import array
 
 import gevent
+from gevent.event import Event
 
 from gomq_py.hub.turns import paced
 
@@ -105,6 +106,7 @@ class Rates:
         self._is_forgotten_at = now_s() + LONGEST_WINDOW_S
         self._histories = {}
         self._keeper = None
+        self._begun = Event()  # a history, while the keeper sleeps long
 
     def look(self, group, thing, windows=None):
         """A View.
@@ -167,6 +169,7 @@ class Rates:
             is_long = key[0].long and longs < LONG_MAX
             history = History(len(key[0].names), self._samples_max, is_long)
             history.add(self._unix_s(), values)
+            self._begun.set()
         elif history.wanted_until < self._now_s():
             history.go_on(self._unix_s(), values)
         history.wanted_until = self._now_s() + max(
@@ -186,7 +189,11 @@ class Rates:
 
     def _keep_while_wanted(self):
         while self._looks_count() or self._histories:
-            gevent.sleep(self._interval_s if self._histories else LONGEST_WINDOW_S)
+            self._begun.clear()
+            if self._histories:
+                gevent.sleep(self._interval_s)
+            elif self._begun.wait(LONGEST_WINDOW_S):
+                continue  # or the first history after a list would have its second sample a minute later
             self.sample()
         self._keeper = None
 

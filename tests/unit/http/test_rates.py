@@ -2,6 +2,7 @@
 import gc
 import weakref
 
+import gevent
 import pytest
 
 from gomq_py.amqp.server.channel import Channel
@@ -15,7 +16,7 @@ from gomq_py.http.rates import (
 )
 from gomq_py.hub import turns
 from gomq_py.hub.slice_clock import SliceClock
-from tests.support.waiting import in_time
+from tests.support.waiting import in_time, wait_until
 
 
 class Clock:
@@ -175,6 +176,21 @@ def test_a_full_history_drops_its_oldest_sample():
         history.add(float(second), (second, -second))
 
     assert [one["sample"] for one in history.curve(1, 100, 1)["samples"]] == [-7, -6, -5]
+
+
+def test_a_history_is_sampled_from_its_beginning_on_although_lists_were_looked_at_before(clock):
+    """The keeper that only forgets looks sleeps for a minute; a history wakes it."""
+    rates = Rates(0.001, 4, now_s=clock, unix_s=clock)
+    thing = Thing()
+    look(rates, thing)
+    gevent.sleep(0)
+    look(rates, thing, {LENGTHS: (60, 1)})
+    clock.now = 5.0
+
+    wait_until(
+        lambda: len(look(rates, thing, {LENGTHS: (60, 1)})[0]["samples"]) > 1, timeout_s=in_time(10),
+        sleep=gevent.sleep, what="a second sample")
+    rates.close()
 
 
 LONG = Group({"ready": LENGTHS, "published": MESSAGES}, lambda thing: (thing.ready, thing.published), True)

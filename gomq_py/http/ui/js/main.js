@@ -187,9 +187,21 @@ connect({ended: () => isOpen && logInView("The session has ended."), reached: te
 
 chooseTheme(keptTheme());
 
+// The issuer of tokens sends people back here.
+async function comeBack() {
+    const {finish, isBack} = await import("./core/sign_on.js");
+    try {
+        if (isBack() && await finish(() => get("auth"))) return enter();
+    } catch (error) {
+        return logInView(error.reason ?? error.message);
+    }
+    return logInView();
+}
+
 async function boot() {
     try {
-        if (await resume()) enter();
+        if (/[?&]state=/.test(location.search)) await comeBack();
+        else if (await resume()) enter();
         else await logInView();
     } catch {
         setTimeout(boot, 2000); // the broker does not answer: the banner says so

@@ -197,8 +197,8 @@ function pathOf(points, x, y) {
 
 // The end of the axis: 1, 2 or 5 times a power of ten; of octets, of a power of two.
 function niceAbove(value, unit) {
+    if (String(unit(2048)).includes("KiB")) return 2 ** Math.ceil(Math.log2(Math.max(value, 4)));
     if (value <= 0) return 1;
-    if (String(unit(2048)).includes("KiB")) return 2 ** Math.ceil(Math.log2(Math.max(value, 2)));
     const power = 10 ** Math.floor(Math.log10(value));
     return [1, 2, 5, 10].map(step => step * power).find(step => step >= value * .999);
 }

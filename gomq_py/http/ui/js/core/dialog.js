@@ -3,6 +3,7 @@
 //     const values = await ask({title, text, fields: [{name, label, type, value, options, required, hint}],
 //                               submit: "Delete", danger: true, typed: "name that must be typed"})    null: cancelled
 //     await ask({..., run: async values => {...}})    stays open with the reason where run is refused
+//     await ask({..., preview: {label: "Preview", run: async values => node}})     shown in the dialogue, which stays
 //     toast("Deleted", "good")                        kinds: good, bad, or none
 //
 // Types of fields: those of <input>, and select (options: [[value, label]...] or texts), textarea, arguments
@@ -32,12 +33,21 @@ export async function tell(work, done) {
     return true;
 }
 
-export function ask({title, text, fields = [], submit = "OK", danger = false, typed, run}) {
+export function ask({title, text, fields = [], submit = "OK", danger = false, typed, run, preview}) {
     return new Promise(resolve => {
         const {element, values} = form(typed === undefined ? fields : [...fields, {
             name: " typed", label: `Type ${typed} to go on`, required: true, autocomplete: "off",
         }]);
         const fault = h("p", {class: "fault", role: "alert"});
+        const seen = h("div", {class: "preview", role: "status"});
+        const look = preview ? h("button", {type: "button", onclick: async () => {
+            replace(fault);
+            try {
+                replace(seen, await preview.run(values()));
+            } catch (error) {
+                replace(fault, error.reason ?? error.message);
+            }
+        }}, preview.label) : null;
         const go = h("button", {type: "submit", class: danger ? "danger" : "primary"}, submit);
         let answer = null;
         const dialog = h("dialog", {"aria-label": title, onclose: () => {
@@ -68,8 +78,8 @@ export function ask({title, text, fields = [], submit = "OK", danger = false, ty
                 go.disabled = false;
             }
         }},
-        h("h2", null, title), text ? h("div", {class: "text"}, text) : null, element, fault,
-        h("div", {class: "buttons"}, h("button", {type: "button", onclick: () => dialog.close()}, "Cancel"), go)));
+        h("h2", null, title), text ? h("div", {class: "text"}, text) : null, element, fault, seen,
+        h("div", {class: "buttons"}, h("button", {type: "button", onclick: () => dialog.close()}, "Cancel"), look, go)));
         document.body.append(dialog);
         dialog.showModal();
         (dialog.querySelector("input, select, textarea") ?? go).focus();

@@ -14,9 +14,6 @@ import {
 
 const EVERY_MS = 5000;
 
-// Tabs of other modules: {key, label, load}.
-const MORE_TABS = [];
-
 const realName = params => params.name === "amq.default" ? "" : params.name;
 
 export const title = params => ofExchange(realName(params));
@@ -35,7 +32,6 @@ export async function show(root, params, context) {
         {key: "overview", label: "Overview", show: (part, inner) => overview(part, inner, given)},
         {key: "bindings", label: "Bindings from it", show: (part, inner) => outgoing(part, inner, given)},
         ...exchangeName === "" ? [] : [{key: "incoming", label: "Bindings to it", show: (part, inner) => incoming(part, inner, given)}],
-        ...MORE_TABS.map(one => ({...one, given})),
     ]);
 }
 

@@ -25,6 +25,7 @@ export const PAGES = [
     {path: "/channels", group: "Clients", label: "Channels", load: () => import("./channels.js")},
     {path: "/channels/:name", load: () => import("./channel.js")},
     {path: "/consumers", group: "Clients", label: "Consumers", load: () => import("./consumers.js")},
+    {path: "/closed", group: "Clients", label: "Closed lately", load: () => import("./closed.js")},
     {path: "/mqtt", group: "MQTT", label: "Clients", load: () => import("./mqtt.js")},
     {path: "/mqtt/sessions", group: "MQTT", label: "Sessions", load: () => import("./mqtt.js")},
     {path: "/mqtt/retained", group: "MQTT", label: "Retained", load: () => import("./mqtt_retained.js")},

@@ -1,7 +1,7 @@
 // The login view: shown in the place of every page while nobody is logged in.
 
 import {get} from "../core/api.js";
-import {h, replace} from "../core/dom.js";
+import {h, name, replace} from "../core/dom.js";
 import {logIn} from "../core/session.js";
 
 export const title = () => "Log in";
@@ -31,5 +31,14 @@ export async function show(root, {notice, done}) {
     h("label", {class: "field"}, h("span", {class: "label"}, "Password"), password), fault, button, others);
     replace(root, form);
     user.focus();
-    await get("auth").catch(() => null);
+    const auth = await get("auth").catch(() => null);
+    if (!auth?.oauth_enabled || !form.isConnected) return;
+    replace(others, h("button", {type: "button", onclick: async () => {
+        replace(fault);
+        try {
+            await (await import("../core/sign_on.js")).leave(auth);
+        } catch (error) {
+            replace(fault, error.message);
+        }
+    }}, "Log in with ", name(new URL(auth.oauth_provider_url).host)));
 }

@@ -2,10 +2,12 @@
 
 import {get} from "../core/api.js";
 import {curve, figures, lineChart, rangeChoice, rates, samplesQuery} from "../core/chart.js";
-import {h, replace} from "../core/dom.js";
+import {h, name, nameLink, replace} from "../core/dom.js";
 import {number, octetRate, rate, short} from "../core/format.js";
+import {find, link} from "../core/router.js";
 
 const EVERY_MS = 5000;
+const DOCTOR_MS = 15000;
 const FLOWS = [["publish", "Publish"], ["deliver_get", "Deliver"], ["ack", "Acknowledge"], ["confirm", "Confirm"], ["redeliver", "Redeliver"],
     ["return_unroutable", "Unroutable"]];
 
@@ -14,12 +16,13 @@ export const title = () => "Overview";
 export async function show(root, params, context) {
     const range = rangeChoice(context, () => draw().catch(context.fail));
     const totals = h("div");
+    const wrong = h("section", {class: "panel", "aria-label": "What is wrong now"}, h("h2", null, "What is wrong now"), h("p", {class: "quiet"}, "Looking\u2026"));
     const depth = lineChart({title: "Messages in queues", unit: short});
     const flow = lineChart({title: "Messages a second", unit: rate});
     const data = lineChart({title: "Data", unit: octetRate});
     const churn = context.session.can("monitoring") ? lineChart({title: "Opened and closed a second", unit: rate}) : null;
     const listeners = h("div");
-    root.append(h("div", {class: "head"}, h("h1", null, "Overview"), h("span", {class: "grow"}), range.element), totals,
+    root.append(h("div", {class: "head"}, h("h1", null, "Overview"), h("span", {class: "grow"}), range.element), totals, wrong,
         h("div", {class: "grid"}, depth.element, flow.element, data.element, churn?.element ?? ""), listeners);
 
     async function draw() {
@@ -43,7 +46,32 @@ export async function show(root, params, context) {
             ["channel_closed", "closed"]].map(([key, label]) => ({label, points: rates(moved[`${key}_details`])})), seconds);
         drawListeners(listeners, answer);
     }
-    await context.every(EVERY_MS, draw);
+    await Promise.all([context.every(EVERY_MS, draw), context.every(DOCTOR_MS, async () => {
+        drawFindings(wrong, (await get("doctor", {signal: context.signal})).findings);
+    })]);
+}
+
+const PLACES = {queue: "queues", stream: "queues", exchange: "exchanges", connection: "connections", channel: "channels", vhost: "vhosts", user: "users"};
+const PAGES_OF = {queues: "#/queues", connections: "#/connections", node: "#/nodes", disk: "#/nodes", certificate: "#/nodes", shovel: "#/shovels", federation: "#/federation", link: "#/federation"};
+
+// Where one sees it: the thing itself, or the page that is about such things.
+function placeOf({kind, vhost, name: object}) {
+    if (object !== null && PLACES[kind]) return link(...[PLACES[kind], ...vhost === null ? [] : [vhost], object]);
+    const page = PAGES_OF[kind];
+    return page && find(page.slice(1)) ? page : null;
+}
+
+function drawFindings(place, findings) {
+    const state = JSON.stringify(findings);
+    if (place.dataset.state === state) return;
+    place.dataset.state = state;
+    const heading = h("h2", null, "What is wrong now");
+    replace(place, heading, findings.length ? h("ul", {class: "findings"}, findings.map(one => {
+        const href = placeOf(one);
+        return h("li", {class: one.level}, h("span", {class: `badge ${one.level === "bad" ? "bad" : "warn"}`}, one.level === "bad" ? "wrong" : "soon"),
+            h("div", null, h("p", null, h("b", null, href ? nameLink(href, one.subject) : name(one.subject)), " ", name(one.text)),
+                one.remedy ? h("p", {class: "quiet"}, name(one.remedy)) : null));
+    })) : h("p", {class: "fine"}, "Nothing was found."));
 }
 
 function drawListeners(place, answer) {

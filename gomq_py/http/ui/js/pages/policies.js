@@ -4,7 +4,8 @@ import {at, get, send} from "../core/api.js";
 import {h, name} from "../core/dom.js";
 import {ask} from "../core/dialog.js";
 import {table} from "../core/table.js";
-import {NAME_FIELD, argumentsList, confirmed, each, vhostField} from "./parts.js";
+import {count, number} from "../core/format.js";
+import {NAME_FIELD, argumentsList, confirmed, each, plainTable, vhostField} from "./parts.js";
 
 const APPLIES = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
 
@@ -47,9 +48,22 @@ export async function showFamily(root, context, {id, heading, path, tag, what}) 
                 {name: "priority", label: "Priority", type: "number", value: row?.priority ?? 0},
                 {name: "definition", label: "Definition", type: "arguments", rows: 5, value: row?.definition ?? {}, hint: "One a line: max-length = 10000"},
             ],
+            preview: {label: "Preview", run: async ({vhost: chosen, name: given, ...rest}) => changes(
+                await send("POST", `${at(path, row?.vhost ?? chosen, row?.name ?? (given || "new"))}/preview`, rest))},
             run: ({vhost: chosen, name: given, ...rest}) => send("PUT", at(path, row?.vhost ?? chosen, row?.name ?? given), rest),
         });
     }
     root.append(h("h1", null, heading), h("p", {class: "quiet"}, what), list.element);
     await list.start();
+}
+
+// What the policy would match and change, as the broker tells it.
+function changes({matched, changed, changes: some}) {
+    const shown = value => value === null || value === undefined ? h("span", {class: "quiet"}, "\u2013") : h("code", null, name(JSON.stringify(value)));
+    return h("div", {class: "page"},
+        h("p", null, `It fits ${count(matched.queues, "queue")} and ${count(matched.exchanges, "exchange")}; ${number(changed)} would change.`),
+        some.length ? plainTable("What would change", ["Name", "Setting", "Before", "After"], some.flatMap(one => one.settings.length
+            ? one.settings.map((setting, index) => [index ? "" : name(one.name), name(setting.key), shown(setting.before), shown(setting.after)])
+            : [[name(one.name), h("span", {class: "quiet"}, "the policy alone"), one.policy_before ?? "", one.policy_after ?? ""]])) : null,
+        some.length < changed ? h("p", {class: "quiet"}, `The first ${number(some.length)} are shown.`) : null);
 }

@@ -16,9 +16,6 @@ import {
 const EVERY_MS = 5000;
 const FLOWS = [["publish", "In"], ["deliver", "Delivered"], ["deliver_no_ack", "Without ack"], ["get", "Got"], ["ack", "Acked"], ["redeliver", "Redelivered"]];
 
-// Tabs of other modules: {key, label, load, only(queue)}.
-const MORE_TABS = [];
-
 export const title = params => params.name;
 
 export async function show(root, params, context) {
@@ -41,7 +38,7 @@ export async function show(root, params, context) {
         {key: "bindings", label: "Bindings", show: (part, inner) => bindings(part, inner, given)},
         {key: "arguments", label: "Arguments and policy", show: part => effective(part, given)},
         ...isStream ? [{key: "offsets", label: "Offsets", show: (part, inner) => offsets(part, inner, given)}] : [],
-        ...MORE_TABS.filter(one => !one.only || one.only(given.queue)).map(one => ({...one, given})),
+        ...isStream ? [] : [{key: "messages", label: "Messages", show: async (part, inner) => (await import("./messages.js")).showMessages(part, params, inner)}],
     ]);
 }
 
