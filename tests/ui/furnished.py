@@ -14,7 +14,8 @@ HOSTILE = (
     "tab\tescape\x1b[31m\x00end", " spaces ", "javascript:alert(1)", "{{7*7}}${7*7}",
     "\U0001f407" * 60 + "long", "a" * 255,
 )
-QUEUE, STREAM, EXCHANGE, VHOST, USER, POLICY = "orders", "events", "shop", "staging", "ann", "limits"
+QUEUE, STREAM, EXCHANGE, DELAYED = "orders", "events", "shop", "reminders"
+VHOST, USER, POLICY = "staging", "ann", "limits"
 
 
 class Furnished:
@@ -34,6 +35,7 @@ class Furnished:
         channel = self._connection.channel()
         channel.confirm_delivery()
         channel.exchange_declare(EXCHANGE, "topic", durable=True)
+        channel.exchange_declare(DELAYED, "x-delayed-message", arguments={"x-delayed-type": "topic"})
         channel.queue_declare(QUEUE, durable=True, arguments={"x-message-ttl": 3600000})
         channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
         channel.queue_bind(QUEUE, EXCHANGE, "order.#")
@@ -48,7 +50,8 @@ class Furnished:
     def params(self):
         """Values for the params of pages, by the first part of their path."""
         return {
-            "queues": ("/", QUEUE), "dead-letters": ("/", QUEUE), "streams": ("/", STREAM),
+            "queues": ("/", QUEUE), "dead-letters": ("/", QUEUE), "unacked": ("/", QUEUE),
+            "streams": ("/", STREAM), "delayed": ("/", DELAYED),
             "exchanges": ("/", EXCHANGE), "connections": (self.connection,), "channels": (self.channel,),
             "vhosts": (VHOST,), "users": (USER,),
         }

@@ -42,7 +42,7 @@ export async function show(root, params, context) {
     ]);
 }
 
-function drawHead(head, {name: queueName, queue, path}, context, load) {
+function drawHead(head, {vhost, name: queueName, queue, path}, context, load) {
     const shown = JSON.stringify([queue.state, queue.messages_ready > 0]);
     if (head.dataset.shown === shown) return;
     head.dataset.shown = shown;
@@ -53,6 +53,9 @@ function drawHead(head, {name: queueName, queue, path}, context, load) {
         queue.state === "running" ? act("Pause", () => send("PUT", `${path}/pause`), "Paused: nothing is delivered") : null,
         queue.state === "paused" ? act("Resume", () => send("PUT", `${path}/resume`), "Resumed") : null,
         queue.state === "stopped" ? act("Restart", () => send("PUT", `${path}/restart`), "Restarted") : null,
+        queue.type === "stream" ? h("a", {class: "button", href: `${link("streams", vhost, queueName)}/timeline`}, "Timeline")
+            : [h("a", {class: "button", href: link("unacked", vhost, queueName)}, "Unacked"),
+                h("a", {class: "button", href: `${link("queues", vhost, queueName)}/move`}, "Move or copy\u2026")],
         queue.type !== "stream" ? h("button", {type: "button", class: "danger", onclick: async () => {
             const text = ["All ready messages of ", name(queueName), " go. Those that consumers hold stay."];
             if (await confirmed("Purge", text, () => send("DELETE", `${path}/contents`), {submit: "Purge", typed: queueName})) await load().catch(context.fail);
