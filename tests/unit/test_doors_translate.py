@@ -28,6 +28,7 @@ EXCEPTIONS = {
     ("gomq_py.http.api.permissions", "shapes.permission"): "the form in which one is shown",
     ("gomq_py.http.api.permissions", "shapes.topic_permission"): "the form in which one is shown",
     ("gomq_py.http.api.permissions", "find_user(user).permission"): "shows it",
+    ("gomq_py.http.api.session", "g.user.permission"): "shows it",
     ("gomq_py.http.api.permissions", "_holder(user, vhost).permission"): "whether it is new",
     ("gomq_py.http.api.permissions", "holder.topic_permission"): "whether it is new",
 }

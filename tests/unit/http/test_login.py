@@ -11,6 +11,9 @@ from gomq_py.http.answers import no_content
 from gomq_py.http.app import create_app
 from gomq_py.http.login import ADMINISTRATOR, access
 
+# Pages log in by name and password alone.
+NO_SIGN_ON = SimpleNamespace(oauth_client_id="")
+
 
 @pytest.mark.parametrize(
     ("error", "status", "headers", "failed"),
@@ -24,7 +27,8 @@ def test_refusals_say_nothing_but_what_to_do(error, status, headers, failed):
     def login(name, password, address):
         raise error
 
-    app = create_app(SimpleNamespace(broker=SimpleNamespace(logins=SimpleNamespace(login=login))))
+    app = create_app(SimpleNamespace(
+        broker=SimpleNamespace(logins=SimpleNamespace(login=login)), settings=NO_SIGN_ON))
 
     answer = app.test_client().get("/api/whoami", auth=("bob", "guess"))
 
@@ -72,7 +76,10 @@ def door(bob):
     users = SimpleNamespace(get=lambda _: bob, may_come_from=lambda *_: True)
     durability = SimpleNamespace(wait=lambda: None)
     app = create_app(
-        SimpleNamespace(broker=SimpleNamespace(logins=logins, users=users, durability=durability, vhosts={}))
+        SimpleNamespace(
+            broker=SimpleNamespace(logins=logins, users=users, durability=durability, vhosts={}),
+            settings=NO_SIGN_ON,
+        )
     )
     app.add_url_rule("/api/act", view_func=access(ADMINISTRATOR)(no_content), methods=["PUT"])
     return app.test_client()

@@ -19,7 +19,7 @@ export function open(pages) {
     let found = [], current = 0, timer = null, end = new AbortController();
     const list = h("ul", {role: "listbox", id: "palette-list", "aria-label": "Found"});
     const input = h("input", {
-        type: "search", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", autocomplete: "off",
+        type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "palette-list", autocomplete: "off",
         "aria-label": "Search pages, queues, exchanges, connections, users", placeholder: "Search", spellcheck: "false",
         oninput: () => {
             clearTimeout(timer);
