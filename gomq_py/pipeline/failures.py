@@ -5,6 +5,8 @@ import re
 
 _OURS = re.compile(r"^\s*gomq_py\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^\s*(?:[\w.]+\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+# py4j's first line names a call that nobody knows; Java's error is in the second.
+_CALLED = re.compile(r"An error occurred while calling \S+\n: (?=\S)")
 _FULL_DISK = re.compile(r"No space left on device|ENOSPC")
 LONGEST = 2000
 DEEPEST = 10
@@ -12,7 +14,7 @@ DEEPEST = 10
 
 def told(error):
     """The line that says what is wrong and what to do."""
-    text = str(error)
+    text = _CALLED.sub("", str(error), 1)
     if any(map(_FULL_DISK.search, [text, *_causes(error)])):
         return "the disk is full where the job writes: make room; the next run repeats the batch"
     ours = _OURS.findall(text)

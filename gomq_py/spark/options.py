@@ -16,6 +16,7 @@ from gomq_py.spark.errors import OptionError
 
 TRANSPORTS = ("http", "files", "amqp")
 EARLIEST, LATEST = "earliest", "latest"
+TIMES = "times"
 DEFAULT_URL = "http://127.0.0.1:15672"
 
 _BYTES = {
@@ -39,6 +40,15 @@ def _count(name, value):
     if not value.isdecimal() or not 0 < int(value) < 1 << 62:
         raise OptionError(f"option {name} is a whole number from 1 on, not {value!r}")
     return int(value)
+
+
+def _pushed(name, value):
+    """Which filters leave out segments: False for none, True for those on offsets, "times" for times too."""
+    if value.lower() not in ("true", "false", TIMES):
+        raise OptionError(
+            f"option {name} is false, true (filters on offset) or times (on timestamp as well), not {value!r}"
+        )
+    return TIMES if value.lower() == TIMES else value.lower() == "true"
 
 
 def _octets(name, value):
@@ -171,7 +181,7 @@ TABLE = {
     "includeHeaders": (_flag, False, READER),
     "batchRows": (_count, 20000, READER),
     "batchBytes": (_octets, 4 << 20, READER),
-    "pushFilters": (_flag, False, READER),
+    "pushFilters": (_pushed, False, READER),
     "amqpUrl": (_amqp_url, None, BOTH),
     "exchange": (lambda name, value: value, None, WRITER),
     "routingKey": (lambda name, value: value, None, WRITER),

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from gomq_py.spark import rows, sink
 from gomq_py.spark.errors import OptionError
 from gomq_py.spark.offsets import decode, encode
-from gomq_py.spark.options import EARLIEST, LATEST, Options, credentials
+from gomq_py.spark.options import EARLIEST, LATEST, TIMES, Options, credentials
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.progress import Progress
 from gomq_py.spark.pruning import Bounds
@@ -113,14 +113,14 @@ class BatchReader(_Reader, DataSourceReader):
         starts, ends = self._planner.starts(shapes, EARLIEST), self._planner.ends(shapes)
         return self._parts([
             piece for name, shape in shapes.items() if starts[name].next < ends[name].next
-            for piece in self._select(self._planner.pieces(name, shape, starts[name], ends[name]))])
+            for piece in self._select(self._planner.pieces(name, shape, starts[name], ends[name]), shape)])
 
-    def _select(self, pieces):
+    def _select(self, pieces, shape):
         return pieces
 
 
 class FilteringReader(BatchReader):
-    """Reads no segment that a filter on offsets excludes.
+    """Reads no segment that a filter excludes.
 
     A class of its own, because Spark refuses every query of a reader that takes filters unless
     spark.sql.python.filterPushdown.enabled is true.
@@ -132,11 +132,12 @@ class FilteringReader(BatchReader):
         """Note what they exclude, and leave all of them to Spark too:
         a segment that is read may hold other rows.
         """
-        self._bounds = Bounds(filters)
+        self._bounds = Bounds(filters, self._options["pushFilters"] == TIMES)
         return filters
 
-    def _select(self, pieces):
-        return [piece for piece in pieces if self._bounds.may_match(piece)]
+    def _select(self, pieces, shape):
+        segments = {one.number: one for one in shape.segments}
+        return [piece for piece in pieces if self._bounds.may_match(piece, segments[piece.number])]
 
 
 class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):

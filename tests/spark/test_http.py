@@ -98,6 +98,7 @@ class Proxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = "http://127.0.0.1:{}".format(self._listening.getsockname()[1])
         self.cut = 0
+        self.asked = b""
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
@@ -110,6 +111,7 @@ class Proxy:
                 request = client.recv(65536)
                 if not request:
                     continue
+                self.asked = request
                 if self._answer is not None:
                     client.sendall(self._answer)
                     continue
@@ -153,6 +155,37 @@ def test_what_is_no_broker_is_said(answer, words):
     with Proxy(None, answer=answer) as proxy:
         with pytest.raises(Unreachable, match=words):
             transport(proxy.url).describe("letters")
+
+
+def test_a_token_is_sent_in_place_of_a_password_and_never_told(broker, letters):
+    with Proxy(broker.child.addresses["http"]) as proxy:
+        door = HttpTransport(
+            Options({"subscribe": "letters", "url": proxy.url, "retrySeconds": "0"}),
+            Credentials("", "", "hush-token"),
+        )
+        with pytest.raises(Refused, match="does not let the token in") as refused:
+            door.describe(letters)
+
+    assert b"\r\nAuthorization: Bearer hush-token\r\n" in proxy.asked
+    assert "hush" not in str(refused.value)
+
+
+def test_a_broker_that_is_stopped_in_the_middle_is_an_error(tmp_path):
+    from gomq_py.testing.brokers import ChildBroker
+    from tests.spark.conftest import Reached
+    with ChildBroker(tmp_path / "data", http_port=0, sync=True) as child:
+        reached = Reached(child)
+        reached.stream("letters", [b"x" * 10000] * 2000)
+        door = transport(reached.url)
+        shape = door.describe("letters")
+        part = max(shape.segments, key=lambda one: one.bytes)  # more than sockets hold
+        pieces = door.octets("letters", shape.epoch, part.number, 0, part.bytes)
+        next(pieces)
+        child.kill()
+
+        with pytest.raises(Unreachable, match="cannot be reached, tried for 0 s .*reading stream 'letters'"):
+            for _ in pieces:
+                pass
 
 
 def test_a_broker_that_is_restarted_is_waited_for(tmp_path):

@@ -103,9 +103,12 @@ def test_filters_leave_out_segments_where_they_are_pushed(spark, broker, orders)
             "offset >= 4900 and offset < 4950"
         )
         assert sorted(row.offset for row in rows.select("offset").collect()) == list(range(4900, 4950))
-        assert rows.rdd.getNumPartitions() < read(
-            spark, broker, orders, partitionBytes="1"
-        ).rdd.getNumPartitions()
+        every = read(spark, broker, orders, partitionBytes="1").rdd.getNumPartitions()
+        assert rows.rdd.getNumPartitions() < every
+        timed = read(spark, broker, orders, pushFilters="times", partitionBytes="1")
+        newest = timed.agg({"timestamp": "max"}).first()[0]
+        assert timed.where(timed.timestamp >= newest).rdd.getNumPartitions() < every
+        assert timed.where(timed.timestamp >= newest).agg({"offset": "max"}).first()[0] == 4999
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 

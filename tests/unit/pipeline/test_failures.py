@@ -15,6 +15,10 @@ gomq_py.spark.errors.DataLoss: stream 'orders' begins at offset 7 now. Set failO
     (WRAPPED, "stream 'orders' begins at offset 7 now. Set failOnDataLoss to false to go on without them."),
     ("boom\n  File x\nKeyError: 'a'\nmore", "KeyError: 'a'"),
     ("java.io.IOException: No space left on device", "the disk is full where the job writes"),
+    (
+        "An error occurred while calling o89.start.\n: ExitCodeException exitCode=1: chmod: no such file\n\tat X",
+        "ExitCodeException exitCode=1: chmod: no such file",
+    ),
     ("[PATH_NOT_FOUND] Path does not exist\nmore", "[PATH_NOT_FOUND] Path does not exist"),
 ])
 def test_the_line_that_helps_is_told(text, words):

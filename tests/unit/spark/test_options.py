@@ -51,6 +51,7 @@ def test_the_case_of_a_name_does_not_matter():
     ),
     ({"subscribe": "a", "maxBytesPerTrigger": "8x"}, "option maxBytesPerTrigger is a number of octets"),
     ({"subscribe": "a", "failOnDataLoss": "maybe"}, "option failOnDataLoss is true or false, not 'maybe'"),
+    ({"subscribe": "a", "pushFilters": "all"}, "option pushFilters is false, true"),
     ({"subscribe": "a", "transport": "pigeon"}, "option transport is one of http, files, amqp"),
     ({"subscribe": "a", "transport": "files"}, "option dataDir is missing"),
     ({"subscribe": "a", "amqpUrl": "amqp://h"}, "option amqpUrl is for writing and for transport=amqp"),
