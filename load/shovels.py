@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from base64 import b64encode
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,14 +47,17 @@ ROWS = (
         "shovel-kept", "shovel, on-confirm, 16 octets, persistent", "-s 16 -p", 500_000, 3.0, 100e3),
 )
 FEDERATED = ShovelRow(
-    "federation", "one-way federation of an exchange, on-confirm, 16 octets", "", 100_000, 6.0, 80e3)
+    "federation", "one-way federation of an exchange, on-confirm, 16 octets, draining", "", 100_000, 6.0,
+    80e3)
+LIVE = ShovelRow(
+    "federation-live", "the same, published at full speed and consumed meanwhile", "", 400_000, 6.0, 80e3)
 EXCHANGE = "bench-federated"
 IDLE_LIMIT = 30 * 1024
 # Those that are slower move less.
 SHARE = {GomqBroker.name: 1.0, RabbitBroker.name: 0.1}
 
 
-EVERY = (*ROWS, FEDERATED)
+EVERY = (*ROWS, FEDERATED, LIVE)
 
 
 class Trio:
@@ -108,12 +112,17 @@ class Trio:
 
 
 def measured(row, trio):
-    """{"cpu_us", "rate"} of one run."""
-    return _federated(trio, int(row.count * SHARE[trio.name])) if row is FEDERATED else _shovelled(row, trio)
+    """{"cpu_us", "rate"} of one run, of federation also "upstream_us": CPU time of the broker upstream."""
+    count = int(row.count * SHARE[trio.name])
+    if row in (FEDERATED, LIVE):
+        with _federation(trio) as ends:
+            return (_drained if row is FEDERATED else _live)(trio, count, *ends)
+    return _shovelled(row, trio)
 
 
-def _federated(trio, count):
-    """Published to an exchange of the source, and federated into a queue of the one in the middle."""
+@contextmanager
+def _federation(trio):
+    """An exchange of the source, federated into a queue of the one in the middle: a channel at each."""
     with Connection(trio.source.uri) as upstream, Connection(trio.mover.uri) as mover:
         here, there = mover.channel(), upstream.channel()
         there.exchange_declare(EXCHANGE, "fanout")
@@ -125,17 +134,47 @@ def _federated(trio, count):
             "pattern": EXCHANGE, "definition": {"federation-upstream": "bench"}, "apply-to": "exchanges"})
         try:
             _wait(lambda: _is_federated(there, here))
-            _publish_while_held(there, count, trio.mover.pid)
-            before, began = cpu_seconds(trio.mover.pid), time.monotonic()
-            _wait(lambda: here.queue_declare(QUEUE, passive=True).message_count >= count)
-            took_s = time.monotonic() - began
-            time.sleep(SETTLE_S / 4)
-            spent = cpu_seconds(trio.mover.pid) - before
+            yield there, here
         finally:
             trio.call("DELETE", "/api/policies/%2F/bench")
             trio.call("DELETE", "/api/parameters/federation-upstream/%2F/bench")
             here.queue_delete(QUEUE)
-    return {"cpu_us": spent / count * 1e6, "rate": count / took_s}
+
+
+def _drained(trio, count, there, here):
+    """Published while nothing is moved, then all of it is."""
+    pids = trio.mover.pid, trio.source.pid
+    _publish_while_held(there, count, trio.mover.pid)
+    before, began = [cpu_seconds(pid) for pid in pids], time.monotonic()
+    _wait(lambda: here.queue_declare(QUEUE, passive=True).message_count >= count)
+    return _federated(count, time.monotonic() - began, pids, before)
+
+
+def _live(trio, count, _there, here):
+    """Published as fast as the upstream takes it; the rate is from the first publish until all is consumed
+    from the broker in the middle.
+    """
+    pids = trio.mover.pid, trio.source.pid
+    here.queue_purge(QUEUE)
+    consumer = start(trio.mover, f"-u {QUEUE} -x 0 -D {count} --predeclared")
+    _wait(lambda: here.queue_declare(QUEUE, passive=True).consumer_count)
+    before = [cpu_seconds(pid) for pid in pids]
+    publisher = start(trio.source, f"-e {EXCHANGE} -k k -y 0 -s 16 -C {count} --predeclared")
+    _wait(lambda: publisher.poll() is not None)
+    published_at = time.monotonic()
+    _wait(lambda: consumer.poll() is not None)
+    ended_at = time.monotonic()
+    found = [json.loads(process.communicate()[0]) for process in (publisher, consumer)]
+    if found[1]["consumed"] < count:
+        raise RuntimeError(f"{found[1]['consumed']} of {count} messages were consumed")
+    return _federated(count, ended_at - published_at + found[0]["elapsed_seconds"], pids, before)
+
+
+def _federated(count, took_s, pids, before):
+    time.sleep(SETTLE_S / 4)
+    mover_us, upstream_us = (
+        (cpu_seconds(pid) - spent) / count * 1e6 for pid, spent in zip(pids, before))
+    return {"cpu_us": mover_us, "rate": count / took_s, "upstream_us": upstream_us}
 
 
 def _publish_while_held(channel, count, pid):

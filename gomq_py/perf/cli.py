@@ -87,13 +87,22 @@ def _throughput(options):
     )
     add("--header-count", type=count, default=0, metavar="N", help="entries of a headers table (none)")
     add("--mandatory", action="store_true", help="mandatory messages")
+    _add_declaring(add)
+    add_writing(add)
+
+
+def _add_declaring(add):
+    """Options of what is declared first, with the ``add_argument`` of a group."""
     add("--transient-queue", dest="durable", action="store_false", help="declare a queue that is not durable")
     add("--auto-delete", action="store_true", help="declare a queue that goes away with its consumers")
     add(
         "--purge", action="store_true",
         help="empty the queues first; without it messages of earlier runs are consumed, too",
     )
-    add_writing(add)
+    add(
+        "--predeclared", action="store_true",
+        help="declare, bind and empty nothing; use the queues and exchanges there are",
+    )
 
 
 def _queue_count(options):

@@ -17,6 +17,8 @@ class Throughput(Load):
     def prepare(self):
         """Declare and bind the queues."""
         options = self.options
+        if options.predeclared:
+            return
         with Connection(options.uri, name="perf", timeout_s=options.timeout_s) as connection:
             for queue in options.queues:
                 channel = connection.channel()

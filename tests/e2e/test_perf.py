@@ -11,11 +11,12 @@ import psutil
 import pytest
 
 from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ChannelClosed
 from gomq_py.perf.cli import main
 from tests.support import certificates
 from tests.support.broker_process import BrokerProcess
 from tests.support.command import ROOT, gomq_py_perf
-from tests.support.waiting import in_time
+from tests.support.waiting import in_time, wait_until
 
 COUNT = 3000
 
@@ -110,6 +111,21 @@ def test_messages_of_an_earlier_run_are_noticed_and_purged_when_asked(shared_bro
     assert purged["consumed"] == 100
     assert finished.returncode == 1
     assert "FAULT: " in finished.stdout
+
+
+def test_what_is_predeclared_is_used_as_it_is(shared_broker):
+    with Connection(shared_broker.amqp_url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("perf-there", exclusive=True)
+        channel.queue_bind("perf-there", "amq.fanout")
+
+        published = throughput(
+            shared_broker, "-e", "amq.fanout", "-u", "perf-none", "-y", 0, "-C", 10, "--predeclared")
+
+        assert published["published"] == 10
+        wait_until(lambda: channel.queue_declare("perf-there", passive=True).message_count == 10)
+        with pytest.raises(ChannelClosed, match="no queue 'perf-none'"):
+            channel.queue_declare("perf-none", passive=True)
 
 
 def test_refused_publishes_are_counted(shared_broker):

@@ -46,6 +46,12 @@ def address(shared_broker):
             arguments={"a": 1} if type_ == "headers" else {},
         )
     channel.call("exchange.declare", exchange="lanes.internal", type="fanout", internal=True)
+    # as a broker downstream declares and binds them
+    channel.call("exchange.declare", exchange="lanes.federated", type="fanout")
+    channel.call("exchange.declare", exchange="lanes.between", type="x-federation-upstream", arguments={
+        "x-max-hops": 2, "x-downstream-name": "there", "x-downstream-vhost": "/"})
+    channel.call("exchange.bind", destination="lanes.between", source="lanes.federated")
+    channel.call("queue.bind", queue=QUEUES[0], exchange="lanes.between")
     yield "127.0.0.1", shared_broker.port
     for queue in (*QUEUES, FULL, STREAM):
         channel.call("queue.delete", queue=queue)
@@ -157,11 +163,13 @@ class Pass:
 
 
 TEXT = st.sampled_from(["", "x", "guest", "5", "amq.rabbitmq.reply-to", "é" * 20])
+BEEN = st.dictionaries(
+    st.sampled_from(["cluster-name", "vhost", "uri"]), st.sampled_from(["there", "/", "x"]), max_size=3)
 HEADERS = st.dictionaries(
-    st.sampled_from(["a", "b", "CC", "BCC", "cc", "x-match"]),
+    st.sampled_from(["a", "b", "CC", "BCC", "cc", "x-match", "x-received-from"]),
     st.one_of(
         st.integers(-2 ** 40, 2 ** 40), st.just(1), st.text(max_size=5),
-        st.lists(st.sampled_from(["a.b", "full", "zz"]), max_size=2),
+        st.lists(st.sampled_from(["a.b", "full", "zz"]), max_size=2), st.lists(BEEN, max_size=3),
     ),
     max_size=3)
 PROPERTIES = st.one_of(
@@ -184,6 +192,7 @@ PROPERTIES = st.one_of(
 PUBLISH = st.fixed_dictionaries({
     "exchange": st.sampled_from([
         b"", b"", b"lanes.direct", b"lanes.topic", b"lanes.fanout", b"lanes.headers", b"lanes.internal",
+        b"lanes.federated",
         b"amq.direct", b"missing", b"\xff", b"lanes.topic\r\n"]),
     "routing_key": st.sampled_from([
         b"lanes.one", b"lanes.transient", b"lanes.stream", b"a.b", b"full", b"", b"nowhere", b"k" * 255,

@@ -70,7 +70,10 @@ class LaneBench:
     payload) in the order they happened.
 
     ``routes`` maps (exchange, routing key) to lists of queues; the queue "q" is there from the start.
+    ``watched``: name of a header, as octets; then ``routes`` may also have (exchange, routing key, entry).
     """
+
+    watched = b""
 
     def __init__(self, frame_max=4096, **options):
         self.log = []
@@ -89,10 +92,11 @@ class LaneBench:
         self.log.append(("slow", kind, channel, payload))
         return self.stops_at is None or (kind, channel, payload) != self.stops_at
 
-    def route(self, exchange, routing_key):
+    def route(self, exchange, routing_key, entry):
         self.route_calls += 1
-        queues = self.routes.get((exchange, routing_key))
-        return None if queues is None else Route(queues, self.exchange, self.permission)
+        queues = self.routes.get((exchange, routing_key, entry) if entry else (exchange, routing_key))
+        watched = short(self.watched) if self.watched else b""
+        return None if queues is None else Route(queues, self.exchange, self.permission, watched)
 
     def read(self, octets):
         """One read of the connection, as net.stream does it. Returns the log."""

@@ -41,6 +41,7 @@ from gomq_py.broker.policies.user_limits import CHANNELS
 from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
+from gomq_py.content.fields import decode_table
 from gomq_py.errors import Refused
 from gomq_py.net.listener import format_address
 from gomq_py.net.output import Output
@@ -273,8 +274,10 @@ class Connection:
             self._refuse(channel_id, InternalError("Unexpected error, please report"))
         return not self.stream.paused
 
-    def route(self, exchange, routing_key):
-        """A route for the fast lane to remember, or None where each message has to be looked at."""
+    def route(self, exchange, routing_key, entry=b""):
+        """A route for the fast lane to remember, or None where each message has to be looked at. ``entry`` of
+        the headers: messages have it, and the route depends on it.
+        """
         try:
             name, key = exchange.decode(), routing_key.decode()
         except UnicodeDecodeError:
@@ -283,7 +286,8 @@ class Connection:
             return None
         if self.slow_walk.is_over():
             return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
-        return remembered_route(self.access, self.vhost, name, key)
+        headers = decode_table(len(entry).to_bytes(4, "big") + entry)[0] if entry else None
+        return remembered_route(self.access, self.vhost, name, key, headers)
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked: confirm what was published in it."""

@@ -4,6 +4,7 @@ from gomq_py.amqp.server.hot_channel cimport HotChannel
 from gomq_py.broker.routing cimport deposit
 from gomq_py.broker.routing.remembered cimport RememberedRoutes
 from gomq_py.broker.routing.route cimport Route
+from gomq_py.content cimport fields, header_scan
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.buffers cimport HubBuffers
 from gomq_py.hub.scheduler cimport Scheduler
@@ -12,7 +13,7 @@ cimport cython
 
 cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
-cdef Py_ssize_t WAIT, SLOW
+cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS
 
 @cython.final
 cdef class FastLane:
@@ -21,7 +22,7 @@ cdef class FastLane:
     cdef object handler
     cdef HubBuffers buffers
     cdef dict channels
-    cdef RememberedRoutes remembered
+    cdef RememberedRoutes remembered, watching
     cdef Scheduler scheduler
     cdef list settled_channels
     cdef HotChannel channel
@@ -53,6 +54,9 @@ cdef class FastLane:
     cdef bint _properties(self, Py_ssize_t start, Py_ssize_t end) except -1
     @cython.locals(route=Route)
     cdef Route _route(self, Py_ssize_t routing, Py_ssize_t length)
+    @cython.locals(at=cython.p_uchar, end=Py_ssize_t, entry=Py_ssize_t, size=Py_ssize_t,
+        watching=RememberedRoutes, found=Route)
+    cdef Route _watched(self, Route route, Py_ssize_t routing, Py_ssize_t length)
     @cython.locals(message=Message, answer=Py_ssize_t)
     cdef int _store(self, HotChannel channel, Route route) except -1
     @cython.locals(message=Message)

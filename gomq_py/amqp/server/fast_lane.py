@@ -16,6 +16,7 @@ from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its 
 from gomq_py.amqp.wire import errors
 from gomq_py.broker.routing import deposit
 from gomq_py.broker.routing.remembered import RememberedRoutes
+from gomq_py.content import fields, header_scan
 from gomq_py.content.properties import PropertyScan
 from gomq_py.storage.message import Message
 
@@ -23,6 +24,10 @@ BASIC_PUBLISH = 0x003C0028
 BASIC_ACK = 0x003C0050
 FRAME_END = 0xCE
 DELIVERY_MODE = 0x1000
+# Of one connection: routes by a header as well, and how long that may be. Links write the same in all that
+# they publish; what says of three brokers that a message has been there takes 500 octets.
+WATCHED_ROUTES = 64
+WATCHED_OCTETS = 1024
 # Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
 WAIT = 0
 SLOW = -1
@@ -34,15 +39,16 @@ class FastLane:
     ``channels`` maps channel numbers to HotChannels and belongs to the connection.
 
     The handler answers ``slow_frame(type, channel number, payload) -> bool`` (False ends the walk: the
-    connection is closing or paused) and ``route(exchange, routing_key) -> Route`` or None (the publish then
-    goes to slow_frame), and takes over with ``publish_later`` what a queue answers LATER to.
+    connection is closing or paused) and ``route(exchange, routing_key, entry) -> Route`` or None (the publish
+    then goes to slow_frame), and takes over with ``publish_later`` what a queue answers LATER to. ``entry``
+    is empty, or what messages have in the header that the Route without it watches.
     ``confirming_channels``: channels in confirm mode with new publishes since the connection last cleared the
     list with take_confirming().
     """
 
     __slots__ = (
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
-        "scheduler", "settled_channels", "channel", "message", "scan", "at",
+        "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "payload_max", "header_max", "body_max", "now_ms", "held",
     )
 
@@ -59,6 +65,7 @@ class FastLane:
         self.confirming_channels = []
         self.settled_channels = []
         self.remembered = RememberedRoutes(partial(_route_of, handler))
+        self.watching = None  # the same of messages that have a header which their route depends on
         self.channel = None
         self.message = Message()
         self.message.may_wait = True
@@ -277,8 +284,36 @@ class FastLane:
             route is not None and length == len(self.remembered.last_key)
             and octets.same(self.at, routing, self.remembered.last_key, 0, length) and route.is_current()
         ):
+            return self._watched(route, routing, length) if route.watched else route
+        route = self.remembered.find(self.at, routing, length)
+        return self._watched(route, routing, length) if route is not None and route.watched else route
+
+    def _watched(self, route, routing, length):
+        """The route of the message, where it depends on a header: ``route`` is that of those without it."""
+        at = self.at
+        # Properties of two octets, all zero, were not scanned.
+        if self.message.properties_length == 2 or self.scan.headers_at < 0:
             return route
-        return self.remembered.find(self.at, routing, length)
+        end = self.scan.headers_at + self.scan.headers_length
+        # The first of equal ones counts, as everywhere.
+        entry = header_scan.find_key(
+            at, self.scan.headers_at + 4, end, octets.pointer(route.watched), len(route.watched))
+        if entry < 0:
+            return route
+        size = fields.skip_value(at, entry + len(route.watched)) - entry
+        if size > WATCHED_OCTETS:
+            return None
+        watching = self.watching
+        if watching is None:
+            watching = self.watching = RememberedRoutes(partial(_route_of, self.handler), WATCHED_ROUTES)
+        found = watching.last
+        if (
+            found is not None and length + size == len(watching.last_key)
+            and octets.same(at, routing, watching.last_key, 0, length)
+            and octets.same(at, entry, watching.last_key, length, size) and found.is_current()
+        ):
+            return found
+        return watching.find_key(bytes(at[routing:routing + length]) + bytes(at[entry:entry + size]))
 
     def _store(self, channel, route):
         message = self.message
@@ -316,6 +351,9 @@ class FastLane:
 
 
 def _route_of(handler, key):
-    """The handler's route for ``key``: exchange and routing key, one behind the other as on the wire."""
+    """The handler's route for ``key``: exchange and routing key, one behind the other as on the wire, and an
+    entry of the headers or nothing.
+    """
     split = 1 + key[0]
-    return handler.route(key[1:split], key[split + 1:])
+    end = split + 1 + key[split]
+    return handler.route(key[1:split], key[split + 1:end], key[end:])

@@ -15,7 +15,8 @@ class Exchange:
     """An exchange of ``vhost`` (its name). ``state`` counts and carries the revision that cached routes are
     checked against.
 
-    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached.
+    ``needs_headers``: what it routes depends on more than the routing key, so its routes are not cached, or
+    by the header of the name ``watched_list`` as well: on that one alone it depends, where it holds a list.
     ``predeclared``: it is there in every run and cannot be deleted, and so stands in no log and no export.
     ``departed``: destinations that are gone and of whose bindings so many have still to be unbound; nothing
     is routed to them, whatever match() says.
@@ -23,6 +24,7 @@ class Exchange:
 
     type = ""
     needs_headers = False
+    watched_list: Any = None
     needs_properties = False  # routing.with_properties() is wanted for match()
     delayed_store: Any = None  # of what is to be routed later; the delayed exchange has one
 

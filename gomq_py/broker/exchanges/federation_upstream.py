@@ -23,6 +23,7 @@ class FederationUpstreamExchange(FanoutExchange):
 
     type = "x-federation-upstream"
     needs_headers = True
+    watched_list = RECEIVED_FROM
 
     @staticmethod
     def check_arguments(entity, arguments):

@@ -9,5 +9,7 @@ cdef class RememberedRoutes:
     cdef bytes last_key
     cdef object ask
     cdef dict routes
-    @cython.locals(key=bytes, route=Route)
+    cdef Py_ssize_t most
     cdef Route find(self, unsigned char* at, Py_ssize_t start, Py_ssize_t length)
+    @cython.locals(route=Route)
+    cdef Route find_key(self, bytes key)

@@ -16,17 +16,21 @@ class RememberedRoutes:
     place before it calls ``find``, because publishers stay with one key for long.
     """
 
-    __slots__ = ("last", "last_key", "ask", "routes")
+    __slots__ = ("last", "last_key", "ask", "routes", "most")
 
-    def __init__(self, ask):
+    def __init__(self, ask, most=ROUTES):
         self.ask = ask
+        self.most = most
         self.routes = {}
         self.last = None
         self.last_key = b""
 
     def find(self, at, start, length):
         """The route of ``length`` octets of the buffer ``at`` from ``start`` on; None: the slow lane's."""
-        key = bytes(at[start:start + length])
+        return self.find_key(bytes(at[start:start + length]))
+
+    def find_key(self, key):
+        """The route of these octets; None: the slow lane's."""
         route = self.routes.get(key)
         if route is None or not route.is_current():
             route = self.ask(key)
@@ -34,7 +38,7 @@ class RememberedRoutes:
                 self.last = None
                 self.routes.pop(key, None)
                 return None
-            if len(self.routes) >= ROUTES:
+            if len(self.routes) >= self.most:
                 self.routes.clear()
             self.routes[key] = route
         self.last = route

@@ -9,6 +9,7 @@ cdef class Route:
     cdef readonly uint64_t revision, permission_revision
     cdef readonly bint durable
     cdef bytes routing
+    cdef readonly bytes watched
     cpdef bint is_current(self)
     @cython.locals(count=Py_ssize_t)
     cpdef int count(self) except -1

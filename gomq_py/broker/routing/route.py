@@ -2,7 +2,7 @@
 changes.
 
 Made by the broker for a publisher, kept by its fast lane (remembered). It answers without looking at bindings
-again, so it is only made for exchanges that look at nothing but the routing key.
+again, so it is only made for exchanges that look at nothing but the routing key, or at one header besides.
 """
 
 
@@ -10,12 +10,16 @@ class Route:
     """Resolved ``queues`` (Destinations, each once) and the revisions they were resolved at.
 
     ``permission`` is any ExchangeState whose revision is bumped when the publisher's rights change, or None
-    where nobody asks for rights.
+    where nobody asks for rights. ``watched``: name of a header, as a short string: the route is that of
+    messages with the list that they have there, or with none; empty where headers do not matter.
     """
 
-    __slots__ = ("queues", "exchange", "permission", "revision", "permission_revision", "durable", "routing")
+    __slots__ = (
+        "queues", "exchange", "permission", "revision", "permission_revision", "durable", "routing",
+        "watched",
+    )
 
-    def __init__(self, queues, exchange, permission=None):
+    def __init__(self, queues, exchange, permission=None, watched=b""):
         self.queues = tuple(queues)
         self.exchange = exchange
         self.revision = exchange.revision
@@ -23,6 +27,7 @@ class Route:
         self.permission_revision = 0 if permission is None else permission.revision
         self.durable = any(queue.durable for queue in self.queues)
         self.routing = b""
+        self.watched = watched
 
     def is_current(self):
         """Whether nothing that this route was made from has changed."""

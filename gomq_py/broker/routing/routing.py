@@ -39,13 +39,24 @@ class Routing:
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
         """As route() without knowing the headers: None where an exchange on the way looks at them."""
-        found, passed = self._reach(exchange, routing_key, None, more_keys)
+        found = self.route_watching(exchange, routing_key, more_keys=more_keys)
+        return found[0] if found is not None and found[1] is None else None
+
+    def route_watching(self, exchange, routing_key, headers=None, more_keys=()):
+        """(destinations, name of a header): where all messages with this key go that have the same list in
+        the header of this name as ``headers`` has, or none there as well. The name is None where no exchange
+        on the way looks at headers; None instead of both where one looks at others.
+        """
+        found, passed = self._reach(exchange, routing_key, headers, more_keys)
         if exchange.deduplication is not None:
             return None
+        watched = None
         for each in passed:
             if each.needs_headers:
-                return None
-        return tuple(found)
+                if each.watched_list is None or watched not in (None, each.watched_list):
+                    return None
+                watched = each.watched_list
+        return tuple(found), watched
 
     def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
         """Destinations in the order they were found, and the exchanges passed on the way."""

@@ -19,6 +19,7 @@ from gomq_py.broker.routing.route import Route
 from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.content.fields import encode_shortstr
 from gomq_py.errors import AccessRefused
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
@@ -62,15 +63,23 @@ class Publication:
 
 # checking and routing
 
-def remembered_route(access, vhost, exchange, routing_key):
-    """A Route: where all such messages go while it is current; None where each has to be looked at."""
+def remembered_route(access, vhost, exchange, routing_key, headers=None):
+    """A Route: where all such messages go while it is current; None where each has to be looked at.
+
+    ``headers`` with the list of a header that a Route of this key has said it depends on. Whose messages can
+    hold no lists need not ask for that.
+    """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
         return None
     if found is None or found.internal or not access.may_publish(found, routing_key):
         return None
-    destinations = vhost.route_by_key(found, routing_key)
-    return None if destinations is None else Route(destinations, found.state, access.state)
+    ways = vhost.route_watching(found, routing_key, headers)
+    if ways is None:
+        return None
+    destinations, watched = ways
+    return Route(
+        destinations, found.state, access.state, b"" if watched is None else encode_shortstr(watched))
 
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):

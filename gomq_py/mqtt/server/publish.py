@@ -194,6 +194,7 @@ def route_of(connection, key):
         exchange = connection.sessions.source().name
     except Refused:
         return None
+    # Of the route it is not asked which header it watches: for a list, and user properties are strings.
     return publishing.remembered_route(
         connection.caller.access, connection.vhost, exchange, crossing.swap(key).decode())
 

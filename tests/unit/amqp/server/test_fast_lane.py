@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from gomq_py.amqp.wire.errors import FrameError
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.content.fields import encode_table
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import Scheduler
 from tests.support.lanes import (
@@ -255,6 +256,75 @@ def test_more_keys_than_the_cache_holds_are_still_routed(bench):
         bench.read(publish(b"", routing_key=b"%d" % number))
 
     assert len(bench.log) == 5000
+
+
+def with_header(value, key="been", **others):
+    return Properties(headers={"before": 1, key: value, **others}).encode()
+
+
+def entry_of(value, key=b"been"):
+    """What stands of it in the table."""
+    return encode_table({key.decode(): value})[4:]
+
+
+@pytest.fixture
+def watching(bench):
+    """The route of the key "q" depends on the header "been"."""
+    bench.watched = b"been"
+    return bench
+
+
+def test_routes_that_depend_on_a_header_are_remembered_by_it_too(watching):
+    there, here = with_header(["there"]), with_header(["here"], after=2)
+    watching.routes[b"", b"q", entry_of(["there"])] = [NotingQueue("t", watching.log)]
+    watching.routes[b"", b"q", entry_of(["here"])] = [NotingQueue("h", watching.log)]
+    kinds = [b"\0\0", there, there, here, with_header(["there"], key="beer"), there, b"\0\0"]
+
+    watching.read(b"".join(publish(properties=properties) for properties in kinds))
+
+    assert [(entry[0], entry[1]) for entry in watching.log] == [
+        ("publish", queue) for queue in ("q", "t", "t", "h", "q", "t", "q")]
+    assert watching.route_calls == 3
+
+
+def test_route_by_a_header_is_asked_for_again_when_what_it_rests_on_changed(watching):
+    there = publish(properties=with_header(["there"]))
+    watching.routes[b"", b"q", entry_of(["there"])] = [NotingQueue("old", watching.log)]
+    watching.read(there)
+    watching.routes[b"", b"q", entry_of(["there"])] = [NotingQueue("new", watching.log)]
+
+    watching.exchange.revision += 1
+    watching.read(there)
+
+    assert [entry[1] for entry in watching.log] == ["old", "new"]
+
+
+def test_first_of_two_equal_headers_counts_for_a_route(watching):
+    table = entry_of(["there"]) + entry_of(["here"])
+    watching.routes[b"", b"q", entry_of(["there"])] = [NotingQueue("t", watching.log)]
+
+    watching.read(publish(properties=b"\x20\0" + struct.pack(">I", len(table)) + table))
+
+    assert [entry[1] for entry in watching.log] == ["t"]
+
+
+@pytest.mark.parametrize("value, calls", [("x" * 2000, 1), (["unknown"], 2)], ids=["long", "no route"])
+def test_what_no_route_by_a_header_is_remembered_for_goes_to_the_slow_lane(watching, value, calls):
+    message = publish(properties=with_header(value))
+
+    assert watching.read(message) == payloads(message)
+    assert watching.route_calls == calls
+
+
+def test_routes_by_a_header_are_bounded(watching):
+    order = [number % 1000 for number in range(1010)]
+    for number in range(1000):
+        watching.routes[b"", b"q", entry_of([number])] = [NotingQueue(f"{number}", watching.log)]
+
+    watching.feed(b"".join(publish(properties=with_header([number])) for number in order))
+
+    assert [entry[1] for entry in watching.log] == [f"{number}" for number in order]
+    assert watching.route_calls == 1 + 1010  # the first ten are not remembered any more
 
 
 def test_each_queue_of_a_route_gets_the_message_and_the_exchange_counts(bench):

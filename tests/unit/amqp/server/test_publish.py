@@ -4,16 +4,18 @@ to the fast lane's answers.
 import gevent
 import pytest
 
+from gomq_py.amqp.server import publish
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicReturn, ChannelClose, ConfirmSelect,
-    ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, ExchangeDeclare,
-    ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect, TxSelectOk,
+    ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, ExchangeBind, ExchangeBindOk,
+    ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect,
+    TxSelectOk,
 )
 from gomq_py.broker.envelope import MAX_EXTRA_WORDS
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.content.properties import Properties
-from tests.support.door import Door
+from tests.support.door import Door, publish_frames
 from tests.support.waiting import wait_until
 
 METHOD, HEADER, BODY = 1, 2, 3
@@ -491,3 +493,28 @@ def test_publishers_are_held_while_an_alarm_is_on(door):
     door.broker.alarms.clear("a test")
     publisher.expect(ConnectionUnblocked, 0)
     assert publisher.expect(QueueDeclareOk).message_count == 1
+
+
+PASSED = [{"cluster-name": "one", "vhost": "/"}, {"cluster-name": "two", "vhost": "/"}]
+
+
+@pytest.mark.parametrize("headers", [
+    None, {"a": 1}, {"x-received-from": PASSED[:1]}, {"x-received-from": PASSED}], ids=[
+    "none", "others", "one broker", "two brokers"])
+def test_publishes_to_a_federated_exchange_go_by_the_fast_lane(door, monkeypatch, headers):
+    """The exchange in between looks at a header. A look at each message costs 20 us."""
+    client, looked_at = door.client(), []
+    client.call(ExchangeDeclare(exchange="x", type="fanout"), ExchangeDeclareOk)
+    client.call(ExchangeDeclare(exchange="between", type="x-federation-upstream", arguments={
+        "x-max-hops": 3, "x-downstream-name": "here", "x-downstream-vhost": "/"}), ExchangeDeclareOk)
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(ExchangeBind(destination="between", source="x"), ExchangeBindOk)
+    client.call(QueueBind(queue="q", exchange="between"), QueueBindOk)
+    prepare = publish.prepare
+    monkeypatch.setattr(publish, "prepare", lambda *of: looked_at.append(of) or prepare(*of))
+
+    properties = encoded(headers=headers)
+    client.send(*(publish_frames("k", b"%d" % number, "x", properties=properties) for number in range(100)))
+
+    wait_until(lambda: door.queue("q").ready_count == 100, sleep=gevent.sleep)
+    assert not looked_at

@@ -132,7 +132,7 @@ def outcome(door, octets, slow):
     client = door.client(frame_max=4096)
     connection = list(door.hub.clients)[-1]
     if slow:
-        connection.route = lambda exchange, routing_key: None
+        connection.route = lambda exchange, routing_key, entry=b"": None
     client.call(ConfirmSelect(), ConfirmSelectOk)
     # commit on a channel without a transaction is refused, which ends every run that nothing else has ended,
     # and marks that all was heard

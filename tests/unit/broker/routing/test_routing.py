@@ -6,6 +6,7 @@ Exchanges: test_exchange.py.
 import pytest
 
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
+from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
 from gomq_py.broker.routing.route import Route
 from tests.support.model import make_vhost, routed
 
@@ -231,6 +232,37 @@ def test_route_that_is_remembered_is_found_anew_after_a_change_of_what_is_handed
 
     assert not remembered.is_current()
     assert sorted(queue.name for queue in vhost.route_by_key(source, "q")) == ["far", "q", "r"]
+
+
+def test_route_that_depends_on_a_list_in_one_header_is_told_with_its_name(vhost):
+    source = federated(vhost)
+
+    found = [
+        vhost.route_watching(source, "k", headers) and (
+            [queue.name for queue in vhost.route_watching(source, "k", headers)[0]],
+            vhost.route_watching(source, "k", headers)[1])
+        for headers in (None, {RECEIVED_FROM: [{"cluster-name": "there"}]}, {RECEIVED_FROM: [{}]})]
+
+    assert found == [(["q"], RECEIVED_FROM), ([], RECEIVED_FROM), (["q"], RECEIVED_FROM)]
+    assert vhost.route_by_key(source, "k") is None
+    assert vhost.route_watching(vhost.exchange("amq.direct"), "k") == ((), None)
+
+
+def test_no_route_is_remembered_where_one_exchange_on_the_way_looks_at_more_than_that_list(vhost):
+    source = federated(vhost)
+    vhost.bind_exchange("amq.match", "x", "", {"a": 1})
+
+    assert vhost.route_watching(source, "k") is None
+
+
+def federated(vhost):
+    """An exchange that leads to the queue "q" over another one for a broker downstream."""
+    vhost.declare_exchange("x", "fanout")
+    vhost.declare_exchange("between", "x-federation-upstream", arguments={
+        "x-max-hops": 2, "x-downstream-name": "there"})
+    vhost.bind_queue("q", "between", "")
+    vhost.bind_exchange("between", "x", "")
+    return vhost.exchange("x")
 
 
 def test_no_route_is_remembered_where_what_is_handed_on_is_routed_by_headers(vhost):
