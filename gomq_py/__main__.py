@@ -4,8 +4,9 @@ Patches the standard library first, for the libraries the broker carries; broker
 it. gevent would look for plugins to tell of that among all installed packages, with modules for mail and
 archives that a broker has no use for: 3 MB; a broker starts no processes, either.
 """
-from gevent import events, monkey
+from gevent import config, events, monkey
 
+config.track_greenlet_tree = False  # who spawned whom: 1.5 KiB for each greenlet, and nobody looks
 events.notify_and_call_entry_points = events.notify
 monkey.patch_all(subprocess=False)  # before any other import
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ChannelClosed
 from gomq_py.perf.process import cpu_seconds, memory_octets
 from load.brokers import GomqBroker, RabbitBroker
 from load.scenarios import start
@@ -255,6 +256,43 @@ def idle_octets(trio, count=IDLE_COUNT):
     return {"octets": octets, "cpu": (cpu_seconds(trio.mover.pid) - spent) / 10}
 
 
+def idle_links(trio, count=IDLE_COUNT):
+    """The same of a federation link: one upstream, and a policy over so many exchanges with a binding each.
+    The memory is that of the links alone.
+    """
+    with Connection(trio.mover.uri) as connection:
+        channel = connection.channel()
+        channel.queue_declare(QUEUE, durable=True)
+        for number in range(count + 1):
+            channel.exchange_declare(f"{EXCHANGE}.{number}", "topic")
+            channel.queue_bind(QUEUE, f"{EXCHANGE}.{number}", "a.#")
+    trio.call("PUT", "/api/parameters/federation-upstream/%2F/bench", {"value": {"uri": trio.source.uri}})
+    for pattern in (f"{EXCHANGE}.{count}$", f"{EXCHANGE}."):  # the first takes what is taken once
+        before = memory_octets(trio.mover.pid)["anonymous"]
+        began = time.monotonic()
+        trio.call("PUT", "/api/policies/%2F/bench", {
+            "pattern": pattern, "definition": {"federation-upstream": "bench"}, "apply-to": "exchanges"})
+        with Connection(trio.source.uri) as connection:
+            _wait(lambda: _are_linked(connection, 0 if pattern.endswith("$") else count))
+        took_s = time.monotonic() - began
+        time.sleep(SETTLE_S * 5)  # what they have connected for a while is closed
+    octets = (memory_octets(trio.mover.pid)["anonymous"] - before) / count
+    spent = cpu_seconds(trio.mover.pid)
+    time.sleep(10)
+    return {"octets": octets, "cpu": (cpu_seconds(trio.mover.pid) - spent) / 10, "began_s": took_s}
+
+
+def _are_linked(connection, count):
+    """Whether so many queues upstream have their consumers."""
+    channel = connection.channel()
+    try:
+        return all(
+            channel.queue_declare(f"federation: {EXCHANGE}.{number} -> bench-mover", passive=True).consumer_count
+            for number in range(count))
+    except ChannelClosed:
+        return False
+
+
 def section(folder, options):
     """Lines of the page."""
     kinds = [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone)
@@ -305,6 +343,7 @@ def main(arguments=None):
                     print(row.key, kind.name, measured(row, trio), flush=True)
             if options.idle and kind is GomqBroker:
                 print("idle", kind.name, idle_octets(trio, options.idle), flush=True)
+                print("idle links", kind.name, idle_links(trio, options.idle), flush=True)
     print("load", os.getloadavg())
 
 

@@ -446,7 +446,7 @@ class Channel:
     def _raise(self):
         self.connection.failure_told(self)
         assert self.error is not None
-        raise self.error.with_traceback(None)
+        raise self.error.again()
 
 
 _HANDLERS = {

@@ -82,8 +82,7 @@ class Connection(Stream):
         return self
 
     def __exit__(self, *_):
-        if self.error is None:
-            self.close()
+        self.close()
 
     def channel(self, channel_id=None):
         """Open a channel, by default the lowest free one.
@@ -127,15 +126,21 @@ class Connection(Stream):
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
-        """Tell the broker and close; does nothing on a closed connection. May switch."""
-        if self.error is not None:
-            return
-        try:
-            self.send(method_frame(0, ConnectionClose(reply_code=reply_code, reply_text=reply_text)))
-            self._await_control((ConnectionCloseOk,), self.timeout_s)
-        except (ConnectionClosed, Timeout, OSError):
-            pass  # it is closed either way, and nobody is left to do anything about it
-        self.end(ConnectionClosed(0, "closed by this client"))
+        """Tell the broker and close, where that is not done; the channels are of no use any more. May switch.
+        """
+        if self.error is None:
+            try:
+                self.send(method_frame(0, ConnectionClose(reply_code=reply_code, reply_text=reply_text)))
+                self._await_control((ConnectionCloseOk,), self.timeout_s)
+            except (ConnectionClosed, Timeout, OSError):
+                pass  # it is closed either way, and nobody is left to do anything about it
+        self.abort("closed by this client")
+
+    def abort(self, why="aborted by this client"):
+        """Close the socket without a word, as a crashed client would."""
+        self.end(ConnectionClosed(0, why))
+        # they hold the connection: a circle would keep both until somebody looks for circles
+        self._channels.clear()
 
     def update_secret(self, new_secret, reason):
         """Renew an OAuth token. Raises ConnectionClosed where the broker refuses it."""
@@ -185,7 +190,7 @@ class Connection(Stream):
     def _call_consumers(self):
         count = sum([channel.call_consumers() for channel in list(self._channels.values())])
         if self._failed:
-            raise self._failed.pop(0).error.with_traceback(None)
+            raise self._failed.pop(0).error.again()
         return count
 
     def _open(self, client_properties, name):

@@ -17,6 +17,19 @@ class ClosedError(ClientError):
         self.reply_text = reply_text
         self.class_id = class_id
         self.method_id = method_id
+        self._first = None
+
+    def again(self):
+        """Another one that says the same, for whoever raises what is kept: a raised error has the frames that
+        it went through, and with them what keeps it, which so would hold itself in a circle.
+        """
+        copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
+        copy._first = self._first or self
+        return copy
+
+    def is_same(self, other):
+        """Whether both tell of the same end."""
+        return other is not None and (self._first or self) is (other._first or other)
 
 
 class ConnectionClosed(ClosedError):

@@ -83,7 +83,7 @@ class Publisher:
 
         What was under way fails: which message broke it nobody says.
         """
-        if self._channel is None or self._channel.error is not error:
+        if self._channel is None or not error.is_same(self._channel.error):
             return False
         broken, self._unconfirmed = self._unconfirmed, {}
         for message in broken.values():

@@ -199,12 +199,12 @@ class Stream:
     def raise_if_closed(self):
         """Raise what has ended the connection, if anything has."""
         if self.error is not None:
-            raise self.error.with_traceback(None)
+            raise self.error.again()
 
     def fail(self, error, cause=None):
         """End and raise the reason, which is an earlier one where there was one."""
         self.end(error)
-        raise self.error or error from cause
+        raise (self.error or error).again() from cause
 
     def end(self, error):
         """The one way out: keeps the first reason, closes the socket."""

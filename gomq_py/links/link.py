@@ -1,7 +1,7 @@
 """Link: messages moved from one broker to another, for as long as it is wanted.
 
-A greenlet connects both ends, hands them to a passage (links.passage), and waits for its end; then it waits
-and connects again. Above the client and the transfer engine, below shovels and federation.
+A greenlet connects both ends, hands them to a passage (links.passage), and ends; when the passage does,
+another one waits and connects again. Above the client and the transfer engine, below shovels and federation.
 """
 import math
 import random
@@ -81,6 +81,16 @@ class Link:
     ``paused``: as after ``pause()``.
     """
 
+    # A dict of so many names takes 2 KiB. There is one where tests replace a method.
+    __slots__ = (
+        "name", "source", "target", "refusals", "stream_offset", "suspicion", "is_paused",
+        "large_refusals", "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
+        "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_is_resting",
+        "_timer", "_passage", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
+        "_reconnects", "_source_uri", "_target_uri", "_rate_marks", "_queue", "_lag", "_lag_asked_s",
+        "_is_stopping", "_starts_again", "_was_up", "_left", "_knows_left", "__dict__", "__weakref__",
+    )
+
     def __init__(
         self, hub, name, source, target, *, ack_mode=ON_CONFIRM, backoff, connect, delete_after=None,
         refusals=0, on_change=None, on_end=None, connect_target=None, ends_with=FINAL_CODES, paused=False,
@@ -103,6 +113,8 @@ class Link:
         self._ends_with = ends_with
         self._wakened = Event()
         self._greenlet = None
+        self._is_resting = False  # no greenlet is needed: the passage moves
+        self._timer = None
         self._passage = None
         self._attempts = None
         self._state, self._error, self._since_ms = STOPPED, "", hub.timers.now_ms()
@@ -116,11 +128,10 @@ class Link:
 
     def start(self):
         """Connect and move; does nothing where that is so already."""
-        if self._greenlet is None:
+        if self.has_ended:
             self._begin()
             self._set_state(STARTING, "")
-            self._greenlet = self._hub.spawn(self._run)
-            self._greenlet.name = f"link {self.name}"
+            self._spawn()
 
     def stop(self):
         """Take nothing more; what is on its way is settled, if that takes no longer than some seconds. The
@@ -128,13 +139,13 @@ class Link:
         """
         self._is_stopping = True
         self._starts_again = False
-        if self._greenlet is None and self._state not in (TERMINATED, ERROR):
+        if self.has_ended and self._state not in (TERMINATED, ERROR):
             self._set_state(STOPPED, "")
         self.wake()
 
     def restart(self):
         """Connect anew, at once, with nothing remembered of attempts before."""
-        if self._greenlet is None:
+        if self.has_ended:
             self.start()
         else:
             self._is_stopping = self._starts_again = True
@@ -157,7 +168,7 @@ class Link:
     @property
     def has_ended(self):
         """Whether nothing runs, neither a connection nor an attempt at one."""
-        return self._greenlet is None
+        return self._greenlet is None and not self._is_resting
 
     @property
     def status(self):
@@ -233,8 +244,15 @@ class Link:
     def wake(self):
         """There is something for the greenlet to see."""
         self._wakened.set()
+        if self._is_resting and not self._hub.is_closed:
+            self._stop_resting()
+            self._spawn()
 
     # The rest is private; the greenlet.
+
+    def _spawn(self):
+        self._greenlet = self._hub.spawn(self._run)
+        self._greenlet.name = f"link {self.name}"
 
     def _begin(self):
         self._attempts = Attempts(self._backoff)
@@ -244,26 +262,60 @@ class Link:
         self.suspicion.forget()
 
     def _run(self):
-        reason, error = STOPPED, ""
+        """Up to the end of the link, or until a passage needs nobody: a greenlet that waits takes 10 KiB."""
+        outcome = STOPPED, ""
         try:
-            while True:
-                reason, error = self._keep_up()
-                if not self._starts_again:
-                    break
+            while (outcome := self._keep_up()) is not None and self._starts_again:
                 self._begin()
                 self._set_state(STARTING, "")
         finally:
             self._greenlet = None
-            if not self._hub.is_closed:
-                self._set_state(reason, error)
-                if reason in (TERMINATED, ERROR) and self._on_end is not None:
-                    self._on_end(self, reason)
+            if self._hub.is_closed:
+                self._cut_off()
+            elif outcome is None:
+                self._rest()
+            else:
+                self._ended(*outcome)
+
+    def _ended(self, reason, error):
+        self._set_state(reason, error)
+        if reason in (TERMINATED, ERROR) and self._on_end is not None:
+            self._on_end(self, reason)
+
+    def _rest(self):
+        """The passage goes on in callbacks of the loop, until something wakes the link."""
+        self._is_resting = True
+        self._hub.at_close(self._cut_off)
+        self._tick()
+
+    def _stop_resting(self):
+        self._is_resting = False
+        self._hub.not_at_close(self._cut_off)
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _tick(self):
+        """Signs of life are due."""
+        due_s = self._passage.tick()
+        self._timer = None
+        if self._is_resting and due_s is not None:
+            self._timer = self._hub.timers.start(due_s * 1000, self._tick)
+
+    def _cut_off(self):
+        """The hub ends."""
+        passage, self._passage = self._passage, None
+        if passage is not None:
+            passage.abort()
 
     def _keep_up(self):
-        """Passages one after the other; the state and error to end with. May switch."""
-        while not self._is_stopping:
+        """Passages one after the other; the state and error to end with, None where one moves by itself now.
+        May switch.
+        """
+        while self._passage is not None or not self._is_stopping:
             try:
-                self._pass()
+                if not self._pass():
+                    return None
                 if not self._is_stopping:
                     return TERMINATED, ""
             except _Failed as failed:
@@ -280,20 +332,31 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect, move, and close. Raises _Failed. May switch."""
-        passage = None
+        """Connect and begin to move, or see why the link was woken; close what is over. Returns whether it is.
+        Raises _Failed. May switch.
+        """
+        is_over = True
         try:
-            passage, queue = self._aside(self._open) or (None, "")
-            if passage is not None:
-                self._move(passage, queue)
+            if self._passage is None:
+                self._passage, queue = self._aside(self._open) or (None, "")
+                if self._passage is None:
+                    return True
+                self._move(self._passage, queue)
+            is_over = self._is_over(self._passage)
+            return is_over
         finally:
-            try:
-                if passage is not None and self._hub.is_closed:
-                    passage.abort()
-                elif passage is not None:
-                    passage.end()
-            finally:
-                self._passage = None
+            if is_over:
+                self._close_passage()
+
+    def _close_passage(self):
+        passage = self._passage
+        try:
+            if passage is not None and self._hub.is_closed:
+                passage.abort()
+            elif passage is not None:
+                passage.end()
+        finally:
+            self._passage = None
 
     def _aside(self, function):
         """The passage and more that ``function()`` returns, or what it raises; None where the link is stopped
@@ -323,7 +386,8 @@ class Link:
             if not worker.ready():
                 is_left = True
                 worker.kill(block=False)
-        answer, error = outcome[0] if outcome else (None, None)
+        # taken out, because a raised error has the frame of work()
+        answer, error = outcome.pop() if outcome else (None, None)
         if error is not None:
             raise error
         return answer
@@ -353,11 +417,10 @@ class Link:
             raise
 
     def _make_passage(self, channel, outlet):
-        self._passage = Passage(
+        return Passage(
             self, self._hub, buffers_of(self._hub), channel, outlet, self._is_acked(), self._left,
             self.suspicion.careful,
         )
-        return self._passage
 
     def _open_source(self, connection):
         name = self.source.queue
@@ -404,14 +467,19 @@ class Link:
             queue=queue, consumer_tag=self.source.consumer_tag, no_ack=not self._is_acked(),
             exclusive=self.source.exclusive, arguments=arguments,
         ))
-        while not passage.is_over():
-            if self._is_stopping:
-                self._drain(passage)
-                break
-            self._wakened.wait(passage.tick())
-            self._wakened.clear()
+
+    def _is_over(self, passage):
+        """Whether it is, or the link is being stopped and nothing is on its way any more. Raises _Failed. May
+        switch.
+        """
+        self._wakened.clear()
+        if not passage.is_over():
+            if not self._is_stopping:
+                return False
+            self._drain(passage)
         if passage.failure is not None and not passage.is_done:
             raise _Failed(*passage.failure)
+        return True
 
     def _drain(self, passage):
         passage.stop()

@@ -156,7 +156,7 @@ class Passage:
     def fail(self, end, error):
         """Something ended it. The first reason counts."""
         if self.failure is None:
-            self.failure = end, error
+            self.failure = end, error.with_traceback(None)  # its frames have us
             self.link.suspicion.alone = self._alone if self.inlet.unsettled <= 1 else None
             self.link.suspicion.unsettled = self.inlet.unsettled
             self.wire.unwatch()

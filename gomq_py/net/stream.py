@@ -92,9 +92,7 @@ class Stream:
             ended.wait()
         finally:
             self.end()
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+        self.finish()
 
     def begin(self, lane, handler, rest, over):
         """As run(), but returns at once; ``over()`` is called once when nothing more is read, at once where
@@ -116,6 +114,13 @@ class Stream:
             self._read_again()
         elif self.pending is not None and self.pending() and not self.holds:
             self._read_again()
+
+    def finish(self):
+        """As end(); raises what ended it, where that was not the peer or stop()."""
+        self.end()
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
 
     def end(self):
         """Give back what it watched with."""

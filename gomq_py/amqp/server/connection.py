@@ -13,6 +13,8 @@ import logging
 import time
 from functools import partial
 
+from gevent.event import Event
+
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.fast_lane import FastLane
@@ -73,6 +75,16 @@ class Connection:
     no port, and counts for none.
     """
 
+    # A dict of so many names takes 4 KiB. There is one where tests replace a method.
+    __slots__ = (
+        "server", "hub", "admitted", "local_user", "door", "socket", "peer", "peer_host", "peer_port", "name",
+        "durability", "scheduler", "events", "max_message_size", "tables", "max_consumers_per_channel",
+        "max_consumers_per_connection", "max_unacked_per_channel", "default_prefetch", "state", "channels",
+        "user", "vhost", "access", "limits", "output", "stream", "lane", "slow_walk", "client_properties",
+        "connected_at", "capabilities", "mechanism", "blocked_reason", "_alarm_hold", "_has_taken_leave", "why",
+        "_timers", "_token_life", "_silent_checks", "_octets_seen", "_octets_sent", "__dict__", "__weakref__",
+    )
+
     protocol = "AMQP 0-9-1"  # as lists of connections show it
 
     def __init__(self, server, socket, address, admitted=None, local_user=None):
@@ -117,11 +129,50 @@ class Connection:
 
     def run(self):
         """Serve the client until it is gone. May switch."""
+        over = Event()
+        if not self.begin(over.set):
+            return
+        try:
+            over.wait()
+        except BaseException:  # the hub ends
+            self.stream.end()
+            self._end()
+            raise
+        self.finish()
+
+    def begin(self, over):
+        """Log in. Whether the client is served from now on; then ``over()`` is called once when nothing more
+        is read, perhaps before this returns. It must not switch, and have finish() called later. May switch.
+        """
+        rest = self._log_in()
+        if rest is None:
+            return False
+        try:
+            self._serve()
+            self.stream.begin(self.lane, self, rest, over)
+        except BaseException:
+            self._end()
+            raise
+        return True
+
+    def finish(self):
+        """Nothing is read any more: say the last word, and give everything back. May switch."""
+        try:
+            self._say_last_word()
+        finally:
+            self._end()
+        if self._has_taken_leave:
+            self.hub.lingering.end(self.socket)
+
+    def _log_in(self):
+        """What was read behind the login, None where there was none. What it needed is gone with this call.
+        May switch.
+        """
         attempt = LoginAttempt(
             self.server, self.socket, self.name, self.peer_host, self.peer_port, self.local_user)
         session = attempt.run()
         if session is None or self.hub.is_closed:
-            return
+            return None
         self.server.gate.logged_in(self.admitted)
         self.client_properties, self.capabilities, self.mechanism = (
             attempt.client_properties, attempt.capabilities, attempt.mechanism
@@ -129,12 +180,7 @@ class Connection:
         self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
         self.access = Access(session.user, session.vhost.name)
         moved(self, OF_CONNECTION, OPENED)
-        try:
-            self._serve(session.rest)
-        finally:
-            self._end()
-        if self._has_taken_leave:
-            self.hub.lingering.end(self.socket)
+        return session.rest
 
     def publishers(self):
         """What counts its publishes."""
@@ -150,8 +196,8 @@ class Connection:
         """The negotiated size of frames in octets."""
         return self.limits.frame_max
 
-    def _serve(self, rest):
-        """Read until the end. May switch."""
+    def _serve(self):
+        """Make what a client is served with."""
         server, hub = self.server, self.hub
         self.output = Output(self.socket, hub.buffers, server.settings.max_unread_output)
         self.output.on_overflow = self._unread
@@ -172,8 +218,10 @@ class Connection:
             "connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name,
             self._introduction(),
         )
+
+    def _say_last_word(self):
         try:
-            self.stream.run(self.lane, self, rest)
+            self.stream.finish()
             self.why = self.why or self._how_it_broke()
         except FrameError as error:
             # Nothing the client sends means anything any more: it is told, and not waited for.

@@ -8,14 +8,29 @@ from gevent.event import Event
 from gomq_py.client.backoff import Backoff
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
+from tests.support.queues import HandTimers
 from tests.support.waiting import in_time
 
 
 class Passage:
     """What a link has made of two connections; ``ended`` says how it ended."""
 
-    def __init__(self):
+    failure, is_done = None, False
+
+    def __init__(self, over=True):
         self.ended = []
+        self.over = over
+        self.ticks = []
+
+    def is_over(self):
+        return self.over
+
+    def tick(self):
+        self.ticks.append(len(self.ticks))
+        return 5.0
+
+    def stop(self):
+        self.over = True
 
     def abort(self):
         self.ended.append("abort")
@@ -24,9 +39,19 @@ class Passage:
         self.ended.append("end")
 
 
+def join(link):
+    """Wait for the end of its greenlet."""
+    if link._greenlet is not None:
+        link._greenlet.join()
+
+
 @pytest.fixture
 def link():
-    hub = SimpleNamespace(spawn=gevent.spawn, is_closed=False, timers=SimpleNamespace(now_ms=lambda: 0))
+    closing, timers = {}, HandTimers(SimpleNamespace(now_ms=0))
+    hub = SimpleNamespace(
+        spawn=gevent.spawn, is_closed=False, timers=timers, closing=closing,
+        at_close=lambda function: closing.setdefault(function), not_at_close=lambda function:
+        closing.pop(function, None))
     source, target = Source(["amqp://a"], "q"), Target(["amqp://b"])
     return Link(hub, "l", source, target, backoff=Backoff(0.01), connect=None)
 
@@ -42,7 +67,7 @@ def test_connections_made_in_the_turn_in_which_it_is_stopped_are_closed(link, mo
 
     monkeypatch.setattr(link, "_open", opened)
     link.start()
-    link._greenlet.join()
+    join(link)
     assert is_made.wait(in_time(60))
 
     assert passage.ended == ["abort"]
@@ -59,6 +84,64 @@ def test_connections_end_in_order_unless_the_hub_has_closed(link, monkeypatch, i
 
     monkeypatch.setattr(link, "_move", moved)
     link.start()
-    link._greenlet.join()
+    join(link)
 
     assert passage.ended == [how]
+
+
+@pytest.fixture
+def resting(link, monkeypatch):
+    """A link whose passage moves: (link, passage)."""
+    passage = Passage(over=False)
+    monkeypatch.setattr(link, "_open", lambda: (passage, "q"))
+    monkeypatch.setattr(link, "_move", lambda passage, queue: None)
+    link.start()
+    join(link)
+    return link, passage
+
+
+def test_link_whose_passage_moves_keeps_no_greenlet(resting):
+    link, passage = resting
+
+    assert link._greenlet is None and not link.has_ended
+    assert passage.ended == [] and passage.ticks == [0]
+
+
+def test_signs_of_life_are_sent_while_no_greenlet_is_there(resting):
+    link, passage = resting
+
+    for _ in range(2):
+        link._hub.timers.bench.now_ms += 5000
+        link._hub.timers.fire()
+
+    assert passage.ticks == [0, 1, 2] and link._greenlet is None
+
+
+def test_link_that_is_woken_for_the_end_of_its_passage_closes_it(resting):
+    link, passage = resting
+
+    link.stop()
+    join(link)
+
+    assert link.has_ended and passage.ended == ["end"] and link.status.state == "stopped"
+    assert not link._hub.closing and not link._hub.timers.pending
+
+
+def test_link_that_is_woken_for_nothing_rests_again(resting):
+    link, passage = resting
+
+    link.wake()
+    join(link)
+
+    assert link._greenlet is None and not link.has_ended and passage.ended == []
+    assert len(link._hub.closing) == 1
+
+
+def test_sockets_of_a_resting_link_end_with_the_hub(resting):
+    link, passage = resting
+    link._hub.is_closed = True
+
+    for function in link._hub.closing:
+        function()
+
+    assert passage.ended == ["abort"]
