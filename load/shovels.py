@@ -286,9 +286,8 @@ def _are_linked(connection, count):
     """Whether so many queues upstream have their consumers."""
     channel = connection.channel()
     try:
-        return all(
-            channel.queue_declare(f"federation: {EXCHANGE}.{number} -> bench-mover", passive=True).consumer_count
-            for number in range(count))
+        names = [f"federation: {EXCHANGE}.{number} -> bench-mover" for number in range(count)]
+        return all(channel.queue_declare(name, passive=True).consumer_count for name in names)
     except ChannelClosed:
         return False
 

@@ -8,7 +8,6 @@ import random
 import ssl
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from gevent.event import Event
 
@@ -20,6 +19,8 @@ from gomq_py.links.buffers import buffers_of
 from gomq_py.links.hook_outlet import HookOutlet
 from gomq_py.links.outlet import WireOutlet
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
+from gomq_py.links.rest import Rest
+from gomq_py.links.status import Status, shown
 from gomq_py.links.suspicion import FINAL_CODES, Suspicion
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -39,26 +40,6 @@ DRAIN_S = 5.0
 LAG_S = 5.0
 # A rate is of so long a time, at the least.
 RATE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Status:
-    """What operators see of a link. ``moved``: messages settled at the source; ``rate``: of them a second;
-    ``refused``: how often the target took none; ``set_aside``: messages rejected at the source.
-    """
-
-    state: str
-    error: str
-    since_ms: int
-    moved: int
-    unconfirmed: int
-    refused: int
-    set_aside: int
-    reconnects: int
-    rate: float
-    source_uri: str
-    target_uri: str
-    blocked: bool
 
 
 class _Failed(Exception):
@@ -85,8 +66,8 @@ class Link:
     __slots__ = (
         "name", "source", "target", "refusals", "stream_offset", "suspicion", "is_paused",
         "large_refusals", "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
-        "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_is_resting",
-        "_timer", "_passage", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
+        "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_rest",
+        "_passage", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
         "_reconnects", "_source_uri", "_target_uri", "_rate_marks", "_queue", "_lag", "_lag_asked_s",
         "_is_stopping", "_starts_again", "_was_up", "_left", "_knows_left", "__dict__", "__weakref__",
     )
@@ -113,8 +94,7 @@ class Link:
         self._ends_with = ends_with
         self._wakened = Event()
         self._greenlet = None
-        self._is_resting = False  # no greenlet is needed: the passage moves
-        self._timer = None
+        self._rest = Rest(hub)
         self._passage = None
         self._attempts = None
         self._state, self._error, self._since_ms = STOPPED, "", hub.timers.now_ms()
@@ -168,7 +148,7 @@ class Link:
     @property
     def has_ended(self):
         """Whether nothing runs, neither a connection nor an attempt at one."""
-        return self._greenlet is None and not self._is_resting
+        return self._greenlet is None and not self._rest.is_on
 
     @property
     def status(self):
@@ -177,7 +157,7 @@ class Link:
         return Status(
             self._state, self._error, self._since_ms, self._moved,
             outlet.unconfirmed() if outlet else 0, self._refused, self._set_aside, self._reconnects,
-            self._rate(), _shown(self._source_uri), _shown(self._target_uri),
+            self._rate(), shown(self._source_uri), shown(self._target_uri),
             bool(outlet and outlet.is_blocked),
         )
 
@@ -244,8 +224,8 @@ class Link:
     def wake(self):
         """There is something for the greenlet to see."""
         self._wakened.set()
-        if self._is_resting and not self._hub.is_closed:
-            self._stop_resting()
+        if self._rest.is_on and not self._hub.is_closed:
+            self._rest.end()
             self._spawn()
 
     # The rest is private; the greenlet.
@@ -270,43 +250,15 @@ class Link:
                 self._set_state(STARTING, "")
         finally:
             self._greenlet = None
-            if self._hub.is_closed:
-                self._cut_off()
-            elif outcome is None:
-                self._rest()
-            else:
+            if outcome is None:
+                self._rest.begin(self._passage)
+            elif not self._hub.is_closed:
                 self._ended(*outcome)
 
     def _ended(self, reason, error):
         self._set_state(reason, error)
         if reason in (TERMINATED, ERROR) and self._on_end is not None:
             self._on_end(self, reason)
-
-    def _rest(self):
-        """The passage goes on in callbacks of the loop, until something wakes the link."""
-        self._is_resting = True
-        self._hub.at_close(self._cut_off)
-        self._tick()
-
-    def _stop_resting(self):
-        self._is_resting = False
-        self._hub.not_at_close(self._cut_off)
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-
-    def _tick(self):
-        """Signs of life are due."""
-        due_s = self._passage.tick()
-        self._timer = None
-        if self._is_resting and due_s is not None:
-            self._timer = self._hub.timers.start(due_s * 1000, self._tick)
-
-    def _cut_off(self):
-        """The hub ends."""
-        passage, self._passage = self._passage, None
-        if passage is not None:
-            passage.abort()
 
     def _keep_up(self):
         """Passages one after the other; the state and error to end with, None where one moves by itself now.
@@ -332,8 +284,8 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect and begin to move, or see why the link was woken; close what is over. Returns whether it is.
-        Raises _Failed. May switch.
+        """Connect and begin to move, or see why the link was woken; close what is over. Returns whether it
+        is. Raises _Failed. May switch.
         """
         is_over = True
         try:
@@ -538,9 +490,3 @@ class Link:
         if now - second[0] >= RATE_S:
             self._rate_marks = first, second = [second, (now, self._moved)]
         return (self._moved - first[1]) / (now - first[0]) if now > first[0] else 0.0
-
-
-def _shown(uri):
-    """A URI without login and query."""
-    scheme, mark, rest = uri.partition("://")
-    return scheme + mark + rest.rpartition("@")[2].partition("?")[0]

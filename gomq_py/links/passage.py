@@ -119,6 +119,9 @@ class Passage:
                 due.append(tick())
             except FAULTS as error:
                 self.fail(end, error)
+            except Exception as error:  # of a timer, which would not be set again
+                LOG.exception("%s: a fault of ours", self.transfer.name)
+                self.fail(OURS, error)
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     def stop(self):

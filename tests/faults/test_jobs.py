@@ -530,6 +530,7 @@ TIMERS = {
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
+    "gomq_py.links.rest": (1, "of one link; what raises ends its passage, which is made anew"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
 

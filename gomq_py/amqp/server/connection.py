@@ -76,14 +76,14 @@ class Connection:
     """
 
     # A dict of so many names takes 4 KiB. There is one where tests replace a method.
-    __slots__ = (
-        "server", "hub", "admitted", "local_user", "door", "socket", "peer", "peer_host", "peer_port", "name",
-        "durability", "scheduler", "events", "max_message_size", "tables", "max_consumers_per_channel",
-        "max_consumers_per_connection", "max_unacked_per_channel", "default_prefetch", "state", "channels",
-        "user", "vhost", "access", "limits", "output", "stream", "lane", "slow_walk", "client_properties",
-        "connected_at", "capabilities", "mechanism", "blocked_reason", "_alarm_hold", "_has_taken_leave", "why",
-        "_timers", "_token_life", "_silent_checks", "_octets_seen", "_octets_sent", "__dict__", "__weakref__",
-    )
+    __slots__ = tuple("""
+        server hub admitted local_user door socket peer peer_host peer_port name durability scheduler
+        events max_message_size tables max_consumers_per_channel max_consumers_per_connection
+        max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
+        lane slow_walk client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
+        _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent __dict__
+        __weakref__
+    """.split())
 
     protocol = "AMQP 0-9-1"  # as lists of connections show it
 

@@ -1,0 +1,28 @@
+"""Status: what operators see of a link. A leaf."""
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Status:
+    """``moved``: messages settled at the source; ``rate``: of them a second; ``refused``: how often the
+    target took none; ``set_aside``: messages rejected at the source.
+    """
+
+    state: str
+    error: str
+    since_ms: int
+    moved: int
+    unconfirmed: int
+    refused: int
+    set_aside: int
+    reconnects: int
+    rate: float
+    source_uri: str
+    target_uri: str
+    blocked: bool
+
+
+def shown(uri):
+    """A URI without login and query."""
+    scheme, mark, rest = uri.partition("://")
+    return scheme + mark + rest.rpartition("@")[2].partition("?")[0]
