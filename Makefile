@@ -34,7 +34,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint docs bench expectations kills fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test lint docs screenshots bench expectations kills fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -89,6 +89,9 @@ harness: $(VENV)/dev.stamp build
 
 fuzz-http: $(VENV)/dev.stamp build
 	GOMQ_FUZZ_EXAMPLES=25 $(BIN)/python -m pytest -n 2 tests/management/test_fuzz.py
+
+screenshots: $(VENV)/dev.stamp build
+	$(BIN)/python -m tests.ui.screenshots
 
 load: $(VENV)/load.stamp build
 	$(BIN)/python -m load.locust_run

@@ -13,6 +13,7 @@ OK, WARNING, BAD = "ok", "warning", "BAD"
 _LEVELS = {findings.OK: OK, findings.WARNING: WARNING, findings.BAD: BAD}
 NOT_FOUND = 404
 HEALTH_CHECK_FAILED = 503
+STREAM = "stream"
 AGE_METRIC = "gomq_queue_oldest_unacked_age_seconds"
 
 
@@ -92,8 +93,10 @@ def _certificates(api):
 def _queues(queues):
     judge = findings.QueueJudge()
     for queue in queues:
+        is_stream = queue.get("type") == STREAM  # which keeps what it has
         judge.look(
-            queue["name"], queue.get("state", "running"), queue.get("messages_ready"), queue.get("consumers"))
+            queue["name"], queue.get("state", "running"), 0 if is_stream else queue.get("messages_ready"),
+            queue.get("consumers"))
     yield from _lines(judge.findings())
 
 

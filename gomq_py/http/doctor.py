@@ -8,6 +8,7 @@ import time
 
 from gevent.lock import BoundedSemaphore
 
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.http import shapes
 from gomq_py.http.api.health import certificates
 from gomq_py.http.api.nodes import node_shape
@@ -71,6 +72,9 @@ class Doctor:
         self._lengths = lengths
 
     def _judge(self, judge, queue, lengths):
+        if queue_type_of(queue.arguments) == STREAM:
+            judge.look(queue.name, shapes.queue_state(queue), 0, True)  # it keeps what it has, and grows
+            return
         ready_count = queue.ready_count
         judge.look(
             queue.name, shapes.queue_state(queue), ready_count,

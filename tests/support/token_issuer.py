@@ -29,6 +29,9 @@ class TokenIssuer:
             def do_GET(self):
                 issuer.answer(self)
 
+            def do_POST(self):
+                issuer.take(self)
+
             def log_message(self, *_):
                 pass
 
@@ -78,6 +81,10 @@ class TokenIssuer:
             },
             "/keys": self.jwks(),
         }
+
+    def take(self, request):
+        """A POST, of which this issuer knows none."""
+        request.send_error(404)
 
     def answer(self, request):
         self.fetches.append(request.path)

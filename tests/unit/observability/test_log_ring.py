@@ -1,0 +1,54 @@
+"""Log ring: the last lines, bounded, with numbers that go on."""
+import pytest
+
+from gomq_py.observability import log_ring
+from gomq_py.observability.log import logger
+
+LOG = logger("ring-test")
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def ring(heard):
+    one = log_ring.LogRing(lambda: heard.append(None))
+    yield one
+    one.close()
+
+
+def mine(ring, number=0):
+    return [line.message for line in ring.since(number) if line.source == "ring-test"]
+
+
+def test_lines_are_kept_escaped_and_told_from_a_number_on(ring, heard):
+    LOG.warning("one %s", "a\nb")
+    before = ring.last
+    LOG.error("to amqp://user:secret@host/")
+
+    assert mine(ring) == ["one a\\nb", mine(ring, before)[0]]
+    assert "secret" not in mine(ring, before)[0]
+    assert [line.level for line in ring.since(before)] == ["error"]
+    assert len(heard) == ring.last == 2
+    assert ring.since(ring.last) == [] == ring.since(ring.last + 5)
+
+
+def test_lines_and_octets_are_bounded(ring):
+    for number in range(log_ring.LINES + 5):
+        LOG.warning("%d", number)
+    assert len(ring.since(0)) == log_ring.LINES and ring.since(0)[0].number == 6
+
+    for _ in range(log_ring.OCTETS // log_ring.LINE_MAX + 5):
+        LOG.warning("x" * 20_000)
+    kept = ring.since(0)
+    assert sum(len(line.message) for line in kept) <= log_ring.OCTETS
+    assert max(len(line.message) for line in kept) == log_ring.LINE_MAX
+
+
+def test_nothing_is_heard_once_it_is_closed(ring):
+    ring.close()
+    LOG.warning("after")
+
+    assert ring.since(0) == []
