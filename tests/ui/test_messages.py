@@ -180,3 +180,15 @@ def test_a_message_is_published_again_from_where_it_was_looked_at(ui, api, chann
         message.pop("position")
         message.pop("timestamp")
     assert first == second
+
+
+def test_messages_are_a_tab_of_their_queue(ui, channel, name):
+    channel.queue_declare(name, durable=True)
+    channel.basic_publish("", name, b'{"n": 1}', persistent())
+
+    ui.open(f"#/queues/%2F/{name}?tab=messages&path=%24.n%20%3D%201")
+    expect(ui.page.get_by_text("1 message found among 1")).to_be_visible()
+    ui.page.get_by_role("button", name="Look").click()
+
+    expect(messages(ui)).to_have_count(1)
+    assert "tab=messages" in ui.page.url
