@@ -341,7 +341,9 @@ class History:
             elif last_s - at_s < incr_s * 0.9:
                 continue
             last_s = at_s
-            samples.append({"sample": int(value), "timestamp": int(at_s * 1000)})
+            # Seconds of the processor have a fraction, without which their curve would be steps.
+            sample = int(value) if value.is_integer() else value
+            samples.append({"sample": sample, "timestamp": int(at_s * 1000)})
         moved, took_ms = (
             samples[0]["sample"] - samples[-1]["sample"], samples[0]["timestamp"] - samples[-1]["timestamp"]
         )

@@ -170,6 +170,14 @@ def test_a_curve_is_newest_first_and_cut_to_age_and_increment():
     )
 
 
+def test_samples_keep_their_fraction():
+    history = History(1, 3)
+    for second in range(3):
+        history.add(float(second), (second / 4,))
+
+    assert [one["sample"] for one in history.curve(0, 100, 1)["samples"]] == [0.5, 0.25, 0]
+
+
 def test_a_full_history_drops_its_oldest_sample():
     history = History(2, 3)
     for second in range(8):

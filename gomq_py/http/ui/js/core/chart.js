@@ -15,7 +15,7 @@ import {h, replace, s} from "./dom.js";
 import {number, time} from "./format.js";
 
 const HEIGHT = 150;
-const LEFT = 52;
+const LEFT = 62;
 const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 20;
