@@ -31,7 +31,8 @@ class Furnished:
         api.put(f"vhost-limits/{VHOST}/max-queues", {"value": 100})
         api.put(f"policies/%2F/{POLICY}", {"pattern": "^orders", "definition": {"max-length": 1000}})
         api.put(f"operator-policies/%2F/{POLICY}", {"pattern": "^orders", "definition": {"max-length": 500}})
-        self._connection = pika.BlockingConnection(pika.URLParameters(process.amqp_url))
+        # Nobody serves it meanwhile: heartbeats would end it.
+        self._connection = pika.BlockingConnection(pika.URLParameters(f"{process.amqp_url}?heartbeat=0"))
         channel = self._connection.channel()
         channel.confirm_delivery()
         channel.exchange_declare(EXCHANGE, "topic", durable=True)

@@ -31,7 +31,7 @@ def hostile(tmp_path_factory):
     from tests.support.page import API
     with BrokerProcess(tmp_path_factory.mktemp("hostile") / "data", http_port=0) as process:
         api = API(f"http://127.0.0.1:{process.ports['http']}")
-        connection = pika.BlockingConnection(pika.URLParameters(process.amqp_url))
+        connection = pika.BlockingConnection(pika.URLParameters(f"{process.amqp_url}?heartbeat=0"))
         channel = connection.channel()
         for name in HOSTILE:
             escaped = quote(name, safe="")
