@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
 from gomq_py.client.backoff import Backoff
-from gomq_py.federation.parameters import NO_ACK
+from gomq_py.links.ack_modes import NO_ACK
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
 from gomq_py.observability.secrets import without_passwords

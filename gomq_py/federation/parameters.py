@@ -14,9 +14,9 @@ from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_integer
+from gomq_py.links.ack_modes import NO_ACK, ON_CONFIRM, ON_PUBLISH
 from gomq_py.patterns import Pattern
 
-ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
 DEFAULT_CLEANUP, NEVER = "default", "never"
 # Of a basic.qos, whose count has 16 bits.
 MOST_PREFETCH = 65535

@@ -15,6 +15,7 @@ from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
 from gomq_py.links import troubles
+from gomq_py.links.ack_modes import ACK_MODES, NO_ACK, ON_CONFIRM
 from gomq_py.links.buffers import buffers_of
 from gomq_py.links.hook_outlet import HookOutlet
 from gomq_py.links.outlet import WireOutlet
@@ -29,7 +30,6 @@ LOG = logger("links")
 # A thousand links to a broker that is away are one trouble.
 QUIET = QuietLog(LOG, most=50)
 
-ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 QUEUE_LENGTH = "queue-length"
 STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped", "terminated", "error"
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlsplit
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.errors import Malformed
 from gomq_py.links import uris
+from gomq_py.links.ack_modes import ACK_MODES, ON_CONFIRM
 
-ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 NEVER, QUEUE_LENGTH = "never", "queue-length"
 PROTOCOL = "amqp091"
 # What a short string of the wire holds.
@@ -184,7 +184,24 @@ def _one_of(given, one, other, is_needed):
         raise DefinitionError(f"{one} or {other} is missing: what to take messages from")
 
 
-# checks: each takes (key, value) and returns what is kept
+# checks: each takes (key, value) and returns what is kept. In the configuration every value is text; which
+# value a check wants it for is said here.
+
+OBJECT, TRUTH, NUMBER, URIS, TEXT = "object", "truth", "number", "uris", "text"
+
+
+def read_as(key):
+    """How the text of a key in the configuration is to be read."""
+    return getattr(KEYS[key][0], "wants", TEXT) if key in KEYS else TEXT
+
+
+def _wants(kind):
+    def marked(check):
+        check.wants = kind
+        return check
+
+    return marked
+
 
 def _protocol(key, value):
     if value != PROTOCOL:
@@ -193,6 +210,7 @@ def _protocol(key, value):
 
 
 def _uris(schemes):
+    @_wants(URIS)
     def check(key, value):
         try:
             uris.parse_list(value, schemes)
@@ -223,6 +241,7 @@ def _maybe_empty(key, value):
     return value
 
 
+@_wants(OBJECT)
 def _table(key, value):
     if value == []:  # how some clients write an empty object
         return {}
@@ -244,6 +263,7 @@ def _table(key, value):
     return dict(value)
 
 
+@_wants(TRUTH)
 def _truth(key, value):
     if not isinstance(value, bool):
         raise DefinitionError(f"{key} is true or false")
@@ -251,6 +271,7 @@ def _truth(key, value):
 
 
 def _whole(least, most):
+    @_wants(NUMBER)
     def check(key, value):
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise DefinitionError(f"{key} is a whole number from {least} to {most}")
@@ -260,6 +281,7 @@ def _whole(least, most):
 
 
 def _seconds(least):
+    @_wants(NUMBER)
     def check(key, value):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not (
                 least <= value <= SECONDS_MOST):  # so that NaN is refused too
@@ -269,6 +291,7 @@ def _seconds(least):
     return check
 
 
+@_wants(NUMBER)
 def _delete_after(key, value):
     if value in (NEVER, QUEUE_LENGTH):
         return None if value == NEVER else value
@@ -301,6 +324,7 @@ def _secret(key, value):
     return value
 
 
+@_wants(OBJECT)
 def _properties(key, value):
     if value == []:
         return {}

@@ -5,18 +5,12 @@ text there. ``vhost`` says in which virtual host it is shown and what a URI with
 """
 import json
 
-from gomq_py.shovel.definition import KEYS, OLD_NAMES, Definition, DefinitionError
+from gomq_py.shovel.definition import (
+    NUMBER, OBJECT, OLD_NAMES, TRUTH, URIS, Definition, DefinitionError, read_as,
+)
 
 VHOST = "vhost"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-# Keys whose values are objects, and those that stay text whatever they look like.
-_OBJECTS = ("src-queue-args", "src-consumer-args", "dest-queue-args", "dest-publish-properties")
-_URIS = ("src-uri", "dest-uri")
-_TRUTHS = ("src-predeclared", "dest-predeclared", "dest-add-forward-headers", "dest-add-timestamp-header")
-_NUMBERS = (
-    "src-prefetch-count", "dest-refusal-limit", "dest-timeout", "reconnect-delay", "src-delete-after",
-    "dest-depth",
-)
 
 
 def values_of(section):
@@ -30,23 +24,21 @@ def values_of(section):
 
 
 def _value(key, text):
-    if key in _URIS:
+    wanted = read_as(key)
+    if wanted == URIS:
         uris = [uri.strip() for uri in text.split(",") if uri.strip()]
         return uris if len(uris) != 1 else uris[0]
-    if key in _OBJECTS:
+    if wanted == OBJECT:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
             raise DefinitionError(f"{key} is an object as JSON writes it") from None
-    if key in _TRUTHS:
+    if wanted == TRUTH:
         return _WORDS.get(text.lower(), text)
-    if key in _NUMBERS and len(text) < 20:
+    if wanted == NUMBER and len(text) < 20:
         for kind in (int, float):
             try:
                 return kind(text)
             except ValueError:
                 pass
     return text
-
-
-assert {*_OBJECTS, *_URIS, *_TRUTHS, *_NUMBERS} <= set(KEYS)

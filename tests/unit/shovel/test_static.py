@@ -21,6 +21,14 @@ def test_text_becomes_what_the_key_may_be():
     assert Definition(value).src_queue == "12"  # a name, whatever it looks like
 
 
+def test_every_key_of_a_parameter_is_read_by_what_it_wants():
+    """One that came later was not: its number stayed a text, and was refused."""
+    to_hook = {key: text for key, text in SECTION.items() if key != "dest-queue"}
+    _, value = values_of({**to_hook, "dest-uri": "https://hook", "dest-depth": "2", "dest-timeout": "1.5"})
+
+    assert (value["dest-depth"], value["dest-timeout"]) == (2, 1.5)
+
+
 @pytest.mark.parametrize("changes, text", [
     ({"src-consumer-args": "{"}, "src-consumer-args is an object as JSON"),
     ({"src-prefetch-count": "many"}, "src-prefetch-count is a whole number"),
