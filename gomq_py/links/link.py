@@ -23,6 +23,7 @@ from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
 from gomq_py.links.rest import Rest
 from gomq_py.links.status import Status, shown
 from gomq_py.links.suspicion import FINAL_CODES, Suspicion
+from gomq_py.links.turns import turns_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -290,6 +291,7 @@ class Link:
         is_over = True
         try:
             if self._passage is None:
+                turns_of(self._hub).wait(self._wakened, lambda: self._is_stopping)
                 self._passage, queue = self._aside(self._open) or (None, "")
                 if self._passage is None:
                     return True

@@ -17,6 +17,16 @@ ERROR_CHARACTERS = 500
 WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
 
 
+class NoVHost:
+    """In the place of a VHost that is not there (yet)."""
+
+    is_gone = True
+
+    def __init__(self, name):
+        self.name = name
+        self.notes = {}
+
+
 class Shovel:
     """``vhost`` is a VHost, ``by`` who set it (broker.policies.parameters).
 
@@ -119,3 +129,18 @@ def _of_definition(definition, vhost_name):
         if value is not None:
             shown[key] = value
     return shown
+
+
+def status_event(shovel):
+    """What the event of a change says."""
+    shown = shovel.described()
+    return {
+        "name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type, "status": shovel.state,
+        "src_uri": shown["src_uri"], "dest_uri": shown["dest_uri"], "error": shovel.error,
+        "blocked_status": shown["blocked_status"],
+    }
+
+
+def removed_event(shovel):
+    """What the event of an end says."""
+    return {"name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type}

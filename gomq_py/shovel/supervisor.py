@@ -18,8 +18,9 @@ from gomq_py.shovel import static
 from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 from gomq_py.shovel.rights import Rights
 from gomq_py.shovel.shovel import (
-    DYNAMIC, PAUSED, STATIC, STOPPED, TERMINATED, WAITING, Shovel,
+    DYNAMIC, PAUSED, STATIC, STOPPED, TERMINATED, WAITING, NoVHost, Shovel, removed_event, status_event,
 )
+from gomq_py.shovel.starting import Starting
 
 LOG = logger("shovel")
 # A thousand shovels from a broker that is away are one trouble.
@@ -31,16 +32,8 @@ PAUSE_NOTES, OFFSET_NOTES = "shovel-paused", "shovel-offset"
 OFFSETS_INTERVAL_S = 5.0
 # What is on its way when the broker stops may still arrive for so long; links themselves wait no longer.
 END_S = 6.0
-
-
-class NoVHost:
-    """In the place of a VHost that is not there (yet)."""
-
-    is_gone = True
-
-    def __init__(self, name):
-        self.name = name
-        self.notes = {}
+# Of the shovels that there are when the broker boots; some 10 ms.
+STARTED_AT_ONCE = 100
 
 
 class Shovels(Component):
@@ -88,9 +81,18 @@ class Shovels(Component):
         self._broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Begin to move messages."""
+        """Begin to move messages: at once, or, of very many, some after the others."""
         self._is_started = True
-        for shovel in list(self._shovels.values()):
+        shovels = list(self._shovels.values())
+        for shovel in shovels[:STARTED_AT_ONCE]:
+            self._start(shovel)
+        if shovels[STARTED_AT_ONCE:]:
+            self._hub.scheduler.start(Starting(self, shovels[STARTED_AT_ONCE:]))
+
+    def start_one(self, shovel):
+        """Begin with this one, if it is there still and has not begun."""
+        if self._is_started and self._shovels.get(shovel.key) is shovel and shovel.link is None and (
+                shovel.key not in self._ending):
             self._start(shovel)
 
     def close(self):
@@ -397,11 +399,11 @@ class Shovels(Component):
         elif state != before:  # what a link meets, it says itself
             QUIET.info(
                 (shovel.key, state), "shovel %r in vhost %r is %s", shovel.name, shovel.vhost.name, state)
-        self._broker.events.emit("shovel.worker.status", _status_event, shovel)
+        self._broker.events.emit("shovel.worker.status", status_event, shovel)
 
     def _tell_removed(self, shovel):
         LOG.info("shovel %r in vhost %r is gone", shovel.name, shovel.vhost.name)
-        self._broker.events.emit("shovel.worker.removed", _removed_event, shovel)
+        self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
     def _lag(self, shovel):
         """Ready messages at the source: of this broker's own queue those that are in it; elsewhere what the
@@ -485,16 +487,3 @@ def _stream_of(definition):
 def _is_same_stream(one, other):
     return one is other or None not in (one.definition, other.definition) and (
         _stream_of(one.definition) == _stream_of(other.definition))
-
-
-def _status_event(shovel):
-    shown = shovel.described()
-    return {
-        "name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type, "status": shovel.state,
-        "src_uri": shown["src_uri"], "dest_uri": shown["dest_uri"], "error": shovel.error,
-        "blocked_status": shown["blocked_status"],
-    }
-
-
-def _removed_event(shovel):
-    return {"name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type}

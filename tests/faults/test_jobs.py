@@ -36,6 +36,7 @@ from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.server import broker_topics, subscribe
 from gomq_py.mqtt.wire.crossing import KIND, record_flags
 from gomq_py.observability.log import logger
+from gomq_py.shovel.starting import Starting
 from gomq_py.storage.message import Message
 from tests.faults.saboteur import SabotagedScheduler, SabotagedTimers, job_names, timer_sites
 from tests.support.clocks import StepClock
@@ -454,6 +455,13 @@ class Site:
         wait(lambda: not federation._look_at or None, what="a look at what is federated")
         federation.stop()
 
+    def starting_shovels(self):
+        started = []
+        starting = Starting(SimpleNamespace(start_one=started.append), list(range(3)))
+        starting._clock = short_slices()
+        self.scheduler.start(starting)
+        wait(lambda: started == [0, 1, 2] or None, what="all are started")
+
 
 class Away:
     """Stands for the connection of a client."""
@@ -500,6 +508,7 @@ JOBS = {
     "'putting back what MQTT clients have not acknowledged'": Site.returning,
     "'telling $SYS topics'": Site.telling,
     "'federation links'": Site.federation_links,
+    "'starting shovels'": Site.starting_shovels,
 }
 # Jobs that are not of every broker -> where they are made to raise.
 ELSEWHERE = {"f'link {link.name}'": "tests/unit/links/test_inlet.py: what raises ends the passage"}

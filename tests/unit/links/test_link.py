@@ -45,10 +45,17 @@ def join(link):
         link._greenlet.join()
 
 
+class StandInHub(SimpleNamespace):
+    """What a link asks of a hub; it can be referred to weakly, and hashed, as a hub can."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__
+
+
 @pytest.fixture
 def link():
     closing, timers = {}, HandTimers(SimpleNamespace(now_ms=0))
-    hub = SimpleNamespace(
+    hub = StandInHub(
         spawn=gevent.spawn, is_closed=False, timers=timers, closing=closing,
         at_close=lambda function: closing.setdefault(function), not_at_close=lambda function:
         closing.pop(function, None))

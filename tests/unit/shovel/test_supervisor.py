@@ -1,15 +1,18 @@
 """The supervisor: which shovels run, as whom, and what people are told; over a broker without doors."""
 import json
 
+import gevent
 import pytest
 
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.topology.definitions import Importer, exported
 from gomq_py.broker.policies.parameters import OPERATOR
+from gomq_py.shovel import supervisor
 from gomq_py.shovel.definition import DefinitionError
 from gomq_py.shovel.supervisor import COMPONENT, Shovels
 from tests.support.no_switch import no_switch
 from tests.support.node import Node
+from tests.support.waiting import wait_until
 from tests.unit.shovel.fake_link import Links
 
 REMOTE = {
@@ -95,6 +98,22 @@ def test_shovels_start_once_doors_are_open_and_again_after_a_restart(begin):
 
     assert len(again.links.opened) == 1 and again.links.last.started == 1
     assert again.shovels.find("/", "s").by == "guest"
+
+
+def test_of_very_many_some_begin_after_the_others(begin, monkeypatch):
+    monkeypatch.setattr(supervisor, "STARTED_AT_ONCE", 2)
+    broker = begin(is_started=False)
+    for number in range(5):
+        broker.put(f"s{number}")
+
+    broker.shovels.start()
+    assert len(broker.links.opened) == 2
+    broker.put("s4", {**REMOTE, "dest-queue": "elsewhere"})  # which begins by itself
+    broker.clear("s3")
+    wait_until(lambda: len(broker.links.opened) == 4, sleep=gevent.sleep)
+
+    assert {link.shovel.name: link.started for link in broker.links.opened} == dict.fromkeys(
+        ("s0", "s1", "s2", "s4"), 1)
 
 
 def test_a_shovel_that_is_set_anew_goes_on_with_the_new_definition_alone(begin):

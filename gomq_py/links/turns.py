@@ -1,0 +1,83 @@
+"""Turns: how fast the links of one broker may connect, so that ten thousand of them, that begin when it boots
+or lose the same peer, hold up nobody else.
+
+A link asks before each attempt. While few ask, each has its turn at once. While many wait they have it one
+after the other, and as long as the loop took for one, others get as well. No turn is held: a peer that does
+not answer costs those who wait behind it nothing.
+"""
+import time
+from weakref import WeakKeyDictionary
+
+import gevent
+
+# Between two turns: 500 a second are more than connections that are accepted take.
+PACE_S = 0.002
+# The most that others get after one turn, so that links begin at all on a machine that is busy with others.
+REST_MOST_S = 0.05
+
+_of_hubs: WeakKeyDictionary = WeakKeyDictionary()
+
+
+class Turns:
+    """Of the links in one hub."""
+
+    def __init__(self, hub):
+        self._spawn = hub.spawn
+        self._waiting = {}  # callbacks, as keys, in order
+        self._greenlet = None
+
+    def ask(self, granted):
+        """Have ``granted()`` called, now or later. It must not switch."""
+        if self._greenlet is None:
+            granted()
+            self._greenlet = self._spawn(self._run)
+            self._greenlet.name = "turns of links"
+        else:
+            self._waiting[granted] = None
+
+    def wait(self, wakened, is_over):
+        """Return when it is one's turn, or when ``is_over()`` after the Event ``wakened``. May switch."""
+        has_turn = False
+
+        def granted():
+            nonlocal has_turn
+            has_turn = True
+            wakened.set()
+
+        self.ask(granted)
+        try:
+            while not (has_turn or is_over()):
+                wakened.wait()
+                wakened.clear()
+        finally:
+            self.forget(granted)
+
+    def forget(self, granted):
+        """It is not wanted any more."""
+        self._waiting.pop(granted, None)
+
+    def _run(self):
+        try:
+            self._pause()
+            while self._waiting:
+                granted = next(iter(self._waiting))
+                del self._waiting[granted]
+                granted()
+                self._pause()
+        finally:
+            self._greenlet = None
+
+    @staticmethod
+    def _pause():
+        began_s = time.monotonic()
+        gevent.sleep(PACE_S)
+        late_s = time.monotonic() - began_s - PACE_S
+        gevent.sleep(max(0.0, min(late_s, REST_MOST_S)))
+
+
+def turns_of(hub):
+    """The Turns of a hub."""
+    turns = _of_hubs.get(hub)
+    if turns is None:
+        turns = _of_hubs[hub] = Turns(hub)
+    return turns

@@ -1,0 +1,29 @@
+"""Starting: the shovels of a broker that boots begin one after the other where they are very many.
+
+For the supervisor, whose job it is.
+"""
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
+
+
+class Starting(Job):
+    """Begins with shovels in slices."""
+
+    name = "starting shovels"
+
+    def __init__(self, owner, shovels):
+        super().__init__()
+        self._owner = owner
+        self._shovels = shovels[::-1]
+        self._clock = SliceClock()
+
+    def step(self):
+        self._clock.begin()
+        while self._shovels:
+            self._owner.start_one(self._shovels.pop())
+            if self._clock.is_over():
+                break
+        return bool(self._shovels)
+
+    def failed(self, error):
+        return bool(self._shovels)

@@ -1,0 +1,57 @@
+"""Turns of links: the first connects at once, many one after the other, and others get their share."""
+import gevent
+import pytest
+
+from gomq_py.config.settings import Settings
+from gomq_py.hub.context import Hub
+from gomq_py.links import turns
+from gomq_py.links.turns import turns_of
+from tests.support.links import until
+
+
+@pytest.fixture
+def hub():
+    hub = Hub(Settings())
+    yield hub
+    hub.close()
+    gevent.sleep(0)
+
+
+def test_first_has_its_turn_at_once_and_others_one_after_the_other(hub):
+    had = []
+    for number in range(5):
+        turns_of(hub).ask(lambda number=number: had.append(number))
+
+    assert had == [0]
+    until(lambda: len(had) == 5)
+    assert had == list(range(5))
+    until(lambda: turns_of(hub)._greenlet is None)
+    turns_of(hub).ask(lambda: had.append("at once"))
+    assert had[-1] == "at once"
+
+
+def test_whoever_does_not_want_one_any_more_has_none(hub):
+    had = []
+    granted = [lambda number=number: had.append(number) for number in range(3)]
+    for each in granted:
+        turns_of(hub).ask(each)
+
+    turns_of(hub).forget(granted[1])
+
+    until(lambda: turns_of(hub)._greenlet is None)
+    assert had == [0, 2]
+
+
+@pytest.mark.parametrize("took_s, rest_s", [(0.0, 0.0), (0.01, 0.01), (3.0, turns.REST_MOST_S)])
+def test_others_get_as_long_as_a_turn_took_up_to_a_limit(monkeypatch, took_s, rest_s):
+    now, slept = [100.0], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds + took_s  # what a turn has brought about, before the timer was seen
+
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(turns.gevent, "sleep", sleep)
+    turns.Turns._pause()
+
+    assert slept == [turns.PACE_S, pytest.approx(rest_s, abs=1e-6)]
