@@ -18,6 +18,8 @@ DEFAULT_EXCHANGE = "amq.default"
 # Answers kept per permission and verb; at the bound all are forgotten,
 # which costs one regex search per name again.
 CACHED_NAMES = 4096
+# Found in every name, whatever it is: nothing has to be looked at for it, nor kept. Most users have it.
+EVERYTHING = ".*"
 # Expressions kept of a topic permission that names the client id;
 # at the bound all are forgotten and made again.
 CACHED_CLIENTS = 1024
@@ -26,7 +28,7 @@ CACHED_CLIENTS = 1024
 class Permission:
     """The rights of one user in one vhost. Immutable: a change makes a new one."""
 
-    __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers")
+    __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
         """``make`` makes a pattern of what is given for a verb, by default of a regular expression.
@@ -39,13 +41,16 @@ class Permission:
         self.configure = configure
         self.write = write
         self.read = read
-        self._patterns = {
-            verb: make(pattern) for verb, pattern in ((CONFIGURE, configure), (WRITE, write), (READ, read))
-        }
+        given = ((CONFIGURE, configure), (WRITE, write), (READ, read))
+        self._patterns = {verb: make(pattern) for verb, pattern in given}
+        self._unlimited = frozenset(
+            verb for verb, pattern in given if make is compiled and pattern == EVERYTHING)
         self._answers = {CONFIGURE: {}, WRITE: {}, READ: {}}
 
     def allows(self, verb, name):
         """Whether ``verb`` is granted on the queue or exchange of this name."""
+        if verb in self._unlimited:
+            return True
         answers = self._answers[verb]
         answer = answers.get(name)
         if answer is None:

@@ -1,4 +1,6 @@
 """Permissions: three expressions, searched in names."""
+import tracemalloc
+
 import pytest
 
 from gomq_py.auth import permissions
@@ -30,6 +32,22 @@ def test_remembered_answers_are_bounded(monkeypatch):
     answers = [permission.allows(CONFIGURE, f"q{number}") for number in range(30)]
 
     assert [number for number, allowed in enumerate(answers) if allowed] == [5, 15, 25]
+
+
+def test_names_that_everything_is_granted_on_are_not_kept():
+    """A client that declares a new name each time would otherwise fill some 2 MB with them, for a user who
+    may do everything."""
+    permission = Permission("ann", "/", ".*", ".*", ".*")
+    permission.allows(WRITE, "q")
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+
+    verbs = (CONFIGURE, WRITE, READ)
+    granted = all(permission.allows(verb, f"q{n}\n") for n in range(2000) for verb in verbs)
+
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert granted and grown < 10_000
 
 
 def test_expression_that_would_never_end_refuses(caplog):
