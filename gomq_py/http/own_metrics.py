@@ -143,7 +143,7 @@ class OwnFamilies:
         unacked = self.oldest_unacked()
         yield (
             GaugeMetricFamily(
-                f"{PREFIX}queueoldest_unacked_age_seconds",
+                f"{PREFIX}queue_oldest_unacked_age_seconds",
                 "Time since the delivery of the oldest unacknowledged message", labels=LABELS,
             ), (((queue.vhost, queue.name), _age_s(unacked.get(queue, 0) * 1000, now_ms)) for queue in queues)
         )

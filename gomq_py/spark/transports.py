@@ -1,13 +1,15 @@
 """Which transport the options name, and who makes rows of what it gives."""
+from importlib import import_module
+
 from gomq_py.spark.amqp_transport import AmqpTransport
-from gomq_py.spark.delivered import DeliveryReader
 from gomq_py.spark.files_transport import FilesTransport
 from gomq_py.spark.http_transport import HttpTransport
-from gomq_py.spark.reading import PieceReader
 
+# The transport, and who makes rows: by name, for that needs pyarrow, which whoever only looks at a broker
+# (gomq-py-pipeline doctor) may not have.
 KINDS = {
-    "http": (HttpTransport, PieceReader), "files": (FilesTransport, PieceReader),
-    "amqp": (AmqpTransport, DeliveryReader),
+    "http": (HttpTransport, "reading.PieceReader"), "files": (FilesTransport, "reading.PieceReader"),
+    "amqp": (AmqpTransport, "delivered.DeliveryReader"),
 }
 
 
@@ -18,4 +20,5 @@ def make_transport(options, credentials):
 
 def make_reader(options, transport, names):
     """Who reads pieces through it, with these columns."""
-    return KINDS[options["transport"]][1](options, transport, names)
+    module, name = KINDS[options["transport"]][1].split(".")
+    return getattr(import_module(f"gomq_py.spark.{module}"), name)(options, transport, names)

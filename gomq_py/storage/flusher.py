@@ -76,9 +76,12 @@ class Flusher:
             self._alarm_watcher = gevent.get_hub().loop.io(self._alarm, READ, ref=False)
         if not flush_threads.set_alarm(self._alarm, seconds):
             return
-        self._alarm_watcher.ref = True
-        gevent.get_hub().wait(self._alarm_watcher)
-        flush_threads.hear_alarm(self._alarm)
+        # A name of its own, or close() frees what is waited for: compiled code passes an attribute without
+        # holding it.
+        watcher, alarm = self._alarm_watcher, self._alarm
+        watcher.ref = True
+        gevent.get_hub().wait(watcher)
+        flush_threads.hear_alarm(alarm)
 
     def close(self):
         """No flush is asked for any more. Those under way go on; nobody hears of their end. Does not wait."""

@@ -229,6 +229,12 @@ OTHERS = {
         "reset",
         "reset/{name}",
         "queues/{vhost}/{name}/restart",
+        "queues/{vhost}/{name}/search",
+        "policies/{vhost}/{name}/preview",
+        "operator-policies/{vhost}/{name}/preview",
+        "definitions/difference",
+        "definitions/{vhost}/difference",
+        "exchanges/{vhost}/{name}/route",
     ),
     "do the same as one above": (
         "definitions/upload",
@@ -236,7 +242,10 @@ OTHERS = {
         "queues/{vhost}/{name}/replay",
         "topic-permissions/{vhost}/{user}/{exchange}",
     ),
-    "acks, which nobody is promised": ("queues/{vhost}/{name}/get",),
+    "acks, which nobody is promised": (
+        "queues/{vhost}/{name}/get",
+        "unacked/{vhost}/{name}/return",
+    ),
     "in memory alone, on purpose": ("session",),
     "parameters and notes of shovels, which are in the log of definitions as those above": (
         "shovels/{vhost}/{name}",
