@@ -135,9 +135,9 @@ def test_properties_headers_and_the_time_that_somebody_noted_are_kept(place):
 
 
 def test_batches_cover_what_comes_once_and_another_stream_of_the_name_is_noticed(place):
-    place.stream("renewed", [b"%d" % number for number in range(50)])
-    options = place.options("renewed", maxOffsetsPerTrigger="30")
-    transport = place.transport("renewed")
+    place.stream("renewed elsewhere", [b"%d" % number for number in range(50)])
+    options = place.options("renewed elsewhere", maxOffsetsPerTrigger="30")
+    transport = place.transport("renewed elsewhere")
     planner = Planner(options, transport)
     progress = Progress(options, planner)
     start, seen = planner.starts(planner.shapes(), "earliest"), []
@@ -153,14 +153,14 @@ def test_batches_cover_what_comes_once_and_another_stream_of_the_name_is_noticed
         ]
     while batch := advance():
         seen += batch
-    place.publish("renewed", [b"50"])
+    place.publish("renewed elsewhere", [b"50"])
     seen += advance()
-    place.delete("renewed")
-    place.stream("renewed", [b"new %d" % number for number in range(60)])
+    place.delete("renewed elsewhere")
+    place.stream("renewed elsewhere", [b"new %d" % number for number in range(60)])
 
     with pytest.raises(DataLoss, match="deleted and declared again since it was read up to offset 51"):
         advance()
-    options = place.options("renewed", failOnDataLoss="false")
+    options = place.options("renewed elsewhere", failOnDataLoss="false")
     planner = Planner(options, transport)
     progress = Progress(options, planner)
     again = advance()
@@ -168,7 +168,7 @@ def test_batches_cover_what_comes_once_and_another_stream_of_the_name_is_noticed
     assert seen == [b"%d" % number for number in range(51)]
     assert again == [b"new %d" % number for number in range(60)]
     assert advance() == []
-    place.publish("renewed", [b"last"])
+    place.publish("renewed elsewhere", [b"last"])
     assert advance() == [b"last"]
     transport.close()
 
