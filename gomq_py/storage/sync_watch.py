@@ -60,8 +60,11 @@ class SyncWatch:
                 if self._wakeup.locked():
                     self._wakeup.release()
             elif not self._stopping:
+                try:
+                    _start_thread(self._watch, (self._after_s / 4,))
+                except RuntimeError:
+                    return  # no thread to be had: no flush fails for that, and the next one asks again
                 self._is_started = True
-                _start_thread(self._watch, (self._after_s / 4,))
 
     def _watch(self, interval_s):
         seen = 0

@@ -4,6 +4,7 @@ import threading
 
 import gevent
 
+from gomq_py.storage import sync_watch
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit
 from gomq_py.storage.sync_watch import SyncWatch
@@ -65,6 +66,22 @@ def test_the_watch_ends_when_it_is_stopped_while_it_looks():
     thread.join(in_time(10))
 
     assert not thread.is_alive() and len(looks) == 2
+
+
+def test_no_flush_fails_where_the_watch_gets_no_thread_and_the_next_one_asks_again(monkeypatch, caplog):
+    def refuses(function, arguments):
+        raise RuntimeError("can't start new thread")
+
+    watch = SyncWatch(AFTER_S)
+    with monkeypatch.context() as patch:
+        patch.setattr(sync_watch, "_start_thread", refuses)
+        watch.end(watch.begin("/data/a"))
+
+    running = watch.begin("/data/b")
+
+    wait_until(lambda: "flushing /data/b hangs" in caplog.text)
+    watch.end(running)
+    watch.stop()
 
 
 def test_nothing_is_watched_when_it_is_turned_off():
