@@ -77,6 +77,7 @@ class GroupCommit:
         self._threads = threads
         self._pool = None
         self._flusher = None
+        self._lacks_flusher = False
         self._watch = SyncWatch(slow_s)
         self._slice_clock = slice_clock
         self._greenlet = None
@@ -596,7 +597,9 @@ class GroupCommit:
             try:
                 self._flusher = flusher.Flusher(self._threads)
             except OSError as error:
-                logger.warning("%s: the pool flushes instead", error)
+                if not self._lacks_flusher:  # it is asked for with each sync, thousands of times a second
+                    logger.warning("%s: the pool flushes instead", error)
+            self._lacks_flusher = self._flusher is None
         return self._flusher is not None and self._files.may_sync_in_hub
 
     def _flush_timed(self, jobs, failures):
