@@ -243,9 +243,16 @@ cdef inline void hear(Threads *threads) noexcept nogil:
 
 
 cdef inline void end(Threads *threads) noexcept nogil:
-    """The threads end after what they were asked for, and take with them what they share. Does not wait."""
+    """The threads end after the flushes that run, and take with them what they share. Does not wait.
+
+    What they have not begun they leave: nobody keeps its file open for them any more.
+    """
     cdef uint64_t count
+    cdef int place
     pthread_mutex_lock(&threads.mutex)
+    for place in range(PLACES):
+        if threads.flushes[place].state == WANTED:
+            threads.flushes[place].state = FREE
     threads.is_over = True
     count = <uint64_t> threads.running
     pthread_mutex_unlock(&threads.mutex)
@@ -281,10 +288,13 @@ cdef inline int begin_alarm() noexcept nogil:
 cdef inline bint set_alarm(int descriptor, double seconds) noexcept nogil:
     """Have it ready once, after so long: more than 0, less than 1. False: the system cannot."""
     cdef itimerspec when
+    cdef long nanoseconds = <long> (seconds * 1e9)
+    if nanoseconds < 1:
+        nanoseconds = 1  # 0 turns it off: it would never be ready
     when.it_interval.tv_sec = 0
     when.it_interval.tv_nsec = 0
     when.it_value.tv_sec = 0
-    when.it_value.tv_nsec = <long> (seconds * 1e9)
+    when.it_value.tv_nsec = nanoseconds
     return timerfd_settime(descriptor, 0, &when, NULL) == 0
 
 

@@ -3,6 +3,7 @@
 Below sync, which says when, above flush_threads. Whoever calls ``flush`` waits as for a socket; the loop goes
 on. Interpreted there is none (``is_native``), and flushes run in a pool of Python's threads.
 """
+import contextlib
 import errno
 import os
 import weakref
@@ -54,8 +55,8 @@ class Flusher:
 
         Raises OSError, without a path. Switches.
         """
-        place = self._ask(file)
         waiter = Waiter()
+        place = self._ask(file)
         entry = self._waiting[place] = [waiter, file, file.map]
         self._watcher.ref = True
         try:
@@ -77,27 +78,27 @@ class Flusher:
         if not flush_threads.set_alarm(self._alarm, seconds):
             return
         # A name of its own, or close() frees what is waited for: compiled code passes an attribute without
-        # holding it.
-        watcher, alarm = self._alarm_watcher, self._alarm
+        # holding it. Not so the descriptor: after close() another file may have it.
+        watcher = self._alarm_watcher
         watcher.ref = True
         gevent.get_hub().wait(watcher)
-        flush_threads.hear_alarm(alarm)
+        flush_threads.hear_alarm(self._alarm)
 
     def close(self):
-        """No flush is asked for any more. Those under way go on; nobody hears of their end. Does not wait."""
+        """No flush is asked for any more. Those that run go on; nobody hears of their end. Does not wait."""
         if self._threads:
             threads = self._threads
             self._threads = flush_threads.none()
-            self._watcher.close()
-            self._watcher = None
+            watcher, self._watcher = self._watcher, None
+            _forget(watcher)
             self._waiting = {}
             # The threads are the process's that began them: a forked child has none, and may find the mutex
             # taken by one of its parent's.
             if os.getpid() == self._pid:
                 flush_threads.end(threads)
         if self._alarm >= 0:
-            self._alarm_watcher.close()
-            self._alarm_watcher = None
+            watcher, self._alarm_watcher = self._alarm_watcher, None
+            _forget(watcher)
             flush_threads.end_alarm(self._alarm)
             self._alarm = -1
 
@@ -130,6 +131,12 @@ class Flusher:
                     waiter.switch(number)
                 if not self._threads:
                     return  # closed by whoever was woken
+
+
+def _forget(watcher):
+    if watcher is not None:
+        with contextlib.suppress(ValueError):  # the loop went first, with its thread
+            watcher.close()
 
 
 def _heard_by(reference):

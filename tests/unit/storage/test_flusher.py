@@ -3,6 +3,8 @@ import errno
 import gc
 import os
 import resource
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,7 +16,7 @@ from gomq_py.storage import files as files_module
 from gomq_py.storage import flusher, sync
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 pytestmark = pytest.mark.skipif(not flusher.is_native(), reason="interpreted, Python's threads flush")
 MOST = 4
@@ -162,6 +164,48 @@ def test_a_flusher_that_nobody_closed_ends_when_it_is_forgotten(tmp_path):
     file.close()
 
 
+def test_a_flusher_ends_after_the_loop_of_its_thread(tmp_path):
+    def flush_and_go():
+        flushing = flusher.Flusher(MOST)
+        kept.append(flushing)
+        flushing.flush(file)
+        flushing.pause(0.0001)
+        gevent.get_hub().destroy(destroy_loop=True)
+
+    gc.collect()
+    threads, descriptors = native_threads(), eventfds()
+    file, kept = Files().create(tmp_path / "msgs", 4096), []
+    thread = threading.Thread(target=flush_and_go)
+    thread.start()
+    thread.join()
+
+    kept.pop().close()
+
+    wait_until(lambda: native_threads() == threads and eventfds() == descriptors)
+    file.close()
+
+
+def test_whoever_closes_it_in_a_pause_leaves_the_loop_whole():
+    """In a process of its own, which ended with the watcher that was freed while it was waited for."""
+    program = (
+        "import gevent\n"
+        "from gomq_py.storage.flusher import Flusher\n"
+        "for _ in range(3):\n"
+        "    flushing = Flusher(4)\n"
+        "    flushing.pause(0.0001)\n"
+        "    pausing = gevent.spawn(flushing.pause, 0.9)\n"
+        "    gevent.sleep(0)\n"
+        "    flushing.close()\n"
+        "    pausing.kill(block=False)\n"
+        "    gevent.sleep(0.001)\n"
+        "    assert pausing.dead\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=in_time(30))
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_group_commit_flushes_files_of_stores_without_a_thread_of_pythons(tmp_path, monkeypatch):
     def blocks(file):
         raise AssertionError("flushed by a thread of Python's")
@@ -191,18 +235,23 @@ def test_without_descriptors_for_it_the_pool_flushes(tmp_path, monkeypatch, capl
 
     files, answers = Files(), []
     committer, store = GroupCommit(files), Store(files, tmp_path, "a")
-    with monkeypatch.context() as patch:
-        patch.setattr(flusher, "Flusher", refuses)
+
+    def sync_once():
+        count = len(answers)
         committer.mark(store)
         committer.after_sync(answers.append)
-        wait_until(lambda: answers, sleep=gevent.sleep)
-    assert committer._pool is not None and "the pool flushes instead" in caplog.text
+        wait_until(lambda: len(answers) > count, sleep=gevent.sleep)
 
-    committer.mark(store)
-    committer.after_sync(answers.append)
-    wait_until(lambda: len(answers) == 2, sleep=gevent.sleep)
+    with monkeypatch.context() as patch:
+        patch.setattr(flusher, "Flusher", refuses)
+        sync_once()
+        sync_once()
+    assert committer._pool is not None
+    assert caplog.text.count("the pool flushes instead") == 1  # and not with each sync
 
-    assert answers == [None, None] and store.syncs == 2 and committer._flusher is not None
+    sync_once()
+
+    assert answers == [None] * 3 and store.syncs == 3 and committer._flusher is not None
     committer.stop()
     store.file.close()
 
@@ -288,6 +337,13 @@ def test_a_pause_is_as_long_as_asked_and_others_have_their_turn(flushing):
 
     assert time.monotonic() - began >= 0.005 and turns == ["other"]
     other.join()
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 9.9e-10, 1e-12])
+def test_a_pause_of_less_than_the_clock_tells_ends(flushing, seconds):
+    """What is left of half a millisecond may be one nanosecond, rounded down."""
+    with gevent.Timeout(in_time(5)):
+        flushing.pause(seconds)
 
 
 def test_a_pause_that_is_cut_short_lets_the_next_one_be(flushing):
