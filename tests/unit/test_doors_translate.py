@@ -15,7 +15,7 @@ CHECKS = {"allows", "permission", "topic_permission", "write_topic", "read_topic
 NEEDS_A_RIGHT = {
     "declare_queue", "delete_queue", "pause_queue", "restart_queue", "purge", "purge_some",
     "declare_exchange", "delete_exchange", "bind_queue", "bind_exchange", "unbind_queue", "unbind_exchange",
-    "route", "route_by_key",
+    "route", "route_by_key", "route_watching",
 }
 # Rules that only the verbs need: module -> the names that a door may have of it.
 RULES = {

@@ -87,9 +87,7 @@ def test_message_knows_the_session_that_published_it(mqtt, modern):
             seen.append(message.publisher)
             return 1
 
-    mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), bound(mqtt.door), "#", {})
-    mqtt.door.vhost.route_by_key = lambda *_arguments: (Noting("n"),)
-    mqtt.door.vhost.route = lambda *_arguments: (Noting("n"),)
+    mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), Noting("n"), "#", {})
     modern.send(publish(b"t", b"x", version=5) * 2 + PING)
     modern.expect(PONG)
 
@@ -483,13 +481,17 @@ class Later(Destination):
         return self.queue.publish(message)
 
 
+def bound_later(door, durable=False):
+    """What gets everything that is published to topics, LATER, and the queue that it puts it into."""
+    queue = door.vhost.create_queue("q", durable, False, {}, None)
+    later = Later(queue)
+    door.vhost.attach(door.vhost.exchange("amq.topic"), later, "#", {})
+    return queue, later
+
+
 @pytest.mark.parametrize("qos, answer", [(1, b"\x40\x02\x00\x01"), (2, b"\x50\x02\x00\x01")])
 def test_queue_that_waits_for_files_holds_its_publisher(mqtt, modern, qos, answer):
-    queue = bound(mqtt.door)
-    later = Later(queue)
-    vhost = mqtt.door.vhost
-    vhost.route_by_key = lambda *_arguments: (later,)
-    vhost.route = lambda *_arguments: (later,)
+    queue, later = bound_later(mqtt.door)
 
     modern.send(publish(b"t", b"1", qos, 1, 5) + publish(b"t", b"2", 1, 2, 5) + PING)
     modern.expect_nothing()
@@ -504,10 +506,7 @@ def test_queue_that_waits_for_files_holds_its_publisher(mqtt, modern, qos, answe
 
 
 def test_client_that_is_gone_leaves_what_waits_for_files(mqtt, modern):
-    queue = bound(mqtt.door)
-    later = Later(queue)
-    mqtt.door.vhost.route_by_key = lambda *_arguments: (later,)
-    mqtt.door.vhost.route = lambda *_arguments: (later,)
+    queue, later = bound_later(mqtt.door)
     modern.send(publish(b"t", b"1", 2, 1, 5))
     wait_until(lambda: later.callbacks, what="nothing was published")
 
@@ -524,10 +523,7 @@ def held_publish(mqtt):
     """A kept session whose client was lost while its publish of QoS 2 waits for files, and is back: (the
     queue, who waits, the client).
     """
-    queue = bound(mqtt.door, durable=True)
-    later = Later(queue)
-    mqtt.door.vhost.route_by_key = lambda *_arguments: (later,)
-    mqtt.door.vhost.route = lambda *_arguments: (later,)
+    queue, later = bound_later(mqtt.door, durable=True)
     client = mqtt.client(KEPT_5, CONNACK_5)
     client.send(publish(b"t", b"1", 2, 1, 5))
     wait_until(lambda: later.callbacks, what="nothing was published")
