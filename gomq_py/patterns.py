@@ -13,6 +13,9 @@ import time
 LENGTH_MAX = 1024
 # regex writes x{n} out n times; this many copies are some megabytes.
 COPIES_MAX = 4096
+# Characters of a pattern times copies: 480 of (a?) 4096 times took a second and 800 MiB, so many take 20 ms
+# and 13 MiB.
+WRITTEN_OUT_MAX = 65536
 # CPU seconds for one name, which has at most 255 octets: honest patterns take microseconds, so this is for
 # patterns that would never end.
 BUDGET_S = 0.002
@@ -125,10 +128,17 @@ def _compiled(text, ignore_case):
         raise ValueError(
             f"the counts in regular expression {text!r} multiply to {copies}, over the limit of {COPIES_MAX}"
         )
+    if copies > 1 and copies * len(text) > WRITTEN_OUT_MAX:
+        raise ValueError(
+            f"regular expression {text!r} has {len(text)} characters and its counts make {copies} copies, "
+            f"over the limit of {WRITTEN_OUT_MAX} together"
+        )
     import regex
 
     try:
-        return regex.compile(text, regex.IGNORECASE if ignore_case else 0)
+        return regex.compile(
+            text, regex.IGNORECASE if ignore_case else 0,
+            cache_pattern=False)  # it would keep 500 of strangers' patterns
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise ValueError(f"invalid regular expression {text!r}: {error}") from None
 

@@ -4,6 +4,7 @@ import random
 import time
 
 import pytest
+import regex
 
 from gomq_py import patterns
 from gomq_py.patterns import BUDGET_S, LEAST_BUDGET_S, TRIES, Globs, Pattern
@@ -26,11 +27,27 @@ def test_case_counts_unless_it_shall_not():
 
 @pytest.mark.parametrize("text", [
     "(", "a" * (patterns.LENGTH_MAX + 1), "((a{1000}){1000}){1000}", "(" * 5000, None, 7,
-    "x{99999999999999999999}",
+    "x{99999999999999999999}", "(?:" + "a?" * 480 + "){4096}", "(?:(?:" + "a?" * 470 + "){64}){64}",
 ])
 def test_what_is_no_pattern_or_would_fill_memory_is_refused(text):
     with pytest.raises(ValueError, match="regular expression"):
         Pattern(text)
+
+
+@pytest.mark.parametrize("text", [
+    "a{4096}", "[a-z]{4096}", "^[a-z0-9.-]{1,255}$", "^(?:[a-z]{8}-){4}[a-z]{16}$",
+])
+def test_counts_of_honest_patterns_are_taken(text):
+    Pattern(text)
+
+
+def test_patterns_of_strangers_are_not_kept_by_the_library():
+    before = len(regex._main._cache)
+
+    for number in range(10):
+        Pattern(f"never before {number}")
+
+    assert len(regex._main._cache) == before
 
 
 @pytest.mark.parametrize("text", ["^(a|aa)+$", "^(a|a)*$", "(.*a){20}$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
