@@ -99,3 +99,16 @@ def test_palette_and_questions_show_them_as_text(page):
     page.page.get_by_role("button", name="Delete…").click()
 
     expect(page.page.get_by_role("dialog")).to_contain_text(HOSTILE[0])
+
+
+@pytest.mark.parametrize("dots", [".", ".."])
+def test_a_name_of_dots_is_not_asked_for_since_browsers_would_ask_for_something_else(ui, dots):
+    """``DELETE /api/queues/V/./contents``, which purges ".", would delete the queue "contents"."""
+    ui.page.goto(ui.base)
+
+    answer = ui.page.evaluate("""async dots => {
+        const {at} = await import("/ui/js/core/api.js");
+        try { return at("queues", "/", dots); } catch (error) { return error.message; }
+    }""", dots)
+
+    assert answer.startswith(f"Browsers cannot ask for what is called {dots}:")

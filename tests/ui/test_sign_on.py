@@ -47,8 +47,9 @@ def test_who_logs_in_at_the_issuer_is_shown_what_the_token_allows(ui, issuer):
     assert issuer.refusals == []
 
 
-def test_an_answer_to_nobodys_question_logs_nobody_in(ui):
-    ui.page.goto(f"{ui.base}/?code=stolen&state=guessed")
+@pytest.mark.parametrize("answer", ["code=stolen", "error=x&error_description=Call+this+number"])
+def test_an_answer_to_nobodys_question_logs_nobody_in_and_says_nothing(ui, answer):
+    ui.page.goto(f"{ui.base}/?{answer}&state=guessed")
 
     expect(ui.page.get_by_role("alert")).to_contain_text("not to a question of this browser")
     assert not ui.context.cookies()

@@ -35,9 +35,15 @@ export function connect({csrf, ended, reached}) {
     if (reached) watchers.reached = reached;
 }
 
-/** Names as a path: each percent-encoded. */
+/**
+ * Names as a path: each percent-encoded. Raises Error for . and .., however encoded: browsers take them out of
+ * addresses, and the request would be about something else: purging "." would delete the queue "contents".
+ */
 export function at(...parts) {
-    return parts.map(part => encodeURIComponent(part)).join("/");
+    return parts.map(part => {
+        if (part === "." || part === "..") throw new Error(`Browsers cannot ask for what is called ${part}: use gomq-py-ctl.`);
+        return encodeURIComponent(part);
+    }).join("/");
 }
 
 /** The address of a path and its query; values that are null, undefined or "" are left out. */

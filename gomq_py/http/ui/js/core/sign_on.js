@@ -36,8 +36,8 @@ export async function finish(getAuth) {
     const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
     sessionStorage.removeItem(KEPT);
     history.replaceState(null, "", location.pathname + (kept?.hash ?? ""));
-    if (query.has("error")) throw new Error(`The issuer says: ${query.get("error_description") ?? query.get("error")}`);
     if (!kept || query.get("state") !== kept.state) throw new Error("This answer is not to a question of this browser.");
+    if (query.has("error")) throw new Error(`The issuer says: ${query.get("error_description") ?? query.get("error")}`);
     const auth = await getAuth();
     const issuer = await discovered(auth);
     const answer = await fetched(issuer.token_endpoint, {

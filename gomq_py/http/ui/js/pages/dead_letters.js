@@ -56,7 +56,7 @@ function section(queue, context) {
             queue.from.length ? h("span", {class: "quiet"}, "from ", queue.from.slice(0, 5).map((one, index) => [index ? ", " : "", name(one)]),
                 queue.from.length > 5 ? ` and ${queue.from.length - 5} more` : "") : null,
             h("span", {class: "grow"}), h("button", {type: "button", onclick: look}, "Look"),
-            h("a", {class: "button", href: `#/queues/${at(queue.vhost, queue.name)}/messages`}, "Messages")),
+            h("a", {class: "button", href: link("queues", queue.vhost, queue.name, "messages")}, "Messages")),
         content);
     return {element, look};
 }
