@@ -20,8 +20,6 @@ from gomq_py.hub.turns import paced
 STEPS_MAX = 2000
 # Bindings of one destination that are told; as many lead there, one is enough.
 BINDINGS_MAX = 5
-# Bindings between two looks at the clock, some microseconds each.
-LOOK = 20
 
 
 class Step(NamedTuple):
@@ -92,11 +90,12 @@ def _steps_from(routing, current, keys, headers, found, now_ms):
             current, routing.exchanges[current.alternate], None,
             "no binding matches, so its alternate exchange is asked")
     told = dict.fromkeys(matched, 0)
-    for binding in paced(current.bindings() if matched else (), LOOK):
+    for binding in paced(current.bindings() if matched else ()):
         destination = binding.destination
         if told.get(destination, BINDINGS_MAX) >= BINDINGS_MAX:
             continue
-        key = next((key for key in keys if _leads(judge, binding, key, headers)), None)
+        leads = _rule(judge, binding, headers)
+        key = next((key for key in keys if leads(key)), None)
         if key is not None:
             told[destination] += 1
             yield Step(current, destination, binding, _why(judge, binding, key))
@@ -114,17 +113,22 @@ def _due_ms(exchange, headers, now_ms):
     return max(at_ms, now_ms) if at_ms else now_ms + delay_ms if delay_ms else 0
 
 
-def _leads(exchange, binding, key, headers):
-    """Whether the binding by itself leads a message there."""
+def _rule(exchange, binding, headers):
+    """A function: whether the binding by itself leads a message with this key there."""
     if isinstance(exchange, DirectExchange):
-        return binding.routing_key == key
+        return lambda key: binding.routing_key == key
     if not isinstance(exchange, (TopicExchange, HeadersExchange)):
-        return True  # every binding of a destination that was found
+        return lambda key: True  # every binding of a destination that was found
+    # One for all keys: CC has as many as a thousand.
     alone = type(exchange)(exchange.name, exchange.vhost, arguments=exchange.arguments)
     alone.bind(binding)
-    targets: set[Any] = set()
-    alone.match(key, headers, targets)
-    return bool(targets)
+
+    def leads(key):
+        targets: set[Any] = set()
+        alone.match(key, headers, targets)
+        return bool(targets)
+
+    return leads
 
 
 def _why(exchange, binding, key):

@@ -17,8 +17,6 @@ from gomq_py.observability.secrets import shown
 blueprint = Blueprint("policies", __name__)
 # Changes that a preview shows.
 PREVIEWED = 200
-# Queues and exchanges between two looks at the clock: some microseconds each, more where patterns are costly.
-LOOK = 5
 
 
 class Family:
@@ -91,7 +89,7 @@ class Family:
         except ValueError as error:
             raise BadRequest(validation_failed(error)) from None
         matched, changes, changed = {"queues": 0, "exchanges": 0}, [], 0
-        for one in paced(previewed(there, policy, is_operator), LOOK):
+        for one in paced(previewed(there, policy, is_operator)):
             matched["exchanges" if one.kind == EXCHANGE else "queues"] += one.is_matched
             if one.is_one:
                 changed += 1

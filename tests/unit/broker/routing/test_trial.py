@@ -34,3 +34,20 @@ def test_a_trial_finds_what_a_publish_would_and_goes_in_no_circles():
     for key in ("a.b", "b.b", "c", ""):
         found = try_out(routing, one, (key,), None, 0)
         assert set(found.destinations) == set(routing.route(one, key))
+
+
+def test_a_binding_is_tried_with_all_keys_of_a_message_at_once(monkeypatch):
+    """CC has as many as a thousand keys: an exchange for each held everybody up 10 ms per binding."""
+    made = []
+    exchange, end = TopicExchange("one", "/"), Destination("d")
+    for key in ("last", "other.1", "other.2"):
+        exchange.bind(Binding(exchange, end, key))
+    init = TopicExchange.__init__
+    monkeypatch.setattr(
+        TopicExchange, "__init__",
+        lambda self, *args, **given: (made.append(1), init(self, *args, **given))[1])
+
+    found = try_out(Routing(), exchange, (*(f"k{number}" for number in range(1000)), "last"), None, 0)
+
+    assert [step.binding.routing_key for step in found.steps] == ["last"]
+    assert len(made) == 3
