@@ -133,7 +133,8 @@ def test_binding_that_the_upstream_cannot_be_sent_is_told_and_ends_no_other(peer
     link_id = link_of(down, "large")["id"]
     down.call("DELETE", "federation-links", "vhost", VHOST, link_id, "node", "restart")
     wait_for(down, "large", "running")
-    assert "a binding with key 'large' is not made" in link_of(down, "large")["note"]
+    wait_until(
+        lambda: "a binding with key 'large' is not made" in link_of(down, "large").get("note", ""), TIMEOUT_S)
     up.channel(VHOST).basic_publish("fed.x", "k", b"goes on")
     assert [body for _, _, body in bodies(channel, "q", 1)] == [b"goes on"]
     channel.queue_unbind("q", "fed.x", "large", {"a": "x" * 131_000})
