@@ -1,6 +1,6 @@
 // What the two clients in the page show alike: a log in, a log of what happened, and the messages that came.
 
-import {h, name, replace} from "../core/dom.js";
+import {h, name, panel, replace} from "../core/dom.js";
 import {count, time} from "../core/format.js";
 
 // Messages and lines that stay: older ones go. Bodies are of 1 MiB at most.
@@ -63,6 +63,21 @@ export function doing(log, label, work, kind) {
         }
     }}, label);
     return button;
+}
+
+/** The page: a log in, ``parts`` that are [title, what is in it..., its button], what happened, and the messages. */
+export function layOut(root, {title, log, box, login, connect, disconnect, parts}) {
+    const connecting = doing(log, "Connect", connect, "primary");
+    root.append(
+        h("div", {class: "head"}, h("h1", null, title), log.status),
+        panel("Connection", h("form", {class: "page", onsubmit: event => {
+            event.preventDefault();
+            connecting.click();
+        }}, login.element, h("p", {class: "quiet"}, "The password goes to the broker by this client alone, and is kept nowhere."),
+        h("div", {class: "buttons"}, doing(log, "Disconnect", disconnect), connecting, h("input", {type: "submit", hidden: true})))),
+        h("div", {class: "grid"}, parts.map(([heading, ...inside]) =>
+            panel(heading, inside.slice(0, -1), h("div", {class: "buttons"}, inside.at(-1))))),
+        panel("What happened", log.element), box.element);
 }
 
 export const shownName = text => text === "" ? "(default)" : name(text);

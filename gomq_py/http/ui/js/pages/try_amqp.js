@@ -1,8 +1,8 @@
 // An AMQP client in the page, over WebSocket: to publish with confirms and consume as an application does.
 
 import {form, readArguments} from "../core/dialog.js";
-import {badge, h, name, panel, replace, visible} from "../core/dom.js";
-import {doing, inbox, journal, shownName, socketUrl} from "../messages/client.js";
+import {badge, h, name, replace, visible} from "../core/dom.js";
+import {doing, inbox, journal, layOut, shownName, socketUrl} from "../messages/client.js";
 import {ofAmqp} from "../messages/received.js";
 import {addStyle} from "../messages/style.js";
 import {messageView} from "../messages/view.js";
@@ -107,16 +107,9 @@ export async function show(root, params, context) {
         consumers.append(item);
         log.say(true, "consumes ", name(from));
     };
-    const connecting = doing(log, "Connect", connect, "primary");
     context.signal.addEventListener("abort", () => client?.close());
-    root.append(
-        h("div", {class: "head"}, h("h1", null, "Try AMQP"), log.status),
-        panel("Connection", h("form", {class: "page", onsubmit: event => {
-            event.preventDefault();
-            connecting.click();
-        }}, login.element, h("p", {class: "quiet"}, "The password goes to the broker by this client alone, and is kept nowhere."),
-        h("div", {class: "buttons"}, doing(log, "Disconnect", disconnect), connecting, h("input", {type: "submit", hidden: true})))),
-        h("div", {class: "grid"}, panel("Publish", publishing.element, h("div", {class: "buttons"}, doing(log, "Publish", publish, "primary"))),
-            panel("Consume", consuming.element, consumers, h("div", {class: "buttons"}, doing(log, "Consume", consume, "primary")))),
-        panel("What happened", log.element), box.element);
+    layOut(root, {title: title(), log, box, login, connect, disconnect, parts: [
+        ["Publish", publishing.element, doing(log, "Publish", publish, "primary")],
+        ["Consume", consuming.element, consumers, doing(log, "Consume", consume, "primary")],
+    ]});
 }

@@ -1,8 +1,8 @@
 // An MQTT client in the page, over WebSocket: to subscribe and publish as a device does.
 
 import {form} from "../core/dialog.js";
-import {badge, h, name, panel, replace, visible} from "../core/dom.js";
-import {doing, inbox, journal, socketUrl} from "../messages/client.js";
+import {badge, h, name, replace, visible} from "../core/dom.js";
+import {doing, inbox, journal, layOut, socketUrl} from "../messages/client.js";
 import {ofMqtt} from "../messages/received.js";
 import {addStyle} from "../messages/style.js";
 import {messageView} from "../messages/view.js";
@@ -83,16 +83,9 @@ export async function show(root, params, context) {
         filters.append(item);
         log.say(true, "subscribed to ", name(filter));
     };
-    const connecting = doing(log, "Connect", connect, "primary");
     context.signal.addEventListener("abort", () => client?.close());
-    root.append(
-        h("div", {class: "head"}, h("h1", null, "Try MQTT"), log.status),
-        panel("Connection", h("form", {class: "page", onsubmit: event => {
-            event.preventDefault();
-            connecting.click();
-        }}, login.element, h("p", {class: "quiet"}, "The password goes to the broker by this client alone, and is kept nowhere."),
-        h("div", {class: "buttons"}, doing(log, "Disconnect", disconnect), connecting, h("input", {type: "submit", hidden: true})))),
-        h("div", {class: "grid"}, panel("Publish", publishing.element, h("div", {class: "buttons"}, doing(log, "Publish", publish, "primary"))),
-            panel("Subscribe", subscribing.element, filters, h("div", {class: "buttons"}, doing(log, "Subscribe", subscribe, "primary")))),
-        panel("What happened", log.element), box.element);
+    layOut(root, {title: title(), log, box, login, connect, disconnect, parts: [
+        ["Publish", publishing.element, doing(log, "Publish", publish, "primary")],
+        ["Subscribe", subscribing.element, filters, doing(log, "Subscribe", subscribe, "primary")],
+    ]});
 }
