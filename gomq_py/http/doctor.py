@@ -5,6 +5,7 @@ a finding is said with each, and the view's business. Growth is what has changed
 the first one tells of none.
 """
 import time
+from collections import defaultdict
 
 from gevent.lock import BoundedSemaphore
 
@@ -60,14 +61,15 @@ class Doctor:
     def _examine(self, node):
         yield from ((OF_NODE, one) for one in self._of_node(node) if one is not None)
         yield from ((OF_LINKS, one) for one in self._of_links(node) if one is not None)
-        unacked, now_s, lengths = OwnFamilies(node).oldest_unacked(), time.time(), {}
+        now_s, lengths, unacked = time.time(), {}, defaultdict(list)
+        for queue, since_s in OwnFamilies(node).oldest_unacked().items():
+            unacked[queue.vhost].append((queue.name, now_s - since_s))
         for vhost in list(node.broker.vhosts.values()):
             judge = QueueJudge(vhost.name)
             for queue in paced(list(vhost.queues.values()), LOOK):
                 self._judge(judge, queue, lengths)
-            for queue, since_s in unacked.items():
-                if queue.vhost == vhost.name:
-                    judge.look_at_age(queue.name, now_s - since_s)
+            for name, age_s in paced(unacked[vhost.name], LOOK):
+                judge.look_at_age(name, age_s)
             yield from ((vhost.name, one) for one in judge.findings())
         self._lengths = lengths
 
@@ -105,10 +107,10 @@ class Doctor:
     @staticmethod
     def _of_links(node):
         shovels, federation = node.shovels, node.federation
-        for shovel in [] if shovels is None else map(shovels.described, shovels.all()):
+        for shovel in paced([] if shovels is None else map(shovels.described, shovels.all())):
             yield findings.of_link(
                 "shovel", shovel["vhost"], shovel["name"], shovel["state"], shovel.get("error"))
-        for link in [] if federation is None else [one.described() for one in federation.links()]:
+        for link in paced([] if federation is None else (one.described() for one in federation.links())):
             yield findings.of_link(
                 "federation", link["vhost"], link["upstream"], link["status"], link.get("error"))
 

@@ -212,7 +212,7 @@ class OwnFamilies:
         May switch.
         """
         oldest = {}
-        for connection in self._node.connections():
+        for connection in paced(self._node.connections()):
             for channel in paced(list(getattr(connection, "channels", {}).values())):
                 unacked = channel.unacked
                 sought = unacked.queues()

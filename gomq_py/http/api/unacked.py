@@ -70,7 +70,7 @@ def return_message(vhost, name):
 def _holders(is_meant):
     """The holders of the queues that are meant. A generator; may switch."""
     now_s, count = time.time(), 0
-    for connection in node().connections():
+    for connection in paced(node().connections()):
         for channel in paced(list(getattr(connection, "channels", {}).values())):
             unacked = channel.unacked
             holders = unacked.holding()
