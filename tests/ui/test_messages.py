@@ -6,6 +6,8 @@ import json
 import pika
 from playwright.sync_api import expect
 
+from tests.support.waiting import wait_until
+
 HOSTILE = "<script>alert(1)</script>\"'\u202e\u0000&amp;"
 
 
@@ -162,6 +164,20 @@ def test_purging_wants_the_name_of_the_queue(ui, api, channel, name):
 
     expect(messages(ui)).to_have_count(1)
     assert len(api.get(f"queues/%2F/{name}/messages")) == 1
+
+
+def test_the_page_of_a_queue_purges_it_too(ui, api, channel, name):
+    channel.queue_declare(name, durable=True)
+    channel.basic_publish("", name, b"x", persistent())
+    wait_until(lambda: api.get(f"queues/%2F/{name}")["messages_ready"] == 1)
+
+    ui.open(f"#/queues/%2F/{name}")
+    ui.page.get_by_role("button", name="Purge").click()
+    dialog = ui.page.get_by_role("dialog")
+    dialog.get_by_label("Type").fill(name)
+    dialog.get_by_role("button", name="Purge").click()
+
+    wait_until(lambda: api.get(f"queues/%2F/{name}/messages") == [])
 
 
 def test_a_message_is_published_again_from_where_it_was_looked_at(ui, api, channel, name):

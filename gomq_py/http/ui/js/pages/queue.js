@@ -8,6 +8,7 @@ import {ago, number, octets, rate, short, time} from "../core/format.js";
 import {go, link} from "../core/router.js";
 import {table} from "../core/table.js";
 import {tabs} from "../core/tabs.js";
+import {purge} from "../messages/purge.js";
 import {
     argumentsList, askBinding, channelLink, confirmed, count, exchangeLink, features, figures, plainTable, policyLink, rangeChoice, samplesQuery, state, unbind,
     vhostLink,
@@ -57,8 +58,7 @@ function drawHead(head, {vhost, name: queueName, queue, path}, context, load) {
             : [h("a", {class: "button", href: link("unacked", vhost, queueName)}, "Unacked"),
                 h("a", {class: "button", href: `${link("queues", vhost, queueName)}/move`}, "Move or copy\u2026")],
         queue.type !== "stream" ? h("button", {type: "button", class: "danger", onclick: async () => {
-            const text = ["All ready messages of ", name(queueName), " go. Those that consumers hold stay."];
-            if (await confirmed("Purge", text, () => send("DELETE", `${path}/contents`), {submit: "Purge", typed: queueName})) await load().catch(context.fail);
+            if (await purge(vhost, queueName, queue.messages_ready)) await load().catch(context.fail);
         }}, "Purge\u2026") : null,
         h("button", {type: "button", class: "danger", onclick: async () => {
             const text = ["It goes with its messages and bindings."];
