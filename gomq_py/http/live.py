@@ -20,7 +20,7 @@ from gomq_py.http.errors import Unavailable
 MEDIA_TYPE = "text/event-stream"
 # Of one user and of one port; a part of the port's connections, too.
 OF_USER_MAX, OF_PORT_MAX, PART = 20, 200, 4
-# After something was told, what comes meanwhile is told together.
+# What comes so soon after the last look is looked at together, also by whom it does not concern.
 PAUSE_S = 0.25
 # A line that says nothing: proxies close what is silent, and it finds out whether anybody listens.
 SILENCE_S = 15.0
@@ -132,8 +132,9 @@ class _Stream:
 
     def _made(self, tell):
         yield b"retry: %d\n\n" % RETRY_MS
+        wrote_at = time.monotonic()
         while not self._followers.is_closed and self._viewer.is_good():
-            is_new = self._event.wait(SILENCE_S)
+            is_woken = self._event.wait(SILENCE_S)
             self._event.clear()
             if self._followers.is_closed or not self._viewer.is_good():
                 return
@@ -142,9 +143,12 @@ class _Stream:
                 return
             if told:
                 yield b"".join(_written(*one) for one in told)
-                gevent.sleep(PAUSE_S)
-            elif not is_new:
+                wrote_at = time.monotonic()
+            elif not is_woken or time.monotonic() - wrote_at >= SILENCE_S:  # or woken by what it may not see
                 yield b":\n\n"
+                wrote_at = time.monotonic()
+            if is_woken:
+                gevent.sleep(PAUSE_S)
 
 
 def _written(name, number, value):

@@ -106,7 +106,7 @@ class Rates:
         self._is_forgotten_at = now_s() + LONGEST_WINDOW_S
         self._histories = {}
         self._keeper = None
-        self._begun = Event()  # a history, while the keeper sleeps long
+        self._begun = Event()  # a history, or a look at it, while the keeper sleeps long
 
     def look(self, group, thing, windows=None):
         """A View.
@@ -172,6 +172,7 @@ class Rates:
             self._begun.set()
         elif history.wanted_until < self._now_s():
             history.go_on(self._unix_s(), values)
+            self._begun.set()
         history.wanted_until = self._now_s() + max(
             LONGEST_WINDOW_S, *(age_s for age_s, _ in windows.values())
         )
@@ -190,12 +191,17 @@ class Rates:
     def _keep_while_wanted(self):
         while self._looks_count() or self._histories:
             self._begun.clear()
-            if self._histories:
+            if self._is_something_due():
                 gevent.sleep(self._interval_s)
             elif self._begun.wait(LONGEST_WINDOW_S):
-                continue  # or the first history after a list would have its second sample a minute later
+                continue  # or the second sample of what somebody looks at now would be a minute later
             self.sample()
         self._keeper = None
+
+    def _is_something_due(self):
+        now = self._now_s()
+        return any(
+            history.wanted_until >= now or history.kept_until < now for history in self._histories.values())
 
     def sample(self):
         """One round: forget what nobody wants any more, and take a sample of everything that somebody does.

@@ -55,6 +55,28 @@ def test_an_answer_to_nobodys_question_logs_nobody_in_and_says_nothing(ui, answe
     assert not ui.context.cookies()
 
 
+def test_what_another_issuer_says_of_itself_is_not_believed(ui, issuer, monkeypatch):
+    documents = issuer.documents()
+    documents["/realm/.well-known/openid-configuration"]["issuer"] = "https://other.example"
+    monkeypatch.setattr(issuer, "documents", lambda: documents)
+    ui.page.goto(ui.base)
+
+    ui.page.get_by_role("button", name="Log in with").click()
+
+    expect(ui.page.get_by_role("alert")).to_contain_text("is of another issuer")
+    assert ui.page.url.startswith(ui.base)
+
+
+def test_whoever_is_logged_in_stays_so_at_an_address_with_a_state_alone(ui):
+    ui.page.goto(ui.base)
+    ui.page.get_by_role("button", name="Log in with").click()
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+    ui.page.goto(f"{ui.base}/?state=x")
+
+    expect(ui.page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
 def test_the_policy_names_the_issuer_and_nobody_else(base, issuer):
     told = requests.get(f"{base}/api/auth", timeout=in_time(60))
     origin = issuer.url.removesuffix("/realm")

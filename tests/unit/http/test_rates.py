@@ -4,6 +4,7 @@ import weakref
 
 import gevent
 import pytest
+from gevent.event import Event
 
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.connection import Connection
@@ -198,6 +199,35 @@ def test_a_history_is_sampled_from_its_beginning_on_although_lists_were_looked_a
     wait_until(
         lambda: len(look(rates, thing, {LENGTHS: (60, 1)})[0]["samples"]) > 1, timeout_s=in_time(10),
         sleep=gevent.sleep, what="a second sample")
+    rates.close()
+
+
+class Slept(Event):
+    """An Event that knows for how long it was waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def wait(self, timeout=None):
+        self.waits.append(timeout)
+        return super().wait(timeout)
+
+
+def test_keeper_of_a_day_wakes_once_in_a_minute_while_nobody_looks_and_at_once_when_somebody_does(clock):
+    rates, thing = Rates(0.001, 4, now_s=clock, unix_s=clock), Thing()
+    rates._begun = begun = Slept()
+    samples_of(rates, thing, 60)
+    clock.now = 1000.0
+
+    wait_until(lambda: begun.waits, timeout_s=in_time(10), sleep=gevent.sleep, what="a long sleep")
+    samples_of(rates, thing, 60)
+    clock.now = 1005.0
+    wait_until(
+        lambda: len(samples_of(rates, thing, 60)) > 1, timeout_s=in_time(10), sleep=gevent.sleep,
+        what="a second sample")
+
+    assert begun.waits == [60.0]
     rates.close()
 
 

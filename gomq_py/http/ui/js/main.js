@@ -189,9 +189,9 @@ chooseTheme(keptTheme());
 
 // The issuer of tokens sends people back here.
 async function comeBack() {
-    const {finish, isBack} = await import("./core/sign_on.js");
+    const {finish} = await import("./core/sign_on.js");
     try {
-        if (isBack() && await finish(() => get("auth"))) return enter();
+        if (await finish(() => get("auth"))) return enter();
     } catch (error) {
         return logInView(error.reason ?? error.message);
     }
@@ -200,7 +200,7 @@ async function comeBack() {
 
 async function boot() {
     try {
-        if (/[?&]state=/.test(location.search)) await comeBack();
+        if (/[?&]state=/.test(location.search) && /[?&](code|error)=/.test(location.search)) await comeBack();
         else if (await resume()) enter();
         else await logInView();
     } catch {

@@ -24,12 +24,6 @@ export async function leave(auth) {
     location.assign(endpoint.href);
 }
 
-/** Whether this page's address is the issuer's answer. */
-export function isBack(search = location.search) {
-    const query = new URLSearchParams(search);
-    return query.has("state") && (query.has("code") || query.has("error"));
-}
-
 /** Log in with the issuer's answer; the address is as it was before. Raises Error or ApiError. */
 export async function finish(getAuth) {
     const query = new URLSearchParams(location.search);
@@ -55,8 +49,13 @@ function redirectOf(auth) {
     return auth.oauth_redirect_url || `${location.origin}/`;
 }
 
-function discovered(auth) {
-    return fetched(`${auth.oauth_provider_url.replace(/\/$/, "")}/.well-known/openid-configuration`);
+async function discovered(auth) {
+    const provider = auth.oauth_provider_url.replace(/\/$/, "");
+    const document = await fetched(`${provider}/.well-known/openid-configuration`);
+    // OpenID Connect Discovery 1.0, 4.3: what another issuer says of itself is not this one's word.
+    if (typeof document?.issuer !== "string" || document.issuer.replace(/\/$/, "") !== provider)
+        throw new Error("The discovery document of the issuer of tokens is of another issuer.");
+    return document;
 }
 
 async function fetched(address, options) {
