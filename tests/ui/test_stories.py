@@ -241,3 +241,19 @@ def test_deep_link_to_what_is_not_there_says_so(ui):
     ui.open("#/queues/%2F/nobody-declared-me")
 
     expect(ui.page.get_by_role("alert")).to_contain_text("not there")
+
+
+def test_what_stands_beside_a_chart_is_not_cut_off(ui):
+    ui.open("/")
+    starts = ui.page.evaluate("""async () => {
+        const {lineChart} = await import("/ui/js/core/chart.js");
+        const now = Date.now(), points = [[now - 5000, 0], [now, 1.5e9]];
+        const chart = lineChart({title: "Long", series: [{label: "One", points}],
+                                 unit: value => `${value.toLocaleString("en")} octets/s`});
+        document.getElementById("main").append(chart.element);
+        while (!chart.width) await new Promise(done => requestAnimationFrame(done));
+        chart.update([{label: "One", points}]);
+        return [...chart.svg.querySelectorAll("text.tick")].map(tick => tick.getBBox().x);
+    }""")
+
+    assert len(starts) > 2 and min(starts) >= 0

@@ -15,7 +15,8 @@ import {h, replace, s} from "./dom.js";
 import {number, time} from "./format.js";
 
 const HEIGHT = 150;
-const LEFT = 62;
+const LEFT_MIN = 44;
+const TICK_WIDTH = 7; // how wide a character of a tick is at most, in pixels
 const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 20;
@@ -89,24 +90,26 @@ class LineChart {
         const begin = end - this.seconds * 1000;
         const inside = this.series.map(one => one.points.filter(([at]) => at >= begin));
         const most = niceAbove(Math.max(0, ...inside.flatMap(points => points.map(point => point[1]))), this.unit);
-        const plotWidth = this.width - LEFT - RIGHT, plotHeight = HEIGHT - TOP - BOTTOM;
-        const x = at => LEFT + (at - begin) / (end - begin) * plotWidth;
+        const marks = [0, .5, 1].map(part => most * part);
+        const left = Math.max(LEFT_MIN, 10 + TICK_WIDTH * Math.max(...marks.map(mark => this.unit(mark).length)));
+        const plotWidth = this.width - left - RIGHT, plotHeight = HEIGHT - TOP - BOTTOM;
+        const x = at => left + (at - begin) / (end - begin) * plotWidth;
         const y = value => TOP + (1 - value / most) * plotHeight;
-        Object.assign(this, {begin, end, x, y, inside});
+        Object.assign(this, {begin, end, left, x, y, inside});
 
-        const lines = [0, .5, 1].map(part => [s("path", {class: "grid-line", d: `M${LEFT} ${y(most * part)}H${this.width - RIGHT}`}),
-            s("text", {class: "tick", x: LEFT - 6, y: y(most * part) + 4, "text-anchor": "end"}, this.unit(most * part))]);
+        const lines = marks.map(mark => [s("path", {class: "grid-line", d: `M${left} ${y(mark)}H${this.width - RIGHT}`}),
+            s("text", {class: "tick", x: left - 6, y: y(mark) + 4, "text-anchor": "end"}, this.unit(mark))]);
         const step = (STEPS_S.find(one => this.seconds / one <= Math.max(2, plotWidth / 110)) ?? 86400) * 1000;
         const offset = new Date(end).getTimezoneOffset() * 60000;
         const ticks = [];
         for (let at = Math.ceil((begin - offset) / step) * step + offset; at <= end; at += step) {
-            if (x(at) > this.width - 24 || x(at) < LEFT + 12) continue;
+            if (x(at) > this.width - 24 || x(at) < left + 12) continue;
             ticks.push(s("text", {class: "tick", x: x(at), y: HEIGHT - 5, "text-anchor": "middle"},
                 time(at).slice(11, step < 60000 ? 19 : 16)));
         }
         const paths = inside.map((points, index) => s("path", {class: `line s${index + 1}`, d: pathOf(points, x, y)}));
         const empty = inside.every(points => points.length < 2)
-            ? s("text", {class: "tick", x: LEFT + plotWidth / 2, y: TOP + plotHeight / 2, "text-anchor": "middle"}, "Collecting\u2026") : null;
+            ? s("text", {class: "tick", x: left + plotWidth / 2, y: TOP + plotHeight / 2, "text-anchor": "middle"}, "Collecting\u2026") : null;
         this.cross = s("path", {class: "cross"});
         this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
         this.svg.setAttribute("aria-label", `${this.title}: ${this.series.map(
@@ -123,7 +126,7 @@ class LineChart {
             return;
         }
         const place = event.clientX - this.svg.getBoundingClientRect().left;
-        this.hoverAt = this.begin + (place - LEFT) / (this.width - LEFT - RIGHT) * (this.end - this.begin);
+        this.hoverAt = this.begin + (place - this.left) / (this.width - this.left - RIGHT) * (this.end - this.begin);
         this.#cross();
     }
 
