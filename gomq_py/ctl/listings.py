@@ -3,6 +3,7 @@ import click
 
 from gomq_py.ctl.commands import ctl
 from gomq_py.ctl.completion import argument
+from gomq_py.ctl.output import has
 
 _POLICY = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 # command: (title, path, columns); VHOST stands for the virtual host.
@@ -55,9 +56,11 @@ LISTS = {
         ("name", "component", "value"),
     ),
 }
+# Columns that are shown besides where any row has them: why something has no effect.
+MAYBE = dict.fromkeys(("list_parameters", "list_federations"), ("state", "reason"))
 
 
-def _listing(name, title, path, columns):
+def _listing(name, title, path, columns, maybe):
     @ctl.command(
         name,
         help=f"List {title.removeprefix('Listing ')}. COLUMNS choose other fields of the API than "
@@ -66,15 +69,16 @@ def _listing(name, title, path, columns):
     @click.argument("chosen", metavar="[COLUMNS]...", nargs=-1)
     @click.pass_obj
     def command(session, chosen):
-        wanted = chosen or columns
+        wanted, more = chosen or columns, () if chosen else maybe
         rows = session.api.get(
-            *(session.vhost if part is VHOST else part for part in path), columns=",".join(wanted)
+            *(session.vhost if part is VHOST else part for part in path), columns=",".join((*wanted, *more))
         )
-        session.out.rows(title, rows, wanted)
+        session.out.rows(
+            title, rows, (*wanted, *(column for column in more if any(has(row, column) for row in rows))))
 
 
 for _name, _what in LISTS.items():
-    _listing(_name, *_what)
+    _listing(_name, *_what, MAYBE.get(_name, ()))
 
 
 @ctl.command("list_user_permissions")

@@ -36,7 +36,8 @@ _STAYS = ("exclusive", "auto_delete")
 )
 @click.option(
     "--amqp", required=True, metavar="URI",
-    help="The old broker as this one reaches it: amqp://HOST; without a user that of --from.",
+    help="The old broker as this one reaches it: amqps://HOST?cacertfile=ca.pem; without a user that of "
+    "--from.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Print what an import would do, and the queues; change nothing.",
@@ -66,8 +67,7 @@ def migrate(
     there = API(
         source, from_user, from_password or "guest", verify=session.api.verify,
         authorities=session.api.authorities)
-    uri = _with_login(amqp, there)
-    moving = Migration(session.api, there, uri)
+    moving = Migration(session.api, there, _with_login(amqp, there))
     if dry_run:
         bring_in(session, definitions_of(there), True, ())
         session.out.rows("Queues", moving.rows(), ("vhost", "queue", "there"))
@@ -83,17 +83,19 @@ def migrate(
 
 
 class Migration:
-    """The queues of the broker ``there`` that are moved ``here`` (APIs), by shovels to and from ``uri``."""
+    """The queues of the broker ``there`` that are moved ``here`` (APIs), by shovels to and from
+    ``uri_of(vhost)``.
+    """
 
-    def __init__(self, here, there, uri):
-        self._here, self._there, self._uri = here, there, uri
+    def __init__(self, here, there, uri_of):
+        self._here, self._there, self._uri_of = here, there, uri_of
 
     def start(self, back):
         """A shovel for each queue, the way that is wanted; those the other way are replaced. Raises APIError.
         """
         for queue in self.queues():
             vhost, name = queue["vhost"], queue["name"]
-            here, there = f"amqp:///{quote(vhost, safe='')}", f"{self._uri}/{quote(vhost, safe='')}"
+            here, there = f"amqp:///{quote(vhost, safe='')}", self._uri_of(vhost)
             value = {
                 "src-uri": here if back else there, "dest-uri": there if back else here,
                 "src-queue": name, "dest-queue": name, "src-predeclared": True, "dest-predeclared": True,
@@ -155,21 +157,27 @@ def _left(waiting, rate):
 
 
 def _with_login(amqp, there):
-    """The AMQP URI without a path, with a login. Raises BadParameter."""
-    parts = urlsplit(amqp)
-    if parts.scheme not in ("amqp", "amqps") or not parts.hostname or parts.path.strip("/"):
+    """A function(vhost) that returns the AMQP URI with a login, the vhost, and the query it came with, which
+    is for the broker to read. Raises BadParameter, whose text repeats nothing of the URI.
+    """
+    try:
+        parts = urlsplit(amqp)
+        is_one = parts.scheme in ("amqp", "amqps") and parts.hostname and not parts.path.strip("/")
+        is_one = is_one and parts.port != 0 and not parts.fragment
+    except ValueError:
+        is_one = False
+    if not is_one:
         raise click.BadParameter(
             "a URI such as amqp://rabbit:5672, without a virtual host: all of them are moved",
             param_hint="--amqp")
-    if parts.query:
-        raise click.BadParameter("options of the query are not taken here", param_hint="--amqp")
     place = parts.netloc.rpartition("@")[2]
     user, password = parts.username, parts.password
     if user is None:
         user, password = quote(there.user, safe=""), quote(there.password, safe="")
     else:
         user, password = quote(unquote(user), safe=""), quote(unquote(password or ""), safe="")
-    return urlunsplit((parts.scheme, f"{user}:{password}@{place}", "", "", ""))
+    login = f"{user}:{password}@{place}"
+    return lambda vhost: urlunsplit((parts.scheme, login, f"/{quote(vhost, safe='')}", parts.query, ""))
 
 
 def _watch(session, moving, once):

@@ -40,7 +40,7 @@ class FederationLink:
         self.vhost = vhost
         self.name = name
         self.upstream = upstream
-        self.id = _id_of(self.type, vhost.name, name, upstream)
+        self.id = id_of(self.type, vhost.name, name, upstream)
         self.changed_at_s = time.time()
         self.told_status = None
         self.notes = []  # what is otherwise than defined, and does not keep messages from being moved
@@ -62,9 +62,7 @@ class FederationLink:
     @property
     def title(self):
         """What it is called in the log and among the connections."""
-        return (
-            f"of {self.type} '{self.name}' in vhost '{self.vhost.name}' from upstream "
-            f"'{self.upstream.name}'")
+        return title_of(self.type, self.vhost.name, self.name, self.upstream)
 
     # for the supervisor
 
@@ -184,7 +182,13 @@ class FederationLink:
         self._ways.on_end(self, reason)
 
 
-def _id_of(type_, vhost, name, upstream):
+def title_of(type_, vhost, name, upstream):
+    """What a link is called in the log and among the connections."""
+    return f"of {type_} '{name}' in vhost '{vhost}' from upstream '{upstream.name}'"
+
+
+def id_of(type_, vhost, name, upstream):
+    """Short, and the same as long as the link leads from the same place to the same one."""
     said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
     return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

@@ -11,10 +11,11 @@ from gomq_py.broker.features.arguments import CLASSIC, QUORUM
 from gomq_py.broker.features.expiry import EXPIRES_KEY, MESSAGE_TTL_KEY
 from gomq_py.broker.features.federation import ALL, PATTERN, UPSTREAM, UPSTREAM_SET
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
-from gomq_py.broker.policies.parameters import Component, ParameterError
+from gomq_py.broker.policies.parameters import WAITS, Component, ParameterError
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_integer
 from gomq_py.links.ack_modes import NO_ACK, ON_CONFIRM, ON_PUBLISH
+from gomq_py.links.uris import parse
 from gomq_py.patterns import Pattern
 
 DEFAULT_CLEANUP, NEVER = "default", "never"
@@ -30,6 +31,9 @@ class Upstream:
 
     ``exchange`` and ``queue``: what they are called there. ``expires_ms`` and ``message_ttl_ms`` of the queue
     that is made for an exchange there, None: no limit. Equal ones need no other link.
+
+    ``fault``: why there can be no link, as text, or None. ``waiting``: (component, name) of what was set
+    while nothing acted on it, where that is the reason.
     """
 
     name: str
@@ -49,6 +53,8 @@ class Upstream:
     queue_type: str | None = None
     cleans_up: bool = True
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
+    fault: str | None = None
+    waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
         """Whether what this one makes upstream may be what another one has made there: the broker of one of
@@ -157,10 +163,11 @@ def check_set(name, value):
 class UpstreamComponent(Component):
     """Parameters of either component. ``on_change(vhost)`` is called after a change."""
 
-    def __init__(self, check, on_change, check_setter=None):
+    def __init__(self, component, check, on_change, check_setter=None):
         """``check(name, value)`` as check_upstream() and check_set(); ``check_setter(name, by)`` as
         Component.check_set_by().
         """
+        self._component = component
         self._check = check
         self._on_change = on_change
         self._check_setter = check_setter
@@ -172,6 +179,13 @@ class UpstreamComponent(Component):
         self._check(name, value)
         if self._check_setter is not None:
             self._check_setter(name, by)
+
+    def fault_of(self, vhost, name, value):
+        try:
+            check_stored(self._component, name, value)
+        except ParameterError as error:
+            return str(error)
+        return None
 
     def changed(self, vhost, name, value):
         self._on_change(vhost)
@@ -185,40 +199,53 @@ class UpstreamComponent(Component):
 def upstreams_for(vhost, entity):
     """The Upstreams that an exchange or queue takes messages from, as the policy in force says.
 
-    None for policies that were set, and from upstreams that were, while nothing here acted on them
-    (Parameters.waits).
+    Of one that makes no link the ``fault`` says why: an earlier run has stored what is not sound, or it, or
+    the policy, was set while nothing here acted on it (Parameters.waits).
     """
     policy, definition = entity.in_force.policy, entity.in_force.definition
-    if policy is None or (POLICY, policy.name) in vhost.waiting:
+    if policy is None:
         return []
+    waiting = _waiting(vhost, POLICY, policy.name)
     if UPSTREAM in definition:
         entries = [{"upstream": definition[UPSTREAM]}]
     elif UPSTREAM_SET in definition:
-        entries = _set(vhost, definition[UPSTREAM_SET])
+        name = definition[UPSTREAM_SET]
+        waiting += _waiting(vhost, UPSTREAM_SET, name)
+        fault = _fault_of(vhost, UPSTREAM_SET, name)
+        if fault is not None:
+            return [_without_link(name, entity, fault)]
+        entries = _set(vhost, name)
     elif PATTERN in definition:
         entries = _matching(vhost, Pattern(definition[PATTERN]))
     else:
         return []
     found = [
-        _upstream(entry, vhost.parameters[UPSTREAM, entry["upstream"]], entity.name, vhost.name)
-        for entry in entries if _is_in_use(vhost, UPSTREAM, entry["upstream"])
+        _upstream_of(vhost, entry, entity, waiting) for entry in entries
+        if (UPSTREAM, entry["upstream"]) in vhost.parameters
     ]
     return list(dict.fromkeys(found))
 
 
-def _is_in_use(vhost, component, name):
-    """Whether it is there, does not wait, and is sound: what an earlier run has stored may not be."""
-    if (component, name) not in vhost.parameters or (component, name) in vhost.waiting:
-        return False
-    value = vhost.parameters[component, name]
-    try:
-        if component == UPSTREAM:
-            check_upstream(name, value, lambda uri: urlsplit(uri).port)
-        else:
-            check_set(name, value)
-    except ParameterError:
-        return False
-    return True
+def check_stored(component, name, value):
+    """Refuse what an earlier run has stored and nothing can be made of. Raises ParameterError."""
+    if component == UPSTREAM:
+        check_upstream(name, value, parse)
+    else:
+        check_set(name, value)
+
+
+def _fault_of(vhost, component, name):
+    """Why the stored value of this name makes nothing, as text; None: it does, or is not there."""
+    if (component, name) in vhost.parameters:
+        try:
+            check_stored(component, name, vhost.parameters[component, name])
+        except ParameterError as error:
+            return str(error)
+    return None
+
+
+def _waiting(vhost, component, name):
+    return ((component, name),) if (component, name) in vhost.waiting else ()
 
 
 def _names(vhost):
@@ -226,7 +253,7 @@ def _names(vhost):
 
 
 def _set(vhost, name):
-    if _is_in_use(vhost, UPSTREAM_SET, name):
+    if (UPSTREAM_SET, name) in vhost.parameters:
         return vhost.parameters[UPSTREAM_SET, name]
     return [{"upstream": name} for name in _names(vhost)] if name == ALL else []
 
@@ -236,6 +263,24 @@ def _matching(vhost, pattern):
         return [{"upstream": name} for name in _names(vhost) if pattern.found_in(name)]
     except TimeoutError:
         return []
+
+
+def _upstream_of(vhost, entry, entity, waiting):
+    name = entry["upstream"]
+    fault = _fault_of(vhost, UPSTREAM, name)
+    if fault is not None:
+        return _without_link(name, entity, fault)
+    waiting += _waiting(vhost, UPSTREAM, name)
+    if waiting:
+        named = " and ".join(f"{component} '{which}'" for component, which in waiting)
+        return _without_link(name, entity, f"{named}: {WAITS}", waiting)
+    return _upstream(entry, vhost.parameters[UPSTREAM, name], entity.name, vhost.name)
+
+
+def _without_link(name, entity, fault, waiting=()):
+    return Upstream(
+        name=name, uris=(), exchange=entity.name, queue=entity.name, consumer_tag="", fault=fault,
+        waiting=waiting)
 
 
 def _with_vhost(uri, vhost):

@@ -15,6 +15,7 @@ from gomq_py.broker.policies.policy import EXCHANGE
 from gomq_py.broker.signals.events import node_name
 from gomq_py.broker.verbs.access import Access, may_enter, refusal
 from gomq_py.errors import NoPermission
+from gomq_py.federation.no_link import NoLink
 from gomq_py.federation.parameters import UpstreamComponent, check_set, check_upstream, upstreams_for
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
@@ -101,9 +102,10 @@ class Federation(Job):
         self._is_changed = Event()  # a link
         kinds.add_component(
             UPSTREAM, UpstreamComponent(
-                lambda name, value: check_upstream(name, value, self._check_uri), self._upstreams_changed,
-                self._check_setter))
-        kinds.add_component(UPSTREAM_SET, UpstreamComponent(check_set, self._upstreams_changed))
+                UPSTREAM, lambda name, value: check_upstream(name, value, self._check_uri),
+                self._upstreams_changed, self._check_setter))
+        kinds.add_component(UPSTREAM_SET, UpstreamComponent(
+            UPSTREAM_SET, check_set, self._upstreams_changed))
         kinds.on_policies(self._policies_looked_at)
         kinds.on_vhost(_nothing, self._vhost_gone)
 
@@ -149,13 +151,23 @@ class Federation(Job):
             for links in there.values() for link in links.values()
         ]
 
-    def restart(self, vhost, link_id):
-        """Have a link connect anew. Returns whether there is one."""
+    def restart(self, vhost, link_id, by):
+        """Have a link connect anew. Returns whether there is one.
+
+        What waits (Parameters.waits), so that there is none yet, begins to be acted on, as if ``by`` (see
+        Parameters.set) had set it now. Raises OSError, ValueError.
+        """
         for link in self.links(vhost):
             if link.id == link_id:
+                for component, name in link.upstream.waiting:
+                    self._set_again(link.vhost, component, name, by)
                 link.restart()
                 return True
         return False
+
+    def _set_again(self, vhost, component, name, by):
+        if self._broker.parameters.waits(vhost, component, name):
+            self._broker.parameters.set(vhost, component, name, vhost.parameters[component, name], by)
 
     # what changes
 
@@ -275,7 +287,9 @@ class Federation(Job):
         from gomq_py.federation.queue_link import QueueLink
         make = ExchangeLink if kind == EXCHANGE else QueueLink
         try:
-            link = links[upstream] = make(self._ways, vhost, name, upstream)
+            links[upstream] = link = (
+                make(self._ways, vhost, name, upstream) if upstream.fault is None
+                else NoLink(self._ways, vhost, name, upstream, kind))
             link.start()
         except Exception:  # of one link, which must not keep others from starting
             LOG.exception("federation link of %s %r in vhost %r from upstream %r cannot start", kind, name,

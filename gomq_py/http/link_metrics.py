@@ -11,7 +11,7 @@ from gomq_py.hub.turns import paced
 
 SHOVEL, FEDERATION = "shovel", "federation_link"
 STATES = ("starting", "running", "stopped", "terminated", "error", "paused", "waiting")
-FEDERATION_STATES = STATES[:5]
+FEDERATION_STATES = (*STATES[:5], "waiting")
 SHOVEL_LABELS = ("vhost", "shovel")
 FEDERATION_LABELS = ("vhost", "upstream", "type", "name")
 # Objects between two looks at the clock.

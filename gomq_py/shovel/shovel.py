@@ -4,6 +4,7 @@ Owned by the supervisor, which says when it starts and stops. Its link moves the
 """
 import time
 
+from gomq_py.broker.policies.parameters import WAITS
 from gomq_py.observability.secrets import without_passwords
 from gomq_py.shovel.definition import Definition, DefinitionError, with_vhost, without_login
 
@@ -14,7 +15,6 @@ STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped"
 STATES = (STARTING, RUNNING, STOPPED, TERMINATED, ERROR, PAUSED, WAITING)
 # The most that is shown of an error, which may come from another broker.
 ERROR_CHARACTERS = 500
-WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
 
 
 class NoVHost:

@@ -164,7 +164,9 @@ class Shovels(Component):
         """It is not there any more. Raises OSError, ValueError for one of the configuration."""
         if shovel.type == STATIC:
             raise DefinitionError(
-                f"shovel '{shovel.name}' is in the configuration: take its section away there")
+                f"shovel '{shovel.name}' is in the configuration file, which owns it: take the section "
+                f"[shovel:{shovel.name}] away there and start the broker anew, or stop the shovel with "
+                "pause_shovel")
         self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
 
     def _set_again(self, shovel, by):
@@ -183,6 +185,11 @@ class Shovels(Component):
             raise DefinitionError(f"shovel '{name}' in vhost '{vhost.name}' is in the configuration already")
         self._check_uris(shovel.definition)
         self._rights.check(shovel.definition, vhost.name, by)
+
+    def fault_of(self, vhost, name, value):
+        """See Component."""
+        shovel = self._shovels.get((vhost.name, name))
+        return shovel.fault if shovel is not None and shovel.definition is None else None
 
     def changed(self, vhost, name, value):
         """See Component."""

@@ -2,11 +2,15 @@
 
 From another gomq-py here, as from a RabbitMQ: the APIs are the same.
 """
+from functools import partial
+
 import pika
 import pytest
+import requests
 
 from gomq_py import Broker
-from tests.ctl.running import Runner, data, done
+from tests.ctl.running import Runner, data, done, in_process
+from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
 
 MESSAGES = 500
@@ -14,9 +18,14 @@ CONNECTIONS = []
 
 
 @pytest.fixture
-def brokers():
-    """The old one and the new one."""
-    with Broker(http_port=0, sync=False) as old, Broker(http_port=0, sync=False) as new:
+def brokers(tmp_path):
+    """The old one, with a port for TLS, and the new one, which knows its authority by a file."""
+    files = certificates.make(tmp_path / "old")
+    with (
+        Broker(http_port=0, sync=False, amqps_port=0, tls_cert=str(files.certificate),
+               tls_key=str(files.key)) as old,
+        Broker(http_port=0, sync=False, links_tls_folder=str(tmp_path)) as new,
+    ):
         yield old, new
         # or the brokers wait for clients to answer their farewell
         while CONNECTIONS:
@@ -119,8 +128,42 @@ def test_shovels_stay_while_something_is_left_and_no_password_is_told(brokers, m
     assert "guest:guest" not in finished.stdout + finished.stderr + shown.stdout + shown.stderr
 
 
-@pytest.mark.parametrize("uri", ["http://h", "amqp://", "amqp://h/v", "amqp://h?verify=verify_none"])
-def test_what_is_no_address_of_a_broker_is_refused(brokers, uri):
-    finished = Runner(brokers[1].http_url)("migrate", "--from", brokers[0].http_url, "--amqp", uri)
+@pytest.mark.parametrize("uri", [
+    "http://h", "amqp://", "amqp://h/v", "amqp://u:hush@h/v?heartbeat=1", "amqp://u:hush@[h",
+    "amqp://u:hush@h:x", "amqp://u:hush@h#x",
+])
+def test_what_is_no_address_of_a_broker_is_refused(uri):
+    finished = in_process("http://127.0.0.1:1", "migrate", "--from", "http://127.0.0.1:1", "--amqp", uri)
 
-    assert finished.returncode == 2 and "--amqp" in finished.stderr
+    assert finished.exit_code == 2 and "--amqp" in finished.output and "hush" not in finished.output
+
+
+def test_query_of_the_uri_counts_for_every_queue_and_its_secrets_are_told_to_nobody(brokers):
+    """Over TLS, by the authority that the query names: without it the old broker is not trusted."""
+    old, new = brokers
+    there = make_queue(old)
+    there.publish(range(10))
+    query = "cacertfile=old%2Fauthority.pem&heartbeat=20&auth_mechanism=PLAIN"
+    command = Runner(new.http_url)
+    command = partial(command, "-f", "json", "migrate", "--from", old.http_url, "--once", "--amqp")
+    place = f"amqps://guest:guest@127.0.0.1:{old.addresses['amqps'][1]}"
+
+    refused = command(f"{place}?cacertfile=old/authority.pem&heartbit=5")
+    moved = command(f"{place}/?{query}")
+    here = Client(new)
+    wait_until(lambda: here.waiting() == 10)
+    (entry,) = requests.get(
+        f"{new.http_url}/api/definitions", auth=("guest", "guest"), timeout=in_time(30)).json()["parameters"]
+    back = command(f"{place}?{query}", "--back", "--no-import")
+    wait_until(lambda: there.waiting() == 10)
+
+    assert entry["value"]["src-uri"] == f"{place}/%2F?{query}"
+    assert refused.returncode == 1 and "src-uri: 'heartbit' is not a query key" in refused.stderr
+    shown = done(Runner(new.http_url)("shovel_status"))
+    for finished in (refused, moved, back):
+        shown += finished.stdout + finished.stderr
+    assert "guest:guest" not in shown and "auth_mechanism=PLAIN" not in shown
+    # the key's password is the only secret of a query
+    told = command(f"{place}?certfile=none.pem&keyfile=none.pem&password=hush")
+    told = told.stdout + told.stderr + done(Runner(new.http_url)("list_parameters"))
+    assert "none.pem" in told and "hush" not in told

@@ -443,11 +443,15 @@ def test_the_section_of_the_page_is_a_shovel_that_cannot_be_deleted(peers, vhost
         ctl(here, "/", "restart_shovel", "archive")
         wait_for(here, "/", "archive", state="running")
         refused = here.request("DELETE", "shovels", "/", "archive")
+        as_parameter = here.request("DELETE", "parameters", "shovel", "/", "archive")
+        by_command = run_module("gomq_py.ctl", "--uri", here.http_url, "delete_shovel", "archive")
         for number, key in enumerate(("eu.new", "us.new", "eu.old")):
             channel.basic_publish("orders", key, b"%d" % number)
 
         assert arrived(target, vhost, 2) == [0, 2]
-        assert not refused.ok and "is in the configuration" in refused.text
+        assert (refused.status_code, as_parameter.status_code, by_command.returncode) == (400, 400, 1)
+        for said in (refused.text, as_parameter.text, by_command.stderr):
+            assert "in the configuration file, which owns it: take the section [shovel:archive] away" in said
         assert shovel(here, "/", "archive")["type"] == "static"
     finally:
         here.hang_up()

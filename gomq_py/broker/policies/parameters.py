@@ -13,6 +13,9 @@ from gomq_py.observability.log import logger
 
 LOG = logger("broker")
 GLOBAL = "global"  # what RabbitMQ calls the component of the whole broker's
+# States of a value that has no effect, and why it waits.
+WAITING, FAULTY = "waiting", "error"
+WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
 # Who set a value over the control socket, or in a file that the broker reads at boot. No user is called so.
 OPERATOR = ""
 # What a component without an owner would be for, if this broker had it.
@@ -38,6 +41,9 @@ class Component:
     def check_set_by(self, vhost, name, value, by):
         """Refuse a value, or that ``by`` (see Parameters.set) sets it. Raises ValueError."""
         self.check(vhost, name, value)
+
+    def fault_of(self, vhost, name, value):
+        """Why a value that an earlier run has stored makes nothing, as text without passwords, or None."""
 
     def changed(self, vhost, name, value):
         """The value is set; at boot too."""
@@ -96,6 +102,19 @@ class Parameters:
     def waits(vhost, component, name):
         """Whether the value was set while nobody acted on it; of a policy: on its keys of plugins."""
         return (component, name) in vhost.waiting
+
+    def condition(self, vhost, component, name):
+        """(state, reason) of a value that is there and has no effect: WAITING or FAULTY; of others None."""
+        handler = self._components.get(component)
+        if handler is None:
+            return WAITING, _why_idle(component)
+        if component not in _ALWAYS_OWNED:
+            fault = handler.fault_of(vhost, name, vhost.parameters[component, name])
+            if fault is not None:
+                return FAULTY, fault
+            if self.waits(vhost, component, name):
+                return WAITING, WAITS
+        return None
 
     def set(self, vhost, component, name, value, by=None):
         """Set a value, checked by its component. Raises ValueError, OSError.

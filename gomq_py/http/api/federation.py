@@ -6,13 +6,13 @@ Upstreams and policies are set where parameters and policies are. No password is
 from flask import Blueprint, g
 
 from gomq_py.http.answers import no_content, node
-from gomq_py.http.errors import NoSuchObject, NotAuthorised
+from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised
 from gomq_py.http.finding import find_vhost, visible_vhosts
-from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access
+from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("federation", __name__)
-DOWN = "error", "stopped", "terminated"
+DOWN = "error", "stopped", "terminated", "waiting"
 
 
 @blueprint.get("/api/federation-links")
@@ -48,8 +48,15 @@ def list_vhost_federation_links_down(vhost):
 @blueprint.delete("/api/federation-links/vhost/<vhost>/<link_id>/<node_name>/restart")
 @access(POLICYMAKER)
 def restart_federation_link(vhost, link_id, node_name=""):
-    """Connect anew; bindings upstream are made anew with it. ``node_name`` is RabbitMQ's."""
-    if not node().federation.restart(find_vhost(vhost).name, link_id):
+    """Connect anew; bindings upstream are made anew with it. What waits begins to be acted on.
+
+    ``node_name`` is RabbitMQ's.
+    """
+    try:
+        is_there = node().federation.restart(find_vhost(vhost).name, link_id, set_by())
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
+    if not is_there:
         raise NoSuchObject()
     return no_content()
 

@@ -6,46 +6,58 @@ from flask import Blueprint
 
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
-from gomq_py.http.answers import body, json_answer, no_content, node
+from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag, set_by
 from gomq_py.http.paging import listing
-from gomq_py.observability.secrets import restored, shown
+from gomq_py.observability.secrets import restored, shown, without_passwords
 
 blueprint = Blueprint("parameters", __name__)
+SHOVEL = "shovel"
 # What has routes of its own that only administrators may change things by.
 ADMINISTRATORS_OWN = (OPERATOR_POLICY, LIMITS)
 
 
-def parameters_of(vhost, component=None):
-    """The parameters of a vhost as RabbitMQ shows them; policies have a list of their own."""
-    return [
-        {"vhost": vhost.name, "component": owner, "name": name, "value": shown(value)}
-        for (owner, name), value in list(vhost.parameters.items())
+def parameters_of(vhosts, component=None):
+    """The parameters of vhosts as RabbitMQ shows them; policies have a list of their own. May switch."""
+    return listing(sliced([
+        (vhost, owner, name) for vhost in vhosts for owner, name in vhost.parameters
         if owner != POLICY and component in (None, owner)
-    ]
+    ], lambda one: _described(*one)))
+
+
+def _described(vhost, component, name):
+    """One of them; where it has no effect also ``state`` and ``reason``. None where it has just gone."""
+    there = vhost.parameters
+    if (component, name) not in there:
+        return None
+    found = {
+        "vhost": vhost.name, "component": component, "name": name, "value": shown(there[component, name])}
+    condition = node().broker.parameters.condition(vhost, component, name)
+    return found if condition is None else {
+        **found, "state": condition[0], "reason": without_passwords(condition[1])}
 
 
 @blueprint.get("/api/parameters")
 @access(POLICYMAKER)
 def list_parameters():
     """Every parameter in the vhosts that the user sees."""
-    return listing([one for vhost in visible_vhosts() for one in parameters_of(vhost)])
+    return parameters_of(visible_vhosts())
 
 
 @blueprint.get("/api/parameters/<component>")
 @access(POLICYMAKER)
 def list_component_parameters(component):
     """The parameters of one component."""
-    return listing([one for vhost in visible_vhosts() for one in parameters_of(vhost, component)])
+    return parameters_of(visible_vhosts(), component)
 
 
 @blueprint.get("/api/parameters/<component>/<vhost>")
 @access(POLICYMAKER)
 def list_vhost_parameters(component, vhost):
     """The parameters of one component in one vhost."""
-    return listing(parameters_of(find_vhost(vhost), component))
+    return parameters_of([find_vhost(vhost)], component)
 
 
 @blueprint.get("/api/parameters/<component>/<vhost>/<name>")
@@ -55,12 +67,7 @@ def get_parameter(component, vhost, name):
     there = find_vhost(vhost)
     if (component, name) not in there.parameters:
         raise NoSuchObject()
-    return json_answer(
-        {
-            "vhost": vhost, "component": component, "name": name,
-            "value": shown(there.parameters[component, name]),
-        }
-    )
+    return json_answer(_described(there, component, name))
 
 
 @blueprint.put("/api/parameters/<component>/<vhost>/<name>")
@@ -88,9 +95,21 @@ def put_parameter(component, vhost, name):
 def delete_parameter(component, vhost, name):
     """Clear it."""
     _may_change(component)
-    if component == POLICY or not node().broker.parameters.clear(find_vhost(vhost), component, name):
+    there = find_vhost(vhost)
+    if component == POLICY or not node().broker.parameters.clear(there, component, name):
+        if component == SHOVEL and node().shovels is not None:
+            _refuse_configured(node().shovels.find(there.name, name))
         raise NoSuchObject()
     return no_content()
+
+
+def _refuse_configured(shovel):
+    """A shovel of the configuration file has no parameter: say who owns it. Raises BadRequest."""
+    if shovel is not None:
+        try:
+            node().shovels.delete(shovel)
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
 
 
 def _may_change(component):

@@ -231,7 +231,7 @@ COMPONENTS = {
             "node", "vhost", "upstream", "id", "uri", "timestamp", "consumer_tag", "ack_mode",
             "local_connection"),
         "type": {"enum": ["exchange", "queue"]},
-        "status": {"enum": ["starting", "running", "stopped", "terminated", "error"]},
+        "status": {"enum": ["starting", "running", "stopped", "terminated", "error", "waiting"]},
         **counts("moved", "unconfirmed", "refused", "set_aside", "reconnects"), "rate": NUMBER,
         "blocked": {"type": "boolean"},
     }, texts("exchange", "upstream_exchange", "queue", "upstream_queue", "error", "note")),
@@ -330,7 +330,9 @@ COMPONENTS = {
     "Policy": record(
         {**texts("vhost", "name", "pattern", "apply-to"), "priority": COUNT, "definition": OPEN}
     ),
-    "Parameter": record({**texts("vhost", "component", "name"), "value": ANYTHING}),
+    "Parameter": record(
+        {**texts("vhost", "component", "name"), "value": ANYTHING},
+        {"state": {"enum": ["waiting", "error"]}, "reason": TEXT}),
     "GlobalParameter": record({"name": TEXT, "value": ANYTHING}),
     "LimitsOfVHost": record({"vhost": TEXT, "value": ref("Limits")}),
     "LimitsOfUser": record({"user": TEXT, "value": ref("Limits")}),

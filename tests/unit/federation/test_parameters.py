@@ -171,8 +171,14 @@ def test_stored_values_that_are_no_upstream_or_set_keep_nothing_else_from_starti
         define(vhost, name, value=value)
     define(vhost, "s", "federation-upstream-set", {"no": "list"})
 
-    assert [each.name for each in under(vhost, federation_upstream_set="all")] == ["a"]
-    assert under(vhost, federation_upstream_set="s") == []
+    found = {each.name: each.fault for each in under(vhost, federation_upstream_set="all")}
+    in_set, = under(vhost, federation_upstream_set="s")
+
+    assert found == {
+        "a": None, "bad": 'Key "uri" not found in bad',
+        "worse": "worse should be an object, actually was 'text'",
+        "worst": "max-hops should be a number, actually was 'many'"}
+    assert (in_set.name, in_set.fault) == ("s", "s should be a list, actually was an object")
 
 
 @pytest.mark.parametrize("key, value", [
@@ -199,7 +205,17 @@ def test_bad_upstreams_that_are_stored_make_no_link(vhost, value):
     define(vhost, "a")
     define(vhost, "bad", value=value)
 
-    assert [each.name for each in under(vhost, federation_upstream_set="all")] == ["a"]
+    sound, bad = under(vhost, federation_upstream_set="all")
+    assert (sound.name, sound.fault, bad.name, bad.uris) == ("a", None, "bad", ())
+    assert bad.fault and not bad.waiting
+
+
+def test_reason_of_a_stored_upstream_repeats_no_password(vhost):
+    define(vhost, "bad", value={"uri": "amqp://u:hush@[x:hush"})
+
+    bad, = under(vhost, federation_upstream="bad")
+
+    assert bad.fault.startswith("uri: the URI has no host or port") and "hush" not in bad.fault
 
 
 def test_keys_without_effect_are_told_and_make_no_other_link(vhost):
@@ -221,8 +237,11 @@ def test_what_was_set_while_nothing_acted_on_it_waits(vhost):
     vhost.waiting.add(("policy", "p"))
     under_waiting = under(vhost, federation_upstream_set="all")
 
-    assert [upstream.name for upstream in upstreams] == ["b"]
-    assert under_waiting == []
+    assert [(upstream.name, upstream.waiting) for upstream in upstreams] == [
+        ("a", (("federation-upstream", "a"),)), ("b", ())]
+    assert "federation-upstream 'a': it was set while nothing acted on it" in upstreams[0].fault
+    assert [upstream.waiting for upstream in under_waiting] == [
+        (("policy", "p"), ("federation-upstream", "a")), (("policy", "p"),)]
 
 
 def test_link_at_the_place_of_another_takes_over_what_that_has_made(vhost):

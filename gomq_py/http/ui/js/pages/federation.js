@@ -8,7 +8,7 @@ import {link} from "../core/router.js";
 import {addStyle} from "../core/style.js";
 import {table} from "../core/table.js";
 
-const KINDS = {running: "good", starting: "warn", error: "bad", terminated: "bad", stopped: "bad"};
+const KINDS = {running: "good", starting: "warn", waiting: "warn", error: "bad", terminated: "bad", stopped: "bad"};
 const COMPONENT = "federation-upstream";
 
 export const title = () => "Federation";
@@ -59,6 +59,8 @@ export async function show(root, params, context) {
             {key: "uri", label: "Address", cell: row => name([row.value?.uri].flat().join(", "))},
             {key: "settings", label: "Settings", cell: row => h("span", {class: "note"}, name(
                 Object.entries(row.value ?? {}).filter(([key]) => key !== "uri").map(([key, value]) => `${key} = ${JSON.stringify(value)}`).join(", ")))},
+            {key: "reason", label: "What is wrong", cell: row => row.state
+                ? h("span", null, badge(row.state, KINDS[row.state]), " ", h("span", {class: "fault-text"}, name(row.reason))) : ""},
         ],
         buttons: [h("button", {type: "button", class: "primary", onclick: async () => {
             if (await add(context)) await upstreams.refresh();
