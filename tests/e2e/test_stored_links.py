@@ -1,5 +1,6 @@
 """Shovels, upstreams and policies that a release before has stored: what waits, and what nothing can be made
-of. They stop no boot, are seen over the API and in ctl with state and reason, and are started or deleted there.
+of. They stop no boot, are seen over the API and in ctl with state and reason, and are started or deleted
+there.
 """
 import json
 
