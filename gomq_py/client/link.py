@@ -14,11 +14,13 @@ Nothing may wait in what is posted, save for the answers of the broker.
 import heapq
 import itertools
 import logging
+import os
 import select
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections import deque
 from concurrent.futures import Future
 
@@ -34,6 +36,9 @@ _FINAL_CODES = {403, 530}
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
 _IN_TIME_CODES = {9, 10}
 _LONGEST_WAIT_S = 3600.0
+_OF_THE_PARENT = "the connection is that of the process which forked this one"
+# Of this process: one that it forks has neither their threads nor a share in their connections.
+_LINKS: weakref.WeakSet = weakref.WeakSet()
 
 
 class Link:
@@ -78,6 +83,7 @@ class Link:
         self._signalled = False
         self._closing = False
         self._ended = False
+        self._is_parents = False  # of the process that forked this one
         self._settled = threading.Event()  # up for the first time, or ended
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
@@ -86,6 +92,7 @@ class Link:
         self._turn = None  # while there is a connection
         self._caller = 0  # the thread that has taken the turn
         self._callers_fault = None  # what ended that, for the link's thread to deal with
+        _LINKS.add(self)
 
     @property
     def is_up(self):
@@ -143,7 +150,7 @@ class Link:
         """
         self._inbox.append((function, args))
         if self._ended:
-            raise Disconnected("the link has ended")
+            raise Disconnected(_OF_THE_PARENT if self._is_parents else "the link has ended")
         self._wake()
 
     def serve(self, future, timeout_s, function, *args):
@@ -165,7 +172,10 @@ class Link:
             connection.hold()
             function(*args)
             deadline = time.monotonic() + timeout_s
-            rests = connection.flush_ready() and self._serve_as_caller(turn, connection, future, deadline)
+            rests = connection.flush_ready() and (
+                # what cannot be sent is answered already, and no broker's answer comes
+                future.done() or self._serve_as_caller(turn, connection, future, deadline)
+            )
         except (ClientError, OSError) as fault:
             self._callers_fault = fault
         except BaseException:
@@ -180,7 +190,9 @@ class Link:
         return True
 
     def call(self, function, *args, timeout_s=None):
-        """``post`` and wait for what it returns or raises."""
+        """``post`` and wait for what it returns or raises. In the link's thread it is called at once."""
+        if self.is_own_thread() and not self._ended:
+            return function(*args)
         future: Future = Future()
         self.post(_answer, future, function, args)
         return future.result(timeout_s)
@@ -353,18 +365,42 @@ class Link:
         self.connection, self.error = None, error
         self._ended = True
         try:
-            self._on_end(error)
-            while self._inbox:  # whoever posted before the end waits for an answer
-                function, args = self._inbox.popleft()
-                if function is _answer:
-                    args[0].set_exception(Disconnected("the link has ended"))
+            try:
+                self._on_end(error)
+            finally:
+                self._tell_the_late()
         finally:
             self._settled.set()
             self._waker.close()
             self._woken.close()
 
+    def _tell_the_late(self):
+        """What was posted while the connection was closed: somebody waits for its answer, or counts on it."""
+        while self._inbox:
+            function, args = self._inbox.popleft()
+            if function is _answer:
+                args[0].set_exception(Disconnected("the link has ended"))
+                continue
+            try:
+                self._do(function, args)
+            except (ClientError, OSError) as error:
+                self._log.debug("%s after the end: %s", getattr(function, "__qualname__", function), error)
+
+    def _leave_to_parent(self):
+        """In a process that was forked: what is here belongs to the other."""
+        self._is_parents = self._ended = True
+        self.connection = self._turn = None
+
     def _place(self):
         return self.url.rpartition("@")[2].partition("?")[0]  # without the password
+
+
+def _leave_links_to_parent():
+    for link in list(_LINKS):
+        link._leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_links_to_parent)
 
 
 def _answer(future, function, args):

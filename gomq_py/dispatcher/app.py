@@ -22,7 +22,7 @@ from gomq_py.client.url import DEFAULT_URL
 from gomq_py.dispatcher.errors import BadTask
 from gomq_py.dispatcher.server import InitQueue, Server, ServerConfig
 from gomq_py.dispatcher.signatures import Signature
-from gomq_py.dispatcher.tasks import Task, TaskConfig
+from gomq_py.dispatcher.tasks import Task, TaskConfig, check_kind
 from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
@@ -188,7 +188,9 @@ class Dispatcher:
         if priority is not None and priority not in range(256):
             raise ValueError(f"task {name!r}: a priority is from 0 to 255, not {priority!r}")
         task = AppTask(self, function, name, queue or self.queue, priority, unique, options)
-        task.config().check_limits(name)
+        config = task.config()
+        config.check_limits(name)
+        check_kind(name, function, config.run_in)
         self.tasks[name] = task
         return task
 

@@ -62,6 +62,11 @@ def brief(text, most=60):
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def on_one_line(text):
+    """Text that somebody else has chosen, for a log line: short, and without an end of the line."""
+    return brief(text) if text.isprintable() else shown(text)
+
+
 def text_of(error, most=1000):
     """What an error says, in text that has a form in UTF-8;
     its ``__str__`` may fail, and may say a great deal.

@@ -7,6 +7,7 @@ changes.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import logging
@@ -16,18 +17,22 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from gomq_py import __version__
 from gomq_py.client.errors import ClientError
 from gomq_py.dispatcher.app import Dispatcher
+from gomq_py.dispatcher.arguments import name_of, text_of
 from gomq_py.dispatcher.errors import DispatcherError
 from gomq_py.dispatcher.runners import KINDS
 
 _LOG = logging.getLogger("gomq_py.dispatcher")
 _LOOK_S = 0.5  # between two looks at files that changed
 _SHOW_S = 1.0  # between two status lines, and two writes of the health file
-_CONNECTION_BROKEN, _LEFT_BEHIND = 1, 3
+_CONNECTION_BROKEN, LEFT_BEHIND = 1, 3
 
 
 def run(arguments=None):
@@ -39,8 +44,10 @@ def run(arguments=None):
     sys.path.insert(0, os.getcwd())
     try:
         app = load(options.app)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        print(f"gomq-py-worker: {options.app}: {error}", file=sys.stderr)
+    except Exception as error:
+        if not isinstance(error, (ImportError, AttributeError, TypeError, ValueError)):
+            traceback.print_exc()  # of the module: where it is to be mended
+        print(f"gomq-py-worker: {options.app}: {name_of(error)}: {text_of(error)}", file=sys.stderr)
         return 2
     if options.url:
         app.url = options.url
@@ -50,7 +57,7 @@ def run(arguments=None):
 def load(place):
     """The Dispatcher at ``module:name`` (``app`` by default).
 
-    Raises ImportError, AttributeError, TypeError.
+    Raises ImportError, AttributeError, TypeError, and what the module does.
     """
     module, _, name = place.partition(":")
     app = getattr(importlib.import_module(module), name or "app")
@@ -67,6 +74,7 @@ class _Run:
         self._options = options
         self._stop = threading.Event()
         self._asked = 0  # how often it was told to stop
+        self._server: Any = None
         self._finished: list = []
         self._shown = (time.monotonic(), 0)
         self._workers: list = []
@@ -74,8 +82,10 @@ class _Run:
 
     def run(self):
         """Work until told to stop; the exit code."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._told)
+        signal.signal(signal.SIGTERM, self._told)
+        # A terminal's Ctrl-C reaches the parent of --reload as well, which passes it on.
+        parent = int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
+        signal.signal(signal.SIGINT, (lambda *_: None) if parent else self._told)
         options = self._options
         if options.health_file and not Path(options.health_file).absolute().parent.is_dir():
             print(
@@ -85,12 +95,14 @@ class _Run:
             return 2
         queues = options.queues.split(",") if options.queues else None
         try:
+            if (server := self._connected()) is None:
+                return 0
+            self._server = server
             kind = "greenlets" if options.greenlets else options.run_in
             self._workers = self._app.workers(queues, options.concurrency, kind, options.name)
         except (ClientError, OSError, DispatcherError, ValueError) as error:
             print(f"gomq-py-worker: {error}", file=sys.stderr)
             return _CONNECTION_BROKEN
-        server = self._app.server
         if options.prometheus_port is not None:
             from gomq_py.dispatcher.metrics import serve
 
@@ -102,12 +114,31 @@ class _Run:
                 return 2
         names = ", ".join(each.config.queue for each in self._workers)
         _LOG.info("gomq-py-worker %s takes %d tasks from %s", __version__, len(self._app.tasks), names)
-        broken, parent = server.connection_broken, int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
+        broken = server.connection_broken
         while not self._stop.wait(_SHOW_S) and not broken.is_set():
             self._show()
             if parent and os.getppid() != parent:
                 break  # of --reload: it was killed, and nobody else will end this one
         return self._leave(server, broken.is_set())
+
+    def _connected(self):
+        """The Server, or None as soon as it is told to stop: there may be many attempts.
+
+        Raises what the last of them met.
+        """
+        answer: Future = Future()
+
+        def connect():
+            try:
+                answer.set_result(self._app.server)
+            except BaseException as error:
+                answer.set_exception(error)
+
+        connecting = threading.Thread(target=connect, name="connecting", daemon=True)
+        connecting.start()
+        while connecting.is_alive() and not self._stop.is_set():
+            connecting.join(0.1)
+        return answer.result() if answer.done() else None
 
     def _told(self, *_):
         self._asked += 1
@@ -126,10 +157,11 @@ class _Run:
             _LOG.warning("leaves tasks that run: they go back to their queues")
             server.abort()
         if self._options.health_file:
-            Path(self._options.health_file).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what is in its place is not ours
+                Path(self._options.health_file).unlink(missing_ok=True)
         if is_broken:
             return _CONNECTION_BROKEN
-        return 0 if self._finished == [True] else _LEFT_BEHIND
+        return 0 if self._finished == [True] else LEFT_BEHIND
 
     def _close(self):
         self._finished.append(self._app.close(self._options.stop_timeout))
@@ -141,7 +173,7 @@ class _Run:
             return
         done = sum(each.done_count for each in self._workers)
         state = {
-            "connected": self._app.server.is_connected,
+            "connected": self._server.is_connected,
             "running": sum(each.running_count for each in self._workers),
             "done": done,
             "failed": sum(each.failed_count for each in self._workers),
@@ -177,19 +209,25 @@ def _write_health(path, state):
 
 
 def _reload_for_ever(arguments):
-    stop = threading.Event()
+    stop, child = threading.Event(), None
+
+    def pass_on(*_):
+        stop.set()
+        if child is not None:
+            child.send_signal(signal.SIGTERM)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, pass_on)
     while True:
+        before = _sources()
         child = subprocess.Popen(
             [sys.executable, "-m", "gomq_py.dispatcher", *arguments],
             env={**os.environ, "GOMQ_WORKER_RELOADED": str(os.getpid())},
         )
-        before = _sources()
         while not stop.wait(_LOOK_S) and _sources() == before:
             pass
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
+        if not stop.is_set():
+            child.terminate()
         code = child.wait()
         if stop.is_set():
             return code

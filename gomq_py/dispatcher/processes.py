@@ -5,16 +5,23 @@ program with threads keeps their locks. It finds the function by its module and 
 closes.
 """
 
+import contextlib
+import ctypes
 import importlib
 import multiprocessing.connection
+import os
 import pickle
 import signal
 import socket
 import subprocess
 import sys
+import traceback
 
 from gomq_py.dispatcher.arguments import name_of, text_of
 from gomq_py.dispatcher.errors import DispatcherError, ProcessDied
+from gomq_py.dispatcher.tasks import check_has_run
+
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class Child:
@@ -24,7 +31,7 @@ class Child:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
@@ -88,7 +95,26 @@ def _find(reference):
     return getattr(found, "call", found)  # of an AppTask
 
 
+def leave_fork(error):
+    """End this process, which a task has forked and which has come back from the task's function. It is no
+    worker, and what it has inherited (the connection, the pipe) is its parent's.
+    """
+    code = 0
+    with contextlib.suppress(Exception):
+        if error is not None:
+            code = 1
+            cause = error.__cause__
+            if isinstance(cause, SystemExit):
+                code = cause.code if isinstance(cause.code, int) else 0 if cause.code is None else 1
+            else:
+                traceback.print_exception(error)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
 def _serve(pipe):
+    process = os.getpid()
     for path in pipe.recv():
         if path not in sys.path:
             sys.path.append(path)
@@ -98,11 +124,13 @@ def _serve(pipe):
         except EOFError:
             return
         try:
-            _find(reference)(*values)
+            check_has_run(_find(reference)(*values))
             error = None
         except Exception as fault:
-            error = _portable(fault)
-        pipe.send(error)
+            error = fault
+        if os.getpid() != process:
+            leave_fork(error)
+        pipe.send(None if error is None else _portable(error))
 
 
 def _portable(fault):
@@ -115,6 +143,20 @@ def _portable(fault):
         return error
 
 
+def _leave_signals_to(parent):
+    """Ctrl-C and a service manager's SIGTERM reach the whole group, and the parent decides what they mean;
+    where it is killed this process is, too: its task goes back to the queue, and must not run on beside that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A handler, for what is ignored would be so in programs that the task starts, which nobody could end.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    with contextlib.suppress(OSError, AttributeError):  # other systems have none: it leaves after its task
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    _leave_signals_to(int(sys.argv[2]))
     _serve(multiprocessing.connection.Connection(int(sys.argv[1])))

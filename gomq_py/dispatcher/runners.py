@@ -8,6 +8,8 @@ it has been settled already, and what the function still does is nobody's.
 import asyncio
 import contextlib
 import inspect
+import logging
+import os
 import queue
 import threading
 import time
@@ -16,9 +18,10 @@ from functools import partial
 
 from gomq_py.dispatcher.arguments import name_of, text_of
 from gomq_py.dispatcher.errors import DispatcherError, Retry
-from gomq_py.dispatcher.processes import Child
-from gomq_py.dispatcher.tasks import set_current
+from gomq_py.dispatcher.processes import Child, leave_fork
+from gomq_py.dispatcher.tasks import check_has_run, set_current
 
+_LOG = logging.getLogger("gomq_py.dispatcher")
 # Until a task for which no process could be started is tried again.
 PROCESS_AGAIN_S = 1.0
 
@@ -34,6 +37,7 @@ class Invocation:
         "began",
         "_unclaimed",
         "_finish",
+        "_process",
         "hooks",
         "holder",
     )
@@ -47,6 +51,7 @@ class Invocation:
         self._unclaimed = [True]
         self.holder = None  # what the runner needs to end it
         self._finish = finish
+        self._process = os.getpid()
         self.hooks = hooks
 
     def claim(self):
@@ -68,7 +73,7 @@ class Invocation:
         error = None
         try:
             self.hooks.before(self.context)
-            call()
+            check_has_run(call())
         except Exception as fault:
             error = fault
         # SystemExit and its like in a task are the task's fault, and end nothing else
@@ -80,7 +85,12 @@ class Invocation:
         return self.finished(error)
 
     def finished(self, error):
-        """The function has returned (None) or raised; False if the invocation was abandoned."""
+        """The function has returned (None) or raised; False if the invocation was abandoned.
+
+        In a process that the task has forked it does not return: the parent settles the task.
+        """
+        if os.getpid() != self._process:
+            leave_fork(error)
         if not self.claim():
             return False
         self._finish(self, error)
@@ -158,10 +168,21 @@ class Processes(Threads):
 
     kind = "processes"
 
+    def __init__(self, limit, name):
+        super().__init__(limit, name)
+        self._busy: set = set()  # the invocations that run
+
     def abandon(self, invocation):
         """It took too long: its process is killed, and its thread goes on with a new one."""
         if invocation.holder is not None:
             invocation.holder.kill()
+
+    def close(self):
+        """End the processes; what still runs there has been given back, and is ended with them."""
+        super().close()
+        for invocation in list(self._busy):
+            if invocation.claim():
+                self.abandon(invocation)
 
     def _work(self):
         child = None
@@ -176,7 +197,14 @@ class Processes(Threads):
                         invocation.run(partial(_raise, again))
                         continue
                 invocation.holder = child
-                invocation.run(partial(child.run, invocation.config.function, invocation.values))
+                self._busy.add(invocation)
+                settled = invocation.run(partial(child.run, invocation.config.function, invocation.values))
+                self._busy.discard(invocation)
+                if not settled:
+                    # Who abandoned it kills its process now or in a moment: that must meet no other task.
+                    child.kill()
+                    child.close()
+                    child = None
         finally:
             self._count(-1)
             if child is not None:
@@ -194,6 +222,7 @@ class EventLoop:
     def __init__(self, limit, name):
         self._limit = limit
         self._loop = asyncio.new_event_loop()
+        self._closing = False
         self._waiting: deque = deque()
         self._room = limit
         self._thread = threading.Thread(target=self._serve, name=f"event loop of {name}", daemon=True)
@@ -221,12 +250,17 @@ class EventLoop:
 
     def close(self):
         """End the loop; what still runs is dropped. A second call does nothing."""
+        self._closing = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _serve(self):
         try:
-            self._loop.run_forever()
+            while not self._closing:
+                try:
+                    self._loop.run_forever()
+                except BaseException:  # SystemExit of what a task has started: others run here, too
+                    _LOG.exception("a coroutine that a task had started wanted to end the program")
         finally:
             self._loop.close()
 
@@ -263,7 +297,9 @@ class EventLoop:
             error = DispatcherError("the task was cancelled")
         except Exception as fault:
             error = fault
-        except (SystemExit, KeyboardInterrupt) as fault:
+        except BaseException as fault:
+            if self._closing and isinstance(fault, GeneratorExit):
+                raise  # the loop has ended, and drops it
             error = DispatcherError(f"{name_of(fault)}: {text_of(fault)}")
         invocation.finished(error)
 

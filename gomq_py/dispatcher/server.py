@@ -106,6 +106,7 @@ class Server:
         self.delays: Any = None  # BrokerDelays or QueueDelays, once connected
         self._publisher = Publisher()
         self._workers: dict = {}
+        self._put_off: dict = {}  # Future of a task with a delay -> the task, until there is a connection
         self._closing = False
         self._control: Any = None  # the channel for declaring; for the link's thread
         backoff = Backoff(
@@ -278,9 +279,14 @@ class Server:
         return answer
 
     def _prepare_and_send(self, answer, placed, task):
-        if answer.cancelled():
+        self._put_off.pop(answer, None)
+        if answer.done():
+            return
+        if self.link.has_ended:
+            _fail(answer, task, "the link has ended")
             return
         if self.link.connection is None:
+            self._put_off[answer] = task
             self.link.call_later(_LOOK_FOR_CONNECTION_S, self._prepare_and_send, answer, placed, task)
             return
         self.delays.prepare(self._control, task.delay_s)
@@ -336,6 +342,9 @@ class Server:
 
     def _end(self, error):
         self._publisher.end(error)
+        for answer, task in self._put_off.items():
+            _fail(answer, task, error or "the link was closed")
+        self._put_off.clear()
         for worker in self.workers:
             worker.end(error)
         if error is not None and not self._closing and self.link.losses:
@@ -371,6 +380,12 @@ def _wait(future, timeout_s):
         future.exception(timeout_s)
     except FutureTimeout:
         pass  # the caller sees that it is not done
+
+
+def _fail(answer, task, why):
+    """There is no connection, and will be none."""
+    if answer.set_running_or_notify_cancel():
+        answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 
 
 def _translated(task, error):

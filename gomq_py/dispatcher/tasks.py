@@ -8,15 +8,17 @@ The format is that of gofort/dispatcher. What we need besides it stands in heade
 """
 
 import contextvars
+import inspect
 import json
 import math
 import os
+import types
 from dataclasses import dataclass, field
 from typing import Any
 
 from gomq_py.content.properties import Properties
 from gomq_py.dispatcher.arguments import brief, convert, shown, type_of
-from gomq_py.dispatcher.errors import BadArgument, BadTask
+from gomq_py.dispatcher.errors import BadArgument, BadTask, DispatcherError
 
 CONTENT_TYPE = "application/json"
 PERSISTENT = 2
@@ -135,10 +137,11 @@ def decode(body):
     if not isinstance(name, str) or not name:
         raise BadTask(f"the task has no name: {shown(task)}")
     args = [] if args is None else args  # Go writes null for no arguments
+    uuid = "" if uuid is None else uuid
     if not isinstance(args, list) or not all(isinstance(each, dict) for each in args):
         raise BadTask(f"task {shown(name)}: args is {shown(args)}, and not a list of types and values")
     return Received(
-        uuid if isinstance(uuid, str) else str(uuid),
+        uuid if isinstance(uuid, str) else shown(uuid),
         name,
         [(each.get("type"), each.get("value")) for each in args],
     )
@@ -190,6 +193,21 @@ class TaskContext:
     queue: str
     worker: str
     redelivered: bool
+
+
+def check_kind(name, function, run_in):
+    """Raises ValueError for a function of which a call there would run nothing."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
+    if inspect.iscoroutinefunction(function) and run_in != "asyncio":
+        raise ValueError(f"task {name!r} is a coroutine function: it runs in asyncio, and not in {run_in}")
+
+
+def check_has_run(result):
+    """Raises DispatcherError where what a function returned says that it has not run."""
+    if type(result) is types.CoroutineType:
+        result.close()
+        raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")
 
 
 def current_task():

@@ -21,7 +21,7 @@ from typing import Any
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ClientError, Disconnected
 from gomq_py.dispatcher import tasks as wire
-from gomq_py.dispatcher.arguments import brief, convert, name_of, shown, text_of, trace_of
+from gomq_py.dispatcher.arguments import convert, name_of, on_one_line, shown, text_of, trace_of
 from gomq_py.dispatcher.copies import Copies
 from gomq_py.dispatcher.delays import left_s
 from gomq_py.dispatcher.errors import (
@@ -167,7 +167,7 @@ class Worker:
 
     def channel_closed(self, connection, error):
         """True if it was this worker's channel: a new one takes its place."""
-        if self._channel is None or self._channel.error is not error:
+        if self._channel is None or not error.is_same(self._channel.error):
             return False
         self._log.warning("the broker closed the channel of worker %r: %s", self.name, error)
         self.down(error)
@@ -233,6 +233,7 @@ class Worker:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()  # what was acknowledged before is so; the rest goes back
+        self._running.clear()
 
     def _take_back(self):
         back = [each for runner in self._runners.values() for each in runner.take_back()]
@@ -260,7 +261,7 @@ class Worker:
         if config is None:
             self._put_off_unknown(delivery, task)
         elif (early_s := left_s(headers)) > 0:
-            self._put_off(delivery, early_s, {})
+            self._put_off(delivery, min(early_s, LONGEST_DELAY_S), {})
         else:
             try:
                 values = self._values(task, config)
@@ -356,7 +357,7 @@ class Worker:
         self._log.error(
             "task %r (%s) of worker %r failed: %s: %s%s",
             context.name,
-            brief(context.uuid),
+            on_one_line(context.uuid),
             self.name,
             name_of(error),
             text_of(error),
@@ -393,7 +394,7 @@ class Worker:
             return  # it has just ended
         context = invocation.context
         error = TaskTimeout(
-            f"task {context.name!r} ({brief(context.uuid)}) of worker {self.name!r} took over "
+            f"task {context.name!r} ({on_one_line(context.uuid)}) of worker {self.name!r} took over "
             f"{invocation.config.timeout_s:g} s"
         )
         self._settle(invocation, error)
@@ -481,6 +482,7 @@ def _checked(name, config):
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)
+    wire.check_kind(name, config.function, config.run_in)
     if config.check is not None:
         return config
     return replace(config, check=check_of(config.function, 1 if config.task_uuid_as_first_arg else 0))

@@ -12,12 +12,26 @@ import pytest
 
 from gomq_py.client.connection import Connection
 from gomq_py.dispatcher import Task
+from tests.support.broker_process import BrokerProcess
 from tests.support.command import ROOT
 from tests.support.ports import reserve
+from tests.support.task_queue import cleared
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
+
+@pytest.fixture(scope="module")
+def module_broker(tmp_path_factory):
+    with BrokerProcess(tmp_path_factory.mktemp("tasks") / "data") as process:
+        yield process
+
+
+@pytest.fixture
+def broker(module_broker):
+    return cleared(module_broker, "q")
+
+
 APP = """
-import os, threading
+import asyncio, os, threading
 from gomq_py.dispatcher import Dispatcher
 app = Dispatcher(os.environ["TASKS_URL"], queue="q")
 
@@ -25,6 +39,19 @@ app = Dispatcher(os.environ["TASKS_URL"], queue="q")
 def note(text: str):
     with open("notes", "a") as file:
         file.write(text + "\\n")
+
+@app.task
+def pool():
+    from concurrent.futures import ThreadPoolExecutor
+    executor = ThreadPoolExecutor()
+    executor.submit(threading.Event().wait)
+    note.function("held")
+    executor.shutdown()
+
+@app.task
+async def wait():
+    note.function("held")
+    await asyncio.Event().wait()
 
 @app.task
 def hold():
@@ -42,7 +69,7 @@ def worker(broker, tmp_path):
     (tmp_path / "notes").touch()
     children = []
 
-    def start(*arguments):
+    def start(*arguments, **options):
         children.append(
             subprocess.Popen(
                 [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app", *arguments],
@@ -50,6 +77,7 @@ def worker(broker, tmp_path):
                 stderr=subprocess.PIPE,
                 text=True,
                 env={**os.environ, "PYTHONPATH": str(ROOT), "TASKS_URL": broker.amqp_url},
+                **options,
             )
         )
         wait_until(lambda: consumers(broker) or children[-1].poll() is not None)
@@ -112,9 +140,17 @@ def test_the_first_ctrl_c_finishes_what_runs(worker, broker, tmp_path):
     assert ready(broker) == 1
 
 
-def test_the_second_ctrl_c_gives_back_what_runs(worker, broker, tmp_path):
-    child = worker()
-    send(broker, "hold")
+@pytest.mark.parametrize(
+    "options, task",
+    [
+        ((), "hold"), ((), "pool"), (("--greenlets",), "hold"), (("--run-in", "processes"), "hold"),
+        ((), "wait"),
+    ],
+)
+def test_the_second_ctrl_c_gives_back_what_runs(worker, broker, tmp_path, options, task):
+    """Whatever it runs in; of what it has started nothing keeps the command alive."""
+    child = worker(*options)
+    send(broker, task)
     wait_until(lambda: "held\n" in (tmp_path / "notes").read_text())
 
     child.send_signal(signal.SIGINT)
@@ -138,6 +174,97 @@ def test_health_file_metrics_and_status_line(worker, broker, tmp_path):
     assert 'gomq_worker_tasks_done_total{queue="q"} 1.0' in metrics and "gomq_worker_connected 1.0" in metrics
     assert "connected True  running 0  done 1  failed 0  rate" in told
     assert not health.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("option", ["--no-status", "--greenlets"])
+def test_it_leaves_at_once_where_it_has_no_connection_yet(tmp_path, number, option):
+    """There may be 25 attempts, and a broker that lets it in and says nothing keeps it for long."""
+    (tmp_path / "jobs.py").write_text(APP)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(TIMEOUT_S)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app", option], cwd=tmp_path,
+            stderr=subprocess.PIPE, text=True,
+            env={
+                **os.environ, "PYTHONPATH": str(ROOT),
+                "TASKS_URL": f"amqp://127.0.0.1:{silent.getsockname()[1]}",
+            },
+        )
+        with child, silent.accept()[0]:
+            child.send_signal(number)
+            _, told = child.communicate(timeout=TIMEOUT_S)
+
+    assert (child.returncode, "Traceback" in told) == (0, False), told
+
+
+def test_it_ends_when_the_retries_are_used_up_and_asks_nobody_anew(tmp_path, broker_process):
+    """Its status line looked for a connection, and so made another one, with as many retries."""
+    own = broker_process(port=reserve()).start()
+    retries = 'queue="q", reconnection_retries=1, reconnection_interval_s=0.01'
+    (tmp_path / "jobs.py").write_text(APP.replace('queue="q"', retries))
+    with open(tmp_path / "log", "w+", encoding="utf-8") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "gomq_py.dispatcher", "jobs:app", "--status"], cwd=tmp_path, stderr=log,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TASKS_URL": own.amqp_url},
+        )
+        try:
+            wait_until(lambda: consumers(own))
+            own.kill()
+
+            code = child.wait(TIMEOUT_S)
+        finally:
+            child.kill()
+            child.wait(TIMEOUT_S)
+        log.seek(0)
+        told = log.read()
+
+    assert (code, told.count("gave up on"), told.count("once more in")) == (1, 1, 1), told
+
+
+@pytest.fixture
+def reloading(worker, tmp_path):
+    """The command with --reload, in a group of its own as a shell makes one, and what it writes."""
+    return worker("--reload", start_new_session=True)
+
+
+def test_a_terminals_ctrl_c_is_one_with_reload_too(reloading, broker, tmp_path):
+    """It reaches the parent and the worker; the parent passes it on. What runs is finished."""
+    send(broker, "hold")
+    wait_until(lambda: "held\n" in (tmp_path / "notes").read_text())
+
+    os.killpg(reloading.pid, signal.SIGINT)
+    wait_until(lambda: not consumers(broker))
+    (tmp_path / "go").touch()
+
+    assert reloading.wait(TIMEOUT_S) == 0
+    assert (tmp_path / "notes").read_text() == "held\nreleased\n"
+
+
+def test_a_terminals_second_ctrl_c_gives_back_with_reload_too(reloading, broker, tmp_path):
+    send(broker, "hold")
+    wait_until(lambda: "held\n" in (tmp_path / "notes").read_text())
+
+    os.killpg(reloading.pid, signal.SIGINT)
+    wait_until(lambda: not consumers(broker))
+    os.killpg(reloading.pid, signal.SIGINT)
+
+    assert reloading.wait(TIMEOUT_S) == 3
+    wait_until(lambda: ready(broker) == 1)
+
+
+def test_code_that_cannot_be_loaded_is_told_and_the_next_change_is_tried(reloading, broker, tmp_path):
+    (tmp_path / "jobs.py").write_text("def broken(:\n")
+    told = ""
+    for line in reloading.stderr:
+        told += line
+        if "SyntaxError: " in line and line.startswith("gomq-py-worker: "):
+            break
+    assert 'File "' in told and "jobs.py" in told and "def broken(:" in told
+    (tmp_path / "jobs.py").write_text(APP.replace("text + ", "'mended ' + text + "))
+    send(broker, "note", "hello")
+
+    wait_until(lambda: (tmp_path / "notes").read_text() == "mended hello\n")
 
 
 def test_changed_code_is_loaded(worker, broker, tmp_path):

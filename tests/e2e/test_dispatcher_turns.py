@@ -11,7 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.client.connection import Connection
-from gomq_py.dispatcher import ServiceDisconnected, Server, ServerConfig, Task, TaskConfig, WorkerConfig
+from gomq_py.dispatcher import (
+    BadTask,
+    Server,
+    ServerConfig,
+    ServiceDisconnected,
+    Task,
+    TaskConfig,
+    WorkerConfig,
+)
 from tests.support.narrow import NarrowWay
 from tests.support.task_queue import server_of
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
@@ -150,3 +158,16 @@ def test_an_interrupted_publish_leaves_a_connection_that_works(
     wait_until(lambda: not server._publisher.unconfirmed_count)
     names = b"".join(bodies(shared_broker, queue))
     assert server.link.losses == losses and b"interrupted" in names and b"after" in names
+
+
+def test_what_cannot_be_sent_is_told_at_once(server):
+    """There is no answer to wait for: the next octets may be a sign of life, after 15 s."""
+    wait_until(lambda: in_a_thread(server.publish, Task("a")) and server.link._turn.take())
+    server.link._turn.give_back()
+    began = time.monotonic()
+
+    for _ in range(3):  # of which one is served by its thread
+        with pytest.raises(BadTask, match="a short string holds at most 255 octets"):
+            in_a_thread(server.publish, Task("a", routing_key="k" * 256))
+
+    assert time.monotonic() - began < 10

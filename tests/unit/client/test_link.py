@@ -1,6 +1,8 @@
 """A connection that is kept up by a thread of its own."""
 
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -10,8 +12,9 @@ from gomq_py.amqp.wire.methods import BasicPublish, ConnectionClose, ConnectionC
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ConnectionClosed, Disconnected
 from gomq_py.client.link import Link
+from tests.support.command import ROOT
 from tests.support.scripted_broker import Peer, scripted_broker
-from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
 AT_ONCE = Backoff(0.0, 0.0)
 
@@ -266,3 +269,82 @@ def wake_late(link, turns, over):
     link.connection.take_ready = lambda: (turns.append(1), receive())[1]
     link.call_later(0.2, over.set)
     link._waker.send(b"w")
+
+
+def test_what_is_posted_while_the_connection_is_closed_is_done_all_the_same():
+    """Somebody waits for it: a publisher's message has a Future, which ended with nobody."""
+
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link, done = Link(url, on_up=nothing).start(), []
+        close = link.connection.close
+
+        def close_late():
+            link.post(done.append, "posted")
+            link.post(lambda: 1 / 0)
+            link.post(lambda: link.connection.nothing)
+            link.post(done.append, "too")
+            close()
+
+        link.connection.close = close_late
+        link.close()
+
+    assert done == ["posted", "too"]
+
+
+def test_a_call_from_the_links_own_thread_waits_for_nobody():
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+
+    with scripted_broker(script) as url:
+        link = Link(url, on_up=nothing).start()
+        answer = link.call(lambda: link.call(lambda: "here"), timeout_s=TIMEOUT_S)
+        link.close()
+
+    assert answer == "here"
+
+
+FORKING = """
+import os, sys
+from gomq_py.client.errors import Disconnected
+from gomq_py.client.link import Link
+
+link = Link(sys.argv[1], on_up=lambda _: None).start()
+child = os.fork()
+if not child:
+    serves = link.serve(None, 1.0, print, "sent")
+    link.abort()
+    link.close()
+    try:
+        link.post(print, "posted")
+    except Disconnected as error:
+        print(serves, link.is_up, error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(link.call(lambda: "here"))
+link.close()
+"""
+
+
+def test_a_forked_process_leaves_the_connection_to_its_parent():
+    """It would write into the same socket: neither publishing nor cutting the connection reaches that."""
+    told = []
+
+    def script(peer):
+        peer.handshake()
+        peer.farewell()
+        told.append("farewell")
+
+    with scripted_broker(script) as url:
+        finished = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", FORKING, url], cwd=ROOT, capture_output=True, text=True,
+            timeout=in_time(60),
+        )
+
+    childs = "False False the connection is that of the process which forked this one"
+    assert finished.stdout.splitlines() == [childs, "here"], finished.stderr
+    assert told == ["farewell"]

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -13,7 +15,9 @@ from gomq_py.dispatcher import runners
 from gomq_py.dispatcher.errors import Retry
 from gomq_py.dispatcher.hooks import Hooks
 from gomq_py.dispatcher.runners import Invocation, make_runner
-from tests.support.waiting import wait_until
+from tests.support import task_functions
+from tests.support.command import ROOT
+from tests.support.waiting import TIMEOUT_S, in_time, wait_until
 
 
 def invocation(function, told):
@@ -162,3 +166,157 @@ def test_a_task_that_does_not_let_itself_be_ended_keeps_no_place(kind, function)
     OVER.set()
     wait_until(lambda: not ENDLESS)
     runner.close()
+
+
+class Strange(BaseException):
+    """No Exception, and nothing that ends a program."""
+
+
+async def raise_strange():
+    raise Strange("no")
+
+
+async def drop_itself():
+    raise GeneratorExit
+
+
+async def leave_by_another():
+    """What it starts ends the loop's turn, and the task goes on."""
+
+    async def leave():
+        raise SystemExit("enough")
+
+    leaving = asyncio.get_running_loop().create_task(leave())
+    await asyncio.wait([leaving])
+    assert isinstance(leaving.exception(), SystemExit)
+
+
+@pytest.mark.parametrize(
+    "function, error",
+    [(raise_strange, "Strange: no"), (drop_itself, "GeneratorExit: "), (leave_by_another, None)],
+)
+def test_an_event_loop_outlives_what_its_tasks_raise(function, error, caplog):
+    runner, told = make_runner("asyncio", 1, "w"), []
+
+    runner.begin(invocation(function, told))
+    wait_until(lambda: told)
+    runner.begin(invocation(lambda: None, told))
+    wait_until(lambda: len(told) == 2)
+
+    runner.close()
+    assert [each and str(each) for each in told] == [error, None]
+    assert ("wanted to end the program" in caplog.text) is (error is None)
+
+
+@pytest.mark.parametrize("kind", ["threads", "greenlets", "processes"])
+def test_a_coroutine_that_nobody_awaits_is_an_error_of_its_task(kind):
+    runner, told = make_runner(kind, 1, "w"), []
+
+    runner.begin(invocation(task_functions.coroutine, told))
+
+    wait_until(lambda: told)
+    runner.close()
+    assert "the function returned a coroutine, which runs in asyncio only" in str(told[0])
+
+
+def test_a_process_that_a_task_forks_answers_for_nothing():
+    """The answer of the task after it is that task's own."""
+    runner, told = make_runner("processes", 1, "w"), []
+
+    runner.begin(invocation(task_functions.fork_and_come_back, told))
+    runner.begin(invocation(task_functions.refuse, told))
+
+    wait_until(lambda: len(told) == 2)
+    runner.close()
+    assert told[0] is None and str(told[1]) == "it ran"
+
+
+FORKING = """
+import os, sys
+from types import SimpleNamespace
+from gomq_py.dispatcher.hooks import Hooks
+from gomq_py.dispatcher.runners import Invocation, make_runner
+import threading
+
+told, codes, over = [], [], threading.Event()
+
+def fork():
+    for leave in (lambda: None, lambda: sys.exit(7), lambda: 1 / 0):
+        child = os.fork()
+        if not child:
+            print("child")
+            return leave()
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+def finish(_, error):
+    told.append(error)
+    over.set()
+
+runner = make_runner("threads", 1, "w")
+config = SimpleNamespace(function=fork)
+runner.begin(Invocation(config, SimpleNamespace(name="t", uuid=""), (), None, finish, Hooks(None)))
+over.wait(60)
+print(codes, told)
+"""
+
+
+def test_a_process_that_a_task_forks_in_a_thread_ends_with_the_task():
+    """With the task's exit code. It would be a second worker, and the parent would wait for it."""
+    finished = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING], cwd=ROOT, capture_output=True, text=True,
+        timeout=in_time(90),
+    )
+
+    assert finished.stdout == "child\nchild\nchild\n[0, 7, 1] [None]\n", finished.stderr
+    assert "ZeroDivisionError" in finished.stderr
+
+
+class FakeChild:
+    """A process that calls the function here, until it is killed."""
+
+    has_ended = False
+
+    def __init__(self):
+        self.killed = threading.Event()
+
+    def run(self, function, values):
+        function(self)
+
+    def kill(self):
+        self.killed.set()
+
+    def close(self):
+        pass
+
+
+def test_the_process_of_a_task_that_ended_as_it_was_abandoned_gets_no_other_task(monkeypatch):
+    """It is about to be killed."""
+    monkeypatch.setattr(runners, "Child", FakeChild)
+    runner, told, children = make_runner("processes", 1, "w"), [], []
+    late = invocation(lambda child: late.claim(), told)
+    runner.begin(late)
+    runner.begin(invocation(children.append, told))
+
+    wait_until(lambda: told)
+
+    runner.abandon(late)
+    runner.close()
+    assert told == [None] and not children[0].killed.is_set() and children[0] is not late.holder
+
+
+def test_what_still_runs_in_a_process_when_its_runner_is_closed_is_ended(monkeypatch):
+    monkeypatch.setattr(runners, "Child", FakeChild)
+    runner, told, begun, ended = make_runner("processes", 1, "w"), [], [], []
+
+    def freeze(child):
+        begun.append(child)
+        child.killed.wait(TIMEOUT_S)
+        ended.append(child.killed.is_set())
+
+    runner.begin(invocation(freeze, told))
+    wait_until(lambda: begun)
+
+    runner.close()
+
+    wait_until(lambda: ended)
+    assert (ended, told) == ([True], [])
