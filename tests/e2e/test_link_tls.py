@@ -61,7 +61,8 @@ def shovel(world, request):
 
 def told(shovel, error):
     """What is shown of the shovel once its error says this."""
-    return wait_until(lambda: shovel.shown() if error in shovel.shown()["error"] else None, what=shovel.shown)
+    return wait_until(
+        lambda: shown if error in (shown := shovel.shown())["error"] else None, what=shovel.shown)
 
 
 CLIENT = "certfile=client/certificate.pem&keyfile=client/key.pem"
@@ -160,7 +161,9 @@ def test_a_web_server_that_cannot_be_trusted_is_told_nothing(world, shovel, serv
 
     shown = told(shovel, error)
     assert shown["error"].startswith("destination: TLS: the certificate of that end is refused: ")
-    assert server.requests == [] and shovel.waiting() + shown["unconfirmed"] == 1
+    shovel.call("DELETE", "shovels", "/", shovel.name)  # one that tries again takes the message each time
+    wait_until(lambda: shovel.waiting() == 1)
+    assert server.requests == []
 
 
 def test_a_web_server_behind_another_kind_of_port(world, shovel):

@@ -73,7 +73,7 @@ def test_changes_are_told_to_whom_lists_would_show_them(api, name):
         api.put(f"queues/{name}/hidden")
         api.put(f"queues/%2F/{name}")
 
-        seen = stream.next()[2]
+        seen = stream.next(lambda data: data.get("name") in ("hidden", name))[2]
 
     assert seen["name"] == name
     api.delete(f"vhosts/{name}")
@@ -100,8 +100,10 @@ def test_log_lines_are_told_as_they_come_and_hold_no_password(api):
         line = stream.next(lambda data: data["source"] == "http")[2]
 
     assert line["level"] == "warn" and "nobody-known" in line["message"]
-    assert "sesame-open" not in api.get("log?last=1000").text
-    assert api.get("log?last=1").json()["lines"][0]["message"] == line["message"]
+    answer = api.get("log?last=1000")  # connections of earlier tests may have written lines since
+    assert line["message"] in [one["message"] for one in answer.json()["lines"]]
+    assert "sesame-open" not in answer.text
+    assert len(api.get("log?last=1").json()["lines"]) == 1
 
 
 @pytest.mark.parametrize("path", ["log?last=1001", "log?last=x", "events?since=x"])
@@ -131,5 +133,5 @@ def test_there_are_so_many_streams_that_others_still_come_in_and_they_end_with_t
         began_s = time.monotonic()
         small.stop()
 
-        assert time.monotonic() - began_s < 10
+        assert time.monotonic() - began_s < in_time(10)
         assert list(opened[1].events()) == []

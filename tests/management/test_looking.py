@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pika
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 
 
 def route(api, exchange, key, **more):
@@ -83,7 +83,7 @@ def test_a_trial_says_that_a_message_would_wait(api, name):
 
     trial = route(api, name, "k", headers={"x-delay": 60_000})
 
-    assert 50 < trial["matches"][0]["due"] / 1000 - time.time() < 61
+    assert 0 < trial["matches"][0]["due"] / 1000 - time.time() < 61
     assert trial["delayed"][0]["exchange"] == name
 
 
@@ -112,14 +112,19 @@ def held(api, channel, name):
 
 
 def test_unacked_messages_are_told_by_consumer(api, held, name):
-    rows = api.get(f"unacked/%2F/{name}").json()
+    def without_ages(path):
+        rows = [one for one in api.get(path).json() if one["queue"] == name]
+        assert all(0 <= one.pop("oldest_seconds") < in_time(60) for one in rows)
+        return rows
+
+    rows = without_ages(f"unacked/%2F/{name}")
 
     assert [(one["consumer_tag"], one["count"], one["oldest_delivery_tag"]) for one in rows] == [
         (None, 1, 1), ("holder", 1, 2)
     ]
-    assert all(0 <= one["oldest_seconds"] < 60 and one["queue"] == name for one in rows)
+    assert len(api.get(f"unacked/%2F/{name}").json()) == len(rows)
     for path in ("unacked", "unacked/%2F"):
-        assert [one for one in api.get(path).json() if one["queue"] == name] == rows
+        assert without_ages(path) == rows
     assert api.get("unacked/nosuch").status_code == api.get("unacked/%2F/nosuch").status_code == 404
 
 
@@ -153,9 +158,8 @@ def test_an_ack_of_all_up_to_one_that_was_given_back_acks_the_others(api, channe
 def test_a_tag_that_was_never_given_back_still_closes_the_channel(api, channel, held, name):
     api.post(f"unacked/%2F/{name}/return", {"channel": held, "delivery_tag": 1})
 
-    channel.basic_ack(99)
-
     with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        channel.basic_ack(99)  # which may read the answer already
         channel.queue_declare(name, passive=True)
 
 

@@ -211,6 +211,7 @@ def test_a_login_is_in_no_plan_and_no_event_log(spark, broker, orders, login):
 
 def events_of(spark):
     """What Spark has noted of this session's queries; its UI shows the same."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # another thread writes them
     folder = Path(spark.conf.get("spark.eventLog.dir").removeprefix("file:"))
     events = "".join(file.read_text() for file in folder.rglob("events*"))
     assert "SparkListenerJobEnd" in events

@@ -29,10 +29,11 @@ CSP_WATCH = """
 addEventListener("securitypolicyviolation", event => console.error(
     `CSP: ${event.violatedDirective} forbids ${event.blockedURI} in ${event.sourceFile}`));
 """
-# The page before must not count as shown while the browser has not come to the next one.
+# The page before must not count as shown while the browser has not come to the next one, nor when what it
+# waited for comes meanwhile.
 GO = """address => {
     if (location.hash === address) return;
-    document.querySelector("#main .page")?.removeAttribute("data-shown");
+    document.querySelector("#main .page")?.setAttribute("data-left", "");
     location.hash = address;
 }"""
 LOGGED_IN = """
@@ -126,7 +127,7 @@ class UI:
 
     def wait_shown(self):
         """Until the page of the address has shown what it has."""
-        expect(self.page.locator("#main .page[data-shown]")).to_be_visible()
+        expect(self.page.locator("#main .page[data-shown]:not([data-left])")).to_be_visible()
 
     def close(self):
         self.context.close()

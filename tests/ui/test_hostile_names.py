@@ -4,6 +4,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.waiting import wait_until
 from tests.ui.furnished import HOSTILE
 
 LISTS = (
@@ -61,10 +62,11 @@ def page(browser_context, hostile):
 def test_lists_show_names_as_text(page, path):
     page.open(f"#/{path}")
 
-    names = page.page.locator("tbody bdi.name").all_inner_texts()
-
     if path not in ("connections", "channels"):
-        assert {shown(name).strip() for name in HOSTILE} <= {name.strip() for name in names}
+        wanted, names = {shown(name).strip() for name in HOSTILE}, page.page.locator("tbody bdi.name")
+        wait_until(
+            lambda: wanted <= {name.strip() for name in names.all_inner_texts()},
+            sleep=lambda _: page.page.wait_for_timeout(50))
     assert page.page.locator("#main script, #main img").count() == 0
     assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

@@ -12,7 +12,7 @@ def test_whoever_logs_in_is_shown_the_page_of_the_address(ui, api, name):
 
     expect(ui.page.get_by_role("heading", level=1)).to_have_text("Queues")
     expect(ui.page.get_by_role("link", name=name)).to_be_visible()
-    assert ui.page.title() == "Queues - gomq-py"
+    expect(ui.page).to_have_title("Queues - gomq-py")
 
 
 def test_a_wrong_password_is_told(ui):

@@ -2,6 +2,7 @@
 import base64
 import gzip
 import json
+import re
 
 import pika
 from playwright.sync_api import expect
@@ -207,4 +208,4 @@ def test_messages_are_a_tab_of_their_queue(ui, channel, name):
     ui.page.get_by_role("button", name="Look").click()
 
     expect(messages(ui)).to_have_count(1)
-    assert "tab=messages" in ui.page.url
+    expect(ui.page).to_have_url(re.compile("tab=messages"))

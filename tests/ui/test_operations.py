@@ -33,7 +33,7 @@ def test_the_log_is_followed_held_and_filtered(ui, api):
     expect(lines).not_to_contain_text("nobody-here")
     ui.page.get_by_label("Least level").select_option("error")
     expect(lines.locator(".log-line")).to_have_count(0)
-    assert ui.page.url.endswith("#/log?text=nobody-there&level=error")
+    expect(ui.page).to_have_url(f"{ui.base}/#/log?text=nobody-there&level=error")
 
 
 # shovels and federation

@@ -41,7 +41,7 @@ def test_who_logs_in_at_the_issuer_is_shown_what_the_token_allows(ui, issuer):
     ui.page.get_by_role("button", name="Log in with").click()
 
     expect(ui.page.get_by_role("heading", level=1)).to_have_text("Queues")
-    assert ui.page.url == f"{ui.base}/#/queues?name=x"
+    expect(ui.page).to_have_url(f"{ui.base}/#/queues?name=x")
     expect(ui.page.get_by_text("ann", exact=True).first).to_be_visible()
     expect(ui.page.get_by_role("navigation").get_by_role("link", name="Log", exact=True)).to_have_count(0)
     assert issuer.refusals == []

@@ -1,4 +1,6 @@
 """Turns of links: the first connects at once, many one after the other, and others get their share."""
+from types import SimpleNamespace
+
 import gevent
 import pytest
 
@@ -50,8 +52,9 @@ def test_others_get_as_long_as_a_turn_took_up_to_a_limit(monkeypatch, took_s, re
         slept.append(seconds)
         now[0] += seconds + took_s  # what a turn has brought about, before the timer was seen
 
-    monkeypatch.setattr(turns.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(turns.gevent, "sleep", sleep)
+    # in this module alone: there may be other threads
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(turns, "gevent", SimpleNamespace(sleep=sleep))
     turns.Turns._pause()
 
     assert slept == [turns.PACE_S, pytest.approx(rest_s, abs=1e-6)]

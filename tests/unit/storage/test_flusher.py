@@ -1,4 +1,5 @@
 """Flusher: files are flushed by threads that need no interpreter, and whoever asked waits as for a socket."""
+import contextlib
 import errno
 import gc
 import os
@@ -44,8 +45,12 @@ def held():
     """
     known = {str(thread.native_id) for thread in threading.enumerate()}
     threads = {("thread", name) for name in os.listdir("/proc/self/task") if name not in known}
-    links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
-    return threads | {link for link in links if os.path.lexists(link) and "eventfd" in os.readlink(link)}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            link = os.path.join("/proc/self/fd", name)
+            if "eventfd" in os.readlink(link):
+                threads.add(link)
+    return threads
 
 
 @pytest.mark.parametrize("descriptors", [1, 0], ids=["descriptor", "mapping"])
@@ -357,14 +362,16 @@ def test_a_pause_of_less_than_the_clock_tells_ends(flushing, seconds):
 
 
 def test_a_pause_that_is_cut_short_lets_the_next_one_be(flushing):
-    greenlet = gevent.spawn(flushing.pause, 0.9)
-    gevent.sleep(0)
-    greenlet.kill()
-    began = time.monotonic()
+    took = []
+    for _ in range(5):  # the whole process may stand still for a second, now and then
+        greenlet = gevent.spawn(flushing.pause, 0.9)
+        gevent.sleep(0)
+        greenlet.kill()
+        began = time.monotonic()
+        flushing.pause(0.001)
+        took.append(time.monotonic() - began)
 
-    flushing.pause(0.001)
-
-    assert 0.001 <= time.monotonic() - began < 0.9
+    assert 0.001 <= min(took) < 0.9
 
 
 class RecordingFlusher:
