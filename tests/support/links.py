@@ -46,10 +46,12 @@ def consumers(channel, queue):
 
 def take_all(channel, queue, count=None):
     """The next ``count`` messages, or every message there is, in order."""
+    least = depth(channel, queue) if count is None else count
     tag = channel.consume(queue, no_ack=True)
     taken = []
     while len(taken) != count:
-        delivery = channel.next_delivery(0.3 if count is None else TIMEOUT_S)
+        # what waits there comes, however long that takes; only for more nobody waits long
+        delivery = channel.next_delivery(TIMEOUT_S if len(taken) < least else 0.3)
         if delivery is None:
             break
         taken.append(delivery)
