@@ -47,6 +47,7 @@ def test_nothing_is_lost_and_order_is_kept_over_kills_of_either_side(pair, queue
         channels[victim].connection.abort()
         channels[victim] = connect(pair[victim].amqp_url, heartbeat_s=0).channel()
     until(lambda: link.status.state == "running")
+    ended(link)
     while depth(channels[0], queue):  # what was delivered and not read yet comes back at a stop
         link.start()
         until(lambda: depth(channels[0], queue) == 0 and not link.status.unconfirmed)
