@@ -663,6 +663,8 @@ class GroupCommit:
             gevent.spawn(_flush_each, jobs[lane::self._threads], self._watch)
             for lane in range(1, min(self._threads, len(jobs)))
         ]
+        for lane, greenlet in enumerate(self._lanes_here, 1):
+            greenlet.name = f"group-commit {lane}"
         failed = _flush_each(jobs[::self._threads], self._watch)
         for lane, greenlet in enumerate(self._lanes_here, 1):
             greenlet.join()

@@ -224,9 +224,12 @@ def test_group_commit_flushes_files_of_stores_without_a_thread_of_pythons(tmp_pa
         committer.mark(store)
 
     committer.after_sync(answers.append)
+    wait_until(lambda: committer._lanes_here or answers, sleep=lambda _: gevent.sleep(0))
+    names = [greenlet.name for greenlet in committer._lanes_here]
     wait_until(lambda: answers, sleep=gevent.sleep)
 
     assert answers == [None]
+    assert set(names) <= {f"group-commit {lane}" for lane in range(1, 6)}
     assert [store.syncs for store in stores] == [1] * 6
     assert all(store.file.synced_size == 4096 and not store.file.held for store in stores)
     assert committer._pool is None
