@@ -114,6 +114,16 @@ class Message:
         self.properties_length = len(properties)
         self.body_at = self.routing_length + self.properties_length
 
+    def let_go(self):
+        """Point at nothing and own nothing. For a copy that is filled again and again: while there is none
+        to be made it would keep the last body in memory.
+        """
+        owner = b""
+        self.owner = owner
+        self.buffer = octets.pointer(owner)
+        self.routing_at = self.routing_length = self.properties_at = self.properties_length = 0
+        self.body_at = self.body_length = 0
+
     def readdress(self, other, exchange, routing_key, properties, timestamp_ms, expires_at_ms=0):
         """Be a copy of ``other``, with its body, priority and persistence, as it goes on somewhere else."""
         self.assign(

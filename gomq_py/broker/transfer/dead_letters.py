@@ -329,6 +329,7 @@ class DeadLetterExchanges(Target):
     def slice_over(self):
         routes, self._routes = self._routes, {}
         self._route = None
+        self._copy.let_go()
         for route in routes.values():
             route.note(self._counts)
 

@@ -94,6 +94,8 @@ class DelayQueue(Destination):
             else:
                 self.fail(error)
             return 0
+        finally:
+            copy.let_go()
         self.scheduler.touch(self)
         return 1
 

@@ -1,4 +1,5 @@
 """Dead letters: where they go, what their headers say, and where they do not go again."""
+import tracemalloc
 from datetime import datetime, timezone
 from functools import partial, reduce
 from pathlib import Path
@@ -221,6 +222,24 @@ def test_dead_letter_reaches_the_exchange_and_leaves_its_queue(node):
         b"one", b"dlx", b"k.dead"
     )
     assert queue.ready_count == 0
+
+
+def test_letter_that_has_gone_is_kept_by_nobody(node):
+    """A broker at rest held the body of the last one."""
+    body, traced = b"x" * 1_000_000, []
+    queue = declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+    declare(node, "dead")
+    tracemalloc.start()
+    try:
+        for _ in range(2):  # what the first one makes for all is no matter
+            node.publish("", "q", body)
+            node.wait(lambda: node.vhost.queue("dead").ready_count and not queue.unacked_count)
+            node.take("dead")
+            traced.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+
+    assert max(traced) < len(body) / 2
 
 
 def test_letters_keep_their_order(node):

@@ -1,4 +1,5 @@
 """Delay queue: in order of time, on disk, and nothing lost by a store that fails."""
+import tracemalloc
 from functools import partial
 
 import pytest
@@ -41,6 +42,19 @@ def test_messages_go_on_in_their_time(bench, park):
 
     assert park.released == [(start + 10, b"10"), (start + 20, b"20"), (start + 30, b"30")]
     assert (park.count, park.store.unacked_count) == (0, 0)
+
+
+def test_body_of_a_message_that_waits_is_kept_on_disk_only(bench, park):
+    body = b"9" + b" " * 1_000_000
+    bench.publish(park, b"5")
+    tracemalloc.start()
+    try:
+        bench.publish(park, body)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert (park.count, kept < len(body) / 2) == (2, True)
 
 
 def test_equal_times_keep_the_order(bench, park):
