@@ -73,6 +73,7 @@ class Launcher:
         log_faults()
         log_unraisable()
         raise_descriptor_limit()
+        resources.use_one_heap()
         asked_to_reload = Event()  # a signal during the boot counts after it
         watchers = [gevent.signal_handler(number, self._on_stop_signal, number) for number in STOP_SIGNALS]
         watchers.append(gevent.signal_handler(signal.SIGHUP, self._on_hangup, asked_to_reload, os.isatty(0)))

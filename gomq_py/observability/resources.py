@@ -9,12 +9,13 @@ Reading /proc takes some 20 us; asking a file system may take as long as that fi
 import ctypes
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _PAGE = resource.getpagesize()
 # A cgroup without a limit says so with a number near 2**63 (v1) or with the word max (v2).
 _NO_LIMIT = 1 << 60
+_ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 
 
 def resident_memory(proc: str = "/proc") -> int:
@@ -73,6 +74,20 @@ def give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def use_one_heap(environment: Mapping[str, str] = os.environ) -> None:
+    """Have all threads allocate from one heap, where the C library would give each its own (glibc), and
+    nobody has said how many it may make.
+
+    The interpreter lets one thread run at a time, so that they do not wait for each other here; and the end
+    of another heap than the first is never given back to the system: what threads had once, each of them
+    kept. Not for a process that others have a say in. Before there are threads.
+    """
+    is_told = "MALLOC_ARENA_MAX" in environment or "arena_max" in environment.get("GLIBC_TUNABLES", "")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and not is_told:
+        mallopt(_ARENA_MAX, 1)
 
 
 def _statm(proc: str) -> tuple[int, int]:

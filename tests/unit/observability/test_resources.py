@@ -1,10 +1,14 @@
 """Memory and disk, as /proc, cgroups and the file system tell of them."""
+import ctypes
 import mmap
 import os
+import subprocess
+import sys
 
 import pytest
 
 from gomq_py.observability import resources
+from tests.support.waiting import in_time
 
 MIB = 1 << 20
 
@@ -104,3 +108,37 @@ def test_folder_that_replaces_another_has_another_identity(tmp_path):
 
     assert resources.identity(folder) not in (None, identity)
     assert resources.identity(tmp_path / "old") == identity
+
+
+HEAPS = """
+import ctypes, os, sys, threading
+from gomq_py.observability import resources
+resources.use_one_heap()
+def allocate():
+    [bytearray(1000) for _ in range(10)]
+threads = [threading.Thread(target=allocate) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+stream = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, stream)
+libc.fflush(stream)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="no heaps of glibc")
+@pytest.mark.parametrize(("said", "several"), [
+    ({}, False), ({"MALLOC_ARENA_MAX": "4"}, True), ({"GLIBC_TUNABLES": "glibc.malloc.arena_max=4"}, True)])
+def test_threads_have_one_heap_unless_somebody_has_said_otherwise(said, several):
+    environment = {
+        name: value for name, value in os.environ.items()
+        if name not in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")}
+
+    told = subprocess.run(
+        [sys.executable, "-c", HEAPS], env={**environment, **said}, capture_output=True, check=True,
+        timeout=in_time(60))
+
+    assert (told.stdout.count(b"<heap nr=") > 1) is several
