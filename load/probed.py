@@ -2,8 +2,8 @@
 ``python -m load.probed FLAGS``, the flags of ``gomq-py``.
 
 Every second a JSON line on standard output says how late the loop was. A line on standard input asks for a
-look at the process at rest: cyclic garbage is collected and free heap given back to the system first, so that
-what is counted then is what the broker holds.
+look at the process at rest: cyclic garbage is collected, objects are counted, and free heap is given back to
+the system last, so that the pages there are then hold what the broker holds, and not what the look needed.
 """
 from gevent import monkey; monkey.patch_all()  # noqa: E702 - before anything else is imported
 
@@ -11,7 +11,10 @@ import ctypes  # noqa: E402
 import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
+import posix  # noqa: E402
+import re  # noqa: E402
 import sys  # noqa: E402
+import tempfile  # noqa: E402
 import time  # noqa: E402
 from collections import Counter  # noqa: E402
 
@@ -21,9 +24,28 @@ from gevent.os import make_nonblocking, nb_read  # noqa: E402
 
 from gomq_py import cli  # noqa: E402
 from gomq_py.observability import garbage  # noqa: E402
+from gomq_py.observability.resources import give_memory_back  # noqa: E402
 
+IN_BLOCKS = r"# bytes in allocated blocks += +([0-9,]+)"
+IN_ARENAS = r"arenas \* [0-9]+ bytes/arena += +([0-9,]+)"
 LOOK_S = 0.02
 TELL_S = 1.0
+
+
+class Heap(ctypes.Structure):
+    """mallinfo2 of malloc.h."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t) for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+LIBC = ctypes.CDLL(None)
+if hasattr(LIBC, "mallinfo2"):
+    LIBC.mallinfo2.restype = Heap
 
 
 def watch_the_loop():
@@ -47,10 +69,10 @@ def look_at_rest():
     while nb_read(0, 100):  # not in a thread: one that waits in a read when the process ends aborts it
         garbage.collect_everything()
         gc.unfreeze()
-        if hasattr(ctypes.CDLL(None), "malloc_trim"):
-            ctypes.CDLL(None).malloc_trim(0)
-        tell(**count_objects())
+        counts = count_objects()
         gc.freeze()
+        give_memory_back()
+        tell(**counts, **allocated())
 
 
 def count_objects():
@@ -61,6 +83,41 @@ def count_objects():
     greenlets = sum(1 for thing in objects if isinstance(thing, greenlet.greenlet) and not thing.dead)
     types = Counter(f"{type(thing).__module__}.{type(thing).__qualname__}" for thing in objects)
     return {"greenlets": greenlets, "objects": len(objects), "types": dict(types.most_common(60))}
+
+
+def allocated():
+    """``held``: octets that Python's allocator and the C library's have given out and not got back;
+    ``taken``: of the system for that; ``mapped``: writable memory of nobody but this process, whoever asked
+    for it, room without pages included. Empty where they do not say so (not glibc).
+    """
+    if not hasattr(LIBC, "mallinfo2"):
+        return {}
+    held, taken = in_blocks()
+    heap = LIBC.mallinfo2()
+    with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        mapped = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+    return {
+        "held": held + heap.uordblks + heap.hblkhd, "taken": taken + heap.arena + heap.hblkhd,
+        "mapped": mapped,
+    }
+
+
+def in_blocks():
+    """(octets in blocks that Python's allocator has given out, in the arenas they lie in). Python tells of
+    them on standard error alone; without arenas (PYTHONMALLOC=malloc) nothing.
+    """
+    with tempfile.TemporaryFile() as file:
+        standard_error = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            sys._debugmallocstats()
+        finally:
+            os.dup2(standard_error, 2)
+            posix.close(standard_error)  # gevent's os.close does so later
+        file.seek(0)
+        text = file.read().decode(errors="replace")
+    found = [re.search(pattern, text) for pattern in (IN_BLOCKS, IN_ARENAS)]
+    return tuple(int(one[1].replace(",", "")) if one else 0 for one in found)
 
 
 def tell(**values):
