@@ -13,14 +13,17 @@ import uuid
 from collections import defaultdict
 from urllib.parse import urlsplit
 
+import gevent
 import gevent.socket
-from locust import User
+from locust import User, events
 
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
 from gomq_py.content.properties import Properties
 
 _CONFIRMED, _DELIVERED = 1, 2
+# Before a user whose connection is gone, and who got no other, goes on.
+_AGAIN_S = 1.0
 
 
 class Account:
@@ -139,6 +142,20 @@ class AmqpUser(TellingUser):
 
     def prepare(self):
         """Declare what the scenario needs."""
+
+
+@events.user_error.add_listener
+def come_back(user_instance, **_):
+    """A user whose connection is gone makes another one, as a program does: a broker that was away has its
+    load again, and its queues their consumers.
+    """
+    user = getattr(user_instance, "user", None)  # a set of tasks; a user itself has not even started
+    if not isinstance(user, AmqpUser) or not user.connection.closed:
+        return
+    try:
+        user.on_start()
+    except (ClientError, OSError):  # told as a line of the statistics
+        gevent.sleep(_AGAIN_S)
 
 
 class PublishingUser(AmqpUser):

@@ -49,7 +49,8 @@ class Watch:
         self._metrics_url = f"http://127.0.0.1:{broker.metrics_port}/metrics"
         self._stop = threading.Event()
         self._began = time.monotonic()
-        self._cpu = self._process.cpu_times()
+        self._cpu_s = self._cpu_then_s = sum(self._process.cpu_times()[:2])
+        self.has_ended = False  # the broker, in the middle
         self.memory: list = []  # (seconds, MB)
         self.lags: list = []  # seconds
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -59,8 +60,8 @@ class Watch:
         """CPU seconds it used meanwhile, and how long that was."""
         self._stop.set()
         self._thread.join()
-        now = self._process.cpu_times()
-        return now.user + now.system - self._cpu.user - self._cpu.system, time.monotonic() - self._began
+        self._look_once(self._look_at_cpu)
+        return self._cpu_s - self._cpu_then_s, time.monotonic() - self._began
 
     def grown_mb(self):
         """Between minute 2 and the end, where the run lasts ten; None for a shorter one."""
@@ -71,14 +72,32 @@ class Watch:
         return statistics.median(late) - statistics.median(early)
 
     def _look(self):
-        while not self._stop.wait(LOOK_S):
-            with open(f"/proc/{self._process.pid}/status", encoding="ascii") as file:
-                kilobytes = int(re.search(r"RssAnon:\s+(\d+)", file.read())[1])
-            self.memory.append((time.monotonic() - self._began, kilobytes / 1024))
-            with urllib.request.urlopen(self._metrics_url, timeout=30) as answer:
-                lag = re.search(r"^\w*event_loop_lag_seconds (\S+)", answer.read().decode(), re.MULTILINE)
-            if lag:
-                self.lags.append(float(lag[1]))
+        while not self._stop.wait(LOOK_S) and not self.has_ended:
+            for look in (self._look_at_cpu, self._look_at_memory, self._look_at_lag):
+                self._look_once(look)
+
+    def _look_once(self, look):
+        """A broker that is gone shows nothing: that is told at the end of the run."""
+        try:
+            look()
+        except (OSError, psutil.Error):
+            self.has_ended = not self._process.is_running() or self._process.status() == psutil.STATUS_ZOMBIE
+
+    def _look_at_cpu(self):
+        self._cpu_s = sum(self._process.cpu_times()[:2])
+
+    def _look_at_memory(self):
+        with open(f"/proc/{self._process.pid}/status", encoding="ascii") as file:
+            found = re.search(r"RssAnon:\s+(\d+)", file.read())
+        if found is None:
+            raise ProcessLookupError("the process has ended, and nobody has asked how")
+        self.memory.append((time.monotonic() - self._began, int(found[1]) / 1024))
+
+    def _look_at_lag(self):
+        with urllib.request.urlopen(self._metrics_url, timeout=30) as answer:
+            lag = re.search(r"^\w*event_loop_lag_seconds (\S+)", answer.read().decode(), re.MULTILINE)
+        if lag:
+            self.lags.append(float(lag[1]))
 
 
 def confirmed_per_s(count, seconds):
@@ -161,13 +180,12 @@ def run(options):
 def _judge(folder, watch, cpu_s, lasted_s, seconds, code, wanted, account_only):
     path = folder / "account.json"
     account = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    with open(folder / "load_stats.csv", encoding="utf-8", newline="") as file:
-        lines = {row["Name"]: row for row in csv.DictReader(file)}
+    lines = _statistics(folder / "load_stats.csv")
     rate = confirmed_per_s(account["confirmed"], seconds) if account else 0
     # In a fan-in nobody publishes but devices.
     latency = lines.get("publish to delivery") or lines.get("MQTT report to delivery")
     latency_ms = float(latency["99%"]) if latency else None
-    failed = int(lines["Aggregated"]["Failure Count"])
+    failed = int(lines["Aggregated"]["Failure Count"]) if "Aggregated" in lines else None
     grown_mb = watch.grown_mb()
     memory = [megabytes for _, megabytes in watch.memory] or [0.0]
     print(
@@ -180,6 +198,10 @@ def _judge(folder, watch, cpu_s, lasted_s, seconds, code, wanted, account_only):
         f"{failed} failures; account {account}"
     )
     missed = []
+    if watch.has_ended:
+        missed.append("the broker ended before the run did")
+    if not lines:
+        missed.append(f"Locust ended with {code} and left no statistics")
     if account is None or account["missing"] or account["delivered"] < account["confirmed"]:
         missed.append(f"the account of confirmed messages does not balance: {account}")
     if not account_only:
@@ -194,6 +216,14 @@ def _judge(folder, watch, cpu_s, lasted_s, seconds, code, wanted, account_only):
     for line in missed:
         print(f"FAILED: {line}")
     return 1 if missed else 0
+
+
+def _statistics(path):
+    """{name of a line: its row}; none where Locust had not begun."""
+    if not path.exists():
+        return {}
+    with open(path, encoding="utf-8", newline="") as file:
+        return {row["Name"]: row for row in csv.DictReader(file)}
 
 
 def main():

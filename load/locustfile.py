@@ -267,6 +267,11 @@ def _take_the_rest(host):
                     ACCOUNT.delivered(int(publisher), int(number))
                     delivery.ack()
             gevent.sleep(0.05)
+
+
+def _leave_nothing(host):
+    with Connection(amqp_url(host), socket_module=gevent.socket) as connection:
+        channel = connection.channel()
         for queue in (*WORK, REPORTS, RETRY, STREAM):
             channel.queue_delete(queue)
         channel.exchange_delete(f"{PREFIX}.retries")
@@ -277,7 +282,11 @@ def close_the_account(environment, **_):
     """Every confirmed message was delivered, or the run has failed."""
     if ACCOUNT.confirmed_count == 0:
         return  # a master, whose workers have accounts of their own
-    _take_the_rest(environment.host)
+    for step in (_take_the_rest, _leave_nothing):
+        try:
+            step(environment.host)
+        except (ClientError, OSError) as error:  # the broker is away: the account says what that cost
+            _LOG.error("%s after the run: %s", step.__name__.strip("_").replace("_", " "), error)
     missing = ACCOUNT.missing()
     account = {
         "confirmed": ACCOUNT.confirmed_count,

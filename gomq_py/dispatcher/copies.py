@@ -12,6 +12,8 @@ from gomq_py.errors import Malformed
 
 # Before a copy that the broker has refused (a full queue) is sent once more.
 _ANOTHER_TRY_S = 1.0
+# Asks the broker for an answer over the channel that it comes by, which no channel of ours has asked for.
+_DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 # Headers of one way of a message, which the next must not inherit.
 _OF_THE_WAY = {
     wire.DUE_HEADER,
@@ -112,4 +114,6 @@ def _properties(delivery, headers, bare):
     properties.headers = {**kept, **headers}
     properties.delivery_mode = wire.PERSISTENT
     properties.expiration = properties.user_id = None
+    if properties.reply_to == _DIRECT_REPLY_TO:
+        properties.reply_to = None  # the broker would close the channel over it, at each attempt
     return properties

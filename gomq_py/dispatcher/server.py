@@ -37,6 +37,7 @@ from gomq_py.dispatcher.worker import Worker
 _LOG = logging.getLogger("gomq_py.dispatcher")
 # A task with a delay needs a declaration before it is sent, so that it waits here for a connection.
 _LOOK_FOR_CONNECTION_S = 0.2
+_NOT_FOUND = 404  # an exchange was deleted
 
 
 @dataclass
@@ -319,14 +320,18 @@ class Server:
         answer.add_done_callback(given_up)
 
     def _up(self, connection):
-        channel = self._control = connection.channel()
-        channel.exchange_declare(self.config.exchange, "direct", durable=True)
+        self._control = connection.channel()
         self.delays = delays_of(connection.server_properties, self.config.exchange)
-        self.delays.declare(channel, self.config.unique_s)
-        self.declare_queues(channel)
+        self._declare()
         for worker in self.workers:
             worker.up(connection)
         self._publisher.up(connection)
+
+    def _declare(self):
+        channel = self._control
+        channel.exchange_declare(self.config.exchange, "direct", durable=True)
+        self.delays.declare(channel, self.config.unique_s)
+        self.declare_queues(channel)
 
     def _down(self, error):
         self._control = None
@@ -337,6 +342,11 @@ class Server:
     def _channel_closed(self, error):
         connection = self.link.connection
         if self._publisher.channel_closed(connection, error):
+            if error.reply_code == _NOT_FOUND:
+                self.logger.warning("%s: declares its exchanges and queues again", error)
+                self._declare()
+                for worker in self.workers:
+                    worker.declare(self._control)
             return True
         return any(worker.channel_closed(connection, error) for worker in self.workers)
 

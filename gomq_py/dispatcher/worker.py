@@ -144,18 +144,22 @@ class Worker:
 
     def up(self, connection):
         """A new connection: declare, and consume if that was under way."""
-        config, exchange = self.config, self._server.config.exchange
         channel = connection.channel()
+        self.declare(channel)
+        channel.qos(self.config.prefetch or self.config.limit)
+        channel.cancel_listener = lambda tag: self._post(self._cancelled, channel)
+        self._channel = channel
+        if self._consuming:
+            self._consume()
+
+    def declare(self, channel):
+        """Its queues and their bindings."""
+        config, exchange = self.config, self._server.config.exchange
         channel.queue_declare(config.queue, durable=True, arguments=config.arguments)
         for key in (*config.binding_keys, RETURN_KEY + config.queue):
             channel.queue_bind(config.queue, exchange, key)
         if self._dead_letters:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
-        channel.qos(config.prefetch or config.limit)
-        channel.cancel_listener = lambda tag: self._post(self._cancelled, channel)
-        self._channel = channel
-        if self._consuming:
-            self._consume()
 
     def down(self, error):
         """The connection is lost: what was delivered will be again, and what nobody has begun is forgotten

@@ -14,6 +14,8 @@ from gomq_py.client.connection import Connection
 from gomq_py.dispatcher import (
     Dispatcher,
     InitQueue,
+    NotDelivered,
+    Retry,
     Server,
     ServerConfig,
     ServiceDisconnected,
@@ -226,6 +228,53 @@ def test_a_deleted_queue_is_declared_again_and_consumed(broker):
             wait_until(lambda: connection.channel().queue_declare("q", durable=True).consumer_count == 1)
         server.publish(Task("note"))
         wait_until(lambda: ran)
+
+
+@pytest.mark.parametrize("exchange, delay_s", [("dispatcher", 0.0), ("dispatcher.delayed", 0.001)])
+def test_a_deleted_exchange_is_declared_again(broker, exchange, delay_s):
+    """The publish that meets it fails; the next one is routed, with all bindings, and so are retries."""
+    ran = []
+
+    def fail_once():
+        ran.append(1)
+        if len(ran) == 1:
+            raise Retry(delay_s=0.0)
+
+    with Server(config(broker.amqp_url)) as server:
+        server.new_worker(WorkerConfig("q", "w", ["other"]), {"note": TaskConfig(fail_once)}).start()
+        with Connection(broker.amqp_url) as connection:
+            connection.channel().exchange_delete(exchange)
+
+        with pytest.raises(NotDelivered, match=f"NOT_FOUND - no exchange '{exchange}'"):
+            server.publish(Task("note", delay_s=delay_s))
+        server.publish(Task("note", delay_s=delay_s, routing_key="other"))
+        wait_until(lambda: len(ran) == 2)
+        assert server.link.losses == 0
+
+
+def test_tasks_with_a_time_and_unique_ones_outlive_a_restart(broker_process):
+    """The broker keeps the time. What it remembers of unique tasks goes: the same is taken once more."""
+    broker = broker_process(port=reserve()).start()
+    app = Dispatcher(
+        broker.amqp_url, unique_s=60, reconnection_interval_s=0.02, reconnection_retries=None
+    )
+    ran = []
+
+    @app.task(unique=True)
+    def note(what: str):
+        ran.append(what)
+
+    note.send(("later",), delay_s=1.0, unique="later")
+    note.send(("never",), delay_s=3600)
+    note.delay("unique")
+    broker.kill()
+    broker.start()
+    app.workers()
+    note.delay("unique")
+
+    wait_until(lambda: len(ran) == 3)
+    assert app.close(TIMEOUT_S)
+    assert sorted(ran) == ["later", "unique", "unique"]
 
 
 def test_a_dead_letter_that_the_broker_refuses_is_not_lost(broker, caplog):

@@ -208,6 +208,28 @@ def test_counts_in_headers_are_taken_for_what_they_can_be(server, queue, connect
     assert_goes_on(server, worker)
 
 
+def test_a_time_beyond_all_clocks_is_waited_for(server, queue, connection):
+    """It is put off once, for as long as a delay may be; nothing is tried again and again."""
+    worker = start(server, queue, {"fine": TaskConfig(lambda: None)})
+
+    send(connection, queue, b'{"name":"fine"}', {"x-task-due": 2**63 - 1})
+
+    assert_goes_on(server, worker)
+    assert (worker.done_count, worker._copies.count) == (1, 0)
+
+
+def test_a_uuid_of_several_lines_is_one_in_the_log(server, queue, connection, caplog):
+    tasks = {"fail": TaskConfig(fail_with(ValueError)), "fine": TaskConfig(lambda: None)}
+    worker = start(server, queue, tasks)
+
+    send(connection, queue, b'{"name":"fail","uuid":"a\\nERROR forged\\ud800"}')
+
+    wait_until(lambda: worker.failed_count == 1)
+    assert_goes_on(server, worker)
+    said = "task 'fail' ('a\\nERROR forged\\ud800') of worker "
+    assert [each for each in caplog.messages if said in each] and "\nERROR forged" not in caplog.text
+
+
 @pytest.mark.parametrize("run_in", ["threads", "processes"])
 def test_what_a_task_returns_is_nobodys(server, queue, run_in):
     """A lock can be neither pickled nor written as JSON."""

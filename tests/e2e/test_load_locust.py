@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 import requests
 
-from load.locust_run import confirmed_per_s, wanted_per_s
+from load.locust_run import Watch, _judge, confirmed_per_s, wanted_per_s
 from tests.support.command import ROOT
 from tests.support.ports import reserve
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
@@ -144,20 +145,67 @@ def test_several_processes_close_an_account_each(broker_process):
 
 
 def test_account_tells_what_was_confirmed_and_not_delivered():
+    """Where the broker is away at the end, too: nobody can be asked for the rest, which is missing."""
     code = (
+        "from types import SimpleNamespace\n"
+        "import load.locustfile as file\n"
         "from load.amqp_user import Account\n"
         "account = Account()\n"
-        "account.confirmed(0, range(5)); account.confirmed(3, [0])\n"
-        "[account.delivered(0, number) for number in (0, 1, 2, 4, 4)]\n"
-        "print(account.missing(), account.confirmed_count, account.delivered_count, account.again_count)"
+        "for each in (account, file.ACCOUNT):\n"
+        "    each.confirmed(0, range(5)); each.confirmed(3, [0])\n"
+        "    [each.delivered(0, number) for number in (0, 1, 2, 4, 4)]\n"
+        "print(account.missing(), account.confirmed_count, account.delivered_count, account.again_count)\n"
+        "environment = SimpleNamespace(host='http://127.0.0.1', process_exit_code=None)\n"
+        "file.close_the_account(environment)\n"
+        "print(environment.process_exit_code)"
     )
 
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60),
-        env=environment(),
+        env=environment(LOAD_AMQP_URL=f"amqp://127.0.0.1:{reserve()}", LOAD_ACCOUNT=""),
     )
 
-    assert told.stdout == "2 6 4 1\n", told.stderr
+    account = json.dumps({"confirmed": 6, "delivered": 4, "again": 1, "missing": 2})
+    assert told.stdout == f"2 6 4 1\naccount: {account}\n1\n", told.stderr
+
+
+def test_a_user_whose_connection_is_gone_makes_another(shared_broker):
+    code = (
+        "from types import SimpleNamespace\n"
+        "from locust.env import Environment\n"
+        "from load.amqp_user import PublishingUser, come_back\n"
+        "class Till(PublishingUser):\n"
+        "    host = 'http://127.0.0.1'\n"
+        "till = Till(Environment())\n"
+        "till.on_start()\n"
+        "till.connection.abort()\n"
+        "try: till.publish('amq.fanout', '')\n"
+        "except Exception as error: come_back(SimpleNamespace(user=till), exception=error, tb=None)\n"
+        "till.publish('amq.fanout', '')\n"
+        "print(till.number, till._sent)"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=in_time(60),
+        env=environment(LOAD_AMQP_URL=shared_broker.amqp_url),
+    )
+
+    assert told.stdout == "1 1\n", told.stderr
+
+
+def test_a_broker_that_ends_in_the_middle_and_a_locust_that_never_began_are_told(tmp_path, capsys):
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as broker:
+        watch = Watch(SimpleNamespace(pid=broker.pid, metrics_port=1))
+        broker.kill()
+        broker.wait(TIMEOUT_S)
+        cpu_s, lasted_s = watch.end()
+
+    code = _judge(tmp_path, watch, cpu_s, lasted_s, 15.0, 2, None, True)
+
+    told = capsys.readouterr().out
+    assert code == 1 and "FAILED: the broker ended before the run did" in told
+    assert "FAILED: Locust ended with 2 and left no statistics" in told
+    assert "FAILED: the account of confirmed messages does not balance: None" in told
 
 
 def test_one_shape_is_chosen_by_its_name():

@@ -4,6 +4,8 @@ import os
 import threading
 from types import SimpleNamespace
 
+import pytest
+
 from gomq_py.dispatcher import app as module
 from gomq_py.dispatcher.app import Dispatcher
 from tests.support.waiting import TIMEOUT_S
@@ -65,3 +67,22 @@ def test_a_forked_process_leaves_the_parents_server_alone(monkeypatch):
 
     assert app.close() is True
     assert app.server is not parents
+
+
+async def coroutine(): ...
+
+
+def generator():
+    yield
+
+
+@pytest.mark.parametrize(
+    "function, options, text",
+    [
+        (coroutine, {"run_in": "threads"}, "task 'coroutine' is a coroutine function: it runs in asyncio"),
+        (generator, {}, "task 'generator' is a generator: a call of it runs nothing"),
+    ],
+)
+def test_a_function_that_would_not_run_is_no_task(function, options, text):
+    with pytest.raises(ValueError, match=text):
+        Dispatcher().task(function, **options)
