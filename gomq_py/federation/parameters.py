@@ -11,7 +11,7 @@ from gomq_py.broker.features.arguments import CLASSIC, QUORUM
 from gomq_py.broker.features.expiry import EXPIRES_KEY, MESSAGE_TTL_KEY
 from gomq_py.broker.features.federation import ALL, PATTERN, UPSTREAM, UPSTREAM_SET
 from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
-from gomq_py.broker.policies.parameters import WAITS, Component, ParameterError
+from gomq_py.broker.policies.parameters import SHOWN_CHARACTERS, WAITS, Component, ParameterError
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_integer
 from gomq_py.links.ack_modes import NO_ACK, ON_CONFIRM, ON_PUBLISH
@@ -23,6 +23,8 @@ DEFAULT_CLEANUP, NEVER = "default", "never"
 MOST_PREFETCH = 65535
 # As of shovels.
 URIS_MAX = 100
+# Keys that there are not, in a refusal.
+UNKNOWN_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,7 @@ def _check_keys(name, value, checks, needed):
         raise ParameterError(f"{name} should be an object, actually was {_shown(value)}")
     if needed not in value:
         raise ParameterError(f'Key "{needed}" not found in {name}')
-    unknown = sorted(key for key in value if key not in checks)
+    unknown = sorted(key[:SHOWN_CHARACTERS] for key in value if key not in checks)[:UNKNOWN_SHOWN]
     if unknown:
         raise ParameterError(f"Unrecognised terms [{', '.join(map(repr, unknown))}] in {name}")
     for key, item in value.items():
@@ -176,6 +178,7 @@ class UpstreamComponent(Component):
         self._check(name, value)
 
     def check_set_by(self, vhost, name, value, by):
+        _name("its name", name)
         self._check(name, value)
         if self._check_setter is not None:
             self._check_setter(name, by)

@@ -169,7 +169,8 @@ def _by_new_names(value):
     for key, item in value.items():
         name = OLD_NAMES.get(key, key)
         if name not in KEYS:
-            raise DefinitionError(f"{key!r} is no key of a shovel; there are {', '.join(KEYS)}")
+            raise DefinitionError(
+                f"{key[:NAME_OCTETS]!r} is no key of a shovel; there are {', '.join(KEYS)}")
         if name in given:
             raise DefinitionError(f"{name} is given twice, once as {key}" if name != key else (
                 f"{name} is given twice"))

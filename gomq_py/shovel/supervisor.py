@@ -10,6 +10,7 @@ from gevent.event import Event
 
 from gomq_py.broker.features.arguments import QUEUE_TYPE, STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import OFFSET
+from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.policies.parameters import OPERATOR, Component
 from gomq_py.links.uris import AMQP, DESTINATIONS
 from gomq_py.observability.log import logger
@@ -177,6 +178,8 @@ class Shovels(Component):
 
     def check_set_by(self, vhost, name, value, by):
         """See Component."""
+        if not fits_short_string(name):
+            raise DefinitionError(f"its name has more than {NAME_OCTETS_MAX} octets")
         shovel = Shovel(vhost, name, DYNAMIC, value, by)
         if shovel.fault is not None:
             raise DefinitionError(shovel.fault)

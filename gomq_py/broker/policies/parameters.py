@@ -18,6 +18,8 @@ WAITING, FAULTY = "waiting", "error"
 WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
 # Who set a value over the control socket, or in a file that the broker reads at boot. No user is called so.
 OPERATOR = ""
+# Of a field's name in a refusal.
+SHOWN_CHARACTERS = 100
 # What a component without an owner would be for, if this broker had it.
 _FEATURES = {
     "shovel": "shovels", "federation-upstream": "federation", "federation-upstream-set": "federation",
@@ -124,11 +126,12 @@ class Parameters:
         """
         if vhost.is_gone:  # its name may be another's by now, and the log knows names only
             raise ParameterError(f"vhost '{vhost.name}' was deleted")
-        self._tables.check_json(f"{component} {name!r} in vhost {vhost.name!r}", value)
+        what = f"{component} {name!r} in vhost {vhost.name!r}"
+        _check_each(self._tables.check_json, what, value)
         handler = self._components.get(component)
         if handler is not None:
             handler.check_set_by(vhost, name, value, by)
-        check_numbers(f"{component} {name!r} in vhost {vhost.name!r}", value)
+        _check_each(check_numbers, what, value)
         waits = bool(self.idle_parts(component, value))
         self._log.append(records.parameter_set(vhost.name, component, name, encoded(value), waits, by))
         self._keep(vhost, component, name, value, waits, by)
@@ -209,6 +212,16 @@ class Parameters:
             vhost.waiting.add((component, name))
         else:
             vhost.waiting.discard((component, name))
+
+
+def _check_each(check, what, value):
+    """``check(what, value)``, whose ValueError names the field that is at fault, where it is one."""
+    try:
+        check(what, value)
+    except ValueError:
+        for key, item in value.items() if isinstance(value, dict) else ():
+            check(f"{key[:SHOWN_CHARACTERS]!r} of {what}", item)
+        raise
 
 
 def _owners_in(component, value):
