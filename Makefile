@@ -65,6 +65,7 @@ docs: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp build
 	$(BIN)/python -m load.bench
 	$(BIN)/python -m load.features
+	$(BIN)/python -m load.shovels --idle 1000 --write
 
 expectations: $(VENV)/dev.stamp build
 	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance --ignore tests/conformance/mqtt

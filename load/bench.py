@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from load import management, mqtt_figures, shovels
+from load import management, mqtt_figures
 from load.brokers import GomqBroker, MosquittoBroker, RabbitBroker
 from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_memory, measure_mqtt
 
@@ -42,10 +42,8 @@ def main(arguments=None):
         if MosquittoBroker.is_installed() and not options.alone:
             mqtt_brokers.append(MosquittoBroker(folder))
         over_mqtt = _measured(MQTT_ROWS, mqtt_brokers, options)
-        between = [] if options.rows else shovels.section(folder, options)
         others = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
     text = document(results, memory, managed, versions, options) + mqtt_document(*over_mqtt, others, options)
-    text += "\n".join(["", *between, ""]) if between else ""
     print(text)
     if not options.rows and not options.no_write:
         _write(text)
@@ -126,17 +124,23 @@ def best(runs):
     return merged
 
 
+def circumstances(versions, rounds, load_before):
+    """When, on what, of what, in how many rounds; ``versions``: {name of a broker: its version}."""
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return (
+        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors ({_processor()}), {system}; "
+        f"{'; '.join(versions.values())}; {rounds}. "
+        f"Load average of the quarter of an hour before: {load_before:.1f} (a quiet machine has 0).")
+
+
 def document(results, memory, managed, versions, options):
     """The generated part of docs/performance.md."""
     names = list(versions)
     rows = [row for row in ROWS if row.key in results]
     lines = [
-        (
-            f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors ({_processor()}), {platform.system()} "
-            f"{platform.release()}, Python {platform.python_version()}; {'; '.join(versions.values())}; best "
-            f"of {options.rounds} rounds of {options.seconds:g} s, in turn. Load average of the quarter of "
-            f"an hour before: {options.load_before:.1f} (a quiet machine has 0)."
-        ),
+        circumstances(
+            versions, f"best of {options.rounds} rounds of {options.seconds:g} s, in turn",
+            options.load_before),
         "",
         *_throughput_table([row for row in rows if row.p99_ms is None], results, names), "",
         *_latency_table([row for row in rows if row.p99_ms is not None], results, names), "",

@@ -18,9 +18,11 @@ from pathlib import Path
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.perf.process import cpu_seconds, memory_octets
+from load.bench import DOCUMENT, circumstances
 from load.brokers import GomqBroker, RabbitBroker
 from load.scenarios import start
 
+BEGIN, END = "<!-- links: written by python -m load.shovels --write -->", "<!-- end of links -->"
 QUEUE = "bench-shovel"
 NAME = "bench"
 IDLE_COUNT = 1000
@@ -51,7 +53,8 @@ FEDERATED = ShovelRow(
     "federation", "one-way federation of an exchange, on-confirm, 16 octets, draining", "", 100_000, 6.0,
     80e3)
 LIVE = ShovelRow(
-    "federation-live", "the same, published at full speed and consumed meanwhile", "", 400_000, 6.0, 80e3)
+    "federation-live", "the same live: published at full speed, and consumed meanwhile", "", 400_000, 6.0,
+    80e3)
 EXCHANGE = "bench-federated"
 IDLE_LIMIT = 30 * 1024
 # Those that are slower move less.
@@ -112,13 +115,13 @@ class Trio:
         self.call("DELETE", f"/api/parameters/shovel/%2F/{NAME}{number}")
 
 
-def measured(row, trio):
+def measured(row, trio, share=1.0):
     """{"cpu_us", "rate"} of one run, of federation also "upstream_us": CPU time of the broker upstream."""
-    count = int(row.count * SHARE[trio.name])
+    count = max(1, int(row.count * SHARE[trio.name] * share))
     if row in (FEDERATED, LIVE):
         with _federation(trio) as ends:
             return (_drained if row is FEDERATED else _live)(trio, count, *ends)
-    return _shovelled(row, trio)
+    return _shovelled(row, trio, count)
 
 
 @contextmanager
@@ -202,9 +205,8 @@ def _wait(predicate):
         time.sleep(LOOK_S)
 
 
-def _shovelled(row, trio):
+def _shovelled(row, trio, count):
     """The source is filled, then all of it is moved."""
-    count = int(row.count * SHARE[trio.name])
     with Connection(trio.source.uri) as source, Connection(trio.destination.uri) as destination:
         ends = [connection.channel() for connection in (source, destination)]
         for channel in ends:
@@ -292,58 +294,81 @@ def _are_linked(connection, count):
         return False
 
 
-def section(folder, options):
-    """Lines of the page."""
-    kinds = [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone)
-    best, idle = {}, None
-    for kind in kinds:
+def measured_all(folder, options):
+    """{(key of a row, name of a broker): best figures, or None}, {name: version}, idle figures or None."""
+    best, versions, idle = {}, {}, None
+    for kind in [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone):
         with Trio(folder, kind) as trio:
+            versions[kind.name] = trio.mover.version()
             for row in EVERY:
-                runs = [measured(row, trio) for _ in range(options.rounds)]
-                best[row.key, kind.name] = {
-                    "cpu_us": min(run["cpu_us"] for run in runs), "rate": max(run["rate"] for run in runs)}
-            if kind is GomqBroker and not options.no_memory:
-                idle = idle_octets(trio)
-    return table(best, [kind.name for kind in kinds], idle)
+                if row.key in options.rows:
+                    best[row.key, kind.name] = _best(row, trio, options)
+            if options.idle and kind is GomqBroker:
+                idle = [idle_octets(trio, options.idle), idle_links(trio, options.idle)]
+                print("idle shovels, idle links:", *idle, flush=True)
+    return best, versions, idle
 
 
-def table(best, names, idle):
-    """Lines of the page, of the best figures by key and name."""
+def _best(row, trio, options):
+    runs = []
+    for _ in range(options.rounds):
+        try:
+            runs.append(measured(row, trio, options.share))
+        except RuntimeError as error:  # not within PATIENCE_S; the others are measured all the same
+            print(row.key, trio.name, error, file=sys.stderr, flush=True)
+            continue
+        print(row.key, trio.name, runs[-1], flush=True)
+    if not runs:
+        return None
+    return {"cpu_us": min(run["cpu_us"] for run in runs), "rate": max(run["rate"] for run in runs)}
+
+
+def document(best, versions, idle, options):
+    """Lines of the page."""
+    names = list(versions)
     lines = [
+        circumstances(versions, f"best of {options.rounds} rounds", options.load_before), "",
         "| between two brokers, CPU of the process that moves | CPU us per message, at most "
         "| rate, at least | " + " | ".join(f"{name}: CPU us | {name}: messages/s" for name in names) + " |",
         "|---|---|---|" + "---|---|" * len(names),
     ]
     for row in EVERY:
-        found = [best[row.key, name] for name in names]
-        figures = " | ".join(f"{each['cpu_us']:.2f} | {each['rate'] / 1e3:.0f} k" for each in found)
+        found = [best.get((row.key, name)) for name in names]
+        figures = " | ".join(
+            "- | -" if each is None else f"{each['cpu_us']:.2f} | {each['rate'] / 1e3:.0f} k"
+            for each in found)
         lines.append(f"| {row.title} | {row.cpu_us} | {row.rate / 1e3:.0f} k | {figures} |")
     if idle is not None:
+        shovel, link = idle
         lines += [
-            "", f"An idle shovel takes {idle['octets'] / 1024:.1f} KiB of anonymous memory (at most "
-            f"{IDLE_LIMIT / 1024:.0f} KiB; {IDLE_COUNT} of them); {IDLE_COUNT} take {idle['cpu']:.1%} of "
-            "a core.",
+            "", f"An idle shovel takes {shovel['octets'] / 1024:.1f} KiB of anonymous memory (at most "
+            f"{IDLE_LIMIT / 1024:.0f} KiB; {options.idle} of them), an idle federation link of an exchange "
+            f"{link['octets'] / 1024:.1f} KiB; {options.idle} take {shovel['cpu']:.1%} and {link['cpu']:.1%} "
+            "of a core.",
         ]
-    return [*lines, "", "```", "python -m load.shovels --idle 1000", "```"]
+    return "\n".join([*lines, "", "```", "python -m load.shovels --idle 1000 --write", "```", ""])
 
 
 def main(arguments=None):
-    """``python -m load.shovels``: the rows by themselves."""
+    """``python -m load.shovels``: measure and print; with ``--write`` into the page, too."""
     parser = argparse.ArgumentParser(prog="python -m load.shovels", description=__doc__)
-    parser.add_argument("--rows", nargs="*", default=[row.key for row in EVERY])
-    parser.add_argument("--rounds", type=int, default=2)
+    keys = [row.key for row in EVERY]
+    parser.add_argument("--rows", nargs="*", choices=keys, default=keys)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", action="store_true", help="without RabbitMQ")
-    parser.add_argument("--idle", type=int, metavar="COUNT", help="memory of so many idle shovels, too")
+    parser.add_argument("--share", type=float, default=1.0, help="of each row's messages (%(default)s)")
+    parser.add_argument("--idle", type=int, metavar="COUNT", help="memory of so many idle links, too")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     options = parser.parse_args(arguments)
-    for kind in [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone):
-        with tempfile.TemporaryDirectory(prefix="gomq-shovels-") as folder, Trio(folder, kind) as trio:
-            for row in EVERY:
-                for _ in range(options.rounds if row.key in options.rows else 0):
-                    print(row.key, kind.name, measured(row, trio), flush=True)
-            if options.idle and kind is GomqBroker:
-                print("idle", kind.name, idle_octets(trio, options.idle), flush=True)
-                print("idle links", kind.name, idle_links(trio, options.idle), flush=True)
-    print("load", os.getloadavg())
+    options.load_before = os.getloadavg()[2]
+    with tempfile.TemporaryDirectory(prefix="gomq-shovels-") as folder:
+        text = document(*measured_all(folder, options), options)
+    if options.write:
+        page = DOCUMENT.read_text(encoding="utf-8")
+        head, tail = page[:page.index(BEGIN) + len(BEGIN)], page[page.index(END):]
+        DOCUMENT.write_text(f"{head}\n{text}{tail}", encoding="utf-8")
+    print(text)
+    return 0
 
 
 if __name__ == "__main__":

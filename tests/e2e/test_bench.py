@@ -2,8 +2,9 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
-from load import bench
+from load import bench, shovels
 from load.scenarios import MQTT_ROWS, ROWS
 from tests.support.command import ROOT
 from tests.support.waiting import in_time
@@ -50,6 +51,21 @@ def test_the_best_of_each_figure_counts_and_all_faults_do():
     assert bench.best(runs) == {
         "cpu_us": 0.3, "rate": 1e6, "p50_ms": None, "p99_ms": 2, "generator_us": 0.1, "faults": ["lost"]
     }
+
+
+def test_rows_of_links_are_written_by_themselves_and_one_that_failed_is_left_out():
+    page = bench.DOCUMENT.read_text(encoding="utf-8")
+    best = {(row.key, "gomq-py"): {"cpu_us": 0.5, "rate": 2e5} for row in shovels.EVERY}
+    best["federation-live", "gomq-py"] = None
+    idle = [{"octets": 13.6 * 1024, "cpu": 0.01}, {"octets": 39 * 1024, "cpu": 0.02}]
+
+    text = shovels.document(
+        best, {"gomq-py": "gomq-py 1"}, idle, SimpleNamespace(rounds=3, idle=1000, load_before=0.0))
+
+    assert page.index(shovels.BEGIN) < page.index(shovels.END)
+    assert "| shovel, on-confirm, 16 octets | 3.0 | 100 k | 0.50 | 200 k |" in text
+    assert "consumed meanwhile | 6.0 | 80 k | - | - |" in text
+    assert "An idle shovel takes 13.6 KiB" in text and "link of an exchange 39.0 KiB" in text
 
 
 def test_the_document_has_a_place_for_the_figures_and_every_row_a_limit():
