@@ -61,9 +61,23 @@ def look(browser_context, furnished):
 
 @pytest.fixture
 def channel(managed):
-    """A pika channel of a connection of its own."""
+    """A pika channel of a connection of its own. Its publishes return once the message is in its queues: the
+    first one of a durable queue waits for its files, and pages do not see it meanwhile.
+    """
     with contextlib.closing(pika.BlockingConnection(pika.URLParameters(managed.amqp_url))) as connection:
-        yield connection.channel()
+        channel = connection.channel()
+        channel.confirm_delivery()
+        yield channel
+
+
+@pytest.fixture
+def fill(channel):
+    """Publishes many messages to a queue, each (body, properties), and waits once for all of them."""
+    def publish(queue, messages):
+        with channel.connection.channel() as many:  # which is closed after them
+            for body, properties in messages:
+                many.basic_publish("", queue, body, properties)
+    return publish
 
 
 @pytest.fixture

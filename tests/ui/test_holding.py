@@ -35,7 +35,6 @@ def test_unacknowledged_messages_are_given_back_one_by_one(ui, api, channel, nam
 
 def test_delayed_messages_stand_in_the_order_of_their_time(ui, channel, name):
     channel.exchange_declare(name, "x-delayed-message", arguments={"x-delayed-type": "fanout"})
-    channel.confirm_delivery()
     for minutes in (90, 30):
         channel.basic_publish(name, "key", b"in %d minutes" % minutes, pika.BasicProperties(
             headers={"x-delay": minutes * 60_000}))
@@ -51,7 +50,6 @@ def test_delayed_messages_stand_in_the_order_of_their_time(ui, channel, name):
 
 def test_a_stream_is_scrubbed_by_offset_and_time(ui, channel, name):
     channel.queue_declare(name, durable=True, arguments=STREAM)
-    channel.confirm_delivery()
     for number in range(120):
         channel.basic_publish("", name, b"message %d" % number)
 
@@ -72,7 +70,6 @@ def test_a_stream_is_scrubbed_by_offset_and_time(ui, channel, name):
 
 def test_who_reads_a_stream_is_shown_and_a_kept_position_forgotten(ui, api, channel, name):
     channel.queue_declare(name, durable=True, arguments=STREAM)
-    channel.confirm_delivery()
     for number in range(5):
         channel.basic_publish("", name, b"%d" % number)
     channel.basic_qos(prefetch_count=2)

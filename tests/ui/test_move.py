@@ -9,14 +9,13 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def queues(channel, name):
+def queues(channel, fill, name):
     """(from, to): queues; the first has 1200 messages, every third with a header."""
     source, target = f"{name} from", f"{name} to"
     for queue in (source, target):
         channel.queue_declare(queue, durable=True)
-    for number in range(1200):
-        channel.basic_publish("", source, b"%d" % number, pika.BasicProperties(
-            headers={"third": number % 3 == 0}))
+    fill(source, (
+        (b"%d" % number, pika.BasicProperties(headers={"third": number % 3 == 0})) for number in range(1200)))
     return source, target
 
 
@@ -60,13 +59,12 @@ def test_only_what_fits_is_copied_and_the_originals_stay(ui, api, queues):
     assert (count(api, source), count(api, target)) == (1200, 300)
 
 
-def test_what_the_target_refuses_stays_and_does_not_hold_up_the_rest(ui, api, channel, queues, name):
+def test_what_the_target_refuses_stays_and_does_not_hold_up_the_rest(ui, api, channel, fill, name):
     source, target = f"{name} mixed", f"{name} small"
     channel.queue_declare(source, durable=True)
     few = {"x-max-length": 100, "x-overflow": "reject-publish"}
     channel.queue_declare(target, durable=True, arguments=few)
-    for number in range(200):
-        channel.basic_publish("", source, b"%d" % number)
+    fill(source, ((b"%d" % number, None) for number in range(200)))
 
     try_out(ui, source, target)
     ui.page.get_by_role("button", name="Move 200 messages").click()

@@ -7,13 +7,14 @@ from playwright.sync_api import expect
 
 
 @pytest.fixture
-def queue(channel, name):
+def queue(channel, fill, name):
     """A queue with orders 0 to 299; each fifth is bad."""
     channel.queue_declare(name)
-    for number in range(300):
-        order = {"to": {"city": "Graz" if number == 123 else "Wien"}, "lines": [{"n": number}]}
-        channel.basic_publish("", name, json.dumps(order).encode(), pika.BasicProperties(
-            headers={"kind": "bad" if number % 5 == 0 else "good"}))
+    fill(name, (
+        (json.dumps(
+            {"to": {"city": "Graz" if number == 123 else "Wien"}, "lines": [{"n": number}]}).encode(),
+         pika.BasicProperties(headers={"kind": "bad" if number % 5 == 0 else "good"}))
+        for number in range(300)))
     return name
 
 
@@ -32,9 +33,9 @@ def test_the_broker_finds_what_is_searched_for(ui, queue, label, text, positions
     assert [one.rpartition("/")[2] for one in ui.requests[asked:] if "/api/queues/" in one] == ["search"]
 
 
-def test_a_search_goes_on_from_where_it_stopped(ui, queue, channel):
-    for number in range(300, 700):
-        channel.basic_publish("", queue, b"%d" % number, pika.BasicProperties(headers={"kind": "bad"}))
+def test_a_search_goes_on_from_where_it_stopped(ui, queue, fill):
+    fill(queue, (
+        (b"%d" % number, pika.BasicProperties(headers={"kind": "bad"})) for number in range(300, 700)))
 
     ui.open(f"#/queues/%2F/{queue}/messages?header=kind%20%3D%20bad")
     expect(ui.page.get_by_text("100 messages found among 340, and there are more")).to_be_visible()
