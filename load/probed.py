@@ -26,8 +26,6 @@ from gomq_py import cli  # noqa: E402
 from gomq_py.observability import garbage  # noqa: E402
 from gomq_py.observability.resources import give_memory_back  # noqa: E402
 
-IN_BLOCKS = r"# bytes in allocated blocks += +([0-9,]+)"
-IN_ARENAS = r"arenas \* [0-9]+ bytes/arena += +([0-9,]+)"
 LOOK_S = 0.02
 TELL_S = 1.0
 
@@ -72,7 +70,7 @@ def look_at_rest():
         counts = count_objects()
         gc.freeze()
         give_memory_back()
-        tell(**counts, **allocated())
+        tell(**counts, held=allocated())
 
 
 def count_objects():
@@ -86,25 +84,18 @@ def count_objects():
 
 
 def allocated():
-    """``held``: octets that Python's allocator and the C library's have given out and not got back;
-    ``taken``: of the system for that; ``mapped``: writable memory of nobody but this process, whoever asked
-    for it, room without pages included. Empty where they do not say so (not glibc).
+    """Octets that Python's allocator and the C library's have given out and not got back; 0 where that does
+    not say so (not glibc).
     """
     if not hasattr(LIBC, "mallinfo2"):
-        return {}
-    held, taken = in_blocks()
+        return 0
     heap = LIBC.mallinfo2()
-    with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
-        mapped = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
-    return {
-        "held": held + heap.uordblks + heap.hblkhd, "taken": taken + heap.arena + heap.hblkhd,
-        "mapped": mapped,
-    }
+    return in_arenas() + heap.uordblks + heap.hblkhd
 
 
-def in_blocks():
-    """(octets in blocks that Python's allocator has given out, in the arenas they lie in). Python tells of
-    them on standard error alone; without arenas (PYTHONMALLOC=malloc) nothing.
+def in_arenas():
+    """Octets in blocks that Python's allocator has given out of its arenas. Python tells of them on standard
+    error alone; there are none with PYTHONMALLOC=malloc.
     """
     with tempfile.TemporaryFile() as file:
         standard_error = os.dup(2)
@@ -115,9 +106,8 @@ def in_blocks():
             os.dup2(standard_error, 2)
             posix.close(standard_error)  # gevent's os.close does so later
         file.seek(0)
-        text = file.read().decode(errors="replace")
-    found = [re.search(pattern, text) for pattern in (IN_BLOCKS, IN_ARENAS)]
-    return tuple(int(one[1].replace(",", "")) if one else 0 for one in found)
+        found = re.search(rb"# bytes in allocated blocks += +([0-9,]+)", file.read())
+    return int(found[1].replace(b",", b"")) if found else 0
 
 
 def tell(**values):

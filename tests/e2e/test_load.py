@@ -64,7 +64,7 @@ def samples(**columns):
 
 STILL = {
     name: [50.0] * 30 for name in (
-        "rss_mb", "segments_mb", "anonymous_mb", "held_mb", "mapped_mb", "descriptors", "maps", "store_files",
+        "rss_mb", "segments_mb", "anonymous_mb", "held_mb", "descriptors", "maps", "store_files",
         "threads", "greenlets",
     )
 }
@@ -86,9 +86,6 @@ def test_soak_finds_what_grows(monkeypatch):
     ]
     assert judged(held_mb=[20 + number for number in range(30)]) == [
         "allocated memory grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"
-    ]
-    assert judged(mapped_mb=list(range(30))) == [
-        "memory mapped besides grows by 30.00 MB an hour (30.00 to 30.00 with 95% confidence)"
     ]
     assert judged(threads=[13 + n for n in range(30)]) == ["threads grow from 20 to 35"]
     assert judged(anonymous_mb=[70.0] * 30) == [
@@ -149,7 +146,7 @@ def test_soak_knows_the_error_of_what_it_says(growth, monkeypatch):
 
 
 def test_soak_that_is_too_short_says_so():
-    still = {"segments_mb": 0, "mapped_mb": 0, "descriptors": 9, "maps": 9, "threads": 9, "greenlets": 9}
+    still = {"segments_mb": 0, "descriptors": 9, "maps": 9, "threads": 9, "greenlets": 9}
     few = [
         {**sample, **still, "rss_mb": sample["anonymous_mb"], "held_mb": sample["anonymous_mb"]}
         for sample in noisy(3, 0.0, 0.3, 1)
@@ -173,41 +170,32 @@ def test_segment_files_that_are_kept_are_no_growth():
 
 
 ALLOCATING = """
-import json, mmap
-from load import probed
+import json
+from load.probed import allocated
 
-def look():
-    said = probed.allocated()
-    return said["held"], said["mapped"] - said["taken"]
-
-looks = [look()]
+looks = [allocated()]
 blocks = [bytes(400) for _ in range(10_000)]
-looks.append(look())
+looks.append(allocated())
 large = bytes(5_000_000)
-looks.append(look())
-mapped = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-looks.append(look())
+looks.append(allocated())
 del blocks, large
-looks.append(look())
+looks.append(allocated())
 print(json.dumps(looks))
 """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc tells of its heap")
 @pytest.mark.parametrize("allocator", ["pymalloc", "malloc"])
-def test_the_probe_tells_what_is_allocated_from_what_is_mapped(allocator):
+def test_the_probe_tells_what_is_allocated(allocator):
     told = subprocess.run(
         [sys.executable, "-c", ALLOCATING], cwd=ROOT, capture_output=True, check=True, timeout=in_time(60),
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONMALLOC": allocator})
 
     looks = json.loads(told.stdout)
-    held = [after - before for (before, _), (after, _) in zip(looks, looks[1:])]
-    mapped = [after - before for (_, before), (_, after) in zip(looks, looks[1:])]
-    slack, small = 100_000, 10_000 * (448 + 8)  # a block of each and its place in the list
-    for octets, expected in zip(held, (small, 5_000_000, 0, -5_000_000 - small)):
-        assert abs(octets - expected) < slack, held
-    for octets, expected in zip(mapped, (0, 0, 4 << 20, 0)):
-        assert abs(octets - expected) < slack, mapped
+    small = 10_000 * (448 + 8)  # a block of each and its place in the list
+    grown = [after - before for before, after in zip(looks, looks[1:])]
+    for octets, expected in zip(grown, (small, 5_000_000, -5_000_000 - small)):
+        assert abs(octets - expected) < 100_000, grown
     assert told.stderr == b""
 
 
