@@ -23,6 +23,8 @@ NO_PROPERTIES = b"\x00\x00"
 _CARRYING_CONTENT = (BasicDeliver, BasicGetOk, BasicReturn)
 # publish_many writes that much at once: fewer system calls, still a small share of a socket's buffer
 _BATCH_OCTETS = 65536
+# Answers that wait to be asked for: some hundred where many methods are sent before the first is awaited.
+_ANSWERS_MOST = 1024
 
 
 class _Incoming:
@@ -325,7 +327,8 @@ class Channel:
         self._wait(lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s)
         reply = self._replies.popleft()
         if not isinstance(reply, expected):
-            raise UnexpectedFrame(f"{reply!r} where an answer of another kind was expected")
+            name = getattr(reply, "NAME", "a message")
+            raise UnexpectedFrame(f"{name} where an answer of another kind was expected")
         return reply
 
     # What the connection calls.
@@ -386,6 +389,8 @@ class Channel:
     def _handle_method(self, method):
         handler = _HANDLERS.get(type(method))
         if handler is None:
+            if len(self._replies) >= _ANSWERS_MOST:
+                raise UnexpectedFrame(f"{method.NAME}, which nobody has asked for")
             self._replies.append(method)
         else:
             handler(self, method)

@@ -12,7 +12,8 @@ import time
 from gomq_py import __version__
 from gomq_py.amqp.wire import errors as wire_errors
 from gomq_py.amqp.wire.constants import (
-    CHANNEL_MAX_DEFAULT, FRAME_HEARTBEAT, FRAME_MAX_DEFAULT, FRAME_METHOD, PROTOCOL_HEADER, REPLY_SUCCESS,
+    CHANNEL_MAX_DEFAULT, FRAME_HEARTBEAT, FRAME_MAX_DEFAULT, FRAME_METHOD, FRAME_MIN_SIZE, PROTOCOL_HEADER,
+    REPLY_SUCCESS,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, FrameReader, method_frame
 from gomq_py.amqp.wire.methods import (
@@ -46,12 +47,13 @@ class Connection(Stream):
     Keyword arguments win over the URL's query. ``heartbeat_s``, ``frame_max`` and ``channel_max`` are what is
     asked for; the attributes of that name are what was agreed, where 0 means none. ``timeout_s`` bounds each
     wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be a client.url.Parameters,
-    and ``connected`` a socket of that module that is connected already, owned from here on.
+    and ``connected`` a socket of that module that is connected already, owned from here on. ``wary``: for a
+    peer that is not trusted, and a caller that consumes nothing here (client.stream).
     """
 
     def __init__(
         self, url=DEFAULT_URL, *, socket_module=socket, tls_context=None, timeout_s=None, heartbeat_s=None,
-        frame_max=None, channel_max=None, client_properties=None, name=None, connected=None,
+        frame_max=None, channel_max=None, client_properties=None, name=None, connected=None, wary=False,
     ):
         self.parameters = url if isinstance(url, Parameters) else parse_url(url)
         options = self.parameters.options
@@ -71,7 +73,7 @@ class Connection(Stream):
         self._control = []  # methods on channel 0 nobody has waited for yet
         self._has_heard = False  # whether any octet has come
         self._reader = FrameReader(self.frame_max)
-        super().__init__(self.parameters, socket_module, tls_context, connected)
+        super().__init__(self.parameters, socket_module, tls_context, connected, wary)
         try:
             self._open(client_properties or {}, name or options.get("name"))
         except BaseException:
@@ -198,7 +200,7 @@ class Connection(Stream):
         self.send(PROTOCOL_HEADER)
         start = self._await_start()
         self.server_properties = start.server_properties
-        mechanism, response = self._login(start.mechanisms.decode().split())
+        mechanism, response = self._login(start.mechanisms.decode("utf-8", "replace").split())
         properties = {
             "product": "gomq-py client", "version": __version__,
             "platform": f"Python {platform.python_version()}",
@@ -218,6 +220,10 @@ class Connection(Stream):
             raise ConnectionClosed(
                 0, f"the broker asks for a further {mechanism} response, which this client does not know"
             )
+        if 0 < tune.frame_max < FRAME_MIN_SIZE:
+            raise ConnectionClosed(0, (
+                f"the broker takes frames of {tune.frame_max} octets at most, and each broker has to take "
+                f"{FRAME_MIN_SIZE}"))
         self.frame_max = _agree(self.frame_max, tune.frame_max)
         self.channel_max = _agree(self.channel_max, tune.channel_max)
         self.heartbeat_s = tune.heartbeat if self.heartbeat_s is None else self.heartbeat_s

@@ -10,16 +10,25 @@ from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.transport import Transport
 
 _HELD_OCTETS = 65536  # what is held is written at that size: still a small share of a socket's buffer
+_READ_OCTETS = 65536
+# Of a peer that is not trusted: what may come while one answer is awaited. The largest that any broker has to
+# say is a frame. Read in small parts, for a frame may have 8 octets, and between two parts others go on.
+_WARY_OCTETS = 256 * 1024
+_WARY_READ_OCTETS = 4096
 
 
 class Stream:
     """Connects when made; a class of a protocol says what the octets mean.
 
-    It has ``timeout_s``, which bounds each wait for an answer, before it calls this constructor.
+    It has ``timeout_s``, which bounds each wait for an answer, before it calls this constructor. ``wary``:
+    the peer is not trusted, so that what it sends while an answer is awaited is bounded, and how long it may
+    take nothing of what it is sent.
     """
 
-    def __init__(self, parameters, socket_module, tls_context, connected=None):
+    def __init__(self, parameters, socket_module, tls_context, connected=None, wary=False):
         self.parameters = parameters
+        self._wary = wary
+        self._taken = 0  # octets since an answer was asked for
         self.error: ConnectionClosed | None = None  # the ConnectionClosed that ended the connection
         self._outgoing = bytearray()
         self._sending = False
@@ -130,6 +139,7 @@ class Stream:
         if self._held and len(self._outgoing) < _HELD_OCTETS:
             return
         self._sending = True
+        until = time.monotonic() + self.timeout_s if self._wary else None
         try:
             while self._outgoing:
                 with memoryview(self._outgoing) as view:
@@ -138,9 +148,7 @@ class Stream:
                 if self._outgoing and not sent:
                     # No longer than silence is allowed: it is not for this loop to send the heartbeats in
                     # between.
-                    silence_s = self._silence_left()
-                    if not self._transport.wait(silence_s, writable=True) and self._silence_left() <= 0:
-                        self._fail_of_silence()
+                    self._wait_for_room(until)
                     self._take()
                     if self._ended_by_peer:
                         break
@@ -190,8 +198,11 @@ class Stream:
     def wait_for(self, predicate, timeout_s=None):
         """Receive until ``predicate()`` holds. Raises Timeout, ConnectionClosed. May switch."""
         deadline = deadline_in(timeout_s)
+        self._taken = 0
         while not predicate():
-            if not self.receive(deadline):
+            came = self.receive(deadline)
+            # a peer that does not stop talking is no answer either
+            if not came or self._wary and not predicate() and deadline and time.monotonic() > deadline:
                 raise Timeout(
                     f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s} s"
                 )
@@ -216,11 +227,30 @@ class Stream:
 
     # The rest is private.
 
+    def _wait_for_room(self, until):
+        """Wait until the socket takes more, as long as silence is allowed, or up to ``until``."""
+        wait_s = self._silence_left()
+        if until is not None:
+            left_s = until - time.monotonic()
+            wait_s = left_s if wait_s is None else min(wait_s, left_s)
+        if self._transport.wait(wait_s, writable=True):
+            return
+        silence_s = self._silence_left()
+        if silence_s is not None and silence_s <= 0:
+            self._fail_of_silence()
+        if until is not None and time.monotonic() >= until:
+            self.fail(ConnectionClosed(
+                0, f"the broker has taken nothing of what it is sent for {self.timeout_s:g} s"))
+
     def _take(self):
         """Move what the socket holds to the protocol's reader."""
-        octets = self._transport.receive()
+        octets = self._transport.receive(_WARY_READ_OCTETS if self._wary else _READ_OCTETS)
         if octets:
             self._last_received = time.monotonic()
+            self._taken += len(octets)
+            if self._wary and self._taken > _WARY_OCTETS:
+                self.fail(ConnectionClosed(
+                    0, f"the broker sends more than {_WARY_OCTETS} octets that nobody has asked for"))
             self.feed(octets)
         elif octets is not None:
             self._ended_by_peer = True

@@ -14,6 +14,9 @@ from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
 from gomq_py.links.wire import READ_OCTETS
 
+# Walks in a row that bring no message, of signs of life or of what is left out: then others get their turn,
+# for a source may send such things faster than they are read.
+FRUITLESS_WALKS = 8
 # Frames of messages that are kept until they are confirmed: nothing more is taken, beside one large message.
 KEPT_OCTETS = 8 * 1024 * 1024
 # type 1, channel, size | class and method, delivery tag, bits | CE
@@ -57,7 +60,9 @@ class Inlet(Source):
         if self._refused and not self.relay.missing:
             return self._take_refused() if owner.may_send() else None
         try:
-            while owner.may_take():
+            for _ in range(FRUITLESS_WALKS):
+                if not owner.may_take():
+                    break
                 try:
                     run = self._read()
                 except Unfit as error:

@@ -5,7 +5,6 @@ another one waits and connects again. Above the client and the transfer engine, 
 """
 import math
 import random
-import ssl
 import time
 from contextlib import contextmanager
 
@@ -13,7 +12,6 @@ from gevent.event import Event
 
 from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
-from gomq_py.client.errors import ChannelClosed, ClosedError, ConnectionClosed
 from gomq_py.links import troubles
 from gomq_py.links.ack_modes import ACK_MODES, NO_ACK, ON_CONFIRM
 from gomq_py.links.buffers import buffers_of
@@ -22,7 +20,7 @@ from gomq_py.links.outlet import WireOutlet
 from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
 from gomq_py.links.rest import Rest
 from gomq_py.links.status import Status, shown
-from gomq_py.links.suspicion import FINAL_CODES, Suspicion
+from gomq_py.links.suspicion import FINAL_CODES, Suspicion, is_final
 from gomq_py.links.turns import turns_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -33,12 +31,12 @@ QUIET = QuietLog(LOG, most=50)
 
 QUEUE_LENGTH = "queue-length"
 STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped", "terminated", "error"
-# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
-_IN_TIME_CODES = {9, 10}
 # What is on its way at a stop may still be settled for so long.
 DRAIN_S = 5.0
 # Between two questions to the source how many messages wait there.
 LAG_S = 5.0
+# Of an error: a peer may say more than anybody reads.
+TEXT_MOST = 1000
 # A rate is of so long a time, at the least.
 RATE_S = 5.0
 
@@ -210,6 +208,12 @@ class Link:
         self._refused += count
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
+    def has_stalled(self, text):
+        """The target has confirmed nothing for long, and is not asked to take any more."""
+        if not self._error:
+            QUIET.warning((self.name, "stalled"), "%s: %s: %s", self.name, DESTINATION, text)
+            self._set_state(self._state, f"{DESTINATION}: {text}")
+
     def reached(self, offset):
         """All messages of the stream up to this one are settled."""
         is_first = self.stream_offset is None
@@ -249,6 +253,9 @@ class Link:
             while (outcome := self._keep_up()) is not None and self._starts_again:
                 self._begin()
                 self._set_state(STARTING, "")
+        except Exception as error:
+            LOG.exception("%s ends: a fault of ours", self.name)
+            outcome = ERROR, f"{OURS}: a fault of ours: {type(error).__name__}"
         finally:
             self._greenlet = None
             if outcome is None:
@@ -276,7 +283,7 @@ class Link:
                 wait_s = self._attempts.failed()
                 if self._is_stopping:
                     break
-                if wait_s is None or not self._was_up and self._is_final(failed.error):
+                if wait_s is None or not self._was_up and is_final(failed.error, self._ends_with):
                     QUIET.warning((self.name, "ends"), "%s ends: %s", self.name, text)
                     return ERROR, text
                 self._reconnects += 1
@@ -461,17 +468,9 @@ class Link:
         """Remember what a failure means for the next passage; its text."""
         self.suspicion.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
-        text = f"{failed.end}: {troubles.told(failed.error, uri)}"
+        text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]
         QUIET.warning((self.name, failed.end), "%s: %s", self.name, text)
         return text
-
-    def _is_final(self, error):
-        return (
-            isinstance(error, ValueError) and not isinstance(error, OSError)
-            or isinstance(error, (ChannelClosed, ConnectionClosed, ClosedError))
-            and error.reply_code in self._ends_with
-            or isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _IN_TIME_CODES
-        )
 
     def _wait(self, seconds):
         until = time.monotonic() + seconds

@@ -57,7 +57,8 @@ class Connector:
                 except BaseException:
                     connected.close()
                     raise
-        return Connection(parameters, socket_module=socket, connected=connected, name=name, **options)
+        return Connection(
+            parameters, socket_module=socket, connected=connected, name=name, wary=True, **options)
 
     def connect_http(
         self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,

@@ -4,6 +4,8 @@ A WireOutlet publishes to another broker over a wire. Safe is, by the link's mod
 or written to its socket.
 """
 
+import time
+
 from gomq_py.broker.transfer.engine import Target
 from gomq_py.links.confirms import Confirms
 from gomq_py.links.ends import Refused
@@ -28,6 +30,7 @@ class Outlet(Target):
         self.refused = set()
         self.is_blocked = False
         self.is_flowing = True  # False after the broker's channel.flow
+        self._seen_low, self._seen_s = 1, time.monotonic()
         self._waiting = []  # few: (mark, callback)
         self._last_mark = 0
         self._refusal = None
@@ -44,6 +47,15 @@ class Outlet(Target):
     def unconfirmed(self):
         """Publishes that are neither confirmed nor refused."""
         return int(self.confirms.following - self.confirms.low)
+
+    def stalled_s(self):
+        """For how long nothing was confirmed, as seen when this was asked before; 0: there is nothing to
+        confirm, or the target says that it takes nothing.
+        """
+        now = time.monotonic()
+        if self.confirms.low != self._seen_low or not self.unconfirmed() or not Outlet.can_take(self):
+            self._seen_low, self._seen_s = self.confirms.low, now
+        return now - self._seen_s
 
     def tick(self):
         """Seconds until a sign of life is due, which is sent where it is due now; None: never. Raises

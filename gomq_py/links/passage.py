@@ -3,6 +3,7 @@
 Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches; the link's
 greenlet makes it, waits for its end, and calls ``tick``.
 """
+import time
 from functools import partial
 
 import gevent
@@ -14,11 +15,13 @@ from gomq_py.amqp.wire.methods import (
     ConnectionClose, ConnectionUnblocked, QueueDeclare, QueueDeclareOk, decode_method,
 )
 from gomq_py.broker.transfer.engine import Transfer
-from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed
+from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Timeout
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.links.inlet import KEPT_OCTETS, Inlet
+from gomq_py.links.outlet import FULL_OCTETS
 from gomq_py.links.relay import Relay
+from gomq_py.links.unasked import Unasked
 from gomq_py.links.wire import Wire
 from gomq_py.observability.log import logger
 
@@ -30,6 +33,9 @@ FAULTS = (AMQPError, ClientError, Malformed, OSError)
 RUN_MOST = 4096
 # A run is a part of the prefetch: the source sends the next messages while these are confirmed.
 RUNS_OF_PREFETCH = 4
+# A source has so long to answer basic.consume. So long may a target confirm nothing of what it has, before
+# operators are told.
+ANSWER_S, STALL_S = 30.0, 60.0
 # More than any run.
 UNBOUNDED = 1 << 30
 
@@ -56,8 +62,10 @@ class Passage:
         self._is_held = False  # the source is not read
         self._alone = None  # checksum of the message that is on its way alone
         self._is_rejecting = False
+        self._unasked = Unasked(), Unasked()  # methods of the source, and of the target
         self._consume = None
         self._is_asking = False  # basic.consume is not answered yet
+        self._asked_s = 0.0
         self._consumer_tag = None  # of the consumer, while there is one
         self._channel_id = channel.id
         source, target = link.source, link.target
@@ -72,6 +80,8 @@ class Passage:
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         if not target.has_lane:
             most = 1
+        # A source that sends more than the prefetch is read no further than one run beyond.
+        self._most_unsettled = source.prefetch + most if is_acked else UNBOUNDED
         self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
         self.transfer = Transfer(
             f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
@@ -96,6 +106,7 @@ class Passage:
             return
         if is_wanted:
             self._is_asking = True
+            self._asked_s = time.monotonic()
             method = self._consume
         else:
             method = BasicCancel(consumer_tag=self._consumer_tag, no_wait=True)
@@ -113,7 +124,10 @@ class Passage:
     def tick(self):
         """Signs of life that are due, both ways; seconds until the next, None: never."""
         due = []
-        ticks = (SOURCE, partial(self.wire.tick, not self._is_held)), (DESTINATION, self.outlet.tick)
+        ticks = (
+            (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
+            (DESTINATION, self.outlet.tick), (DESTINATION, self._tick_of_confirms),
+        )
         for end, tick in ticks:
             try:
                 due.append(tick())
@@ -176,9 +190,10 @@ class Passage:
     def may_take(self):
         """Whether the next message, or the next piece of one, may be taken from the source now."""
         inlet = self.inlet
-        may = self.may_send() and not inlet.waits() and (
+        may = self.may_send() and not inlet.waits() and self.wire.kept_octets < FULL_OCTETS and (
             inlet.relay.missing > 0
             or inlet.kept_octets < KEPT_OCTETS and self._room > 0
+            and inlet.unsettled < self._most_unsettled
             and not (self.careful and inlet.unsettled)
         )
         if not may and not self._is_held:
@@ -269,13 +284,17 @@ class Passage:
     def paused(self):
         """The transfer has taken what it could."""
         self.wire.flush()
-        if self.inlet.has_refused() and self.may_send() or self._is_held and self.may_take():
+        inlet = self.inlet
+        if inlet.has_refused() and self.may_send() or (
+                self._is_held or inlet.has_unread()) and self.may_take():
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
         """Methods of the source that are no deliveries."""
         for channel, payload in methods:
             method = decode_method(payload)
+            if not (self._is_asking and isinstance(method, BasicConsumeOk)):
+                self._unasked[0].count()
             if isinstance(method, BasicConsumeOk):
                 self._is_asking = False
                 self._consumer_tag = method.consumer_tag
@@ -295,6 +314,7 @@ class Passage:
     def target_methods(self, wire, methods):
         """Methods of the target that are no confirms."""
         for channel, payload in methods:
+            self._unasked[1].count()
             method = decode_method(payload)
             if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self.outlet.is_blocked = isinstance(method, ConnectionBlocked)
@@ -314,6 +334,22 @@ class Passage:
             self._turn()
 
     # The rest is private.
+
+    def _tick_of_answer(self):
+        """Seconds until basic.consume has to be answered; None: it is. Raises Timeout."""
+        if not self._is_asking or self._is_held:
+            return None
+        left_s = self._asked_s + ANSWER_S - time.monotonic()
+        if left_s <= 0:
+            raise Timeout(f"no answer to basic.consume within {ANSWER_S:g} s")
+        return left_s
+
+    def _tick_of_confirms(self):
+        """Say so where the target confirms nothing. It may be slow: so that ends nothing."""
+        stalled_s = self.outlet.stalled_s()
+        if stalled_s >= STALL_S and not self.is_stopping:
+            self.link.has_stalled(
+                f"none of {self.outlet.unconfirmed()} messages is confirmed for more than {STALL_S:g} s")
 
     def _up(self):
         if not self._is_up:

@@ -162,6 +162,7 @@ class Wire:
             if not count:
                 break
             tail = (tail + room[:count])[-len(_CLOSE_OK):]
+            gevent.sleep(0)  # octets that are there already are read without a switch
 
     def _flush(self):
         kept, at = self._kept, 0

@@ -2,6 +2,7 @@
 writes that find no room.
 """
 import socket
+import threading
 import time
 
 import gevent
@@ -314,6 +315,21 @@ def test_a_broker_that_writes_before_it_reads_does_not_deadlock_a_writing_client
             received = [channel.next_delivery(TIMEOUT_S) for _ in range(count)]
 
     assert [delivery.delivery_tag for delivery in received] == list(range(1, count + 1))
+
+
+def test_a_broker_that_takes_nothing_is_given_up_by_a_wary_client():
+    """There is no heartbeat: nothing else would end the wait for room in the socket."""
+    over = threading.Event()
+
+    def script(peer):
+        peer.handshake()
+        over.wait(TIMEOUT_S)
+
+    with scripted_broker(script) as url:
+        connection = Connection(url, heartbeat_s=0, timeout_s=0.5, wary=True)
+        with pytest.raises(ConnectionClosed, match="has taken nothing of what it is sent for 0.5 s"):
+            connection.send(bytes(32 * 1024 * 1024))
+        over.set()
 
 
 def test_greenlets_on_separate_connections_wait_side_by_side():

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.links.inlet import Inlet
+from gomq_py.links.inlet import FRUITLESS_WALKS, Inlet
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
 from gomq_py.storage.message import Message
@@ -87,6 +87,21 @@ def test_message_that_cannot_be_sent_is_walked_past_though_nothing_more_comes(re
 
     assert walks == [len(b"deliver")] * 2
     assert (run.first_tag, run.count, run.is_sent) == (2, 1, False)
+
+
+def test_source_that_sends_nothing_but_signs_of_life_lets_others_have_their_turn(refused):
+    """It sends them faster than they are read: the socket is never empty."""
+    reads = []
+    refused.try_again()
+    refused.drop(refused.take(Message()))
+    refused.wire.receive_into = lambda view: reads.append(len(view)) or 8
+    refused.relay.walk = lambda end, most: end
+    refused.relay.count, refused.relay.written, refused.relay.first_tag = 0, 0, 2
+    refused.relay.left_out, refused.relay.offset = False, -1
+    refused._buffers.output_view = memoryview(b"")
+
+    assert refused.take(Message()) is None
+    assert len(reads) == FRUITLESS_WALKS
 
 
 def test_what_the_transfer_raises_ends_the_passage(refused):
