@@ -7,7 +7,7 @@
 # make bench   the performance table (docs/performance.md)
 # make expectations   the conformance tests against Debian's rabbitmq-server and mosquitto: are they what those really answer?
 # make kills   200 kills of brokers under MQTT at QoS 1 and 2, 100 of the two brokers of a link, and the long ones
-#              under AMQP: some minutes
+#              under AMQP, with what became of the messages: some minutes
 # make fuzz TARGET=tables SECONDS=600   look for inputs that break a promise; TARGET=all for every target (docs/testing.md)
 # make asan    the compiled modules under AddressSanitizer and UndefinedBehaviorSanitizer
 # make processors   checksums and integers in C for aarch64 and s390x, under qemu-user (docs/testing.md): seconds
@@ -72,7 +72,7 @@ expectations: $(VENV)/dev.stamp build
 	GOMQ_TEST_BROKER=mosquitto $(BIN)/python -m pytest -n 2 tests/conformance/mqtt
 
 kills: $(VENV)/dev.stamp build
-	GOMQ_MQTT_KILLS=200 GOMQ_LINK_KILLS=100 $(BIN)/python -m pytest -n 2 --timeout 1800 \
+	GOMQ_MQTT_KILLS=200 GOMQ_LINK_KILLS=100 $(BIN)/python -m pytest -n 2 -rP --timeout 1800 \
 		tests/durability/test_mqtt_kill.py tests/durability/test_kill.py tests/e2e/links/test_kills.py
 
 fuzz: $(VENV)/dev.stamp
