@@ -32,6 +32,8 @@ DUE_HEADER = "x-task-due"
 REASON_HEADER, ERROR_HEADER = "x-task-reason", "x-task-error"
 #: The queue and worker that gave it up.
 QUEUE_HEADER, WORKER_HEADER = "x-task-queue", "x-task-worker"
+# Attempts that are counted: the count is a header, which anybody may write and which holds 64 bits.
+_MOST_COUNTED = 2**31
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.task", default=None)
 
@@ -145,6 +147,13 @@ def decode(body):
         name,
         [(each.get("type"), each.get("value")) for each in args],
     )
+
+
+def counted(headers, name, default):
+    """How often a header says that something has happened; ``default`` where it says nothing that can be."""
+    value = headers.get(name, default)
+    counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return min(value, _MOST_COUNTED) if counts else default
 
 
 @dataclass(slots=True)

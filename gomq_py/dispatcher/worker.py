@@ -43,8 +43,6 @@ RETURN_KEY = "dispatcher.return."
 _REASON_OCTETS = 1000
 DEFAULT_LIMIT = 3
 _MOST_PREFETCH = 65535  # of basic.qos
-# Attempts that are counted: the count is a header, which anybody may write and which holds 64 bits.
-_MOST_COUNTED = 2**31
 
 
 @dataclass
@@ -184,6 +182,12 @@ class Worker:
         self._consuming = False
         self._copies.forget()
         self._note_idle()
+        for invocation in list(self._running):
+            if invocation.config.timeout_s:  # the link's thread, which looks at them, ends
+                left_s = self._due(invocation) - time.monotonic()
+                timer = threading.Timer(max(0.0, left_s), self._time_out, [invocation])
+                timer.daemon = True
+                timer.start()
 
     # The rest is private, and in the link's thread.
 
@@ -277,7 +281,7 @@ class Worker:
                 task.name,
                 values,
                 headers,
-                _count(headers, wire.ATTEMPT_HEADER, 1),
+                wire.counted(headers, wire.ATTEMPT_HEADER, 1),
                 self.config.queue,
                 self.name,
                 delivery.redelivered,
@@ -382,16 +386,20 @@ class Worker:
         now = time.monotonic()
         following = []
         for invocation in list(self._running):
-            limit_s = invocation.config.timeout_s
-            if not limit_s:
+            if not invocation.config.timeout_s:
                 continue
-            due = (invocation.began or now) + limit_s
+            due = self._due(invocation)
             if due <= now:
                 self._time_out(invocation)
             else:
                 following.append(due)
         if following:
             self._watch(min(following))
+
+    @staticmethod
+    def _due(invocation):
+        """When it has taken too long; one that waits for a thread takes no time."""
+        return (invocation.began or time.monotonic()) + invocation.config.timeout_s
 
     def _time_out(self, invocation):
         if not invocation.claim():
@@ -419,7 +427,7 @@ class Worker:
             self._server.link.worked()
 
     def _put_off_unknown(self, delivery, task):
-        count = _count(delivery.properties.headers or {}, wire.UNKNOWN_HEADER, 0)
+        count = wire.counted(delivery.properties.headers or {}, wire.UNKNOWN_HEADER, 0)
         if count >= self.config.unknown_retries:
             known = ", ".join(sorted(self.tasks)) or "none"
             self._give_up(
@@ -490,9 +498,3 @@ def _checked(name, config):
     if config.check is not None:
         return config
     return replace(config, check=check_of(config.function, 1 if config.task_uuid_as_first_arg else 0))
-
-
-def _count(headers, name, default):
-    value = headers.get(name, default)
-    counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return min(value, _MOST_COUNTED) if counts else default

@@ -145,15 +145,25 @@ def test_used_up_retries_are_told_and_publishing_says_so(broker_process):
     broker = broker_process(port=reserve()).start()
     told = []
     server = Server(config(broker.amqp_url, reconnection_retries=2, on_connection_broken=told.append))
-    worker = server.new_worker(WorkerConfig("q", "w"), {})
+    begun, release = threading.Event(), threading.Event()
+
+    def freeze():
+        begun.set()
+        release.wait()
+
+    worker = server.new_worker(WorkerConfig("q", "w"), {"freeze": TaskConfig(freeze, timeout_s=1.0)})
     worker.start()
+    server.publish(Task("freeze"))
+    begun.wait(TIMEOUT_S)
     broker.kill()
 
     assert server.connection_broken.wait(TIMEOUT_S)
     wait_until(lambda: told)
     with pytest.raises(ServiceDisconnected, match="Service is disconnected"):
         server.publish(Task("note"))
-    assert (worker.is_consuming, server.close(1)) == (False, True)
+    # what is frozen is let go when its time is over, as ever
+    assert (worker.is_consuming, server.close(TIMEOUT_S)) == (False, True)
+    release.set()
 
 
 def test_a_publish_that_nobody_confirms_in_time_is_told_and_not_sent_later(broker):
