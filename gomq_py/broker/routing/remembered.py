@@ -27,7 +27,8 @@ class RememberedRoutes:
 
     def find(self, at, start, length):
         """The route of ``length`` octets of the buffer ``at`` from ``start`` on; None: the slow lane's."""
-        return self.find_key(bytes(at[start:start + length]))
+        # bytes() would cost 1000 instructions where it is bytes already.
+        return self.find_key(b"" + at[start:start + length])
 
     def find_key(self, key):
         """The route of these octets; None: the slow lane's."""

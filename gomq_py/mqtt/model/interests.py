@@ -120,7 +120,7 @@ class Interests:
         """The Interest in the topic of a routing key: ``length`` octets of the buffer ``at``."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
             return self.last
-        key = bytes(at[start:start + length])
+        key = b"" + at[start:start + length]  # as in RememberedRoutes.find
         if self.found is None:
             self.found = {}
         interest = self.found.get(key)

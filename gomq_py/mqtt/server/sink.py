@@ -104,7 +104,7 @@ class Sink(destination.Destination):
         if count:
             # A copy of a few packets costs a tenth of what two views do.
             few = count <= buffers.SMALL_SPARE_OCTETS
-            self.output.write(bytes(self.at[:count]) if few else memoryview(self.spare)[:count])
+            self.output.write(b"" + self.at[:count] if few else memoryview(self.spare)[:count])
 
     def resume_held(self):
         """There is memory again: nothing waits for it here."""

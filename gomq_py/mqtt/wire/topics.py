@@ -35,6 +35,8 @@ def topic_name_fault(name):
 
 def is_topic_name(text):
     """Whether a text is a topic name, which may come from elsewhere than a string of MQTT."""
+    if text.isascii() and text.isprintable():  # nearly all are; a search for control characters costs more
+        return 0 < len(text) <= STRING_MAX and SINGLE_LEVEL not in text and MULTI_LEVEL not in text
     return not topic_name_fault(text) and "\0" not in text
 
 
@@ -107,12 +109,34 @@ def matches(topic_filter, topic_name):
     if isinstance(topic_filter, bytes):
         # Whatever the octets are: only those of / + # $ matter, which are no part of another character's.
         topic_filter, topic_name = topic_filter.decode("latin-1"), topic_name.decode("latin-1")
-    if topic_name[:1] == "$" and topic_filter[:1] in (SINGLE_LEVEL, MULTI_LEVEL):
+    pattern, name = topic_filter, topic_name
+    pattern_end, name_end = len(pattern), len(name)
+    if name_end and pattern_end and name[0] == "$" and (pattern[0] == "+" or pattern[0] == "#"):
         return False  # [MQTT-4.7.2-1]
-    filters, names = topic_filter.split(SEPARATOR), topic_name.split(SEPARATOR)
-    for position, level in enumerate(filters):
-        if level == MULTI_LEVEL:
-            return True  # the level above as well: a/# matches a
-        if position == len(names) or level != SINGLE_LEVEL and level != names[position]:
-            return False
-    return len(filters) == len(names)
+    # Both levels by character: lists of levels cost ten times as much, and a session asks for each topic.
+    at = place = 0
+    while True:
+        is_single = False
+        if at < pattern_end and (at + 1 == pattern_end or pattern[at + 1] == "/"):
+            if pattern[at] == "#":
+                return True  # the level above as well: a/# matches a
+            is_single = pattern[at] == "+"
+        if place > name_end:
+            return False  # it has no more levels
+        if is_single:
+            at += 1
+            while place < name_end and name[place] != "/":
+                place += 1
+        else:
+            while at < pattern_end and pattern[at] != "/":
+                if place == name_end or name[place] != pattern[at]:
+                    return False
+                at += 1
+                place += 1
+            if place < name_end and name[place] != "/":
+                return False
+        # Each is behind its level. One behind the end: there is no other level.
+        at += 1
+        place += 1
+        if at > pattern_end:
+            return place > name_end

@@ -1,10 +1,11 @@
 """Topic names and filters: the specification's own examples (MQTT 5 §4.7), faults, shared subscriptions."""
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gomq_py.mqtt.wire.topics import (
-    is_shared, matches, shared_fault, split_shared, swapped, topic_filter_fault, topic_name_fault,
+    is_shared, is_topic_name, matches, shared_fault, split_shared, swapped, topic_filter_fault,
+    topic_name_fault,
 )
 
 
@@ -108,6 +109,37 @@ def test_a_filter_made_of_a_name_matches_it(levels, data):
 
     assert matches(topic_filter, name)
     assert topic_filter_fault(topic_filter) == ""
+
+
+def matches_by_levels(topic_filter, name):
+    """The rule of §4.7 over lists of levels."""
+    if name.startswith("$") and topic_filter[:1] in ("+", "#"):
+        return False
+    filters, names = topic_filter.split("/"), name.split("/")
+    for position, level in enumerate(filters):
+        if level == "#":
+            return True
+        if position == len(names) or level not in ("+", names[position]):
+            return False
+    return len(filters) == len(names)
+
+
+FEW = st.text(st.sampled_from("ab/+#$é"), max_size=8)
+
+
+@given(FEW, FEW)
+def test_a_match_by_character_is_the_match_by_levels(topic_filter, name):
+    """Whatever the filter is: one with a fault, too, because those of a damaged log come to it."""
+    assert matches(topic_filter, name) is matches_by_levels(topic_filter, name)
+
+
+@given(st.text() | st.text(st.characters(max_codepoint=0xFF), max_size=5))
+@example("a" * 65535)
+@example("a" * 65536)
+@example("a\x7f")
+@example("a\0")
+def test_a_topic_name_is_a_text_without_a_fault_and_without_nul(text):
+    assert is_topic_name(text) is (not topic_name_fault(text) and "\0" not in text)
 
 
 @given(st.text())
