@@ -1,6 +1,6 @@
 // CBOR (RFC 8949): all major types, indefinite lengths, half floats, large numbers of tags 2 and 3.
 
-import {Bounds, DecodeError, Marked, Octets, small} from "./values.js";
+import {DecodeError, Marked, Reader, small} from "./values.js";
 
 const BREAK = Symbol("break");
 const BREAK_OCTET = 0xff;
@@ -11,18 +11,13 @@ const SELF_DESCRIBED = 55799;
 
 /** The one value of these octets. Throws DecodeError. */
 export function decodeCbor(octets) {
-    const reader = new Reader(octets);
+    const reader = new CborReader(octets);
     const value = reader.item();
     reader.input.checkEnd();
     return value;
 }
 
-class Reader {
-    constructor(octets) {
-        this.input = new Octets(octets);
-        this.bounds = new Bounds();
-    }
-
+class CborReader extends Reader {
     item() {
         const value = this.itemOrBreak();
         if (value === BREAK) {
@@ -63,36 +58,6 @@ class Reader {
             throw new DecodeError(`${info} is no length in CBOR`);
         }
         return this.input.unsigned(1 << (info - 24));
-    }
-
-    check(count) {
-        if (count > this.input.left) {
-            throw new DecodeError(`${count} items are announced, ${this.input.left} octets are left`);
-        }
-        this.bounds.add(Number(count));
-    }
-
-    list(count) {
-        this.check(count);
-        this.bounds.enter();
-        const list = [];
-        for (let number = 0; number < count; number += 1) {
-            list.push(this.item());
-        }
-        this.bounds.leave();
-        return list;
-    }
-
-    map(count) {
-        this.check(typeof count === "bigint" ? count : 2 * count);
-        this.bounds.enter();
-        const map = new Map();
-        for (let number = 0; number < count; number += 1) {
-            const key = this.item();
-            map.set(key, this.item());
-        }
-        this.bounds.leave();
-        return map;
     }
 
     indefinite(major) {

@@ -1,6 +1,6 @@
 // MessagePack, its specification of 2017: all formats, the timestamp extension too.
 
-import {Bounds, DecodeError, Marked, Octets, small} from "./values.js";
+import {DecodeError, Marked, Reader, small} from "./values.js";
 
 const TIMESTAMP = -1;
 // What a Date can hold.
@@ -8,19 +8,14 @@ const MAX_DATE_S = 8.64e12;
 
 /** The one value of these octets. Throws DecodeError. */
 export function decodeMsgpack(octets) {
-    const reader = new Reader(octets);
-    const value = reader.value();
+    const reader = new MsgpackReader(octets);
+    const value = reader.item();
     reader.input.checkEnd();
     return value;
 }
 
-class Reader {
-    constructor(octets) {
-        this.input = new Octets(octets);
-        this.bounds = new Bounds();
-    }
-
-    value() {
+class MsgpackReader extends Reader {
+    item() {
         const input = this.input;
         const first = input.unsigned(1);
         if (first <= 0x7f) {
@@ -54,37 +49,6 @@ class Reader {
         case 0xde: case 0xdf: return this.map(input.unsigned(first === 0xde ? 2 : 4));
         default: throw new DecodeError(`0x${first.toString(16)} begins nothing in MessagePack`);
         }
-    }
-
-    list(count) {
-        this.check(count);
-        this.bounds.enter();
-        const list = [];
-        for (let number = 0; number < count; number += 1) {
-            list.push(this.value());
-        }
-        this.bounds.leave();
-        return list;
-    }
-
-    map(count) {
-        this.check(2 * count);
-        this.bounds.enter();
-        const map = new Map();
-        for (let number = 0; number < count; number += 1) {
-            const key = this.value();
-            map.set(key, this.value());
-        }
-        this.bounds.leave();
-        return map;
-    }
-
-    /** Each item is an octet at least. */
-    check(count) {
-        if (count > this.input.left) {
-            throw new DecodeError(`${count} items are announced, ${this.input.left} octets are left`);
-        }
-        this.bounds.add(count);
     }
 
     extension(length) {

@@ -133,6 +133,45 @@ export class Octets {
     }
 }
 
+/** Reads lists and maps, whose items its `item()` reads: what the binary formats have in common. */
+export class Reader {
+    constructor(octets) {
+        this.input = new Octets(octets);
+        this.bounds = new Bounds();
+    }
+
+    /** Each item is an octet at least. */
+    check(count) {
+        if (count > this.input.left) {
+            throw new DecodeError(`${count} items are announced, ${this.input.left} octets are left`);
+        }
+        this.bounds.add(Number(count));
+    }
+
+    list(count) {
+        this.check(count);
+        this.bounds.enter();
+        const list = [];
+        for (let number = 0; number < count; number += 1) {
+            list.push(this.item());
+        }
+        this.bounds.leave();
+        return list;
+    }
+
+    map(count) {
+        this.check(typeof count === "bigint" ? count : 2 * count);
+        this.bounds.enter();
+        const map = new Map();
+        for (let number = 0; number < count; number += 1) {
+            const key = this.item();
+            map.set(key, this.item());
+        }
+        this.bounds.leave();
+        return map;
+    }
+}
+
 /** A BigInt as a number where that is exact. */
 export function small(big) {
     return big >= Number.MIN_SAFE_INTEGER && big <= Number.MAX_SAFE_INTEGER ? Number(big) : big;
