@@ -11,6 +11,7 @@
     watermark = "10 minutes"
 """
 import math
+import reprlib
 import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -100,8 +101,8 @@ def _device(schema, routing_key, reading):
             raise Undecodable(f"routing key '{routing_key}' has no word {name} for the device")
         return words[int(name)]
     value = reading.get(name)
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise Undecodable(f"field {name} names no device: {value!r}")
+    if not isinstance(value, str | int) or isinstance(value, bool) or not _is_text(str(value)):
+        raise Undecodable(f"field {name} names no device: {_shown(value)}")
     return str(value)
 
 
@@ -112,13 +113,13 @@ def _time(schema, reading, came_at):
     try:
         if schema.time_unit == "iso":
             at = datetime.fromisoformat(value)
-            return at if at.tzinfo else at.replace(tzinfo=UTC)
+            return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
         seconds = _value(value, schema.time, "double") / (1000 if schema.time_unit == "ms" else 1)
         if _FIRST_S <= seconds <= _LAST_S:
             return datetime.fromtimestamp(seconds, UTC)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last: in UTC it is before year 1 or behind 9999
         pass
-    raise Undecodable(f"field {schema.time} is no time in {schema.time_unit}: {value!r}")
+    raise Undecodable(f"field {schema.time} is no time in {schema.time_unit}: {_shown(value)}")
 
 
 def _value(value, name, kind):
@@ -133,10 +134,20 @@ def _value(value, name, kind):
         and -1 << 63 <= value < 1 << 63
     ):
         return int(value)
-    if kind == "boolean" and isinstance(value, bool) or kind == "string" and isinstance(value, str):
+    is_text = kind == "string" and isinstance(value, str) and _is_text(value)
+    if is_text or kind == "boolean" and isinstance(value, bool):
         return value
-    shown = repr(value)
-    raise Undecodable(f"field {name} is no {kind}: {shown[:60]}")
+    raise Undecodable(f"field {name} is no {kind}: {_shown(value)}")
+
+
+def _is_text(value):
+    """Whether it is Unicode: JSON can say half of a surrogate pair, which no table can hold."""
+    return value.isascii() or value.encode("utf-8", "ignore").decode() == value
+
+
+def _shown(value):
+    """Its beginning. The whole may be large, or deeper than repr() can go."""
+    return reprlib.repr(value)[:60]
 
 
 def _finite(value, name):

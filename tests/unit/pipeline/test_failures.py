@@ -14,7 +14,9 @@ gomq_py.spark.errors.DataLoss: stream 'orders' begins at offset 7 now. Set failO
 @pytest.mark.parametrize("text, words", [
     (WRAPPED, "stream 'orders' begins at offset 7 now. Set failOnDataLoss to false to go on without them."),
     ("boom\n  File x\nKeyError: 'a'\nmore", "KeyError: 'a'"),
-    ("java.io.IOException: No space left on device", "the disk is full where the job writes"),
+    ("java.io.IOException: No space left on device", "the disk (or its quota) is full where the job writes"),
+    ("java.io.IOException: Disk quota exceeded", "the disk (or its quota) is full where the job writes"),
+    ("java.io.IOException: File too large", "the disk (or its quota) is full where the job writes"),
     (
         "An error occurred while calling o89.start.\n: ExitCodeException exitCode=1: chmod: no such file\n\tat X",
         "ExitCodeException exitCode=1: chmod: no such file",
@@ -34,7 +36,7 @@ def test_a_full_disk_is_told_though_it_is_the_cause_of_a_cause():
     error._cause = Exception("Job aborted")
     error._cause._cause = Exception("Job aborted\nCaused by: java.io.IOException: No space left on device")
 
-    assert told(error).startswith("the disk is full where the job writes")
+    assert told(error).startswith("the disk (or its quota) is full where the job writes")
 
 
 def test_causes_that_go_round_come_to_an_end():

@@ -40,6 +40,12 @@ def test_device_and_time_may_be_fields():
     (b'{"ts": 1e18}', {"time": "field:ts"}, "no time in ms"),
     (b"{}", {"time": "field:ts", "time_unit": "iso"}, "no time in iso"),
     (b"no json", {}, "no JSON"),
+    (b'{"name": "\\ud800"}', {}, "field name is no string"),
+    (b'{"id": "\\udc00x"}', {"device": "field:id"}, "names no device"),
+    (b'{"ts": "0001-01-01T00:00:00+14:00"}', {"time": "field:ts", "time_unit": "iso"}, "no time in iso"),
+    (b'{"ts": "9999-12-31T23:59:59-14:00"}', {"time": "field:ts", "time_unit": "iso"}, "no time in iso"),
+    (b'{"t": ' + b"[" * 900 + b"]" * 900 + b"}", {}, "field t is no double"),
+    (b'{"t": ' + b"9" * 5000 + b"}", {}, "no JSON"),
 ])
 def test_what_does_not_fit_is_undecodable(body, given, words):
     with pytest.raises(Undecodable, match=words):
