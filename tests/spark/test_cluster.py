@@ -1,5 +1,5 @@
-"""A standalone cluster on loopback: a master and two workers, of which one is killed in the middle of a
-batch. Nothing is lost or doubled.
+"""A standalone cluster on loopback, a master and two workers: a program that brings gomq-py along
+(spark-submit --py-files), and then a worker that is killed in the middle of a batch.
 """
 import json
 import os
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from gomq_py.pipeline.java import find_java
 from tests.spark.sessions import JVM
 from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.unit.source_tree import ROOT
 
 MESSAGES = 60000
 # Reads slowly enough to be killed in the middle: each task says that it is there,
@@ -42,6 +44,40 @@ rows.select(f.udf(hold, "bigint")("offset").alias("offset")).write.mode("overwri
 count, distinct = spark.read.parquet(os.path.join(folder, "out")).selectExpr("count(*)", "count(distinct offset)").first()
 print(json.dumps({"count": count, "distinct": distinct}), flush=True)
 spark.stop()
+"""
+
+# Says where its workers have gomq_py from.
+SUBMITTED = """
+import json, os, sys
+from pyspark.sql import SparkSession, functions as f
+
+def origin(offset):
+    import gomq_py.spark.source
+    return gomq_py.spark.source.__file__
+
+spark = SparkSession.builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+given = {"url": sys.argv[1], "subscribe": sys.argv[2], "startingOffsets": "earliest"}
+rows = spark.read.format("gomq").options(**given).load()
+origins = [row[0] for row in rows.select(f.udf(origin, "string")("offset")).distinct().collect()]
+out = os.path.join(sys.argv[3], "out")
+table = spark.readStream.format("gomq").options(**given).load().writeStream.format("parquet").option(
+    "path", out).option("checkpointLocation", out + ".checkpoint")
+while True:
+    query = table.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+        break
+    except Exception as error:
+        if "Python worker failed to connect back" not in str(error):
+            raise
+said = {"origins": origins, "batch": rows.count(), "stream": spark.read.parquet(out).count()}
+print(json.dumps(said), flush=True)
+spark.stop()
+"""
+# A Python with what gomq-py needs and without itself: no path files are read, which an editable install is.
+BARE_PYTHON = """#!/bin/sh
+PYTHONPATH="$PYTHONPATH:{packages}" exec {python} -S "$@"
 """
 
 
@@ -80,48 +116,120 @@ class Daemon:
             self.process.wait()
 
 
+class Cluster:
+    """A master and two workers of a core each."""
+
+    def __init__(self, folder):
+        self._daemons = []
+        try:
+            master = self._start(
+                folder, "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            self.url = master.wait_for(r"Starting Spark master at (spark://\S+)")[1]
+            self.workers = [
+                self._start(
+                    folder, "worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "700m",
+                    "--webui-port", "0", self.url)
+                for _ in range(2)
+            ]
+            for worker in self.workers:
+                worker.wait_for("Successfully registered with master")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, folder, name, *arguments):
+        self._daemons.append(Daemon(folder, f"org.apache.spark.deploy.{name}", *arguments))
+        return self._daemons[-1]
+
+    def stop(self):
+        """At once."""
+        for daemon in reversed(self._daemons):
+            daemon.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The cluster of this module. Its last test kills a worker."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.stop()
+
+
+def end_of(driver, log):
+    """What a driver said last, once it has ended well."""
+    said, _ = driver.communicate(timeout=TIMEOUT_S * 20)
+    assert driver.returncode == 0, log.read_text()[-3000:]
+    return json.loads(said.splitlines()[-1])
+
+
 @pytest.mark.long
-def test_a_worker_that_is_killed_in_the_middle_costs_nothing(broker, tmp_path):
+def test_executors_that_lack_gomq_py_get_it_with_the_program(broker, cluster, tmp_path):
+    """In the zip that docs/spark.md says. A streaming query needs it on the driver's path as well."""
+    import pyspark
+    broker.stream("submitted", [b"%d" % number for number in range(500)])
+    with zipfile.ZipFile(tmp_path / "gomq.zip", "w") as archive:
+        for folder in ("gomq_py", "pyspark_gomq"):
+            for path in sorted((ROOT / folder).rglob("*.py")):
+                archive.write(path, path.relative_to(ROOT))
+    bare = tmp_path / "bare-python"
+    packages = Path(pyspark.__file__).parents[1]
+    bare.write_text(BARE_PYTHON.format(packages=packages, python=sys.executable))
+    bare.chmod(0o755)
+    (tmp_path / "program.py").write_text(SUBMITTED)
+    conf = {
+        "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "1",
+        "spark.driver.memory": "512m", "spark.driver.extraJavaOptions": JVM,
+        "spark.executor.extraJavaOptions": JVM, "spark.sql.shuffle.partitions": "1"}
+    log = tmp_path / "driver.log"
+    driver = subprocess.Popen(
+        [
+            str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster.url,
+            "--py-files", "gomq.zip", *(word for pair in conf.items() for word in ("--conf", "=".join(pair))),
+            "program.py", broker.url, "submitted", str(tmp_path),
+        ],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=log.open("w"), text=True, start_new_session=True,
+        env={
+            **os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": str(bare),
+            "SPARK_LOCAL_IP": "127.0.0.1", "GOMQ_USER": "guest", "GOMQ_PASSWORD": "guest",
+            "PYTHONPATH": str(tmp_path / "gomq.zip"),
+        })
+    try:
+        said = end_of(driver, log)
+    finally:
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+
+    assert (said["batch"], said["stream"]) == (500, 500)
+    assert said["origins"] and all("gomq.zip/gomq_py/" in origin for origin in said["origins"])
+
+
+@pytest.mark.long
+def test_a_worker_that_is_killed_in_the_middle_costs_nothing(broker, cluster, tmp_path):
     broker.stream(
         "clustered", [b"%d" % number for number in range(MESSAGES)],
         **{"x-stream-max-segment-size-bytes": 524288},
     )
-    master = Daemon(
-        tmp_path, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0",
-        "--webui-port", "0",
-    )
-    workers = []
-    driver = None
+    (tmp_path / "driver.py").write_text(DRIVER)
+    log = tmp_path / "driver.log"
+    driver = subprocess.Popen(
+        [
+            sys.executable, str(tmp_path / "driver.py"), cluster.url, broker.url, "clustered", str(tmp_path),
+            JVM,
+        ],
+        stdout=subprocess.PIPE, stderr=log.open("w"), text=True, start_new_session=True,
+        env={
+            **os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1", "GOMQ_USER": "guest", "GOMQ_PASSWORD": "guest",
+            "PYTHONPATH": os.getcwd(),
+        })
     try:
-        url = master.wait_for(r"Starting Spark master at (spark://\S+)")[1]
-        workers = [
-            Daemon(
-                tmp_path, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1",
-                "--memory", "700m", "--webui-port", "0", url,
-            )
-            for _ in range(2)
-        ]
-        for worker in workers:
-            worker.wait_for("Successfully registered with master")
-        (tmp_path / "driver.py").write_text(DRIVER)
-        driver = subprocess.Popen(
-            [sys.executable, str(tmp_path / "driver.py"), url, broker.url, "clustered", str(tmp_path), JVM],
-            stdout=subprocess.PIPE, stderr=(tmp_path / "driver.log").open("w"), text=True,
-            start_new_session=True,
-            env={
-                **os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": sys.executable,
-                "SPARK_LOCAL_IP": "127.0.0.1", "GOMQ_USER": "guest", "GOMQ_PASSWORD": "guest",
-                "PYTHONPATH": os.getcwd(),
-            })
         wait_until(lambda: len(list(tmp_path.glob("at-*"))) >= 2 or driver.poll() is not None, TIMEOUT_S * 20)
-        workers[0].kill()
+        cluster.workers[0].kill()
         (tmp_path / "go").touch()
-        said, _ = driver.communicate(timeout=TIMEOUT_S * 20)
+        said = end_of(driver, log)
     finally:
-        if driver is not None and driver.poll() is None:
+        if driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)
-        for daemon in (*workers, master):
-            daemon.kill()
 
-    assert driver.returncode == 0, (tmp_path / "driver.log").read_text()[-3000:]
-    assert json.loads(said.splitlines()[-1]) == {"count": MESSAGES, "distinct": MESSAGES}
+    assert said == {"count": MESSAGES, "distinct": MESSAGES}

@@ -1,15 +1,19 @@
 """The transport http against a live broker: who may read, answers that end early,
 brokers that go and come back.
 """
+import json
 import socket
 import threading
 
 import pytest
 
+from gomq_py.content.properties import Properties
 from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.http_transport import HttpTransport, SegmentGone
-from gomq_py.spark.options import Credentials, Options
-from gomq_py.spark.planning import Planner
+from gomq_py.spark.offsets import Position
+from gomq_py.spark.options import Credentials, Options, credentials
+from gomq_py.spark.planning import Planner, end_position
+from gomq_py.spark.reading import PieceReader
 from tests.spark.conftest import allow
 from tests.spark.sessions import PATIENT
 
@@ -168,6 +172,51 @@ def test_a_token_is_sent_in_place_of_a_password_and_never_told(broker, letters):
 
     assert b"\r\nAuthorization: Bearer hush-token\r\n" in proxy.asked
     assert "hush" not in str(refused.value)
+
+
+def test_a_token_reads_what_its_scopes_allow_as_long_as_it_is_valid(tmp_path):
+    """Issued by a server of its own, as OAuth 2 has it; named by the environment or a file."""
+    from gomq_py.client.connection import Connection
+    from tests.support.broker_process import BrokerProcess
+    from tests.support.token_issuer import TokenIssuer
+    config, login = tmp_path / "gomq.ini", tmp_path / "login.json"
+    with TokenIssuer() as issuer:
+        config.write_text(
+            f"[main]\nauth_backends = local, oauth\n"
+            f"[oauth]\nissuer = {issuer.url}\nresource_server_id = gomq\n")
+        with BrokerProcess(tmp_path / "data", config, http_port=0) as broker:
+            with Connection(broker.amqp_url, heartbeat_s=0) as connection:
+                channel = connection.channel()
+                channel.confirm_select()
+                for name in ("letters", "secrets"):
+                    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+                    channel.publish("", name, b"for who may", Properties(delivery_mode=2))
+                assert channel.wait_for_confirms()
+            url = f"http://127.0.0.1:{broker.ports['http']}"
+
+            def read(token, **given):
+                options = Options({"url": url, "subscribe": "letters", "retrySeconds": "0", **given})
+                door = HttpTransport(options, credentials(options, {"GOMQ_TOKEN": token}))
+                planner = Planner(options, door)
+                pieces = [
+                    piece for name, shape in planner.shapes().items() for piece in planner.pieces(
+                        name, shape, Position(shape.epoch, 0), end_position(shape, shape.end_offset))]
+                return [
+                    row for batch in PieceReader(options, door, ("queue", "body")).batches(pieces)
+                    for row in batch.to_pylist()]
+
+            valid = issuer.token(scope="gomq.read:%2F/letters")
+            login.write_text(json.dumps({"token": valid}))
+            mine = [{"queue": "letters", "body": b"for who may"}]
+
+            assert read(valid) == mine
+            assert read("", credentialsFile=str(login)) == mine
+            with pytest.raises(Refused, match="the token may not read stream 'secrets'"):
+                read(valid, subscribe="letters,secrets")
+            for refused in (issuer.token(lifetime_s=-5), issuer.token(aud="x"), valid[:-8]):
+                with pytest.raises(Refused, match="does not let the token in .*GOMQ_TOKEN") as said:
+                    read(refused)
+                assert refused not in str(said.value)
 
 
 def test_a_broker_that_is_stopped_in_the_middle_is_an_error(tmp_path):
