@@ -18,6 +18,9 @@ TRANSPORTS = ("http", "files", "amqp")
 EARLIEST, LATEST = "earliest", "latest"
 TIMES = "times"
 DEFAULT_URL = "http://127.0.0.1:15672"
+# Spark's driver keeps each task of a batch in memory, and is slow with more.
+MOST_PARTITIONS = 100_000
+LONGEST_SHOWN = 200
 
 _BYTES = {
     "": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30
@@ -37,9 +40,31 @@ def _flag(name, value):
 
 
 def _count(name, value):
-    if not value.isdecimal() or not 0 < int(value) < 1 << 62:
-        raise OptionError(f"option {name} is a whole number from 1 on, not {value!r}")
-    return int(value)
+    count = _whole(value)
+    if not count:
+        raise OptionError(f"option {name} is a whole number from 1 on, not {_shown(value)}")
+    return count
+
+
+def _count_to(most):
+    def read(name, value):
+        count = _whole(value)
+        if not count or count > most:
+            raise OptionError(f"option {name} is a whole number from 1 to {most}, not {_shown(value)}")
+        return count
+    return read
+
+
+def _whole(text):
+    """The number that it is, below 2**62; None where it is none."""
+    if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 62:
+        return None
+    return int(text)
+
+
+def _shown(value):
+    """Its beginning, for a text."""
+    return repr(value) if len(value) <= LONGEST_SHOWN else repr(value[:LONGEST_SHOWN]) + "..."
 
 
 def _pushed(name, value):
@@ -53,17 +78,27 @@ def _pushed(name, value):
 
 def _octets(name, value):
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower())
-    if not found or found[2] not in _BYTES or not int(found[1]):
+    if not found or found[2] not in _BYTES or not _whole(found[1]):
         raise OptionError(
-            f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {value!r}"
+            f"option {name} is a number of octets from 1 on, such as 65536, 512k or 8m, not {_shown(value)}"
         )
     return int(found[1]) * _BYTES[found[2]]
 
 
+def _octets_to(most):
+    def read(name, value):
+        octets = _octets(name, value)
+        if octets > most:
+            raise OptionError(f"option {name} is at most {most} octets, not {_shown(value)}")
+        return octets
+    return read
+
+
 def _milliseconds(name, value):
-    if not value.isdecimal() or int(value) >= 1 << 62:
-        raise OptionError(f"option {name} is a time in milliseconds since 1970, not {value!r}")
-    return int(value)
+    found = _whole(value)
+    if found is None:
+        raise OptionError(f"option {name} is a time in milliseconds since 1970, not {_shown(value)}")
+    return found
 
 
 def _seconds(name, value):
@@ -126,8 +161,8 @@ def _offsets(name, value):
     """earliest, latest, a number, or a dict of streams to one of them."""
     if value in (EARLIEST, LATEST):
         return value
-    if value.isdecimal():
-        return int(value)
+    if (offset := _whole(value)) is not None:
+        return offset
     try:
         given = json.loads(value)
         if not isinstance(given, dict) or not given:
@@ -136,7 +171,7 @@ def _offsets(name, value):
     except (ValueError, RecursionError):
         raise OptionError(
             f"option {name} is earliest, latest, an offset, or JSON such as {{\"orders\": 17, \"payments\": "
-            f"\"earliest\"}}, not {value!r}") from None
+            f"\"earliest\"}}, not {_shown(value)}") from None
 
 
 def _offset(value):
@@ -175,12 +210,12 @@ TABLE = {
     "endingTimestamp": (_milliseconds, None, READER),
     "maxOffsetsPerTrigger": (_count, None, READER),
     "maxBytesPerTrigger": (_octets, None, READER),
-    "minPartitions": (_count, 1, READER),
+    "minPartitions": (_count_to(MOST_PARTITIONS), 1, READER),
     "partitionBytes": (_octets, 64 << 20, READER),
     "failOnDataLoss": (_flag, True, READER),
     "includeHeaders": (_flag, False, READER),
-    "batchRows": (_count, 20000, READER),
-    "batchBytes": (_octets, 4 << 20, READER),
+    "batchRows": (_count_to(1_000_000), 20000, READER),
+    "batchBytes": (_octets_to(1 << 30), 4 << 20, READER),  # positions in it are 32 bits
     "pushFilters": (_pushed, False, READER),
     "amqpUrl": (_amqp_url, None, BOTH),
     "exchange": (lambda name, value: value, None, WRITER),

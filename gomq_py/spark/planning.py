@@ -5,6 +5,7 @@ Between source, which Spark calls, and a transport, which knows the streams. Wha
 is told here, before any task starts: DataLoss, or a gap that is logged and counted where failOnDataLoss is
 false.
 """
+import heapq
 import logging
 import re
 from dataclasses import dataclass, replace
@@ -166,15 +167,26 @@ class Planner:
             else:
                 groups.append([piece])
                 sizes.append(piece.bytes)
-        while groups and len(groups) < self.options["minPartitions"]:
-            largest = max(
-                range(len(groups)), key=lambda index: sizes[index] if is_divisible(groups[index]) else -1
-            )
-            if not is_divisible(groups[largest]):
-                break
-            groups[largest:largest + 1] = divided(groups[largest])
-            sizes[largest:largest + 1] = [sizes[largest] // 2] * 2
+        return in_more(groups, sizes, self.options["minPartitions"])
+
+
+def in_more(groups, sizes, least):
+    """The groups in their order, the largest divided until there are ``least`` or none can be divided."""
+    if len(groups) >= least:
         return groups
+    divisible = [(-size, index, group[0].first, group) for index, (size, group) in enumerate(
+        zip(sizes, groups, strict=True))]
+    heapq.heapify(divisible)
+    single = []
+    while divisible and len(divisible) + len(single) < least:
+        size, index, _, group = heapq.heappop(divisible)
+        if is_divisible(group):
+            for half in divided(group):
+                heapq.heappush(divisible, (size // 2, index, half[0].first, half))
+        else:
+            single.append((index, group[0].first, group))
+    ordered = sorted([*(one[1:] for one in divisible), *single], key=lambda one: one[:2])
+    return [group for _, _, group in ordered]
 
 
 def is_divisible(group):

@@ -1,6 +1,8 @@
 """Progress and planning: how far a batch goes, what lies between two offsets, and what is told when some of
 it is gone.
 """
+import time
+
 import pytest
 
 from gomq_py.spark.errors import DataLoss, NoStream, OptionError
@@ -9,6 +11,7 @@ from gomq_py.spark.options import Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.progress import Progress, shares
 from gomq_py.spark.transport import Segment, Shape
+from tests.support.waiting import in_time
 
 ROW = 100
 
@@ -240,6 +243,23 @@ def test_as_many_tasks_as_are_asked_for_are_made_of_segments_of_different_sizes(
     start = planner.starts(planner.shapes(), "earliest")
 
     assert len(planner.partitions(progress.pieces(start, progress.next_end(start, False)))) == 3
+
+
+def test_many_segments_and_tasks_are_planned_in_a_moment():
+    streams = Streams(a=("e", *range(0, 10001)), b=("f", 0, 40000))
+    planner, progress = made(streams, minPartitions="20000")
+    start = planner.starts(planner.shapes(), "earliest")
+    began = time.process_time()
+
+    groups = planner.partitions(progress.pieces(start, progress.next_end(start, False)))
+
+    assert time.process_time() - began < in_time(5)
+    assert len(groups) == 20000
+    pieces = [piece for group in groups for piece in group]
+    for name, count in (("a", 10000), ("b", 40000)):
+        mine = [piece for piece in pieces if piece.stream == name]
+        assert [piece.first for piece in mine] == [0, *(piece.until for piece in mine[:-1])]
+        assert mine[-1].until == count
 
 
 def test_nothing_to_read_is_no_task():
