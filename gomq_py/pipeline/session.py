@@ -12,6 +12,13 @@ DEFAULTS = {
     # 200 means on one machine.
     "spark.sql.shuffle.partitions": "4",
 }
+# Hadoop asks for links and sets modes by starting programs where it has no native library, as in pyspark's
+# wheel. With Spark's own choice of a manager a batch's checkpoint starts 20 of them, with this one 4. What it
+# gives up is a rename that fails where the file is there already; Hadoop's local files have none either.
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+FEWER_PROCESSES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -29,6 +36,17 @@ def make_session(name, master="local[*]", memory="1g", conf=()):
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if is_local:
+        start_fewer_processes(session)
     from gomq_py.spark import register
     register(session)
     return session
+
+
+def start_fewer_processes(session):
+    """Let checkpoints be written with fewer processes, unless the settings name a manager or Spark lacks this
+    one.
+    """
+    has = session._jvm.org.apache.spark.util.Utils.classIsLoadable(FEWER_PROCESSES)
+    if has and session.conf.get(CHECKPOINT_MANAGER, None) is None:
+        session.conf.set(CHECKPOINT_MANAGER, FEWER_PROCESSES)

@@ -14,7 +14,7 @@ EVENTS = "events"
 CONF = {
     "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1",
+    "spark.ui.port": "0", "spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1",
     "spark.driver.memory": "700m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": JVM,
     "spark.sql.adaptive.enabled": "false", "spark.sql.streaming.pollingDelay": "10ms",
@@ -26,6 +26,7 @@ def make_session(folder):
     from pyspark.sql import SparkSession
 
     from gomq_py.pipeline.java import find_java
+    from gomq_py.pipeline.session import start_fewer_processes
     os.environ["JAVA_HOME"] = find_java().home
     os.environ.update(
         PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"
@@ -40,7 +41,9 @@ def make_session(folder):
     }
     for name, value in (*CONF.items(), *places.items()):
         builder = builder.config(name, str(value))
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    start_fewer_processes(session)
+    return session
 
 
 def run_available(writer, checkpoint):

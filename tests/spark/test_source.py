@@ -1,16 +1,24 @@
 """The data source in Spark, against a live broker: batch and streaming queries, the sink,
 and what load() says.
 """
+import base64
+import html
 import json
+import re
 from pathlib import Path
 
 import pytest
+import requests
 from pyspark.errors import AnalysisException, StreamingQueryException
 
+from gomq_py.pipeline.session import CHECKPOINT_MANAGER, FEWER_PROCESSES, start_fewer_processes
 from tests.spark.conftest import allow
 from tests.spark.sessions import run_available
+from tests.support.waiting import TIMEOUT_S
 
-HUSH = "hush-4711-hush"
+HUSH, WRONG = "hush-4711-hush", "wrong-4712-wrong"
+LINK = re.compile(r'href="([^"]+)"')
+MOST_PAGES = 120
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +102,19 @@ def test_a_streaming_query_goes_on_where_its_checkpoint_stands(spark, broker, tm
     assert sorted((row.offset, row.body) for row in found) == [
         (number, b"%d" % number) for number in range(450)
     ]
+
+
+def test_checkpoints_start_fewer_processes_unless_a_manager_is_named(spark):
+    other = FEWER_PROCESSES.replace("FileSystemBased", "FileContextBased")
+    spark.conf.unset(CHECKPOINT_MANAGER)
+    try:
+        start_fewer_processes(spark)
+        assert spark.conf.get(CHECKPOINT_MANAGER) == FEWER_PROCESSES
+        spark.conf.set(CHECKPOINT_MANAGER, other)
+        start_fewer_processes(spark)
+        assert spark.conf.get(CHECKPOINT_MANAGER) == other
+    finally:
+        spark.conf.set(CHECKPOINT_MANAGER, FEWER_PROCESSES)
 
 
 def test_filters_leave_out_segments_where_they_are_pushed(spark, broker, orders):
@@ -207,6 +228,67 @@ def test_a_login_is_in_no_plan_and_no_event_log(spark, broker, orders, login):
     assert rows.limit(1).count() == 1
     assert HUSH not in rows._jdf.queryExecution().toString()
     assert HUSH not in events_of(spark)
+
+
+def test_a_login_is_on_no_page_of_sparks_ui(spark, broker, orders, login, tmp_path):
+    """All pages are looked at that can be reached by links, and what the UI says to programs.
+
+    A batch and a streaming query have run, and one that failed at its login.
+    """
+    with broker.connect() as connection:
+        connection.channel().queue_declare("looked-at", durable=True)
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({"user": "shown", "password": WRONG}))
+    name = f"looked-at-{tmp_path.name}"
+    source = spark.readStream.format("gomq").options(
+        url=broker.url, subscribe=orders, startingOffsets="4990", credentialsFile=login).load()
+    run_available(
+        source.writeStream.queryName(name).format("gomq").options(
+            amqpUrl=broker.amqp_url, queue="looked-at", credentialsFile=login),
+        tmp_path / "checkpoint")
+    assert read(spark, broker, orders, credentialsFile=login).limit(1).count() == 1
+    with pytest.raises(Exception, match="does not let user 'shown' in"):
+        read(spark, broker, orders, credentialsFile=str(wrong)).count()
+
+    pages = pages_of(spark.sparkContext.uiWebUrl, f"/api/v1/applications/{spark.sparkContext.applicationId}")
+
+    assert any(path.startswith("/SQL/execution/") for path in pages)
+    assert any(path.startswith("/StreamingQuery/statistics") for path in pages)
+    # What is looked for would be found: these are shown.
+    assert "spark.eventLog.dir" in pages["/environment/"] and name in pages["/StreamingQuery/"]
+    assert "BatchScan gomq" in pages["/api/v1/applications/" + spark.sparkContext.applicationId + "/sql"]
+    for path, text in pages.items():
+        for secret in (HUSH, WRONG, *(encoded(word) for word in (HUSH, WRONG))):
+            assert secret not in text, path
+
+
+def encoded(password):
+    """The login as a request has it."""
+    return base64.b64encode(f"shown:{password}".encode()).decode()
+
+
+def pages_of(url, api):
+    """{path: text} of Spark's UI: what links lead to from its front page, at most MOST_PAGES of them, and
+    what programs are told below ``api``.
+    """
+    pages = {}
+    waiting = [
+        "/", "/environment/", "/SQL/", "/StreamingQuery/",
+        *(f"{api}/{name}" for name in ("environment", "sql", "jobs", "stages", "allexecutors"))]
+    while waiting and len(pages) < MOST_PAGES:
+        path = waiting.pop(0)
+        if path in pages:
+            continue
+        answer = requests.get(url + path, timeout=TIMEOUT_S)
+        assert answer.status_code == 200, (path, answer.text[:500])
+        pages[path] = answer.text
+        if "html" in answer.headers["Content-Type"]:
+            waiting += [
+                found for link in LINK.findall(answer.text)
+                if (found := html.unescape(link).removeprefix(url).partition("#")[0]).startswith("/")
+                and not found.startswith(("/static/", "/api/")) and "kill" not in found
+                and "threadDump" not in found]
+    return pages
 
 
 def events_of(spark):
