@@ -143,7 +143,10 @@ def pipeline():
 def doctor(folder, **given):
     """Look whether everything is there, and say what to do."""
     from gomq_py.pipeline.doctor import BAD, examine
-    findings = list(examine(reading_options(given), folder))
+    reading = reading_options(given)
+    if not {"subscribe", "subscribePattern"} & set(reading):
+        reading["subscribePattern"] = ".*"
+    findings = list(examine(reading, folder))
     for finding in findings:
         click.echo(f"{finding.level:<8}{finding.subject}: {finding.text}")
     sys.exit(any(finding.level == BAD for finding in findings))
