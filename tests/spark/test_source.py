@@ -250,6 +250,7 @@ def test_a_login_is_on_no_page_of_sparks_ui(spark, broker, orders, login, tmp_pa
     with pytest.raises(Exception, match="does not let user 'shown' in"):
         read(spark, broker, orders, credentialsFile=str(wrong)).count()
 
+    all_told(spark)
     pages = pages_of(spark.sparkContext.uiWebUrl, f"/api/v1/applications/{spark.sparkContext.applicationId}")
 
     assert any(path.startswith("/SQL/execution/") for path in pages)
@@ -293,8 +294,13 @@ def pages_of(url, api):
 
 def events_of(spark):
     """What Spark has noted of this session's queries; its UI shows the same."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # another thread writes them
+    all_told(spark)
     folder = Path(spark.conf.get("spark.eventLog.dir").removeprefix("file:"))
     events = "".join(file.read_text() for file in folder.rglob("events*"))
     assert "SparkListenerJobEnd" in events
     return events
+
+
+def all_told(spark):
+    """Wait until the threads that write events, and show them, have done so."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(int(TIMEOUT_S * 8000))
