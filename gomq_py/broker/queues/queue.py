@@ -22,6 +22,12 @@ LOG = logger("queue")
 
 # Octets one queue writes in a turn before others get theirs: two full output buffers.
 TURN_OCTETS = 256 * 1024
+# In a flood a consumer gets up to so many messages at a time though there is less than one for each: a write
+# to a socket costs as much as 20 to 50 small messages.
+FLOOD_QUANTUM = 64
+# A flood: so many messages delivered for each millisecond, over at least so many of them.
+FLOOD_RATE = 16
+FLOOD_MS = 16
 # Between two lines in the log about messages that a full disk refuses.
 COMPLAIN_MS = 10_000
 # Messages that whoever asks for one sets aside before he is told that there is none: some 2 ms.
@@ -48,7 +54,8 @@ class Queue(destination.Destination):
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
-        "in_force", "is_state", "on_turn", "_waiting_for_files", "__weakref__",
+        "in_force", "is_state", "on_turn", "_waiting_for_files", "_flood_from", "_window_from", "_window_ms",
+        "__weakref__",
     )
 
     def __init__(
@@ -66,6 +73,7 @@ class Queue(destination.Destination):
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = 0
         self.holds = self.complained_ms = 0
+        self._flood_from = self._window_from = self._window_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
@@ -492,6 +500,8 @@ class Queue(destination.Destination):
             # Each of the ready consumers gets its share of what is there; one message, one consumer when the
             # publisher is slow.
             quantum = (ready + rivals - 1) // rivals
+            if quantum < FLOOD_QUANTUM and rivals > 1:
+                quantum = max(quantum, self._flood_quantum(rivals))
             while rivals > 0 and octets < TURN_OCTETS and self.ring is not None and self.waiting():
                 consumer = self.ring.take_next()
                 if consumer is None:
@@ -504,6 +514,21 @@ class Queue(destination.Destination):
         if self.behind:
             self.scheduler.later(self)
         return octets
+
+    def _flood_quantum(self, rivals):
+        """The least that a consumer gets at a time: 1, more in a flood, but never more than each of its
+        ``rivals`` had on average since the flood began, so that nobody gets twice what others get.
+        """
+        passed_ms = self.scheduler.now_ms
+        passed_ms -= self._window_ms
+        if passed_ms < 0 or passed_ms >= FLOOD_MS:
+            had = self.delivered - self._window_from
+            if passed_ms < 0 or had < passed_ms * FLOOD_RATE:  # slower, or the clock was set back
+                self._flood_from = self.delivered
+            self._window_ms = self.scheduler.now_ms
+            self._window_from = self.delivered
+        had = self.delivered - self._flood_from
+        return max(1, min(FLOOD_QUANTUM, had // rivals))
 
     def serve(self):
         """Deliver what this read has brought already: the next method is about the queue or a consumer of it,

@@ -158,6 +158,71 @@ def test_a_burst_is_shared_evenly(bench, queue):
     assert [len(consumer.bodies) for consumer in consumers] == [10, 10, 10]
 
 
+def flood(bench, queue, milliseconds, count=50):
+    """``count`` messages in each millisecond, in a read of its own."""
+    for _ in range(milliseconds):
+        bench.now_ms += 1
+        bench.publish(queue, *numbered(count))
+        bench.settle()
+
+
+def test_in_a_flood_a_consumer_gets_many_at_a_time(bench, queue):
+    """A write costs as much as many small messages, and 100 consumers would need a write for each."""
+    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(100)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    flood(bench, queue, 200)
+    for consumer in consumers:
+        consumer.turns.clear()
+
+    flood(bench, queue, 100)
+
+    turns = sum(len(consumer.turns) for consumer in consumers)
+    assert turns == 100, f"{turns} writes for 5000 messages"
+
+
+def test_in_a_flood_nobody_gets_much_more_than_twice_what_others_have(bench, queue):
+    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(40)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+
+    for _ in range(100):
+        flood(bench, queue, 1)
+        counts = [len(consumer.bodies) for consumer in consumers]
+        assert max(counts) <= 2 * sum(counts) / len(counts) + 2
+        assert max(counts) - min(counts) <= 2 * 64
+
+    assert sum(counts) == 100 * 50
+
+
+def test_after_a_flood_consumers_alternate_again(bench, queue):
+    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(40)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    flood(bench, queue, 100)
+    for consumer in consumers:
+        consumer.turns.clear()
+    bench.now_ms += 100
+
+    flood(bench, queue, 200, 1)  # 1 a millisecond is none
+    assert all(turn == 1 for consumer in consumers for turn in consumer.turns)
+    assert [len(consumer.turns) for consumer in consumers] == [5] * 40
+
+
+def test_a_clock_that_is_set_back_ends_a_flood(bench, queue):
+    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(40)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+    flood(bench, queue, 100)
+    for consumer in consumers:
+        consumer.turns.clear()
+    bench.now_ms -= 3_600_000
+
+    bench.publish(queue, *numbered(40))
+
+    assert [consumer.turns for consumer in consumers] == [[1]] * 40
+
+
 def test_a_message_is_given_to_one_consumer_though_many_wait(bench, queue):
     consumers = [KeepingConsumer(str(number)) for number in range(50)]
     for consumer in consumers:
