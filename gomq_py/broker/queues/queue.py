@@ -527,6 +527,8 @@ class Queue(destination.Destination):
                 self._flood_from = self.delivered
             self._window_ms = self.scheduler.now_ms
             self._window_from = self.delivered
+        if self._flood_from >= self._window_from:
+            return 1  # none, or not for FLOOD_MS yet: a burst goes round one by one
         had = self.delivered - self._flood_from
         return max(1, min(FLOOD_QUANTUM, had // rivals))
 

@@ -195,6 +195,18 @@ def test_in_a_flood_nobody_gets_much_more_than_twice_what_others_have(bench, que
     assert sum(counts) == 100 * 50
 
 
+def test_a_burst_is_no_flood_yet(bench, queue):
+    """Many jobs at once, in a few reads: each consumer has one before anybody has a second one."""
+    consumers = [KeepingConsumer(str(number)) for number in range(40)]
+    for consumer in consumers:
+        queue.add_consumer(consumer)
+
+    for _ in range(15):
+        flood(bench, queue, 1, 30)
+        counts = [len(consumer.bodies) for consumer in consumers]
+        assert max(counts) - min(counts) <= 1
+
+
 def test_after_a_flood_consumers_alternate_again(bench, queue):
     consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(40)]
     for consumer in consumers:
