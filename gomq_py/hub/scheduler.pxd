@@ -6,7 +6,7 @@ cdef class Scheduler:
     cdef public uint64_t now_ms
     cdef public bint walking
     cdef list touched
-    cdef object late, jobs, budget, quiet, loop, clock, timer
+    cdef object late, jobs, budget, quiet, loop, clock, timer, turns_clock
     cdef readonly object failed_jobs
     cdef bint armed, closed
     cpdef touch(self, TurnTaker taker)

@@ -82,6 +82,7 @@ class LaneBench:
         self.routes = {(b"", b"q"): [NotingQueue("q", self.log)]}
         self.route_calls = 0
         self.stops_at = None
+        self.has_time = lambda: True
         self.buffers = HubBuffers(frame_max)
         self.channels = {1: HotChannel(1), 2: HotChannel(2)}
         self.scheduler = Scheduler(HandLoop())

@@ -337,6 +337,10 @@ class Connection:
         headers = decode_table(len(entry).to_bytes(4, "big") + entry)[0] if entry else None
         return remembered_route(self.access, self.vhost, name, key, headers)
 
+    def has_time(self):
+        """May the fast lane go on with messages to many queues? If not it is its turn again later."""
+        return self.slow_walk.has_time()
+
     def batch_done(self):
         """End of a read, or of as much of it as was walked: confirm what was published in it."""
         if self.slow_walk.has_begun:

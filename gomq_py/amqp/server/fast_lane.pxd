@@ -13,7 +13,7 @@ cimport cython
 
 cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
-cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS
+cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, LOOK_AFTER
 
 @cython.final
 cdef class FastLane:
@@ -33,6 +33,7 @@ cdef class FastLane:
     cdef uint64_t body_max
     cdef uint64_t now_ms
     cdef bint held
+    cdef Py_ssize_t stored_copies
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
         after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1

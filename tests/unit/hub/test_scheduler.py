@@ -117,6 +117,37 @@ def test_the_budget_puts_the_rest_behind_a_poll_but_flushes_all_at_once(schedule
     assert log[-1] == ("turn", "patient")
 
 
+def test_many_turns_end_with_their_time_and_go_on_after_a_poll_in_order(loop):
+    """500 queues of a fan-out write a little to a socket each, which takes milliseconds."""
+    log = []
+    scheduler = Scheduler(loop, turns_clock=SliceClock(10, clock=StepClock(1)))
+    takers = [Turning(number, log) for number in range(25)]
+
+    scheduler.begin(5)
+    for taker in takers:
+        scheduler.touch(taker)
+    scheduler.finish()
+
+    turns = [name for what, name in log if what == "turn"]
+    assert turns == list(range(len(turns))) and 5 < len(turns) < 15
+    assert [name for what, name in log if what == "flush"] == list(range(25))
+    while loop.poll():
+        pass
+    assert [name for what, name in log if what == "turn"] == list(range(25))
+
+
+def test_few_turns_have_no_limit_of_time(loop):
+    log = []
+    scheduler = Scheduler(loop, turns_clock=SliceClock(0, clock=StepClock(1)))
+
+    scheduler.begin(5)
+    for number in range(16):
+        scheduler.touch(Turning(number, log))
+    scheduler.finish()
+
+    assert [name for what, name in log if what == "turn"] == list(range(16)) and not loop.poll()
+
+
 def test_who_is_touched_by_anothers_turn_gets_its_own_after_a_poll(scheduler, loop):
     log = []
     second = Turning("second", log)

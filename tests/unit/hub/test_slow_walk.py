@@ -69,6 +69,34 @@ def test_routes_that_are_looked_for_have_no_more_time_than_slow_frames(door, mon
     assert len(breaks) - before >= 99
 
 
+def test_messages_to_many_queues_have_no_more_time_than_slow_frames(door, monkeypatch):
+    """Publishes of the fast lane to 20 queues each: with no time a walk ends at its second look at the clock,
+    and what is left of the read comes later, in order and confirmed.
+    """
+    breaks = []
+    wait = slow_walk.Turns.wait
+    monkeypatch.setattr(
+        slow_walk.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
+    )
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    client = door.client()
+    for number in range(20):
+        client.call(QueueDeclare(queue=f"q{number}"), QueueDeclareOk)
+        client.call(QueueBind(queue=f"q{number}", exchange="amq.fanout"), QueueBindOk)
+    client.send(publish_frames("", b"first", exchange="amq.fanout"))
+    wait_until(lambda: door.queue("q19").ready_count == 1, sleep=gevent.sleep)
+    before = len(breaks)
+
+    client.send(*(publish_frames("", b"%d" % number, exchange="amq.fanout") for number in range(500)))
+
+    wait_until(lambda: door.queue("q19").ready_count == 501, sleep=gevent.sleep)
+    assert len(breaks) > before
+    reader = door.client()
+    for number in ("first", *range(500)):
+        reader.send_method(BasicGet(queue="q0", no_ack=True))
+        assert reader.expect_message(BasicGetOk)[2] == str(number).encode()
+
+
 def test_client_that_leaves_amid_the_breaks_is_gone(door, monkeypatch):
     monkeypatch.setattr(slow_walk, "WALK_S", 0)
     client = door.client()

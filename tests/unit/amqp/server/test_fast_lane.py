@@ -453,3 +453,26 @@ def test_short_strings_of_every_length_are_kept(bench):
 
         assert bench.log.pop() == stored(exchange=name, routing_key=key)
     assert short(b"") == b"\0"
+
+
+def test_a_walk_over_messages_to_many_queues_ends_with_its_time_and_goes_on_later(bench):
+    """Each of these goes to 600 queues: after the second it is asked whether there is time."""
+    bench.routes[b"", b"many"] = [NotingQueue(str(number), bench.log) for number in range(600)]
+    asked = []
+    bench.has_time = lambda: asked.append(len(bench.log)) or len(asked) > 1
+
+    bench.read(b"".join(publish(b"%d" % number, routing_key=b"many") for number in range(5)))
+
+    assert asked == [1200] and [entry[5] for entry in bench.log] == [b"0"] * 600 + [b"1"] * 600
+    bench.read(b"")
+    assert asked == [1200, 2400]
+    assert [entry[5] for entry in bench.log] == [b"%d" % number for number in range(5) for _ in range(600)]
+    assert bench.tail == b""
+
+
+def test_a_walk_over_messages_to_one_queue_is_not_timed(bench):
+    bench.has_time = lambda: pytest.fail("asked for its time")
+
+    log = bench.read(publish(b"x") * 300)
+
+    assert len(log) == 300
