@@ -15,7 +15,6 @@ from gomq_py.broker.policies.policy import EXCHANGE
 from gomq_py.broker.signals.events import node_name
 from gomq_py.broker.verbs.access import Access, may_enter, refusal
 from gomq_py.errors import NoPermission
-from gomq_py.federation.no_link import NoLink
 from gomq_py.federation.parameters import UpstreamComponent, check_set, check_upstream, upstreams_for
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
@@ -284,6 +283,7 @@ class Federation(Job):
     def _begin(self, links, kind, vhost, name, upstream):
         # here, because a broker without upstreams should not carry a client
         from gomq_py.federation.exchange_link import ExchangeLink
+        from gomq_py.federation.no_link import NoLink
         from gomq_py.federation.queue_link import QueueLink
         make = ExchangeLink if kind == EXCHANGE else QueueLink
         try:

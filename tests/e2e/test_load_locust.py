@@ -2,6 +2,7 @@
 and the page works in a browser.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -246,8 +247,11 @@ def page(tmp_path):
         wait_until(lambda: answers(url))
         yield url
     finally:
-        os.killpg(child.pid, signal.SIGINT)
-        child.wait(TIMEOUT_S)
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):  # a callback may swallow one
+            os.killpg(child.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(20)
+                break
 
 
 def answers(url):
