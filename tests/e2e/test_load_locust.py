@@ -250,7 +250,7 @@ def page(tmp_path):
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):  # a callback may swallow one
             os.killpg(child.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(20)
+                child.wait(in_time(15))
                 break
 
 
