@@ -17,7 +17,6 @@ import logging
 import os
 import select
 import socket
-import ssl
 import threading
 import time
 import weakref
@@ -26,15 +25,15 @@ from concurrent.futures import Future
 
 from gomq_py.client.backoff import Attempts, Backoff
 from gomq_py.client.connection import Connection
-from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Disconnected
+from gomq_py.client.errors import (
+    ChannelClosed, ClientError, ConnectionClosed, Disconnected, is_distrust,
+)
 from gomq_py.client.turn import make_turn
 
 _LOG = logging.getLogger("gomq_py.client")
 # Told at the first attempt these are final: no waiting mends a password,
 # a missing virtual host or a certificate.
 _FINAL_CODES = {403, 530}
-# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
-_IN_TIME_CODES = {9, 10}
 _LONGEST_WAIT_S = 3600.0
 _OF_THE_PARENT = "the connection is that of the process which forked this one"
 # Of this process: one that it forks has neither their threads nor a share in their connections.
@@ -310,7 +309,7 @@ class Link:
         never_up = not self._settled.is_set()
         final = (
             isinstance(error, ChannelClosed)
-            or isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _IN_TIME_CODES
+            or is_distrust(error)
             or isinstance(error, ConnectionClosed) and error.reply_code in _FINAL_CODES
         )
         wait_s = self._attempts.failed()

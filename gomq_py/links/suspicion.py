@@ -4,16 +4,12 @@ Beside the link, which outlasts its passages. After an end that may be a message
 one at a time, until as many are settled as were on their way; the one at which a passage ends again is known
 by its checksum (links.relay).
 """
-import ssl
-
-from gomq_py.client.errors import ClosedError
+from gomq_py.client.errors import ClosedError, is_distrust
 from gomq_py.links.passage import Unsendable
 from gomq_py.links.wire import Silent
 
 # Met before a link was ever up these are final: no waiting mends a name, a password or a right.
 FINAL_CODES = frozenset({402, 403, 404, 530})
-# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
-_IN_TIME_CODES = {9, 10}
 # A broker that closes a channel or connection with these may mean one message: too large, or malformed.
 POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
 # The same where each message has an exchange of its own, or a routing key to which one may not publish.
@@ -30,7 +26,7 @@ def is_final(error, codes):
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)
         or isinstance(error, ClosedError) and error.reply_code in codes
-        or isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _IN_TIME_CODES
+        or is_distrust(error)
     )
 
 

@@ -12,17 +12,10 @@ import pytest
 
 from gomq_py.client.connection import Connection
 from gomq_py.dispatcher import Task
-from tests.support.broker_process import BrokerProcess
 from tests.support.command import ROOT
 from tests.support.ports import reserve
 from tests.support.task_queue import cleared
 from tests.support.waiting import TIMEOUT_S, in_time, wait_until
-
-
-@pytest.fixture(scope="module")
-def module_broker(tmp_path_factory):
-    with BrokerProcess(tmp_path_factory.mktemp("tasks") / "data") as process:
-        yield process
 
 
 @pytest.fixture

@@ -166,14 +166,26 @@ def flood(bench, queue, milliseconds, count=50):
         bench.settle()
 
 
-def test_in_a_flood_a_consumer_gets_many_at_a_time(bench, queue):
-    """A write costs as much as many small messages, and 100 consumers would need a write for each."""
-    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(100)]
+def many(queue, count):
+    """So many consumers of the queue, without acknowledgements."""
+    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(count)]
     for consumer in consumers:
         queue.add_consumer(consumer)
-    flood(bench, queue, 200)
+    return consumers
+
+
+def after_a_flood(bench, queue, count, milliseconds):
+    """So many consumers that a flood has reached, and whose turns count from here on."""
+    consumers = many(queue, count)
+    flood(bench, queue, milliseconds)
     for consumer in consumers:
         consumer.turns.clear()
+    return consumers
+
+
+def test_in_a_flood_a_consumer_gets_many_at_a_time(bench, queue):
+    """A write costs as much as many small messages, and 100 consumers would need a write for each."""
+    consumers = after_a_flood(bench, queue, 100, 200)
 
     flood(bench, queue, 100)
 
@@ -182,9 +194,7 @@ def test_in_a_flood_a_consumer_gets_many_at_a_time(bench, queue):
 
 
 def test_in_a_flood_nobody_gets_much_more_than_twice_what_others_have(bench, queue):
-    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(40)]
-    for consumer in consumers:
-        queue.add_consumer(consumer)
+    consumers = many(queue, 40)
 
     for _ in range(100):
         flood(bench, queue, 1)
@@ -197,9 +207,7 @@ def test_in_a_flood_nobody_gets_much_more_than_twice_what_others_have(bench, que
 
 def test_a_burst_is_no_flood_yet(bench, queue):
     """Many jobs at once, in a few reads: each consumer has one before anybody has a second one."""
-    consumers = [KeepingConsumer(str(number)) for number in range(40)]
-    for consumer in consumers:
-        queue.add_consumer(consumer)
+    consumers = many(queue, 40)
 
     for _ in range(15):
         flood(bench, queue, 1, 30)
@@ -208,12 +216,7 @@ def test_a_burst_is_no_flood_yet(bench, queue):
 
 
 def test_after_a_flood_consumers_alternate_again(bench, queue):
-    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(40)]
-    for consumer in consumers:
-        queue.add_consumer(consumer)
-    flood(bench, queue, 100)
-    for consumer in consumers:
-        consumer.turns.clear()
+    consumers = after_a_flood(bench, queue, 40, 100)
     bench.now_ms += 100
 
     flood(bench, queue, 200, 1)  # 1 a millisecond is none
@@ -222,12 +225,7 @@ def test_after_a_flood_consumers_alternate_again(bench, queue):
 
 
 def test_a_clock_that_is_set_back_ends_a_flood(bench, queue):
-    consumers = [KeepingConsumer(str(number), no_ack=True) for number in range(40)]
-    for consumer in consumers:
-        queue.add_consumer(consumer)
-    flood(bench, queue, 100)
-    for consumer in consumers:
-        consumer.turns.clear()
+    consumers = after_a_flood(bench, queue, 40, 100)
     bench.now_ms -= 3_600_000
 
     bench.publish(queue, *numbered(40))
