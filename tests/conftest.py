@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import threading
 import weakref
 
@@ -45,6 +46,9 @@ MANY_DESCRIPTORS = 250
 LONG = 3
 # Whatever process a test starts has it.
 os.environ[telltale.CANARY_NAME] = telltale.CANARY
+# A shell's job in the background has SIGINT ignored, and so would all that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 HAS_FAILED = pytest.StashKey[bool]()
 
 

@@ -496,11 +496,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(broker, ctl):
 
 def test_ctrl_c_leaves_without_a_traceback(ctl):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        # A suite that runs in the background of a shell was told to ignore the signal.
         process = subprocess.Popen(
             ctl.command("list_queues", uri=f"http://127.0.0.1:{server.getsockname()[1]}"),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT)
         peer, _ = server.accept()
         assert peer.recv(65536).startswith(b"GET ")
         # In the very moment before a read begins a signal is seen after it only:

@@ -2,7 +2,6 @@
 and the page works in a browser.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -247,11 +246,8 @@ def page(tmp_path):
         wait_until(lambda: answers(url))
         yield url
     finally:
-        for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):  # a callback may swallow one
-            os.killpg(child.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(in_time(15))
-                break
+        os.killpg(child.pid, signal.SIGINT)
+        child.wait(TIMEOUT_S)
 
 
 def answers(url):

@@ -225,8 +225,7 @@ def test_an_interrupt_closes_the_broker_in_order(tmp_path, body):
     and the folder is free.
     """
     source = f"""
-import gomq_py, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background has it ignored
+import gomq_py
 broker = gomq_py.Broker({str(tmp_path / "data")!r}, pidfile={str(tmp_path / "pid")!r})
 try:
     {body}
