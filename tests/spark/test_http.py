@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from gomq_py.auth.passwords import hash_password
 from gomq_py.content.properties import Properties
 from gomq_py.spark.errors import NoStream, OptionError, Refused, Unreachable
 from gomq_py.spark.http_transport import HttpTransport, SegmentGone
@@ -16,6 +17,7 @@ from gomq_py.spark.planning import Planner, end_position
 from gomq_py.spark.reading import PieceReader
 from tests.spark.conftest import allow
 from tests.spark.sessions import PATIENT
+from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,21 @@ def test_what_is_not_there_is_said(broker, letters):
 def test_wrong_credentials_are_said_with_where_to_put_them(broker, letters):
     with pytest.raises(Refused, match="does not let user 'guest' in .Login failed.: set GOMQ_USER"):
         transport(broker.url, password="wrong").describe(letters)
+
+
+def test_who_names_no_credentials_reads_as_guest_and_is_told_where_to_put_others(tmp_path, broker, letters):
+    options = Options({"url": broker.url, "subscribe": letters, "retrySeconds": "0"})
+    assert HttpTransport(options, credentials(options, {})).describe(letters).end_offset == 100
+
+    config = tmp_path / "gomq.ini"
+    config.write_text(
+        f"[main]\ndefault_user = admin\ndefault_password_hash = {hash_password('secret')}\n")
+    with BrokerProcess(tmp_path / "data", config, http_port=0) as without_guest:
+        url = f"http://127.0.0.1:{without_guest.ports['http']}"
+        options = Options({"url": url, "subscribe": letters, "retrySeconds": "0"})
+
+        with pytest.raises(Refused, match="user 'guest' in .*: set GOMQ_USER and GOMQ_PASSWORD"):
+            HttpTransport(options, credentials(options, {})).describe(letters)
 
 
 def test_a_user_without_read_permission_is_named_with_the_stream(broker, letters):
@@ -177,7 +194,6 @@ def test_a_token_is_sent_in_place_of_a_password_and_never_told(broker, letters):
 def test_a_token_reads_what_its_scopes_allow_as_long_as_it_is_valid(tmp_path):
     """Issued by a server of its own, as OAuth 2 has it; named by the environment or a file."""
     from gomq_py.client.connection import Connection
-    from tests.support.broker_process import BrokerProcess
     from tests.support.token_issuer import TokenIssuer
     config, login = tmp_path / "gomq.ini", tmp_path / "login.json"
     with TokenIssuer() as issuer:
