@@ -263,7 +263,7 @@ class Connection(Stream):
         def arrived():
             return any(isinstance(method, expected) for method in self._control)
 
-        self.wait_for(arrived, timeout_s)
+        self.wait_for(arrived, timeout_s, expected[0].NAME)
         method = next(method for method in self._control if isinstance(method, expected))
         self._control.remove(method)
         return method

@@ -195,8 +195,10 @@ class Stream:
             self._nothing_came()
         return came
 
-    def wait_for(self, predicate, timeout_s=None):
-        """Receive until ``predicate()`` holds. Raises Timeout, ConnectionClosed. May switch."""
+    def wait_for(self, predicate, timeout_s=None, what=""):
+        """Receive until ``predicate()`` holds; ``what`` says in errors what is awaited. Raises Timeout,
+        ConnectionClosed. May switch.
+        """
         deadline = deadline_in(timeout_s)
         self._taken = 0
         while not predicate():
@@ -204,7 +206,8 @@ class Stream:
             # a peer that does not stop talking is no answer either
             if not came or self._wary and not predicate() and deadline and time.monotonic() > deadline:
                 raise Timeout(
-                    f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s} s"
+                    f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s:.3g} s"
+                    + (f": {what} was awaited" if what else "")
                 )
 
     def raise_if_closed(self):

@@ -5,6 +5,7 @@ The only module of the client that knows sockets.
 The socket module is a parameter: with ``gevent.socket`` the waiting is cooperative, with the stdlib's it
 blocks the thread. The select and ssl modules are taken from the same package.
 """
+import time
 from importlib import import_module
 from typing import Any
 
@@ -44,7 +45,7 @@ class Transport:
             self._tls = True
             self._would_block += (ssl.SSLWantReadError, ssl.SSLWantWriteError)
             context = given_context or tls_context(ssl, parameters.options)
-            sock = handshake(ssl, sock, context, parameters.host, parameters.options)
+            sock = handshake(ssl, sock, context, parameters.host, parameters.options, timeout_s)
         sock.settimeout(0)
         self.socket = sock
 
@@ -79,9 +80,8 @@ class Transport:
         """
         if not writable and self.holds_octets():
             return True
-        poll = self._select.poll()
-        poll.register(self.socket.fileno(), self._select.POLLIN | (self._select.POLLOUT if writable else 0))
-        return bool(poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000))
+        events = self._select.POLLIN | (self._select.POLLOUT if writable else 0)
+        return _is_ready(self._select, self.socket, events, timeout_s)
 
     def holds_octets(self):
         """Whether TLS has octets that were read already and no poll tells of."""
@@ -99,20 +99,48 @@ def _sibling(module, name):
     return import_module(f"{package}.{name}" if package else name)
 
 
-def handshake(ssl, connected, context, host, options):
-    """The TLS socket around one that is connected, verified as the context and the options say. Raises
-    OSError. May switch.
+def _is_ready(select, sock, events, timeout_s):
+    """Wait for any of the events; False after ``timeout_s`` seconds (None: for ever). May switch."""
+    poll = select.poll()
+    poll.register(sock.fileno(), events)
+    return bool(poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000))
+
+
+def handshake(ssl, connected, context, host, options, timeout_s):
+    """The TLS socket around one that is connected, verified as the context and the options say. ``timeout_s``
+    bounds all of it; None: nothing does. Raises OSError. May switch.
     """
     name = options.get("server_name_indication", host)
-    wrapped = context.wrap_socket(connected, server_hostname=None if name == NO_NAME else name)
-    depth = options.get("depth")
-    if depth is not None and context.verify_mode != ssl.CERT_NONE:
-        try:
+    connected.settimeout(0)
+    wrapped = context.wrap_socket(
+        connected, server_hostname=None if name == NO_NAME else name, do_handshake_on_connect=False)
+    try:
+        _shake_hands(ssl, wrapped, timeout_s)
+        depth = options.get("depth")
+        if depth is not None and context.verify_mode != ssl.CERT_NONE:
             _check_depth(ssl, wrapped, depth)
-        except BaseException:
-            wrapped.close()
-            raise
+    except BaseException:
+        wrapped.close()
+        raise
+    wrapped.settimeout(timeout_s)
     return wrapped
+
+
+def _shake_hands(ssl, wrapped, timeout_s):
+    """As do_handshake(), whose own limit of time begins anew with each octet that comes."""
+    select = _sibling(ssl, "select")
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        try:
+            wrapped.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            events = select.POLLIN
+        except ssl.SSLWantWriteError:
+            events = select.POLLOUT
+        left_s = None if until is None else until - time.monotonic()
+        if left_s is not None and left_s <= 0 or not _is_ready(select, wrapped, events, left_s):
+            raise TimeoutError(f"the TLS handshake did not end within {timeout_s:g} s")
 
 
 def _check_depth(ssl, wrapped, depth):

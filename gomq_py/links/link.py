@@ -298,7 +298,8 @@ class Link:
         is_over = True
         try:
             if self._passage is None:
-                turns_of(self._hub).wait(self._wakened, lambda: self._is_stopping)
+                turns_of(self._hub).wait(
+                    self._wakened, lambda: self._is_stopping, has_failed=self._attempts.count > 0)
                 self._passage, queue = self._aside(self._open) or (None, "")
                 if self._passage is None:
                     return True

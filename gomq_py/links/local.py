@@ -14,6 +14,7 @@ from gevent import socket, ssl
 from gomq_py.client import transport
 from gomq_py.client.connection import Connection
 from gomq_py.links import remote_hosts, uris
+from gomq_py.links.lookups import Lookups
 
 CONNECT_TIMEOUT_S = 30.0
 # Contexts that are kept: a context with the system's authorities takes 10 ms and half a megabyte to make.
@@ -30,7 +31,7 @@ class Connector:
     def __init__(self, settings: Any, connect_local: Any, lookups: Any = None):
         self._settings = settings
         self._connect_local = connect_local
-        self._lookups = remote_hosts.Lookups() if lookups is None else lookups
+        self._lookups = Lookups() if lookups is None else lookups
         self._contexts: dict[Any, Any] = {}
 
     def connect(
@@ -73,7 +74,7 @@ class Connector:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if link_uri.tls:
                 connected = transport.handshake(
-                    ssl, connected, self._context(options), link_uri.host, options)
+                    ssl, connected, self._context(options), link_uri.host, options, timeout_s)
         except BaseException:
             connected.close()
             raise
@@ -109,7 +110,8 @@ class Connector:
 
     def _remote(self, link_uri: uris.LinkURI, timeout_s: float) -> Any:
         rules = self._rules(link_uri)
-        return remote_hosts.connect(link_uri.host, link_uri.port, timeout_s, rules, self._lookups)
+        return remote_hosts.connect(
+            link_uri.host, link_uri.port, timeout_s, rules, self._lookups, self._settings.tcp_keepalive)
 
     def _rules(self, link_uri: uris.LinkURI) -> remote_hosts.HostRules:
         settings = self._settings

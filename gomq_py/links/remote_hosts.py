@@ -5,19 +5,15 @@ that trust it: those on the loopback, or a cloud's metadata on a link-local addr
 addresses are refused, and each address that a name stands for is held against them at the moment when it is
 connected to: a name that meant something else when the link was set gets nobody further.
 """
+import time
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
-import _socket
 import gevent
 from gevent import socket
-from gevent.lock import BoundedSemaphore
 
-from gomq_py.hub import threads
+from gomq_py.links.lookups import Lookups, is_address
 
-# Threads of the hub's pool that names may hold: where a name server does not answer, a thread waits for half
-# a minute, and passwords and keys need threads too.
-LOOKUPS_AT_ONCE = 3
 # Where an IPv4 address stands in the last 32 bits of an IPv6 one: compatible (RFC 4291 §2.5.5.1) and
 # translated by a gateway (RFC 6052 §2.1); mapped ones the standard library knows.
 _EMBEDDING = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"))
@@ -50,59 +46,35 @@ class HostRules:
 
     def check_literal(self, host: str) -> None:
         """The same where the host is an address already; a name is left to ``connect``."""
-        try:
-            ip_address(host.partition("%")[0])
-        except ValueError:
-            return
-        self.check(host, host)
+        if is_address(host):
+            self.check(host, host)
 
 
-class Lookups:
-    """Finds the addresses of names, a few at a time."""
+def connect(
+    host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
+) -> Any:
+    """A connected socket of gevent's, to the first address of the host that answers. ``timeout_s``: to find
+    its addresses, and again to reach one of them; ``keepalive`` has idle_s, interval_s and probes, or is
+    None.
 
-    def __init__(self, at_once: int = LOOKUPS_AT_ONCE, getaddrinfo: Any = _socket.getaddrinfo):
-        self._free = BoundedSemaphore(at_once)
-        self._getaddrinfo = getaddrinfo
-
-    def find(self, host: str, port: int) -> list[Any]:
-        """As getaddrinfo() has them. Raises OSError. May switch."""
-        try:
-            encoded = host if host.isascii() else host.encode("idna").decode()
-        except UnicodeError:
-            raise OSError(f"{host!r} is no name of a host") from None
-        arguments = (encoded, port, socket.AF_UNSPEC, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if _is_address(encoded):
-            return self._getaddrinfo(*arguments)
-        self._free.acquire()
-        work = None
-        try:
-            work = threads.begin(self._getaddrinfo, *arguments)
-            return work.get()
-        except UnicodeError:  # a label that is empty or too long
-            raise OSError(f"{host!r} is no name of a host") from None
-        finally:
-            if work is None or work.ready():
-                self._free.release()
-            else:  # who asked has given up, but the thread still waits for the name server
-                work.call_after(self._free.release)
-
-
-def connect(host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups) -> Any:
-    """A connected socket of gevent's, to the first address of the host that answers. Raises OSError; where
-    all of its addresses are refused, HostRefused. May switch.
+    Raises OSError; where all of its addresses are refused, HostRefused. May switch.
     """
     failure: OSError | None = None
-    with gevent.Timeout(timeout_s, False):
-        for family, kind, protocol, _, address in lookups.find(host, port):
-            try:
-                rules.check(host, address[0])
-                return _connected(family, kind, protocol, address)
-            except HostRefused as refused:
-                failure = failure or refused
-            except OSError as error:
-                failure = error
-        raise failure or OSError(f"{host} has no address")
-    raise TimeoutError(f"no connection to {host}:{port} within {timeout_s:g} s")
+    found = lookups.find(host, port, timeout_s)
+    until = time.monotonic() + timeout_s
+    for number, (family, kind, protocol, _, address) in enumerate(found):
+        # an address that does not answer leaves the others their share
+        share_s = max(0.0, until - time.monotonic()) / (len(found) - number)
+        try:
+            rules.check(host, address[0])
+            with gevent.Timeout(share_s, False):
+                return _connected(family, kind, protocol, address, keepalive)
+            failure = TimeoutError(f"no TCP connection to {host}:{port} within {timeout_s:g} s")
+        except HostRefused as refused:
+            failure = failure or refused
+        except OSError as error:
+            failure = error
+    raise failure or OSError(f"{host} has no address")
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
@@ -117,19 +89,16 @@ def meanings(address: str) -> list[IPv4Address | IPv6Address]:
     return [parsed]
 
 
-def _connected(family: int, kind: int, protocol: int, address: Any) -> Any:
+def _connected(family: int, kind: int, protocol: int, address: Any, keepalive: Any) -> Any:
     connecting = socket.socket(family, kind, protocol)
     try:
+        if keepalive:
+            connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive.idle_s)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive.interval_s)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, keepalive.probes)
         connecting.connect(address)
     except BaseException:
         connecting.close()
         raise
     return connecting
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True

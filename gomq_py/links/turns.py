@@ -2,8 +2,9 @@
 or lose the same peer, hold up nobody else.
 
 A link asks before each attempt. While few ask, each has its turn at once. While many wait they have it one
-after the other, and as long as the loop took for one, others get as well. No turn is held: a peer that does
-not answer costs those who wait behind it nothing.
+after the other, and as long as the loop took for one, others get as well; those whose last attempt failed
+come behind those that have not failed yet. No turn is held: a peer that does not answer costs those who wait
+behind it nothing.
 """
 import time
 from weakref import WeakKeyDictionary
@@ -23,19 +24,21 @@ class Turns:
 
     def __init__(self, hub):
         self._spawn = hub.spawn
-        self._waiting = {}  # callbacks, as keys, in order
+        # callbacks, as keys, in order
+        self._waiting = {}
+        self._waiting_after_failure = {}
         self._greenlet = None
 
-    def ask(self, granted):
+    def ask(self, granted, has_failed=False):
         """Have ``granted()`` called, now or later. It must not switch."""
         if self._greenlet is None:
             granted()
             self._greenlet = self._spawn(self._run)
             self._greenlet.name = "turns of links"
         else:
-            self._waiting[granted] = None
+            (self._waiting_after_failure if has_failed else self._waiting)[granted] = None
 
-    def wait(self, wakened, is_over):
+    def wait(self, wakened, is_over, has_failed=False):
         """Return when it is one's turn, or when ``is_over()`` after the Event ``wakened``. May switch."""
         has_turn = False
 
@@ -44,7 +47,7 @@ class Turns:
             has_turn = True
             wakened.set()
 
-        self.ask(granted)
+        self.ask(granted, has_failed)
         try:
             while not (has_turn or is_over()):
                 wakened.wait()
@@ -55,13 +58,14 @@ class Turns:
     def forget(self, granted):
         """It is not wanted any more."""
         self._waiting.pop(granted, None)
+        self._waiting_after_failure.pop(granted, None)
 
     def _run(self):
         try:
             self._pause()
-            while self._waiting:
-                granted = next(iter(self._waiting))
-                del self._waiting[granted]
+            while waiting := self._waiting or self._waiting_after_failure:
+                granted = next(iter(waiting))
+                del waiting[granted]
                 granted()
                 self._pause()
         finally:

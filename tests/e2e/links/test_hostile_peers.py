@@ -275,7 +275,9 @@ LOGINS = {
     "flow for ever": (flooding_login(method_frame(1, ChannelFlow(active=True))), "nobody has asked for"),
     "deliveries for ever": (flooding_login(
         method_frame(1, DELIVER) + frame(2, 1, HEADER) + frame(3, 1, b"1234")), "nobody has asked for"),
-    "silence": (lambda peer: peer.await_end(), "no answer"),
+    "silence": (lambda peer: peer.await_end(), "connection.start was awaited"),
+    "silence after start": (
+        lambda peer: (start()(peer), peer.await_end()), "connection.tune was awaited"),
     "silence after tune": (lambda peer: (peer.handshake(), peer.await_end()), "no answer"),
 }
 

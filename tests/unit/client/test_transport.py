@@ -1,6 +1,8 @@
 """TLS on the client's connection, with the stdlib's and gevent's sockets."""
+import os
 import socket
 import ssl
+import threading
 
 import gevent.socket
 import pytest
@@ -117,6 +119,32 @@ def test_a_tls_handshake_with_gevents_sockets_lets_others_run(files, server_cont
     transport.close()
     greenlet.get()
     listening.close()
+
+
+@SOCKETS
+@pytest.mark.parametrize("is_dripping", [False, True])
+def test_a_tls_handshake_that_does_not_end_is_told(socket_module, is_dripping):
+    """Also where an octet comes every now and then."""
+    ours, theirs = socket_module.socketpair()
+    has_ended = threading.Event()
+
+    def drip():
+        for octet in b"\x16\x03\x03\x40\x00" + bytes(10_000):  # a record of 16 KiB
+            if has_ended.wait(0.01):
+                break
+            os.write(theirs.fileno(), bytes([octet]))
+
+    dripping = threading.Thread(target=drip)
+    if is_dripping:
+        dripping.start()
+    transport = Transport(socket_module)
+    with pytest.raises(TimeoutError, match="the TLS handshake did not end within 0.2 s"):
+        transport.connect(Parameters(tls=True), 0.2, None, ours)
+    has_ended.set()
+    if is_dripping:
+        dripping.join()
+    transport.close()
+    theirs.close()
 
 
 @SOCKETS

@@ -1,15 +1,13 @@
 """Remote hosts: which addresses are refused, at the moment they are connected to."""
 from ipaddress import ip_network
 
-import gevent
 import pytest
 from gevent import socket
-from gevent.event import Event
 
 from gomq_py.config.settings import Settings
 from gomq_py.links import remote_hosts
-from gomq_py.links.remote_hosts import HostRefused, HostRules, Lookups
-from tests.support.waiting import in_time
+from gomq_py.links.lookups import Lookups
+from gomq_py.links.remote_hosts import HostRefused, HostRules
 
 DEFAULT = HostRules(Settings().links_http_hosts_denied, (), "http_hosts_denied")
 ANY = HostRules((), (), "amqp_hosts_denied")
@@ -108,33 +106,43 @@ def test_a_name_that_stands_for_nothing(host):
         remote_hosts.connect(host, 1, 30, ANY, Lookups())
 
 
-def test_a_name_server_that_does_not_answer_holds_few_threads_and_nobody_for_long():
-    """With as many lookups under way as may be, whoever comes next waits; its time runs all the same, and a
-    lookup that ends lets it go on.
-    """
-    from threading import Event as ThreadEvent
-    let_go, asked = ThreadEvent(), []
+@pytest.fixture
+def full():
+    """The port of a listener whose backlog is full: to connect to it takes for ever."""
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen(0)
+    waiting = []
+    while not waiting or waiting[-1].connect_ex(server.getsockname()) == 0:
+        waiting.append(socket.socket())
+        waiting[-1].settimeout(0.3)
+    yield server.getsockname()[1]
+    for one in (server, *waiting):
+        one.close()
 
-    def getaddrinfo(host, port, *_):
-        asked.append(host)
-        let_go.wait()
-        raise OSError("no such name")
 
-    lookups = Lookups(at_once=1, getaddrinfo=getaddrinfo)
-    ended = Event()
+def test_an_address_that_does_not_answer_is_told(full):
+    with pytest.raises(TimeoutError, match=f"no TCP connection to h:{full} within 0.1 s"):
+        remote_hosts.connect("h", full, 0.1, ANY, answering("127.0.0.1"))
 
-    def first():
-        with pytest.raises(TimeoutError, match="one.example:1 within 0.05 s"):
-            remote_hosts.connect("one.example", 1, 0.05, ANY, lookups)
-        ended.set()
 
-    greenlet = gevent.spawn(first)
-    assert ended.wait(in_time(30))
-    with pytest.raises(TimeoutError):
-        remote_hosts.connect("two.example", 1, 0.05, ANY, lookups)
-    assert asked == ["one.example"]
-    let_go.set()
-    with pytest.raises(OSError, match="no such name"):
-        remote_hosts.connect("three.example", 1, 30, ANY, lookups)
-    assert asked == ["one.example", "three.example"]
-    greenlet.get()
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(full):
+    """Whoever listens at the second address has the same port."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.2", full))
+    listening.listen(1)
+
+    with remote_hosts.connect("h", full, 4, ANY, answering("127.0.0.1", "127.0.0.2")) as connected:
+        assert connected.getpeername() == listening.getsockname()
+    listening.close()
+
+
+def test_a_peer_that_has_gone_without_a_word_is_probed(listening):
+    port = listening.getsockname()[1]
+    keepalive = Settings().tcp_keepalive
+
+    with remote_hosts.connect("127.0.0.1", port, 5, ANY, Lookups(), keepalive) as connected:
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == keepalive.idle_s
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == keepalive.interval_s
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == keepalive.probes

@@ -32,13 +32,24 @@ def test_first_has_its_turn_at_once_and_others_one_after_the_other(hub):
     assert had[-1] == "at once"
 
 
+def test_those_that_have_failed_come_behind_those_that_have_not(hub):
+    had = []
+    turns_of(hub).ask(lambda: None)
+    for number, has_failed in enumerate([True, False, True, False]):
+        turns_of(hub).ask(lambda number=number: had.append(number), has_failed)
+
+    until(lambda: len(had) == 4)
+    assert had == [1, 3, 0, 2]
+
+
 def test_whoever_does_not_want_one_any_more_has_none(hub):
     had = []
-    granted = [lambda number=number: had.append(number) for number in range(3)]
-    for each in granted:
-        turns_of(hub).ask(each)
+    granted = [lambda number=number: had.append(number) for number in range(4)]
+    for number, each in enumerate(granted):
+        turns_of(hub).ask(each, has_failed=number == 3)
 
     turns_of(hub).forget(granted[1])
+    turns_of(hub).forget(granted[3])
 
     until(lambda: turns_of(hub)._greenlet is None)
     assert had == [0, 2]

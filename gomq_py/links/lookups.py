@@ -1,0 +1,168 @@
+"""Lookups: the addresses of names that links connect to, found in threads of their own.
+
+A name server that does not answer holds a thread for half a minute. So no other work shares these threads,
+and among names those that do not resolve hold up no others: each has a bounded time, a slow one gives its
+place to the next, and one that did not resolve in time is asked for again behind all others.
+"""
+import time
+from collections import OrderedDict
+from ipaddress import ip_address
+from typing import Any
+
+import _socket
+from gevent import socket
+from gevent.event import Event
+from gevent.threadpool import ThreadPool
+
+from gomq_py.hub import threads
+
+# Places: how many names are asked for at once. With 16, three hundred names of a server that answers in
+# 20 ms are resolved in half a second.
+AT_ONCE = 16
+# A lookup that takes longer gives its place to another one; its thread waits on. A server answers in a tenth
+# of that.
+SLOW_S = 2.0
+# Threads for both. One that waits takes some 30 KiB.
+THREADS_MOST = 32
+# Of these for names that did not resolve in time when they were asked for last.
+LATE_AT_ONCE = 8
+# A resolver asks the second of its servers when the first has said nothing for 5 s, the third after 10 s.
+RESOLVE_S = 15.0
+# Threads that have nothing to do end after so long: to make one takes a tenth of a millisecond.
+IDLE_S = 1.0
+# Names that did not resolve in time, of which it is remembered.
+LATE_NAMES_MOST = 4096
+
+
+class Unresolved(TimeoutError):
+    """A name did not resolve in time."""
+
+
+class Lookups:
+    """Of the links of one broker."""
+
+    def __init__(
+        self, getaddrinfo: Any = _socket.getaddrinfo, at_once: int = AT_ONCE, slow_s: float = SLOW_S,
+        resolve_s: float = RESOLVE_S,
+    ):
+        self._getaddrinfo = getaddrinfo
+        self._at_once = at_once
+        self._slow_s = slow_s
+        self._resolve_s = resolve_s
+        self._pool: Any = None
+        self._waiting: dict[str, _Lookup] = {}  # in the order in which they were asked for
+        self._waiting_late: dict[str, _Lookup] = {}
+        self._running: dict[str, _Lookup] = {}  # in the order in which they began
+        self._late: OrderedDict[str, bool] = OrderedDict()
+
+    def find(self, host: str, port: int, timeout_s: float = RESOLVE_S) -> list[Any]:
+        """As getaddrinfo() has them. Raises OSError, Unresolved among them. May switch."""
+        try:
+            encoded = host if host.isascii() else host.encode("idna").decode()
+        except UnicodeError:
+            raise OSError(f"{host!r} is no name of a host") from None
+        if is_address(encoded):
+            return self._look_up(encoded, port)
+        timeout_s = min(timeout_s, self._resolve_s)
+        try:
+            found = self._found(encoded, timeout_s)
+        except UnicodeError:  # a label that is empty or too long
+            raise OSError(f"{host!r} is no name of a host") from None
+        if found is None:
+            raise Unresolved(f"the name {host} did not resolve within {timeout_s:g} s")
+        return [(*one[:4], (one[4][0], port, *one[4][2:])) for one in found]
+
+    def _found(self, host: str, timeout_s: float) -> list[Any] | None:
+        """Its addresses, None: they are not known in time. May switch."""
+        lookup = self._lookup_of(host)
+        lookup.askers += 1
+        try:
+            self._begin_waiting()
+            until = time.monotonic() + timeout_s
+            while not lookup.ended.is_set() and (left_s := until - time.monotonic()) > 0:
+                lookup.ended.wait(min(left_s, self._slow_s))
+                self._begin_waiting()  # one that has become slow holds no place any more
+            return lookup.work.get() if lookup.ended.is_set() else None
+        finally:
+            lookup.askers -= 1
+            if not lookup.askers:
+                self._left(lookup)
+
+    def _lookup_of(self, host: str) -> "_Lookup":
+        """The one under way, whoever began it, or a new one that waits."""
+        for lookups in (self._running, self._waiting, self._waiting_late):
+            if host in lookups:
+                return lookups[host]
+        row = self._waiting_late if host in self._late else self._waiting
+        row[host] = lookup = _Lookup(host, host in self._late)
+        return lookup
+
+    def _left(self, lookup: "_Lookup") -> None:
+        """Nobody waits for it any more."""
+        self._waiting.pop(lookup.host, None)
+        self._waiting_late.pop(lookup.host, None)
+        is_slow = lookup.work is not None and time.monotonic() - lookup.began_s >= self._slow_s
+        if is_slow and not lookup.ended.is_set():
+            self._late[lookup.host] = True
+            self._late.move_to_end(lookup.host)
+            if len(self._late) > LATE_NAMES_MOST:
+                self._late.popitem(last=False)
+
+    def _begin_waiting(self) -> None:
+        """Begin as many of those that wait as there are places for."""
+        while (self._waiting or self._waiting_late) and self._has_place():
+            if self._waiting:
+                # The newest: when there are too many, those that have waited longest give up soonest.
+                _, lookup = self._waiting.popitem()
+            elif sum(one.is_late for one in self._running.values()) < LATE_AT_ONCE:
+                lookup = self._waiting_late.pop(next(iter(self._waiting_late)))
+            else:
+                break
+            self._begin(lookup)
+
+    def _has_place(self) -> bool:
+        if len(self._running) >= THREADS_MOST:
+            return False
+        slow_before = time.monotonic() - self._slow_s
+        return sum(one.began_s > slow_before for one in self._running.values()) < self._at_once
+
+    def _begin(self, lookup: "_Lookup") -> None:
+        if self._pool is None:
+            self._pool = ThreadPool(THREADS_MOST, idle_task_timeout=IDLE_S)
+        self._running[lookup.host] = lookup
+        lookup.began_s = time.monotonic()
+        lookup.work = threads.begin(self._look_up, lookup.host, 0, pool=self._pool)
+        lookup.work.call_after(lambda: self._ended(lookup))
+
+    def _ended(self, lookup: "_Lookup") -> None:
+        del self._running[lookup.host]
+        lookup.ended.set()
+        if time.monotonic() - lookup.began_s < self._slow_s:
+            self._late.pop(lookup.host, None)
+        self._begin_waiting()
+
+    def _look_up(self, host: str, port: int) -> list[Any]:
+        return self._getaddrinfo(host, port, socket.AF_UNSPEC, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
+
+class _Lookup:
+    """Of one name, for everybody who asks for it meanwhile."""
+
+    __slots__ = ("host", "is_late", "askers", "began_s", "work", "ended")
+
+    def __init__(self, host: str, is_late: bool):
+        self.host = host
+        self.is_late = is_late
+        self.askers = 0
+        self.began_s = 0.0
+        self.work: Any = None
+        self.ended = Event()
+
+
+def is_address(host: str) -> bool:
+    """Whether it is no name."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,184 @@
+"""Lookups: names that do not resolve hold up no others, and nothing else."""
+import threading
+
+import gevent
+import pytest
+from gevent import socket
+
+from gomq_py.links import lookups as rooms
+from gomq_py.links.lookups import Lookups, Unresolved
+from tests.support.links import until
+from tests.support.waiting import in_time
+
+FOUND = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
+SOON_S = 0.05
+
+
+class NameServer:
+    """Answers no name that begins with "silent" before ``let_go`` is set. ``asked``: names, in order."""
+
+    def __init__(self):
+        self.let_go = threading.Event()
+        self.asked = []
+
+    def __call__(self, host, port, *_):
+        self.asked.append(host)
+        if host.startswith("silent"):
+            assert self.let_go.wait(in_time(60))
+        if host.endswith(".invalid"):
+            raise OSError("no such name")
+        return FOUND
+
+
+@pytest.fixture
+def server():
+    server = NameServer()
+    yield server
+    server.let_go.set()
+
+
+@pytest.fixture
+def asking():
+    """``asking(lookups, host, ...)`` asks in greenlets of their own; they have ended with the test."""
+    greenlets = []
+
+    def ask(lookups, *hosts, timeout_s=in_time(60)):
+        begun = [gevent.spawn(_outcome, lookups, host, timeout_s) for host in hosts]
+        greenlets.extend(begun)
+        return begun
+    yield ask
+    gevent.killall(greenlets)
+
+
+def _outcome(lookups, host, timeout_s):
+    try:
+        return lookups.find(host, 5672, timeout_s)
+    except OSError as error:
+        return error
+
+
+def test_a_name_is_found_with_the_port_that_was_asked_for(server):
+    assert Lookups(server).find("one.example", 5672) == [(*FOUND[0][:4], ("192.0.2.1", 5672))]
+
+
+def test_a_name_that_stands_for_nothing_is_told_as_it_is(server):
+    with pytest.raises(OSError, match="no such name"):
+        Lookups(server).find("one.invalid", 5672)
+
+
+def test_a_name_that_does_not_resolve_in_time_is_told(server):
+    with pytest.raises(Unresolved, match="the name silent.example did not resolve within 0.05 s"):
+        Lookups(server).find("silent.example", 5672, SOON_S)
+    with pytest.raises(Unresolved, match="the name silent.example did not resolve within 0.1 s"):
+        Lookups(server, resolve_s=0.1).find("silent.example", 5672, 30)
+
+
+def test_an_address_waits_for_nobody(server, asking):
+    lookups = Lookups(server, at_once=1, slow_s=in_time(60))
+    asking(lookups, "silent.example")
+    until(lambda: server.asked)
+
+    lookups.find("192.0.2.1", 5672)
+
+    assert server.asked == ["silent.example", "192.0.2.1"]
+
+
+def test_names_hold_none_of_the_threads_that_others_use(server, asking):
+    """As many as the hub has, and more."""
+    pool = gevent.get_hub().threadpool
+    asking(Lookups(server, at_once=pool.maxsize + 1), *(f"silent-{n}" for n in range(pool.maxsize + 1)))
+    until(lambda: len(server.asked) == pool.maxsize + 1)
+
+    with gevent.Timeout(in_time(30)):
+        assert pool.apply(str, (1,)) == "1"
+
+
+def test_many_who_ask_for_one_name_ask_once(server, asking):
+    greenlets = asking(Lookups(server), *["silent.example"] * 300)
+    until(lambda: server.asked)
+    server.let_go.set()
+
+    assert {str(greenlet.get()) for greenlet in greenlets} == {str(Lookups(server).find("x", 5672))}
+    assert server.asked == ["silent.example", "x"]
+
+
+def test_a_slow_name_gives_its_place_to_the_next(server, asking):
+    lookups = Lookups(server, at_once=2, slow_s=SOON_S)
+    asking(lookups, "silent-1", "silent-2")
+    until(lambda: len(server.asked) == 2)
+
+    with gevent.Timeout(in_time(30)):
+        assert lookups.find("one.example", 5672, 30)
+
+
+def test_of_too_many_names_the_newest_is_asked_for_first(server, asking):
+    lookups = Lookups(server, at_once=1, slow_s=in_time(60))
+    greenlets = asking(lookups, "silent.example")
+    until(lambda: server.asked)
+    greenlets += asking(lookups, "one.example", "two.example")
+    until(lambda: len(lookups._waiting) == 2)
+    server.let_go.set()
+
+    gevent.joinall(greenlets)
+    assert server.asked == ["silent.example", "two.example", "one.example"]
+
+
+def test_a_name_that_nobody_waits_for_any_more_is_not_asked_for(server, asking):
+    lookups = Lookups(server, at_once=1, slow_s=in_time(60))
+    first = asking(lookups, "silent.example")
+    until(lambda: server.asked)
+    with pytest.raises(Unresolved):
+        lookups.find("one.example", 5672, SOON_S)
+    server.let_go.set()
+
+    gevent.joinall(first)
+    assert lookups.find("two.example", 5672)
+    assert server.asked == ["silent.example", "two.example"]
+
+
+def test_names_that_did_not_resolve_in_time_come_behind_others_and_hold_few_threads(
+        server, asking, monkeypatch):
+    monkeypatch.setattr(rooms, "LATE_AT_ONCE", 2)
+    lookups = Lookups(server, slow_s=SOON_S)
+    names = [f"silent-{n}" for n in range(5)]
+    for outcome in asking(lookups, *names, timeout_s=2 * SOON_S):
+        assert isinstance(outcome.get(), Unresolved)
+    server.let_go.set()
+    until(lambda: not lookups._running)
+    server.let_go.clear()
+    server.asked.clear()
+
+    asking(lookups, *names)
+    until(lambda: len(server.asked) == 2)
+    with gevent.Timeout(in_time(30)):
+        assert lookups.find("one.example", 5672)
+
+    assert sorted(server.asked[:2]) == ["silent-0", "silent-1"]
+    assert server.asked[2:] == ["one.example"]
+    server.let_go.set()
+    until(lambda: len(server.asked) == 6)
+
+
+def test_a_name_that_is_answered_again_is_asked_for_as_any_other(server, asking):
+    lookups = Lookups(server, slow_s=SOON_S)
+    asking(lookups, "silent.example", timeout_s=2 * SOON_S)[0].get()
+    assert list(lookups._late) == ["silent.example"]
+    server.let_go.set()
+    until(lambda: not lookups._running)
+    lookups._slow_s = in_time(60)
+
+    assert lookups.find("silent.example", 5672)
+
+    assert not lookups._late
+
+
+def test_three_hundred_silent_names_hold_a_bounded_number_of_threads(server, asking):
+    lookups = Lookups(server, slow_s=SOON_S)
+    asking(lookups, *(f"silent-{n}" for n in range(300)))
+
+    until(lambda: len(server.asked) == rooms.THREADS_MOST)
+    with pytest.raises(Unresolved):
+        lookups.find("one.example", 5672, 3 * SOON_S)
+    assert len(server.asked) == rooms.THREADS_MOST
+    server.let_go.set()
+    until(lambda: len(server.asked) == 300)
