@@ -13,7 +13,7 @@ from gomq_py.client.url import DEFAULT_URL
 from gomq_py.perf import churn, counts, messages, mqtt_options, report
 from gomq_py.perf.mqtt_throughput import MQTTThroughput
 from gomq_py.perf.options import (
-    add_common, add_load, add_writing, amount, check_load, count, groups, prefetch, real, table,
+    add_common, add_load, add_writing, amount, at_least_one, check_load, count, groups, prefetch, real, table,
 )
 from gomq_py.perf.throughput import Throughput
 
@@ -80,12 +80,17 @@ def _throughput(options):
     more = options.add_argument_group("beyond lavinmqperf")
     add = more.add_argument
     add("--exchange-type", help="declare the exchange with that type")
+    add("--exchange-args", type=table, default={}, metavar="JSON", help="arguments of that exchange")
     add("--key-count", type=count, default=1, metavar="N", help="different routing keys (%(default)s)")
     add(
         "--binding-count", type=count, default=1, metavar="N",
         help="topic bindings of each queue, which match all keys together (%(default)s)",
     )
     add("--header-count", type=count, default=0, metavar="N", help="entries of a headers table (none)")
+    add(
+        "--header-every", type=at_least_one, default=1, metavar="N",
+        help="only every N-th message has that table (each has)",
+    )
     add("--mandatory", action="store_true", help="mandatory messages")
     _add_declaring(add)
     add_writing(add)

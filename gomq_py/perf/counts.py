@@ -68,11 +68,14 @@ def _measured(options, noun):
     """Time and memory of the block, as figures in the dict it yields."""
     figures: dict = {f"{noun}s": options.count}
     before = process.memory_octets(options.broker_pid) if options.broker_pid else None
+    cpu_s = process.cpu_seconds(options.broker_pid) if options.broker_pid else 0
     started = time.monotonic()
     yield figures
     figures["elapsed_seconds"] = round(time.monotonic() - started, 3)
     figures[f"{noun}s_per_second"] = round(options.count / max(figures["elapsed_seconds"], 0.001))
     if before is not None:
+        cpu_s = process.cpu_seconds(options.broker_pid) - cpu_s
+        figures[f"broker_cpu_us_per_{noun}"] = round(cpu_s * 1e6 / max(options.count, 1), 1)
         time.sleep(_SETTLE_S)
         after = process.memory_octets(options.broker_pid)
         figures["broker_memory"] = after

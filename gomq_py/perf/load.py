@@ -34,9 +34,13 @@ class Result:
     doubled: int | None = None
     publish_rate: float = 0.0
     consume_rate: float = 0.0
+    # Consumed by each message published, when publishing ended.
+    delivered_share: float | None = None
     latency: dict | None = None  # milliseconds, see latency.summarize
+    confirm_latency: dict | None = None
     faults: list = field(default_factory=list)  # of --verify and of workers
     broker_cpu_us: float | None = None
+    # process.memory_octets at the end, and "most_anonymous" of each second
     broker_memory: dict | None = None
     generator_cpu_us: float | None = None
 
@@ -63,6 +67,8 @@ class Load:
         self._workers: list = []
         self._pipes: list = []
         self._failures: list = []
+        self._delivered_share = None
+        self._most_anonymous = 0
         self.interrupted = False
 
     def run(self):
@@ -166,6 +172,8 @@ class Load:
         region.set_flag(shared.STARTED)
         self._watch(lambda: self._publishing_over(started_ns))
         region.set_flag(shared.STOP_PUBLISHING)
+        if published := region.total(shared.PUBLISHED):
+            self._delivered_share = region.total(shared.DELIVERED) / published
         self._watch(
             lambda: region.every(shared.DONE, self.publishers) or self._worker_failed(), options.drain_s
         )
@@ -217,6 +225,15 @@ class Load:
                     self.region.total(shared.PUBLISHED), self.region.total(shared.DELIVERED)
                 )
                 self._progress((published - last[0]) / passed_s, (consumed - last[1]) / passed_s)
+                self._look_at_memory()
+
+    def _look_at_memory(self):
+        """The broker's, or None; and the most of it that has been seen."""
+        if not self.options.broker_pid:
+            return None
+        memory = process.memory_octets(self.options.broker_pid)
+        self._most_anonymous = max(self._most_anonymous, memory["anonymous"])
+        return {**memory, "most_anonymous": self._most_anonymous}
 
     def _worker_failed(self):
         for pipe in list(self._pipes):
@@ -247,13 +264,15 @@ class Load:
         )
         if options.measure_latency:
             result.latency = summarize([region.latencies(slot) for slot in self.consumers])
+            confirms = summarize([region.confirm_latencies(slot) for slot in self.publishers])
+            result.confirm_latency = confirms if confirms["count"] else None
         handled = result.consumed or result.published
         if handled:
             result.generator_cpu_us = region.total(shared.CPU_NS) / 1e3 / handled
             if options.broker_pid:
                 result.broker_cpu_us = broker_cpu_s * 1e6 / handled
-        if options.broker_pid:
-            result.broker_memory = process.memory_octets(options.broker_pid)
+        result.delivered_share = self._delivered_share
+        result.broker_memory = self._look_at_memory()
         self.judge(result)
         return result
 

@@ -2,6 +2,7 @@
 and the same in every run.
 """
 import random
+from itertools import cycle
 
 from gomq_py.content.properties import Properties
 from gomq_py.perf.batch import PublishBatch
@@ -23,12 +24,19 @@ class Stamps:
 
 
 def parse_size(text):
-    """"16" -> (16, 16); "16-512" -> (16, 512). Raises ValueError."""
-    low, _, high = text.partition("-")
-    sizes = int(low), int(high or low)
-    if not 0 <= sizes[0] <= sizes[1]:
+    """(least, most, then those that are taken in turn, if it is a list): "16" -> (16, 16); "16-512" ->
+    (16, 512); "64,16,512" -> (16, 512, 64, 16, 512). Raises ValueError.
+    """
+    if "," in text:
+        in_turn = [int(size) for size in text.split(",")]
+        low, high = min(in_turn), max(in_turn)
+    else:
+        in_turn = []
+        first, _, last = text.partition("-")
+        low, high = int(first), int(last or first)
+    if not 0 <= low <= high:
         raise ValueError(f"a size is a number of octets or a range such as 16-512, not {text!r}")
-    return sizes
+    return low, high, *in_turn
 
 
 def filler(octet_count):
@@ -57,10 +65,10 @@ def binding_keys(options, queue):
     return routing_keys(options, queue)
 
 
-def properties(options):
-    """The wire form of every message's properties."""
+def properties(options, with_headers=True):
+    """The wire form of the properties of a message; ``with_headers``: with those of ``header_count``."""
     values = dict(options.properties)
-    if options.header_count:
+    if options.header_count and with_headers:
         headers = {
             f"header-{number}": (number, "value", True, 1.5, f"text {number}")[number % 5]
             for number in range(options.header_count)
@@ -78,11 +86,12 @@ def expected_content(options):
 
 def make_amqp_batch(options, channel, queue):
     """A cycle of publishes on an open channel."""
-    encoded = properties(options)
+    without_headers = [properties(options, with_headers=False)] * (options.header_every - 1)
+    in_turn = cycle([properties(options), *without_headers])
 
     def encode(key, body):
         frames = channel.publish_frames(
-            options.exchange, key, body, encoded, mandatory=options.mandatory
+            options.exchange, key, body, next(in_turn), mandatory=options.mandatory
         )
         return frames, _body_at(frames, len(body), channel.connection.frame_max)
 
@@ -92,7 +101,7 @@ def make_amqp_batch(options, channel, queue):
 def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_before=0):
     """A cycle of publishes: ``encode(key, body)`` gives the octets of one, and where the body lies in them.
     """
-    low, high = options.size
+    low, high, *sizes = options.size
     chance = random.Random(0)
     mixed = len(keys) > 1 or low != high
     content = filler(high)
@@ -103,7 +112,7 @@ def make_batch(options, keys, encode, cycle_octets=_CYCLE_OCTETS, identifier_bef
         len(messages) < max(_CYCLE_MESSAGES, len(keys)) if mixed else octet_count < cycle_octets
         or not messages
     ):
-        size = chance.randint(low, high)
+        size = sizes[len(messages) % len(sizes)] if sizes else chance.randint(low, high)
         body = chance.randbytes(size) if options.random_bodies else content[:size]
         messages.append(encode(keys[len(messages) % len(keys)], body))
         octet_count += len(messages[len(messages) - 1][0])

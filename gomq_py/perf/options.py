@@ -41,7 +41,10 @@ def add_load(options, group):
         "-y", "--consumers", type=count, default=1,
         help=f"connections that consume, per {group} (%(default)s)",
     )
-    add("-s", "--size", type=size, default=(16, 16), help="octets of a body, or a range such as 16-512 (16)")
+    add(
+        "-s", "--size", type=size, default=(16, 16),
+        help="octets of a body, a range such as 16-512, or a list such as 16,512,64 taken in turn (16)",
+    )
     add(
         "-V", "--verify", action="store_true",
         help="number the messages and check order, count and bodies; needs 8 octets of body",
@@ -65,7 +68,7 @@ def add_load(options, group):
     )
     add(
         "-l", "--measure-latency", action="store_true",
-        help="from write to read, by a timestamp in each body; needs 8 octets of body",
+        help="from write to read, by a timestamp in each body, which needs 8 octets; of AMQP's confirms, too",
     )
     add(
         "--properties", type=table, default={}, metavar="JSON",
@@ -135,6 +138,11 @@ def count(text):
     return _number(text, int, MOST)
 
 
+def at_least_one(text):
+    """A count that is not 0."""
+    return _number(text, int, MOST, 1)
+
+
 def prefetch(text):
     """A number of two octets."""
     return _number(text, int, 65535)
@@ -150,28 +158,28 @@ def real(text):
     return _number(text, float, 1e9)
 
 
-def _number(text, kind, most):
+def _number(text, kind, most, least=0):
     """Raises ArgumentTypeError with a line for whoever typed it."""
     try:
         number = kind(text)
     except ValueError:
         number = -1
-    if not 0 <= number <= most or math.isnan(number):
-        raise argparse.ArgumentTypeError(f"a number from 0 to {most:,.0f} is needed, not {text!r}")
+    if not least <= number <= most or math.isnan(number):
+        raise argparse.ArgumentTypeError(f"a number from {least} to {most:,.0f} is needed, not {text!r}")
     return number
 
 
 def size(text):
-    """(least, most) octets of a body. Raises ArgumentTypeError."""
+    """What ``messages.parse_size`` makes of it. Raises ArgumentTypeError."""
     try:
-        low, high = messages.parse_size(text)
+        sizes = messages.parse_size(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"a size is a number of octets or a range such as 16-512, not {text!r}"
+            f"a size is a number of octets, a range such as 16-512, or a list such as 16,512,64, not {text!r}"
         ) from None
-    if high > MOST_OCTETS:
+    if sizes[1] > MOST_OCTETS:
         raise argparse.ArgumentTypeError(f"a body has at most {MOST_OCTETS:,} octets")
-    return low, high
+    return sizes
 
 
 def table(text):

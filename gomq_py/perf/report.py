@@ -18,11 +18,12 @@ def summary(result):
     for name in ("confirmed", "refused", "returned", "redelivered", "lost", "doubled"):
         if count := getattr(result, name):
             lines.append(f"{name.capitalize()}: {count:,}")
-    if result.latency and result.latency["count"]:
-        values = ", ".join(
-            f"{name} {result.latency[name]:.3f}" for name in ("min", "median", "p75", "p95", "p99", "max")
-        )
-        lines.append(f"Latency of {result.latency['count']:,} messages in ms: {values}")
+    for latency, noun in ((result.latency, "messages"), (result.confirm_latency, "confirms")):
+        if latency and latency["count"]:
+            values = ", ".join(
+                f"{name} {latency[name]:.3f}" for name in ("min", "median", "p75", "p95", "p99", "max")
+            )
+            lines.append(f"Latency of {latency['count']:,} {noun} in ms: {values}")
     if result.broker_cpu_us is not None:
         lines.append(f"Broker: {result.broker_cpu_us:.3f} us of CPU time per message")
     if result.broker_memory is not None:
@@ -45,6 +46,7 @@ def as_json(result):
         "returned": result.returned, "redelivered": result.redelivered, "faults": result.faults,
         "broker_cpu_us_per_message": result.broker_cpu_us, "broker_memory": result.broker_memory,
         "generator_cpu_us_per_message": result.generator_cpu_us,
+        "delivered_share_while_publishing": result.delivered_share,
     }
     if result.lost is not None:
         figures.update(lost=result.lost, doubled=result.doubled)
@@ -54,4 +56,9 @@ def as_json(result):
         figures.update(
             {f"latency_{name}_ms": value for name, value in result.latency.items() if name != "count"}
         )
+    if result.confirm_latency is not None:
+        figures.update({
+            f"confirm_latency_{name}_ms": value
+            for name, value in result.confirm_latency.items() if name != "count"
+        })
     return figures

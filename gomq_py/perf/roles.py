@@ -1,4 +1,6 @@
 """Publishers and consumers of AMQP 0-9-1, each with one connection and channel 1."""
+import time
+
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicConsume, BasicConsumeOk, BasicGet, ChannelClose, ConnectionBlocked, ConnectionClose,
@@ -33,10 +35,12 @@ def _method(payload):
 class Publisher(PublisherRole):
     """Publishes with confirms, transactions or neither."""
 
-    def __init__(self, options, counters, index, queue, quota):
+    def __init__(self, options, counters, index, queue, quota, latencies):
+        """``latencies``: memory for the histogram of its confirms."""
         connection, channel = _connect(options, f"perf publisher {index}")
         batch = messages.make_amqp_batch(options, channel, queue)
-        window = ConfirmWindow(options.confirm or 1)
+        self._is_timed = options.measure_latency and options.confirm > 0
+        window = ConfirmWindow(options.confirm or 1, LatencyHistogram(latencies) if self._is_timed else None)
         super().__init__(options, counters, connection, index, quota, batch, window, options.confirm)
         self._in_transaction = 0
         self._committing = False
@@ -57,7 +61,9 @@ class Publisher(PublisherRole):
         return allowed
 
     def was_published(self, count):
-        """Commits a transaction that is full."""
+        """Notes the time for the confirms; commits a transaction that is full."""
+        if self._is_timed:
+            self.window.note_sent(self.published - count + 1, self.published, time.monotonic_ns())
         if self.options.publish_transaction:
             self._in_transaction += count
             if self._in_transaction == self.options.publish_transaction:

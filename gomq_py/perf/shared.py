@@ -22,7 +22,7 @@ _COUNTERS = 16
 
 class SharedRegion:
     """Counters of each connection, those of the publishers first, and of each consumer a latency histogram
-    and three numbers for each of ``numbered`` publishers.
+    and three numbers for each of ``numbered`` publishers; of each publisher a histogram of its confirms.
     """
 
     def __init__(self, publishers, consumers, numbered):
@@ -30,7 +30,9 @@ class SharedRegion:
         self._numbered = numbered
         self._consumer_words = BUCKETS + 3 * numbered
         self._consumers_at = _FLAGS + (publishers + consumers) * _COUNTERS
-        self._memory = mmap.mmap(-1, 8 * (self._consumers_at + consumers * self._consumer_words))
+        self._publishers_at = self._consumers_at + consumers * self._consumer_words
+        # What nobody writes to takes no memory.
+        self._memory = mmap.mmap(-1, 8 * (self._publishers_at + publishers * BUCKETS))
         self._words = memoryview(self._memory).cast("Q")
 
     def flag(self, index):
@@ -49,6 +51,11 @@ class SharedRegion:
     def latencies(self, connection):
         """The histogram of one consumer, by its number among all connections."""
         return self._of_consumer(connection, 0, BUCKETS)
+
+    def confirm_latencies(self, publisher):
+        """The histogram of one publisher's confirms."""
+        start = self._publishers_at + publisher * BUCKETS
+        return self._words[start:start + BUCKETS]
 
     def check(self, connection):
         """(following, counts, sums) of one consumer, one number per publisher each."""

@@ -41,7 +41,8 @@ class Throughput(Load):
                 if options.exchange:
                     if options.exchange_type:
                         channel.exchange_declare(
-                            options.exchange, options.exchange_type, durable=options.durable
+                            options.exchange, options.exchange_type, durable=options.durable,
+                            arguments=options.exchange_args,
                         )
                     for key in messages.binding_keys(options, queue):
                         channel.queue_bind(queue, options.exchange, key)
@@ -49,7 +50,9 @@ class Throughput(Load):
 
     def publisher(self, group, index, quota):
         """A publisher to a queue."""
-        return Publisher(self.options, self.region.counters(index), index, group, quota)
+        region = self.region
+        return Publisher(
+            self.options, region.counters(index), index, group, quota, region.confirm_latencies(index))
 
     def consumer(self, group, index, quota):
         """A consumer of a queue."""

@@ -11,8 +11,12 @@ cdef class ConfirmWindow:
     cdef readonly uint64_t confirmed, refused, low
     cdef uint64_t mask
     cdef unsigned char[::1] settled
+    cdef LatencyHistogram latencies
+    cdef uint64_t[::1] sent_ns
+    cdef public uint64_t now_ns
     @cython.locals(first=uint64_t)
     cpdef settle(self, uint64_t tag, bint multiple, bint refused)
+    cpdef note_sent(self, uint64_t first, uint64_t last, uint64_t now_ns)
 
 cdef class SequenceCheck:
     cdef readonly uint64_t misordered, corrupt

@@ -5,6 +5,8 @@ The worker reads from its socket into ``buffer`` behind the ``kept`` octets of a
 ``walk``. Acks are written into ``answers``, methods that are not part of the load (close, cancel, ...) are
 put into ``others``. Trusts nothing: sizes are checked before use.
 """
+from array import array
+
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import FrameError
 
@@ -17,16 +19,20 @@ assert len(ACK_FRAME) == 21
 
 class ConfirmWindow:
     """Counts confirms exactly, singles out of order and multiples mixed;
-    ``size`` is the most that may be unconfirmed at once.
+    ``size`` is the most that may be unconfirmed at once. ``latencies``: the histogram of how long each took
+    from ``note_sent`` to the time ``now_ns`` at which it is settled; None: they are not measured.
     """
 
-    __slots__ = ("confirmed", "refused", "low", "mask", "settled")
+    __slots__ = ("confirmed", "refused", "low", "mask", "settled", "latencies", "sent_ns", "now_ns")
 
-    def __init__(self, size):
+    def __init__(self, size, latencies=None):
         slots = 2
         while slots <= size:
             slots *= 2
         self.settled = bytearray(slots)
+        self.latencies = latencies
+        self.sent_ns = array("Q", bytes(8 * slots if latencies is not None else 8))
+        self.now_ns = 0
         self.mask = slots - 1
         self.low = 1  # the lowest sequence number not settled
         self.confirmed = self.refused = 0
@@ -42,10 +48,20 @@ class ConfirmWindow:
                 self.confirmed += 1
                 if refused:
                     self.refused += 1
+                if self.latencies is not None and self.sent_ns[first & self.mask] <= self.now_ns:
+                    self.latencies.add(self.now_ns - self.sent_ns[first & self.mask])
             first += 1
         while self.settled[self.low & self.mask]:
             self.settled[self.low & self.mask] = 0
             self.low += 1
+
+    def note_sent(self, first, last, now_ns):
+        """The messages ``first`` to ``last`` (inclusive), counted from 1, are sent now."""
+        if self.latencies is None:
+            return
+        while first <= last:
+            self.sent_ns[first & self.mask] = now_ns
+            first += 1
 
 
 class SequenceCheck:
@@ -142,7 +158,7 @@ class FrameWalk:
         p = octets.pointer(self.buffer)
         at = 0
         before = self.delivered
-        self.now_ns = now_ns
+        self.now_ns = self.window.now_ns = now_ns
         while end - at >= 8:
             size = octets.be32(p, at + 3)
             frame_end = at + 7 + size

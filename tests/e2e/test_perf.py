@@ -43,7 +43,8 @@ def waiting(broker, queue):
     "-e perf-x --exchange-type topic --key-count 200 --binding-count 100",
     "-e perf-d --exchange-type direct -k key", "--transient-queue",
     "--queue-pattern perf-%-queue --queue-pattern-from 3 --queue-pattern-to 5 -x 2", "-r 20000", "-R 20000",
-    "-l -s 16",
+    "-l -s 16", "-s 16,700,64 --header-count 3 --header-every 2",
+    "-e perf-a --exchange-type direct --exchange-args {\"alternate-exchange\":\"amq.fanout\"}",
 ])
 def test_what_is_published_is_consumed_in_order(shared_broker, arguments, request):
     queue = f"perf-{abs(hash(request.node.name))}"
@@ -173,6 +174,25 @@ def test_a_run_lasts_as_long_as_asked_and_tells_rates_latencies_and_costs(shared
     assert figures["generator_cpu_us_per_message"] > 0
 
 
+def test_confirms_are_timed_with_the_messages(shared_broker):
+    figures = throughput(shared_broker, "-u", "perf-confirmed", "-C", COUNT, "-l", "-c", 100, "-p")
+
+    assert figures["latency_count"] == COUNT
+    assert (
+        0 < figures["confirm_latency_min_ms"] <= figures["confirm_latency_median_ms"]
+        <= figures["confirm_latency_p99_ms"]
+    )
+
+
+def test_the_share_that_came_meanwhile_and_the_most_memory_are_told(shared_broker):
+    figures = throughput(
+        shared_broker, "-u", "perf-share", "-C", 100, "-R", 50, "-a", 1, "-P", 1, "--broker-pid",
+        shared_broker.pid)
+
+    assert figures["consumed"] == 100 and 0 <= figures["delivered_share_while_publishing"] < 1
+    assert figures["broker_memory"]["most_anonymous"] >= figures["broker_memory"]["anonymous"] > 0
+
+
 def test_a_summary_and_a_line_each_second_are_for_people(shared_broker):
     finished = gomq_py_perf(
         "amqp", "throughput", "--uri", shared_broker.amqp_url, "-u", "perf-text", "-z", "1.5", "-r", 100
@@ -279,7 +299,8 @@ def test_nobody_listening_is_one_line():
     "--key-count 5", "-z nan", "-z -1", "-r -5", "-r inf", "-s 99999999999", "-x 99999999",
     "-x 60000 --queue-pattern q% --queue-pattern-to 9", "-c 99999999999", "-P 65536", "--queue-args {",
     "--properties {\"nope\":1}", "--properties {\"delivery_mode\":\"x\"}", "--queue-pattern none",
-    "--queue-pattern q% --queue-pattern-from 9 --queue-pattern-to 3", "--uri http://x",
+    "--queue-pattern q% --queue-pattern-from 9 --queue-pattern-to 3", "--uri http://x", "-s 16,", "-s 9,4 -V",
+    "--header-every 0", "--exchange-args []",
 ])
 def test_options_that_make_no_sense_are_refused_in_two_lines(arguments, capsys):
     with pytest.raises(SystemExit, match="^2$"):
@@ -314,10 +335,12 @@ def test_queue_count_declares_queues(shared_broker, arguments):
 def test_connection_count_holds_connections_with_channels_and_consumers(shared_broker):
     finished = gomq_py_perf(
         "amqp", "connection-count", "--uri", shared_broker.amqp_url, "-x", 5, "-c", 2, "-C", 2, "-u",
-        "perf-held", "-z", "0.1", "-k", "30:5:3", "-j")
+        "perf-held", "-z", "0.1", "-k", "30:5:3", "-j", "--broker-pid", shared_broker.pid)
 
     assert finished.returncode == 0, finished.stderr
-    assert json.loads(finished.stdout)["connections"] == 5
+    figures = json.loads(finished.stdout)
+    assert figures["connections"] == 5
+    assert figures["broker_cpu_us_per_connection"] >= 0
 
 
 def test_connections_may_go_to_many_loopback_addresses(broker_process):

@@ -13,8 +13,9 @@ from gomq_py.content.properties import Properties
 from gomq_py.perf.messages import binding_keys, filler, make_amqp_batch, parse_size, properties, routing_keys
 
 DEFAULTS = dict(
-    exchange="", routing_key=None, key_count=1, binding_count=1, header_count=0, size=(16, 16), properties={},
-    persistent=False, random_bodies=False, mandatory=False, verify=False, measure_latency=False,
+    exchange="", routing_key=None, key_count=1, binding_count=1, header_count=0, header_every=1,
+    size=(16, 16), properties={}, persistent=False, random_bodies=False, mandatory=False, verify=False,
+    measure_latency=False,
 )
 
 
@@ -41,12 +42,14 @@ def published(batch):
     return messages
 
 
-@pytest.mark.parametrize(("text", "sizes"), [("16", (16, 16)), ("16-512", (16, 512)), ("0", (0, 0))])
-def test_a_size_is_a_number_or_a_range(text, sizes):
+@pytest.mark.parametrize(("text", "sizes"), [
+    ("16", (16, 16)), ("16-512", (16, 512)), ("0", (0, 0)), ("64,16,512", (16, 512, 64, 16, 512)),
+])
+def test_a_size_is_a_number_a_range_or_a_list_that_is_taken_in_turn(text, sizes):
     assert parse_size(text) == sizes
 
 
-@pytest.mark.parametrize("text", ["", "x", "512-16", "-5", "1-2-3"])
+@pytest.mark.parametrize("text", ["", "x", "512-16", "-5", "1-2-3", "1,", "5,-1", "1,2-3"])
 def test_a_bad_size_is_refused(text):
     with pytest.raises(ValueError):
         parse_size(text)
@@ -108,6 +111,14 @@ def test_mixed_messages_go_round_all_keys_with_sizes_of_the_range():
     assert {(method.exchange, method.mandatory) for method, _, _ in messages} == {("x", True)}
     assert min(len(body) for _, _, body in messages) < 32 and max(len(body) for _, _, body in messages) > 480
     assert all(body == filler(512)[:len(body)] for _, _, body in messages)
+
+
+def test_sizes_of_a_list_and_headers_of_every_nth_message_come_in_turn():
+    batch = batch_of(options(size=(8, 64, 64, 8, 32), header_count=1, header_every=2))
+
+    messages = published(batch)
+    assert [len(body) for _, _, body in messages[:4]] == [64, 8, 32, 64]
+    assert [encoded != b"\x00\x00" for _, encoded, _ in messages[:4]] == [True, False, True, False]
 
 
 def test_random_bodies_are_the_same_in_every_run():

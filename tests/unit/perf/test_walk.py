@@ -13,7 +13,7 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicDeliver, BasicGetEmpty, BasicGetOk, BasicNack, BasicReturn, ChannelClose, TxCommitOk,
     decode_method,
 )
-from gomq_py.perf.latency import BUCKETS, LatencyHistogram
+from gomq_py.perf.latency import BUCKETS, REGION_OCTETS, LatencyHistogram, summarize
 from gomq_py.perf.walk import ConfirmWindow, FrameWalk, SequenceCheck
 
 
@@ -185,6 +185,28 @@ def test_refused_publishes_are_counted_among_the_settled():
     window.settle(3, False, True)
 
     assert (window.confirmed, window.refused) == (3, 1)
+
+
+def test_confirms_are_timed_from_when_each_message_was_sent():
+    region = array("Q", bytes(REGION_OCTETS))
+    window = ConfirmWindow(5, LatencyHistogram(memoryview(region)))
+    walk = FrameWalk(4096, window=window)
+    window.note_sent(1, 2, 1_000_000)
+    window.note_sent(3, 3, 3_000_000)
+
+    feed(walk, method_frame(1, BasicAck(delivery_tag=3, multiple=True)), now_ns=5_000_000)
+
+    figures = summarize([region])
+    assert figures["count"] == 3
+    assert figures["min"] == pytest.approx(2, rel=0.02) and figures["max"] == pytest.approx(4, rel=0.02)
+
+
+def test_a_window_that_measures_nothing_notes_nothing():
+    window = ConfirmWindow(5)
+
+    window.note_sent(1, 1_000_000, 7)
+
+    assert window.confirmed == 0
 
 
 @pytest.mark.parametrize("tag", [0, 100, 2**64 - 1])
