@@ -5,6 +5,7 @@
 # make lint    flake8 and mypy
 # make docs    writes the tables of docs/arguments.md
 # make bench   the performance table (docs/performance.md)
+# make bench-scaling  how cost grows with consumers, bindings, queues, messages and connections: plots in docs/images, ten minutes
 # make expectations   the conformance tests against Debian's rabbitmq-server and mosquitto: are they what those really answer?
 # make kills   200 kills of brokers under MQTT at QoS 1 and 2, 100 of the two brokers of a link, and the long ones
 #              under AMQP, with what became of the messages: some minutes
@@ -34,7 +35,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint docs screenshots bench expectations kills fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -66,6 +67,9 @@ bench: $(VENV)/dev.stamp build
 	$(BIN)/python -m load.bench
 	$(BIN)/python -m load.features
 	$(BIN)/python -m load.shovels --idle 1000 --write
+
+bench-scaling: $(VENV)/dev.stamp build
+	$(BIN)/python -m load.scaling
 
 expectations: $(VENV)/dev.stamp build
 	GOMQ_TEST_BROKER=rabbitmq $(BIN)/python -m pytest -n 2 tests/conformance --ignore tests/conformance/mqtt

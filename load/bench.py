@@ -2,7 +2,8 @@
 
 Every row is run against gomq-py and, where it is installed, RabbitMQ (those over MQTT: Mosquitto), in turn
 (A B A B), each on an empty queue; the best of the rounds counts, because what neighbours on the machine take
-away is not the broker's.
+away is not the broker's. With ``--beside FOLDER`` another checkout of gomq-py is measured, too: that is how a
+change is judged.
 ``python -m load.bench --help`` has the options.
 """
 import argparse
@@ -12,19 +13,17 @@ import re
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from statistics import median
 
-from load import management, mqtt_figures
+from load import costs, management, mqtt_figures
 from load.brokers import GomqBroker, MosquittoBroker, RabbitBroker
-from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_memory, measure_mqtt
+from load.peers import ABOUT, LAVINMQ
+from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_mqtt
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
-MEMORY_LIMITS = (
-    ("idle", "resident when idle, AMQP alone", 45e6),
-    ("connection", "an idle connection with a channel", 25 * 1024),
-    ("waiting", "1 million waiting messages of 16 octets", 2e6), ("unacked", "an unacked message", 24),
-)
 
 
 def main(arguments=None):
@@ -34,19 +33,23 @@ def main(arguments=None):
     options = _options(arguments)
     options.load_before = os.getloadavg()[2]
     with tempfile.TemporaryDirectory(prefix="gomq-bench-") as folder:
-        kinds = [GomqBroker] + [RabbitBroker] * (RabbitBroker.is_installed() and not options.alone)
-        memory = {} if options.no_memory else {kind.name: _memory(kind, folder) for kind in kinds}
+        ours = [partial(GomqBroker, folder)]
+        if options.beside:
+            ours.append(partial(GomqBroker, folder, checkout=options.beside.absolute()))
+        others = RabbitBroker.is_installed() and not options.alone
+        makers = [*ours, *[partial(RabbitBroker, folder)] * others]
+        spent = _costs(makers, len(ours), options)
         managed = None if options.rows else management.measured(folder, options.seconds, options.rounds)
-        results, versions = _measured(ROWS, [kind(folder) for kind in kinds], options)
-        mqtt_brokers = [GomqBroker(folder, mqtt=True)]
+        results, versions = _measured(ROWS, [make(tls=True) for make in makers], options)
+        mqtt_brokers = [make(mqtt=True) for make in ours]
         if MosquittoBroker.is_installed() and not options.alone:
             mqtt_brokers.append(MosquittoBroker(folder))
         over_mqtt = _measured(MQTT_ROWS, mqtt_brokers, options)
-        others = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
-    text = document(results, memory, managed, versions, options) + mqtt_document(*over_mqtt, others, options)
+        by_hand = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
+    text = document(results, spent, managed, versions, options) + mqtt_document(*over_mqtt, by_hand, options)
     print(text)
-    if not options.rows and not options.no_write:
-        _write(text)
+    if not options.rows and not options.no_write and not options.beside:
+        write(text, BEGIN, END)
     every = [*results.values(), *over_mqtt[0].values()]
     return 1 if any(figures["faults"] for row in every for figures in row.values()) else 0
 
@@ -69,24 +72,30 @@ def _measured(rows, brokers, options):
 
 def _options(arguments):
     parser = argparse.ArgumentParser(prog="python -m load.bench", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5, help="of each run (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="per row and broker (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=2, help="of each run (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=2, help="per row and broker (%(default)s)")
+    keys = [row.key for row in (*ROWS, *MQTT_ROWS, *costs.COSTS)]
     parser.add_argument(
-        "--rows", nargs="*",
-        help=f"only these, and do not write the document: {' '.join(row.key for row in (*ROWS, *MQTT_ROWS))}",
+        "--rows", nargs="*", help=f"only these, and do not write the document: {' '.join(keys)}")
+    parser.add_argument(
+        "--beside", type=Path, metavar="FOLDER",
+        help="another checkout of gomq-py, compiled, measured in turn with this one; nothing is written",
     )
     parser.add_argument("--alone", action="store_true", help="without RabbitMQ")
-    parser.add_argument("--no-memory", action="store_true", help="without the memory rows")
+    parser.add_argument("--no-memory", action="store_true", help="without the rows of what is no throughput")
     parser.add_argument("--no-write", action="store_true", help="leave docs/performance.md alone")
     return parser.parse_args(arguments)
 
 
-def _memory(kind, folder):
-    broker = kind(folder).start()
-    try:
-        return measure_memory(broker)
-    finally:
-        broker.stop()
+def _costs(makers, ours, options):
+    """Of each broker, the first ``ours`` of which are gomq-py, the costs that are asked for; of one round,
+    unless they are to be compared or asked for by name.
+    """
+    wanted = [cost for cost in costs.COSTS if not options.rows or cost.key in options.rows]
+    if options.no_memory or not wanted:
+        return {}
+    by_name = {make().name: (make, number < ours) for number, make in enumerate(makers)}
+    return costs.measured(by_name, wanted, options.rounds if options.rows or options.beside else 1)
 
 
 def _mqtt_figures(brokers, options):
@@ -105,7 +114,9 @@ def _rounds(row, brokers, options):
     runs: dict = {broker.name: [] for broker in brokers}
     for number in range(options.rounds):
         for broker in brokers:
-            figures = (measure if row.protocol == "amqp" else measure_mqtt)(row, broker, options.seconds)
+            if row.ours and not isinstance(broker, GomqBroker):
+                continue
+            figures = (measure_mqtt if row.protocol == "mqtt" else measure)(row, broker, options.seconds)
             runs[broker.name].append(figures)
             print(
                 f"{row.key} {number + 1}/{options.rounds} {broker.name}: {figures}", file=sys.stderr,
@@ -115,11 +126,13 @@ def _rounds(row, brokers, options):
 
 
 def best(runs):
-    """The best of each figure over some runs; faults of all."""
+    """The best of each figure over some runs, and the median of CPU time; faults of all."""
     merged: dict = {}
     for name in ("cpu_us", "rate", "p50_ms", "p99_ms", "generator_us"):
         values = [run[name] for run in runs if run[name] is not None]
         merged[name] = (max if name == "rate" else min)(values) if values else None
+    spent = [run["cpu_us"] for run in runs if run["cpu_us"] is not None]
+    merged["median_us"] = median(spent) if spent else None
     merged["faults"] = [fault for run in runs for fault in run["faults"]]
     return merged
 
@@ -133,7 +146,7 @@ def circumstances(versions, rounds, load_before):
         f"Load average of the quarter of an hour before: {load_before:.1f} (a quiet machine has 0).")
 
 
-def document(results, memory, managed, versions, options):
+def document(results, spent, managed, versions, options):
     """The generated part of docs/performance.md."""
     names = list(versions)
     rows = [row for row in ROWS if row.key in results]
@@ -141,10 +154,10 @@ def document(results, memory, managed, versions, options):
         circumstances(
             versions, f"best of {options.rounds} rounds of {options.seconds:g} s, in turn",
             options.load_before),
-        "",
-        *_throughput_table([row for row in rows if row.p99_ms is None], results, names), "",
-        *_latency_table([row for row in rows if row.p99_ms is not None], results, names), "",
-        *(_memory_table(memory, names) if memory else []), "",
+        "", ABOUT, "",
+        *_throughput_table([row for row in rows if not row.is_latency], results, names, LAVINMQ), "",
+        *_latency_table([row for row in rows if row.is_latency], results, names), "",
+        *(costs.table(spent, LAVINMQ) if spent else []), "",
         *(management.table(managed) if managed else []),
     ]
     generators = [results[row.key]["gomq-py"]["generator_us"] for row in rows if row.key in ("small", "four")]
@@ -156,12 +169,13 @@ def document(results, memory, managed, versions, options):
                 "message of the first two rows."
             ),
         ]
-    commands = [
-        f"{row.key + ':':10}{command(row, options.seconds)}" + (
-            f"   (beside: {row.flood})" if row.flood else ""
-        )
-        for row in rows
-    ]
+    commands = [f"{row.key + ':':16}{command(row, options.seconds)}" for row in rows]
+    if spent:
+        commands += [
+            f"{cost.key + ':':16}{costs.COMMANDS[cost.measure]}"
+            for cost in {cost.measure: cost for cost in costs.COSTS}.values()
+            if cost.measure in costs.COMMANDS
+        ]
     faults = [
         f"- FAULT: {row.key}, {name}: {fault}"
         for row in rows for name in names for fault in results[row.key][name]["faults"]
@@ -185,12 +199,13 @@ def mqtt_document(results, versions, others, options):
     ]) + "\n"
 
 
-def _throughput_table(rows, results, names):
+def _throughput_table(rows, results, names, elsewhere=None):
+    """``elsewhere``: {key of a row: what another broker needed}, for a column of its own."""
     lines = [
         "| load | CPU us per message, at most | rate, at least | " + " | ".join(
             f"{name}: CPU us | {name}: messages/s" for name in names
-        ) + " |",
-        "|---|---|---|" + "---|---|" * len(names),
+        ) + (f" | {elsewhere['']} |" if elsewhere else " |"),
+        "|---|---|---|" + "---|---|" * len(names) + "---|" * bool(elsewhere),
     ]
     for row in rows:
         figures = " | ".join(
@@ -198,33 +213,33 @@ def _throughput_table(rows, results, names):
             for name in names
         )
         least = "" if row.rate is None else _thousands(row.rate)
-        lines.append(f"| {row.title} | {row.cpu_us or ''} | {least} | {figures} |")
+        last = f" {elsewhere.get(row.key, '')} |" if elsewhere else ""
+        lines.append(f"| {row.title} | {row.cpu_us or ''} | {least} | {figures} |{last}")
     return lines
 
 
 def _latency_table(rows, results, names):
-    titles = " | ".join(f"{name}: p50 / p99 ms" for name in names)
-    lines = [f"| latency | p50 / p99 ms, at most | {titles} |", "|---|---|" + "---|" * len(names)]
+    titles = " | ".join(f"{name}: p50 / p99 ms | {name}: CPU us" for name in names)
+    lines = [
+        f"| latency | p50 / p99 ms, at most | CPU us, at most | {titles} | {LAVINMQ['']} |",
+        "|---|---|---|" + "---|---|" * len(names) + "---|",
+    ]
     for row in rows:
-        figures = " | ".join(_latency(results[row.key][name], row, name) for name in names)
-        lines.append(f"| {row.title} | {row.p50_ms or '-'} / {row.p99_ms} | {figures} |")
-    return lines
-
-
-def _memory_table(memory, names):
-    lines = ["| memory | at most | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
-    for key, title, limit in MEMORY_LIMITS:
         figures = " | ".join(
-            _mark(_octets(memory[name][key]), name, memory[name][key] <= limit) for name in names
+            f"{_latency(results[row.key][name], row, name)} | {_cpu(results[row.key][name], row, name)}"
+            for name in names
         )
-        lines.append(f"| {title} | {_octets(limit)} | {figures} |")
+        most = f"{row.p50_ms or '-'} / {row.p99_ms or '-'} | {row.cpu_us or ''}"
+        lines.append(f"| {row.title} | {most} | {figures} | {LAVINMQ.get(row.key, '')} |")
     return lines
 
 
 def _cpu(figures, row, name):
+    """The best, and in brackets the median."""
     if figures["cpu_us"] is None:
         return "-"
-    return _mark(f"{figures['cpu_us']:.2f}", name, row.cpu_us is None or figures["cpu_us"] <= row.cpu_us)
+    text = f"{figures['cpu_us']:.2f} ({figures['median_us']:.2f})"
+    return _mark(text, name, row.cpu_us is None or figures["cpu_us"] <= row.cpu_us)
 
 
 def _rate(figures, row, name):
@@ -237,7 +252,8 @@ def _rate(figures, row, name):
 def _latency(figures, row, name):
     if figures["p99_ms"] is None:
         return "-"
-    met = figures["p99_ms"] <= row.p99_ms and (row.p50_ms is None or figures["p50_ms"] <= row.p50_ms)
+    limits = (("p50_ms", row.p50_ms), ("p99_ms", row.p99_ms))
+    met = all(most is None or figures[key] <= most for key, most in limits)
     return _mark(f"{figures['p50_ms']:.3f} / {figures['p99_ms']:.3f}", name, met)
 
 
@@ -250,13 +266,6 @@ def _thousands(number):
     return f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.0f} k"
 
 
-def _octets(count):
-    return (
-        f"{count / 1e6:.1f} MB" if abs(count) >= 1e6 else f"{count / 1024:.1f} KiB" if abs(count) >= 1024
-        else f"{count:.0f} B"
-    )
-
-
 def _processor():
     try:
         return re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())[1].strip()
@@ -264,11 +273,12 @@ def _processor():
         return platform.machine()
 
 
-def _write(text):
+def write(text, begin, end):
+    """Put a text between two marks of docs/performance.md."""
     page = DOCUMENT.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    DOCUMENT.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

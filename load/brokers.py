@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED_CONFIG = ROOT / "etc" / "gomq.ini"
@@ -27,9 +29,17 @@ class GomqBroker:
 
     name = "gomq-py"
 
-    def __init__(self, folder, management=False, metered=False, mqtt=False):
-        """``metered``: with a meter inside, see ``pieces``."""
+    def __init__(self, folder, management=False, metered=False, mqtt=False, tls=False, checkout=ROOT):
+        """``metered``: with a meter inside, see ``pieces``. ``checkout``: another folder of gomq-py, which is
+        run with its own interpreter where it has one in ``.venv``.
+        """
         self._folder = Path(folder)
+        self._checkout = Path(checkout)
+        if self._checkout != ROOT:
+            self.name = f"{self.name} in {self._checkout.name}"
+            self._folder = self._folder / self._checkout.name
+            self._folder.mkdir(exist_ok=True)
+        self._certificate = certified(self._folder) if tls else None
         self._metered = metered
         self._log = self._folder / "gomq-py.log"
         self._management_ports = ("0", "0") if management else ("-1", "-1")
@@ -40,15 +50,20 @@ class GomqBroker:
     def start(self):
         """Start and wait until it is ready. Raises BrokerFailed."""
         command = [
-            sys.executable, "-m", "load.metered" if self._metered else "gomq_py",
+            self._interpreter(), "-m", "load.metered" if self._metered else "gomq_py",
             "--config", str(SHIPPED_CONFIG), "--data-dir", str(self._folder / "gomq-data"),
             "--bind", "127.0.0.1", "--port", "0", "--mqtt-port", self._mqtt_port, "--http-port",
             self._management_ports[0],
             "--metrics-http-port", self._management_ports[1], "--control-unix-path", "",
         ]
+        if self._certificate:
+            command += [
+                "--amqps-port", "0", "--https-port", "-1", "--mqtts-port", "-1", "--tls-cert",
+                str(self._certificate.chain), "--tls-key", str(self._certificate.key),
+            ]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.PIPE if self._metered else subprocess.DEVNULL,
+                command, cwd=self._checkout, stdin=subprocess.PIPE if self._metered else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._metered else log, stderr=log, start_new_session=True)
         _wait(lambda: "ready after" in self._text(), self._process, self._text)
         self.uri = (
@@ -67,6 +82,12 @@ class GomqBroker:
     def mqtt_uri(self):
         """Its URL over MQTT."""
         return f"mqtt://guest:guest@{re.search(r'listening mqtt (127.0.0.1:[0-9]+)', self._text())[1]}"
+
+    @property
+    def amqps_uri(self):
+        """Its URL over TLS."""
+        port = re.search(r"listening amqps 127.0.0.1:([0-9]+)", self._text())[1]
+        return _amqps_uri(port, self._certificate)
 
     @property
     def http_port(self):
@@ -91,6 +112,10 @@ class GomqBroker:
         """Stop it and delete what it stored."""
         _stop(self._process, self.pid)
         shutil.rmtree(self._folder / "gomq-data", ignore_errors=True)
+
+    def _interpreter(self):
+        own = self._checkout / ".venv" / "bin" / "python"
+        return str(own) if self._checkout != ROOT and own.exists() else sys.executable
 
     def _text(self):
         return self._log.read_text(errors="replace")
@@ -158,7 +183,9 @@ class RabbitBroker:
     # Debian's; the one in /usr/sbin insists on the rabbitmq user
     _SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
-    def __init__(self, folder, plugins=()):
+    def __init__(self, folder, plugins=(), tls=False):
+        self._tls = tls
+        self.amqps_uri = ""
         self._plugins = plugins
         self.http_port = 0  # of the management API, where that is among the plugins
         self._folder = Path(folder) / "rabbitmq"
@@ -176,12 +203,23 @@ class RabbitBroker:
         """Start and wait until it is ready. Raises BrokerFailed."""
         self._folder.mkdir()
         (self._folder / "plugins").write_text(f"[{','.join(self._plugins)}].")
-        port, distribution_port, mapper_port, self.http_port = _free_ports(4)
+        port, distribution_port, mapper_port, self.http_port, amqps_port = _free_ports(5)
+        lines = []
         if self._plugins:
             # what the API collects is no plugin's cost
-            (self._folder / "some.conf").write_text(
-                f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.http_port}\n"
-                "management_agent.disable_metrics_collector = true\n")
+            lines += [
+                "management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.http_port}",
+                "management_agent.disable_metrics_collector = true",
+            ]
+        if self._tls:
+            files = certified(self._folder)
+            lines += [
+                f"listeners.ssl.1 = 127.0.0.1:{amqps_port}", f"ssl_options.cacertfile = {files.authority}",
+                f"ssl_options.certfile = {files.chain}", f"ssl_options.keyfile = {files.key}",
+            ]
+            self.amqps_uri = _amqps_uri(amqps_port, files)
+        if lines:
+            (self._folder / "some.conf").write_text("\n".join([*lines, ""]))
         self._environment = {
             **os.environ, "HOME": str(self._folder), "RABBITMQ_NODENAME": f"bench{port}@localhost",
             "RABBITMQ_NODE_PORT": str(port),
@@ -221,6 +259,24 @@ class RabbitBroker:
 
     def _text(self):
         return self._log.read_text(errors="replace")
+
+
+def certified(folder):
+    """Files of a certificate for this machine: ``authority``, ``chain``, ``key``."""
+    import trustme  # of the extra dev, which other loads do without
+
+    files = SimpleNamespace(
+        authority=folder / "authority.pem", chain=folder / "certificate.pem", key=folder / "key.pem")
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(files.authority)
+    files.chain.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(files.key)
+    return files
+
+
+def _amqps_uri(port, files):
+    return f"amqps://guest:guest@127.0.0.1:{port}/%2f?cacertfile={quote(str(files.authority), safe='')}"
 
 
 def _free_ports(count):

@@ -3,8 +3,13 @@ import os
 import subprocess
 import sys
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
-from load import bench, shovels
+import pytest
+
+from load import bench, scaling, shovels
+from load.costs import COSTS
+from load.plot import log_plot
 from load.scenarios import MQTT_ROWS, ROWS
 from tests.support.command import ROOT
 from tests.support.waiting import in_time
@@ -22,8 +27,47 @@ def test_a_row_is_measured_and_printed():
     )
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "| 1 publisher, 1 consumer, 16 octets, automatic acks | 0.4 | 2.00 M |" in finished.stdout
+    assert "| 1 publisher, 1 consumer, 16 octets, automatic acks | 0.12 | 2.00 M |" in finished.stdout
     assert "FAULT" not in finished.stdout
+
+
+def measured(*arguments):
+    """What a run of one short round printed."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "load.bench", "--alone", "--rounds", "1", "--seconds", "0.3", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=in_time(200),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "FAULT" not in finished.stdout
+    return finished.stdout
+
+
+@pytest.mark.parametrize("keys", [
+    "consumers-100 publish topic-mixed", "dead-letters delayed mebi body-16", "tls-16 durable-confirm steady",
+])
+def test_each_kind_of_row_is_measured(keys):
+    printed = measured("--rows", *keys.split())
+
+    for row in ROWS:
+        if row.key in keys.split():
+            line = next(line for line in printed.splitlines() if line.startswith(f"| {row.title} |"))
+            assert f"{row.key + ':':16}gomq-py-perf" in printed
+            # its limits, then figures
+            assert line.split("|")[4].strip(" *") not in ("", "-"), line
+
+
+def test_what_is_no_throughput_is_measured_and_another_checkout_beside_it(tmp_path):
+    """The other checkout is this one, by another name."""
+    (tmp_path / "before").symlink_to(ROOT)
+
+    printed = measured(
+        "--rows", "start", "logins", "handshake", "publish", "--beside", str(tmp_path / "before"))
+
+    for name in ("start", "logins", "handshake"):
+        assert any(cost.key == name and f"| {cost.title} |" in printed for cost in COSTS)
+    assert "| gomq-py | gomq-py in " in printed
+    assert len(next(line for line in printed.splitlines() if "publish only" in line).split("|")) == 10
 
 
 def test_a_row_over_mqtt_is_measured_and_printed():
@@ -49,7 +93,8 @@ def test_the_best_of_each_figure_counts_and_all_faults_do():
     ]
 
     assert bench.best(runs) == {
-        "cpu_us": 0.3, "rate": 1e6, "p50_ms": None, "p99_ms": 2, "generator_us": 0.1, "faults": ["lost"]
+        "cpu_us": 0.3, "median_us": pytest.approx(0.35), "rate": 1e6, "p50_ms": None, "p99_ms": 2,
+        "generator_us": 0.1, "faults": ["lost"],
     }
 
 
@@ -72,4 +117,36 @@ def test_the_document_has_a_place_for_the_figures_and_every_row_a_limit():
     page = bench.DOCUMENT.read_text(encoding="utf-8")
 
     assert page.index(bench.BEGIN) < page.index(bench.END)
-    assert all(row.cpu_us or row.rate or row.p99_ms for row in (*ROWS, *MQTT_ROWS))
+    assert all(row.cpu_us or row.rate or row.is_latency for row in (*ROWS, *MQTT_ROWS))
+
+
+def test_how_cost_grows_is_drawn(tmp_path):
+    finished = subprocess.run(
+        [
+            sys.executable, "-m", "load.scaling", "--most", "100", "--only", "bindings", "connections",
+            "--out", str(tmp_path),
+        ],
+        cwd=ROOT, capture_output=True, text=True, timeout=in_time(200),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    assert "| Idle connections | octets of memory each | 100: " in finished.stdout
+    assert "<circle" in (tmp_path / "scaling-connections.svg").read_text()
+    assert "<svg" in (tmp_path / "scaling-bindings.svg").read_text()
+
+
+def test_a_plot_has_a_line_for_each_series_and_a_mark_for_each_power_of_ten():
+    picture = ElementTree.fromstring(
+        log_plot("Cost & size", "queues", {"a": [(1, 0.15), (1000, 20)], "b": [(10, 3), (100, 3)]}))
+
+    drawn = "{http://www.w3.org/2000/svg}"
+    texts = [each.text for each in picture.iter(f"{drawn}text")]
+    assert len(list(picture.iter(f"{drawn}polyline"))) == 2
+    assert {"Cost & size", "0.1", "1", "10", "100", "1 k"} <= set(texts)
+
+
+def test_the_document_has_a_place_for_the_plots():
+    page = bench.DOCUMENT.read_text(encoding="utf-8")
+
+    assert page.index(scaling.BEGIN) < page.index(scaling.END)

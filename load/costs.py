@@ -1,0 +1,310 @@
+"""The rows of the performance table that are no throughput: what it costs to start, to wait, to log in, to
+keep connections, and what others notice of a flood.
+
+A function here measures some of them on brokers of its own: ``make(**options)`` makes one that is not
+started; it gives {key: figure}.
+"""
+import base64
+import contextlib
+import http.client
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gomq_py.client.connection import Connection
+from gomq_py.perf.process import cpu_seconds, memory_octets, raise_descriptor_limit
+from load import logins, management
+from load.scenarios import QUEUE, delete_queues, run, start
+
+WAITING_COUNT = 1_000_000
+CONNECTION_COUNT, GONE_COUNT = 1000, 5000
+QUEUE_COUNT = 20_000
+FAN, FAN_OUT = "bench-fan", 500
+PAIRS = (
+    "-V --queue-pattern bench-pair-% --queue-pattern-to 1000 --queue-args '{\"x-expires\": 60000}'"
+)
+_SETTLE_S = 1
+_GONE_S = 2
+_FLOOD_S = 6
+# etc/gomq.ini has no other stats_interval.
+_INTERVAL_S = 5
+_LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One figure; ``limit`` is the most it may be, or with ``is_least`` the least. ``unit`` is a key of
+    ``SHOWN``.
+    """
+
+    key: str
+    title: str
+    limit: float
+    unit: str
+    measure: Callable
+    is_least: bool = False
+    ours: bool = False
+
+    def better(self, figures):
+        """The best of some."""
+        return (max if self.is_least else min)(figures)
+
+    def is_met(self, figure):
+        """Whether it is as good as we want it to be."""
+        return figure >= self.limit if self.is_least else figure <= self.limit
+
+
+def octets(count):
+    """As a text."""
+    return (
+        f"{count / 1e6:.1f} MB" if abs(count) >= 1e6 else f"{count / 1024:.1f} KiB" if abs(count) >= 1024
+        else f"{count:.0f} B"
+    )
+
+
+SHOWN = {
+    "octets": octets, "us": "{:.1f} us".format, "ms": "{:.0f} ms".format, "s": "{:.2f} s".format,
+    "/s": "{:.0f}".format, "%": "{:.0f} %".format,
+}
+
+
+@contextlib.contextmanager
+def running(broker):
+    """A broker that is stopped at the end."""
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def started(make):
+    """From the start of the process until it is ready, and then idle with AMQP alone."""
+    with running(make()) as broker:
+        cpu_s = cpu_seconds(broker.pid)
+        time.sleep(_SETTLE_S)
+        memory = memory_octets(broker.pid)
+    return {"start": cpu_s, "idle": memory["anonymous"], "resident": memory["rss"]}
+
+
+def managed(make):
+    """Idle with management, after the first answers of each kind."""
+    with running(make(management=True)) as broker:
+        time.sleep(_SETTLE_S)
+        slowest_s = max(
+            fetch(port, path)[0] for port, path in (
+                (broker.http_port, "/api/overview"), (broker.http_port, "/api/queues"),
+                (broker.metrics_port, "/metrics"),
+            )
+        )
+        time.sleep(_SETTLE_S)
+        return {"idle-managed": memory_octets(broker.pid)["anonymous"], "first-answers": slowest_s * 1000}
+
+
+def connections(make):
+    """Idle ones: memory of each, CPU time of a login; then what stays of five thousand."""
+    raise_descriptor_limit()
+    with running(make()) as broker:
+        time.sleep(_SETTLE_S)
+        before = memory_octets(broker.pid)["anonymous"]
+        few = run(
+            broker, "connection-count", f"-x {CONNECTION_COUNT} -c 1 -z 0.1 --broker-pid {broker.pid}")
+        many = run(broker, "connection-count", f"-x {GONE_COUNT} -c 0 -z 0.1 --broker-pid {broker.pid}")
+        time.sleep(_GONE_S)
+        gone = memory_octets(broker.pid)["anonymous"]
+    return {
+        "connection": few["octets_per_connection"], "login": many["broker_cpu_us_per_connection"],
+        "gone": gone - before,
+    }
+
+
+def many_logins(make):
+    """Logins of many clients at once."""
+    with running(make()) as broker:
+        return {"logins": logins.logins(broker, 2)[0]}
+
+
+def many_handshakes(make):
+    """The same of TLS."""
+    with running(make(tls=True)) as broker:
+        rate, cpu_us = logins.handshakes(broker, 2)
+        return {"handshakes": rate, "handshake": cpu_us}
+
+
+def waiting(make):
+    """Messages that wait, and such as are not acknowledged: anonymous memory."""
+    with running(make()) as broker:
+        run(broker, "throughput", f"-u {QUEUE} -y 0 -C 1000 -c 100")
+        before = memory_octets(broker.pid)["anonymous"]
+        run(broker, "throughput", f"-u {QUEUE} -y 0 -C {WAITING_COUNT} -c 10000")
+        filled = memory_octets(broker.pid)["anonymous"]
+        # Acks only every two million messages, that is never; the memory is read while all are unacked.
+        figures = run(
+            broker, "throughput",
+            f"-u {QUEUE} -x 0 -a {2 * WAITING_COUNT} -z 20 --broker-pid {broker.pid}")
+        delete_queues(broker)
+    taken = figures["broker_memory"]["anonymous"] - filled
+    return {"waiting": filled - before, "unacked": taken / max(1, figures["consumed"])}
+
+
+def pairs(make):
+    """A thousand publishers, queues and consumers."""
+    with running(make()) as broker:
+        before = memory_octets(broker.pid)["anonymous"]
+        figures = run(broker, "throughput", f"{PAIRS} -z 5 --broker-pid {broker.pid}")
+    return {
+        "pairs-share": figures["delivered_share_while_publishing"] * 100,
+        "pairs-memory": figures["broker_memory"]["most_anonymous"] - before,
+    }
+
+
+def newcomers(make):
+    """The slowest login, and the slowest declare, while four publishers flood a fan-out."""
+    with running(make()) as broker:
+        declared = f"-e {FAN} --queue-pattern {FAN}-% --queue-pattern-to {FAN_OUT} --transient-queue"
+        last = f"{FAN}-{FAN_OUT}"
+        children = [start(broker, f"-x 0 -y 1 {declared} --exchange-type fanout -z 90 --timeout 60")]
+        try:
+            with Connection(broker.uri, timeout_s=120) as connection:
+                channel = connection.channel()
+                channel.queue_declare(last, durable=False)
+                while not channel.queue_declare(last, durable=False).consumer_count:
+                    time.sleep(0.05)
+            children.append(
+                start(broker, f"-x 4 -y 0 -e {FAN} -u {last} --predeclared -z 90 --drain 1 --timeout 60"))
+            time.sleep(2 * _SETTLE_S)
+            return _slowest(broker)
+        finally:
+            for child in children:
+                child.kill()
+                child.communicate()
+
+
+def _slowest(broker):
+    slowest = {"login-beside": 0.0, "declare-beside": 0.0}
+    ends_at = time.monotonic() + _FLOOD_S
+    number = 0
+    while time.monotonic() < ends_at:
+        times = [time.monotonic()]
+        with Connection(broker.uri, timeout_s=120) as connection:
+            channel = connection.channel()
+            times.append(time.monotonic())
+            channel.queue_declare(f"bench-beside-{number}", durable=True)
+            times.append(time.monotonic())
+        for key, began, ended in zip(slowest, times, times[1:], strict=False):
+            slowest[key] = max(slowest[key], (ended - began) * 1000)
+        number += 1
+    return slowest
+
+
+def long_list(make):
+    """The list of many queues: the first viewer of an interval, and the next ones; CPU time for each queue.
+    """
+    with running(make(management=True)) as broker:
+        management.declare_queues(broker, QUEUE_COUNT)
+        time.sleep(_INTERVAL_S + 1)
+        spent = []
+        for _ in range(3):
+            before = cpu_seconds(broker.pid)
+            fetch(broker.http_port, "/api/queues")
+            spent.append((cpu_seconds(broker.pid) - before) * 1e6 / QUEUE_COUNT)
+    return {"list-first": spent[0], "list-next": sum(spent[1:]) / 2}
+
+
+def fetch(port, path):
+    """(seconds, octets) of an answer. Raises RuntimeError for any other than 200."""
+    began = time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers=_LOGIN)
+        answer = connection.getresponse()
+        body = answer.read()
+    if answer.status != 200:
+        raise RuntimeError(f"{path}: {answer.status}")
+    return time.monotonic() - began, body
+
+
+COSTS = (
+    Cost("start", "CPU time from start to ready", 0.2, "s", started),
+    Cost("idle", "anonymous memory when idle, AMQP alone", 18e6, "octets", started),
+    Cost("resident", "resident when idle, AMQP alone", 45e6, "octets", started),
+    Cost(
+        "idle-managed", "anonymous memory when idle, after the first /api/overview, /api/queues and /metrics",
+        30e6, "octets", managed, ours=True,
+    ),
+    Cost("first-answers", "the slowest of these three answers", 300, "ms", managed, ours=True),
+    Cost("connection", "an idle connection with a channel", 25 * 1024, "octets", connections),
+    Cost("login", "connect and log in, CPU time (5000 connections)", 120, "us", connections),
+    Cost("gone", "memory kept 2 s after they have gone", 10e6, "octets", connections),
+    Cost("logins", "log in and close, 32 clients at once, a second", 7000, "/s", many_logins, is_least=True),
+    Cost("handshake", "a TLS handshake, CPU time", 1000, "us", many_handshakes),
+    Cost("handshakes", "TLS handshakes, 4 clients at once, a second", 1000, "/s", many_handshakes, True),
+    Cost("waiting", "1 million waiting messages of 16 octets", 2e6, "octets", waiting),
+    Cost("unacked", "an unacked message", 24, "octets", waiting),
+    Cost(
+        "pairs-share", "1000 publishers and 1000 consumers on 1000 queues: delivered of what comes in", 90,
+        "%", pairs, is_least=True,
+    ),
+    Cost("pairs-memory", "the most anonymous memory that takes", 60e6, "octets", pairs),
+    Cost(
+        "login-beside", "slowest login beside 4 publishers that flood a fan-out to 500 queues", 100, "ms",
+        newcomers,
+    ),
+    Cost("declare-beside", "slowest declare of a durable queue there", 100, "ms", newcomers),
+    Cost(
+        "list-first", "/api/queues of 20 000 queues, first viewer of an interval: CPU time a queue", 30, "us",
+        long_list, ours=True,
+    ),
+    Cost("list-next", "the next viewers", 2, "us", long_list, ours=True),
+)
+COMMANDS = {
+    connections: f"gomq-py-perf amqp connection-count -x {GONE_COUNT} -c 0 -z 0.1 --broker-pid PID",
+    pairs: f"gomq-py-perf amqp throughput -z 5 {PAIRS}",
+    newcomers: (
+        f"gomq-py-perf amqp throughput -x 0 -y 1 -e {FAN} --exchange-type fanout --queue-pattern {FAN}-% "
+        f"--queue-pattern-to {FAN_OUT} --transient-queue; beside it gomq-py-perf amqp throughput -x 4 -y 0 "
+        f"-e {FAN} -u {FAN}-{FAN_OUT} --predeclared"
+    ),
+}
+
+
+def measured(makers, wanted, rounds):
+    """{broker's name: {key: the best of the rounds, in turn}}, of the costs in ``wanted``; ``makers``:
+    {broker's name: (make, whether it is ours)}.
+    """
+    figures: dict = {name: {} for name in makers}
+    for measure in dict.fromkeys(cost.measure for cost in wanted):
+        costs = [cost for cost in wanted if cost.measure is measure]
+        for _ in range(rounds):
+            for name, (make, is_ours) in makers.items():
+                if is_ours or not costs[0].ours:
+                    found = measure(make)
+                    print(f"{measure.__name__} {name}: {found}", file=sys.stderr, flush=True)
+                    for cost in costs:
+                        before = figures[name].get(cost.key, found[cost.key])
+                        figures[name][cost.key] = cost.better((before, found[cost.key]))
+    return figures
+
+
+def table(figures, elsewhere):
+    """Lines of the page; ``elsewhere``: {key: what another broker needed where it was measured}."""
+    names = list(figures)
+    lines = [
+        f"| cost | at most | {' | '.join(names)} | {elsewhere['']} |",
+        "|---|---|" + "---|" * (len(names) + 1),
+    ]
+    for cost in COSTS:
+        if any(cost.key in figures[name] for name in names):
+            cells = [_shown(cost, figures[name].get(cost.key), name == names[0]) for name in names]
+            limit = f"{'at least ' * cost.is_least}{SHOWN[cost.unit](cost.limit)}"
+            lines.append(
+                f"| {cost.title} | {limit} | {' | '.join(cells)} | {elsewhere.get(cost.key, '')} |")
+    return lines
+
+
+def _shown(cost, figure, is_judged):
+    if figure is None:
+        return "-"
+    text = SHOWN[cost.unit](figure)
+    return text if cost.is_met(figure) or not is_judged else f"*{text}*"
