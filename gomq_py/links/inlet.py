@@ -115,6 +115,14 @@ class Inlet(Source):
         """Whether a delivery before the last settled one is not settled."""
         return bool(self._held)
 
+    def forget_refusals(self):
+        """None of them was of a message's fault."""
+        self._owner.forget_large_refusals()
+        for _, run in self._refused:
+            run.refusals = 0
+        if self._probe is not None:
+            self._probe.refusals = 0
+
     def keep(self, items, error):
         """Some of these were refused: they wait, the others are settled."""
         refused = self._owner.refused_numbers()

@@ -63,7 +63,7 @@ class Link:
 
     # A dict of so many names takes 2 KiB. There is one where tests replace a method.
     __slots__ = (
-        "name", "source", "target", "refusals", "stream_offset", "suspicion", "is_paused",
+        "name", "source", "target", "stream_offset", "suspicion", "is_paused",
         "large_refusals", "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
         "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_rest",
         "_passage", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
@@ -79,7 +79,6 @@ class Link:
             raise ValueError(f"ack mode {ack_mode!r} is none of {', '.join(ACK_MODES)}")
         self.name = name
         self.source, self.target = source, target
-        self.refusals = refusals
         self.stream_offset = None
         self.suspicion = Suspicion(target, refusals)
         self.is_paused = paused

@@ -253,6 +253,7 @@ class Passage:
 
     def refused(self, count, error):
         """So many messages were refused; they are sent again after a pause."""
+        self.link.suspicion.refused()
         self.link.were_refused(count, error)
         if self.is_stopping and not self.inlet.on_its_way():
             self.link.wake()
@@ -273,7 +274,7 @@ class Passage:
 
     def is_limit(self, refusals):
         """Whether a message was refused often enough to be rejected at its source."""
-        return 0 < self.link.refusals <= refusals
+        return self.link.suspicion.is_limit(refusals)
 
     def requeued(self, count):
         """A pause is over. So many deliveries went back, and come again."""
@@ -318,6 +319,8 @@ class Passage:
             method = decode_method(payload)
             if isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self.outlet.is_blocked = isinstance(method, ConnectionBlocked)
+                self.link.suspicion.has_no_room()
+                self.inlet.forget_refusals()
                 self.link.changed()
             elif isinstance(method, ChannelFlow):
                 self.outlet.is_flowing = method.active

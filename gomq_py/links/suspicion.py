@@ -3,7 +3,14 @@
 Beside the link, which outlasts its passages. After an end that may be a message's fault messages go through
 one at a time, until as many are settled as were on their way; the one at which a passage ends again is known
 by its checksum (links.relay).
+
+A destination without room, on its disk or in its queue, refuses messages of which none is at fault. Brokers
+tell the one from the other late, or never: so what is refused is given up after a while only, not at all
+while the broker says that it takes nothing, and ever more slowly where it takes none.
 """
+import re
+import time
+
 from gomq_py.client.errors import ClosedError, is_distrust
 from gomq_py.links.passage import Unsendable
 from gomq_py.links.wire import Silent
@@ -19,6 +26,15 @@ CONNECTION_FORCED = 320
 # So many passages in a row that end at the target without a word, and have moved nothing, may mean one
 # message: some brokers, and proxies in front of them, close the socket where others say what is wrong.
 FRUITLESS_MOST = 2
+# A broker's nack says nothing of the message. Where its disk is full it says so by connection.blocked, once
+# it has looked: RabbitMQ looks every 10 s at least, gomq-py every 5 s.
+NACKED_S = 10.0
+# So many messages in a row are given up by the limit as it is. It doubles with each one more, up to so many
+# refusals, one a second, until the destination takes a message: one that has no room for hours costs tens of
+# messages, and messages that are at fault do not stop the link for ever.
+GIVEN_UP_FREELY, DOUBLED_MOST = 3, 600
+# What a broker says that ends a connection since it cannot write: 541 with the words of its system.
+INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota exceeded", re.IGNORECASE)
 
 
 def is_final(error, codes):
@@ -31,7 +47,8 @@ def is_final(error, codes):
 
 
 class Suspicion:
-    """Of one link. ``limit``: how many passages a message may end before it is poison, 0: any number.
+    """Of one link. ``limit``: how many passages a message may end, or how often it may be refused, before it
+    is given up: rejected at its source. 0: any number.
 
     ``careful``: so many messages go through one at a time. ``alone``, ``unsettled``: what a passage says at
     its end: checksum of the message that was on its way alone, or None, and how many were on their way.
@@ -45,11 +62,36 @@ class Suspicion:
         self._limit = limit
         self._suspect = None  # (checksum, passages that it ended)
         self._fruitless = 0  # passages in a row that ended at the target and have moved nothing
+        self._given_up = 0  # messages in a row
+        self._refused_s = None  # since when the target has refused messages and taken none
 
     def forget(self):
         """Begin anew."""
         self.careful = 0
+        self._given_up = 0
+        self.has_no_room()
+
+    def has_no_room(self):
+        """The target says that it takes nothing, or takes messages again: no message's fault until now."""
         self._suspect = None
+        self._refused_s = None
+
+    def refused(self):
+        """The target has refused messages."""
+        if self._refused_s is None:
+            self._refused_s = time.monotonic()
+
+    def is_limit(self, refusals):
+        """Whether a message that was refused so often is to be given up."""
+        if not self._target.has_lane or not self._limit:  # web servers refuse what is a message's fault
+            return 0 < self._limit <= refusals
+        limit, more = self._limit, self._given_up - GIVEN_UP_FREELY + 1
+        if more > 0:
+            limit = max(limit, min(limit << min(more, DOUBLED_MOST), DOUBLED_MOST))
+        return (
+            refusals >= limit and self._refused_s is not None
+            and time.monotonic() - self._refused_s >= NACKED_S
+        )
 
     def is_poison(self, checksum):
         """Whether this message has ended passages often enough to be rejected."""
@@ -62,8 +104,12 @@ class Suspicion:
         """A run is settled at its source."""
         if run.is_rejected:
             self._suspect = None
+            self._given_up += 1
         else:
             self._fruitless = 0
+            if run.is_sent:
+                self._given_up = 0
+                self._refused_s = None
         self.careful = max(0, self.careful - run.count)
 
     def passed(self, checksum):
@@ -88,6 +134,8 @@ class Suspicion:
             return True
         if not self._target.has_lane or isinstance(error, Silent) or code == CONNECTION_FORCED:
             return False  # web servers refuse what is a message's fault
+        if code == INTERNAL_ERROR and OF_DISK.search(error.reply_text):
+            return False
         if code in FINAL_CODES:
             return code == NOT_FOUND and self._target.exchange is None or code == ACCESS_REFUSED and (
                 self._target.exchange is None or TO_TOPIC in error.reply_text)

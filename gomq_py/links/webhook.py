@@ -6,10 +6,11 @@
 
 One message at a time, so that they arrive in order. 2xx settles it. What may pass is tried again here with
 the message in hand, after a back-off or as long as Retry-After says. Then it depends: what is the server's
-matter whatever the message (408, 425, 429, 503, no connection) ends the session, and the link begins another
-one; what the message may have brought about (other 5xx, no answer in time, a connection that ends in the
-middle) refuses it, and so counts towards the link's limit. Every other answer refuses the message at once.
-Redirects are not followed: the host was checked, and where they lead was not.
+matter whatever the message (408, 425, 429, 503, 507, no connection, a port that expects TLS) ends the
+session, and the link begins another one; what the message may have brought about (other 5xx, no answer in
+time, a connection that ends in the middle) refuses it, and so counts towards the link's limit. Every other
+answer refuses the message at once. Redirects are not followed: the host was checked, and where they lead was
+not.
 
 The names and values of headers are the publisher's, the path may be: none of them gets into a request
 unchecked.
@@ -32,7 +33,7 @@ from gomq_py.client.backoff import Backoff
 from gomq_py.errors import Malformed
 from gomq_py.links import troubles, uris
 from gomq_py.links.ends import Refused
-from gomq_py.links.http_client import HTTPConnection, NoRequest
+from gomq_py.links.http_client import HTTPConnection, NoRequest, SpeaksTLS
 from gomq_py.links.remote_hosts import HostRefused
 
 USER_AGENT = f"gomq-py/{__version__}".encode()
@@ -44,7 +45,7 @@ ANSWER_TIMEOUT_S = 30.0
 BACKOFF = Backoff(1.0, 15.0, retries=5)
 RETRY_AFTER_MOST_S = 300.0
 # Statuses that say later, and not never, and nothing about the message.
-PASSING = frozenset((408, 425, 429, 503))
+PASSING = frozenset((408, 425, 429, 503, 507))
 # What servers take by default in all (nginx 32 KiB, Node.js 16 KiB); the rest is left out.
 HEADERS_OCTETS_MAX = 12 * 1024
 HEADERS_MAX = 64
@@ -106,6 +107,7 @@ class Session:
         self._webhook = webhook
         self._uris = link_uris
         self._closed = Event()
+        self._tls_expected: dict[int, bool] = {}  # {number of a URI: whether, once it was tried}
         self._use(0)
 
     def _use(self, number: int) -> None:
@@ -141,24 +143,16 @@ class Session:
             self.trouble = None
 
     def _attempt(self, message: Any) -> "_Failure | None":
-        """Post once. Raises Refused, HostRefused. May switch."""
+        """Post once. Raises Refused, OSError. May switch."""
         self._check_open()
         target, headers = self._target(message), self._headers(message)
-        try:
-            self._connection.open()
-        except HostRefused as error:
-            if len(self._uris) == 1:
-                raise
-            return _Failure(self._told(error))
-        except OSError as error:
-            return _Failure(self._told(error))
         try:
             answer = self._connection.post(target, headers, message.body)
         except NoRequest as error:
             raise Refused(f"the message makes no request: {error}") from None
         except OSError as error:  # among them certificates that are refused, which are ValueErrors too
             self._check_open()
-            return _Failure(self._told(error), is_doubt=True)
+            return self._failure(error)
         self._has_answered = True
         if 200 <= answer.status < 300:
             return None
@@ -169,10 +163,27 @@ class Session:
         return _Failure(
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
+    def _failure(self, error: OSError) -> "_Failure":
+        """No answer. Raises OSError where that is the URI's matter, and there is no other one. May switch."""
+        if isinstance(error, ConnectionError) and self._connection.has_asked and self._expects_tls():
+            error = SpeaksTLS()
+        if isinstance(error, (HostRefused, SpeaksTLS)) and len(self._uris) == 1:
+            raise error if isinstance(error, HostRefused) else OSError(self._told(error))
+        is_doubt = self._connection.has_asked and not isinstance(error, SpeaksTLS)
+        return _Failure(self._told(error), is_doubt)
+
+    def _expects_tls(self) -> bool:
+        """Whether the port is for TLS, which some servers say to others by closing the connection. It is
+        tried once where it has never answered. May switch.
+        """
+        if self._has_answered or self._uri.tls:
+            return False
+        if self._number not in self._tls_expected:
+            self._tls_expected[self._number] = self._connection.expects_tls()
+        return self._tls_expected[self._number]
+
     def _told(self, error: OSError) -> str:
         text = troubles.explained(error)
-        if isinstance(error, ConnectionResetError) and not self._has_answered and not self._uri.tls:
-            text += ", before it said anything: if that port is for TLS, the URI begins with https://"
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:

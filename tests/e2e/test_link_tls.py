@@ -182,6 +182,22 @@ def test_plain_http_to_a_port_of_tls(world, shovel, server):
     assert server.requests == []
 
 
+@pytest.mark.parametrize("server", ["here"], indirect=True)
+def test_the_wrong_kind_of_port_is_no_messages_fault(world, shovel, server):
+    """The shovel connects again and again, and no message is given up."""
+    shovel.numbers(3)
+    shovel.start(
+        f"http://127.0.0.1:{server.port}/", **{"dest-refusal-limit": 1, "reconnect-delay": 0.05})
+
+    error = f"destination: 127.0.0.1:{server.port}: what answers speaks TLS: the URI begins with https://"
+    wait_until(lambda: (shown := shovel.shown())["reconnects"] >= 3 and shown["state"] == "starting"
+               and shown["error"] == error, what=shovel.shown)
+    shown = shovel.shown()
+    assert (shown["refused"], shown["set_aside"], shown["moved"]) == (0, 0, 0)
+    shovel.call("DELETE", "shovels", "/", shovel.name)
+    wait_until(lambda: shovel.waiting() == 3)
+
+
 @pytest.mark.parametrize("uri, more, text", [
     ("https://h/", {"dest-cacertfile": "/etc/ssl/cert.pem"}, "dest-uri: cacertfile names a file that is not"),
     ("https://h/", {"dest-keyfile": "client/key.pem"}, "dest-keyfile is given without dest-certfile"),

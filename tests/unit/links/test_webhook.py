@@ -241,7 +241,7 @@ def test_redirects_are_not_followed(status):
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 507])
 def test_what_may_pass_is_tried_again(status):
     later = b"HTTP/1.1 %d Later\r\nContent-Length: 0\r\n\r\n" % status
     with Server(later, later, OK) as server:
@@ -252,9 +252,11 @@ def test_what_may_pass_is_tried_again(status):
         assert session.trouble is None
 
 
-def test_what_does_not_pass_ends_the_session():
-    with Server(*[b"HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n"] * 4) as server:
-        with pytest.raises(OSError, match="hooks.example:80 answers 503 Later, 4 times in a row"):
+@pytest.mark.parametrize("status", [503, 507])
+def test_what_does_not_pass_ends_the_session(status):
+    """A server whose disk is full (507) is none the better for another message."""
+    with Server(*[b"HTTP/1.1 %d Later\r\nContent-Length: 0\r\n\r\n" % status] * 4) as server:
+        with pytest.raises(OSError, match=f"hooks.example:80 answers {status} Later, 4 times in a row"):
             server.session().send(message())
 
 
@@ -335,6 +337,81 @@ def test_what_is_no_http_is_no_answer(answer):
     with Server(*[answers] * 4) as server:
         with pytest.raises(Refused, match="hooks.example:80: .* 4 times in a row"):
             server.session().send(message())
+
+
+class TLSServer(Server):
+    """What it sees of plain HTTP it ends without a word, as some do; what begins as TLS it answers."""
+
+    def __init__(self, *answers, hello=b"\x16\x03\x03\x00\x04\x02\x00\x00\x00"):
+        super().__init__(*answers)
+        self._hello = hello
+        self.hellos = 0
+
+    def _serve(self, accepted):
+        with accepted:
+            octets = accepted.recv(65536)
+            if octets.startswith(b"\x16\x03"):
+                self.hellos += 1
+                accepted.sendall(self._hello)
+            elif self.answers.qsize():
+                self.requests.append(octets)
+                accepted.sendall(self.answers.get())
+
+
+NGINX = b"<html>\r\n<head><title>400 The plain HTTP request was sent to HTTPS port</title></head>\r\n"
+APACHE = b"Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />\n"
+GO = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+@pytest.mark.parametrize("answer", [
+    b"\x15\x03\x01\x00\x02\x02\x46", b"", GO,
+    *(b"HTTP/1.1 400 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in (NGINX, APACHE)),
+], ids=["alert", "end", "go", "nginx", "apache"])
+def test_plain_http_to_a_port_that_expects_tls_ends_the_session_at_once(answer):
+    with TLSServer(*[answer] * bool(answer)) as server:
+        with pytest.raises(OSError, match=(
+                "^hooks.example:80: what answers speaks TLS: the URI begins with https://$")) as raised:
+            server.session().send(message())
+
+    assert not isinstance(raised.value, Refused)
+    assert server.hellos == (not answer)
+
+
+def test_of_several_uris_one_that_expects_tls_is_passed_over():
+    with TLSServer() as tls, Server(OK) as plain:
+        servers = {"a": tls, "b": plain}
+        connector = SimpleNamespace(
+            connect_http=lambda uri, *more: servers[uri.host].connect_http(uri, *more))
+        hook = Webhook(["http://a/x", "http://b/x"], "jobs", connector, backoff=NO_WAIT)
+        hook.open("http://a/x").send(message())
+
+        assert len(plain.requests) == 1
+
+
+def test_several_uris_that_expect_tls_end_the_session_and_do_not_refuse_the_message():
+    with TLSServer() as server:
+        session = Webhook(["http://a/x", "http://b/x"], "jobs", server, backoff=NO_WAIT).open("http://a/x")
+        with pytest.raises(OSError, match="speaks TLS: the URI begins with https://, 8 times in a row"):
+            session.send(message())
+
+        assert server.hellos == 2
+
+
+@pytest.mark.parametrize("hello", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_server_that_ends_the_connection_and_speaks_no_tls_may_do_so_for_the_messages_sake(hello):
+    with TLSServer(hello=hello) as server:
+        with pytest.raises(Refused, match="ended before the answer, 4 times in a row"):
+            server.session().send(message())
+
+
+def test_port_that_expects_tls_is_not_asked_for_where_it_has_answered():
+    with Server(OK, *[None] * 5) as server:
+        session = server.session()
+        session.send(message())
+        with pytest.raises(Refused, match="ended before the answer, 4 times in a row"):
+            session.send(message())
+
+        assert server.connections == 5
 
 
 def test_a_server_that_does_not_answer_is_given_up():

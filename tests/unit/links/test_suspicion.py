@@ -1,0 +1,126 @@
+"""What is taken for a message's fault, and what for a destination without room."""
+from types import SimpleNamespace
+
+import pytest
+
+from gomq_py.client.errors import ChannelClosed, ConnectionClosed
+from gomq_py.links import suspicion as suspicions
+from gomq_py.links.run import Run
+from gomq_py.links.suspicion import DOUBLED_MOST, GIVEN_UP_FREELY, NACKED_S, Suspicion
+
+LIMIT = 4
+CHECKSUM = 7
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Its ``now_s`` is what time it is."""
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr(suspicions, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    return clock
+
+
+@pytest.fixture
+def suspicion(clock):
+    return Suspicion(SimpleNamespace(has_lane=True, exchange="e"), LIMIT)
+
+
+def give_up(suspicion):
+    """A message is rejected at its source."""
+    run = Run(b"", 1, 1)
+    run.is_rejected = True
+    suspicion.settled(run)
+
+
+def refused_long_ago(suspicion, clock):
+    """So that the broker would have said by now that it has no room."""
+    suspicion.refused()
+    clock.now_s += NACKED_S
+
+
+def least(suspicion):
+    """How often a message must have been refused to be given up."""
+    return next(count for count in range(1, 10_000) if suspicion.is_limit(count))
+
+
+def test_refused_message_is_given_up_once_the_broker_could_have_said_that_it_has_no_room(suspicion, clock):
+    suspicion.refused()
+    clock.now_s += NACKED_S / 2
+    suspicion.refused()
+
+    assert not suspicion.is_limit(100)
+    clock.now_s += NACKED_S / 2
+    assert suspicion.is_limit(LIMIT) and not suspicion.is_limit(LIMIT - 1)
+
+
+def test_refusals_before_the_destination_said_that_it_has_no_room_or_took_a_message_are_forgotten(
+    suspicion, clock,
+):
+    for forget in (suspicion.has_no_room, lambda: suspicion.settled(Run(b"", 1, 1))):
+        refused_long_ago(suspicion, clock)
+        forget()
+        suspicion.refused()
+
+        assert not suspicion.is_limit(100)
+
+
+def test_messages_in_a_row_are_given_up_ever_more_slowly_until_one_is_taken(suspicion, clock):
+    refused_long_ago(suspicion, clock)
+    needed = []
+    for _ in range(GIVEN_UP_FREELY + 10):
+        needed.append(least(suspicion))
+        give_up(suspicion)
+
+    assert needed[:GIVEN_UP_FREELY + 2] == [LIMIT] * GIVEN_UP_FREELY + [2 * LIMIT, 4 * LIMIT]
+    assert needed[-1] == DOUBLED_MOST
+    suspicion.settled(Run(b"", 1, 1))
+    refused_long_ago(suspicion, clock)
+    assert least(suspicion) == LIMIT
+
+
+def test_limit_above_what_it_is_doubled_to_stays(clock):
+    suspicion = Suspicion(SimpleNamespace(has_lane=True, exchange="e"), 2 * DOUBLED_MOST)
+    refused_long_ago(suspicion, clock)
+    for _ in range(GIVEN_UP_FREELY + 1):
+        give_up(suspicion)
+
+    assert least(suspicion) == 2 * DOUBLED_MOST
+
+
+def test_web_servers_refusal_is_of_the_message_and_counts_at_once(clock):
+    suspicion = Suspicion(SimpleNamespace(has_lane=False), LIMIT)
+    suspicion.refused()
+    for _ in range(10):
+        give_up(suspicion)
+
+    assert least(suspicion) == LIMIT
+
+
+def test_without_a_limit_nothing_is_given_up(clock):
+    for has_lane in (False, True):
+        suspicion = Suspicion(SimpleNamespace(has_lane=has_lane, exchange="e"), 0)
+        refused_long_ago(suspicion, clock)
+
+        assert not suspicion.is_limit(10_000)
+
+
+@pytest.mark.parametrize("text", [
+    "INTERNAL_ERROR - the disk refused a change: [Errno 28] No space left on device",
+    "INTERNAL_ERROR - {error,enospc}",
+    "INTERNAL_ERROR - [Errno 122] Disk quota exceeded",
+])
+def test_connection_that_ends_for_want_of_room_is_no_messages_fault(suspicion, text):
+    for kind in (ChannelClosed, ConnectionClosed):
+        for _ in range(LIMIT):
+            suspicion.alone = CHECKSUM
+            suspicion.failed(kind(541, text), True)
+
+    assert not suspicion.is_poison(CHECKSUM)
+
+
+def test_connection_that_ends_by_a_fault_of_the_broker_may_be_a_messages_fault(suspicion):
+    for _ in range(LIMIT):
+        suspicion.alone = CHECKSUM
+        suspicion.failed(ConnectionClosed(541, "INTERNAL_ERROR - Unexpected error, please report"), True)
+
+    assert suspicion.is_poison(CHECKSUM)
