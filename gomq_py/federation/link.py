@@ -44,7 +44,7 @@ class FederationLink:
         self.changed_at_s = time.time()
         self.told_status = None
         self.notes = []  # what is otherwise than defined, and does not keep messages from being moved
-        self.fault = None  # why nothing is moved, where no connection is needed to know
+        self.fault = None  # end and reason why nothing is moved, where no connection is needed to know
         self._ways = ways
         self._uri = ""  # of the upstream, as it was connected to last
         self._link = (ways.make_link or Link)(
@@ -94,7 +94,7 @@ class FederationLink:
 
     def rights_changed(self):
         """Of whoever set the upstream: stop where they do not suffice any more, go on where they do again."""
-        if (self._refusal() is None) is not (self.fault is None):
+        if self._refusal() != self.fault:
             self.restart()
 
     @property
@@ -123,7 +123,7 @@ class FederationLink:
         notes = [f"{key} has no effect" for key in self.upstream.ignored] + self.notes
         if notes:
             shown["note"] = without_passwords("; ".join(notes))[:ERROR_CHARACTERS]
-        error = status.error if self.fault is None else f"destination: {self.fault}"
+        error = status.error if self.fault is None else self.fault
         if error:
             shown["error"] = without_passwords(error)[:ERROR_CHARACTERS]
         return shown
@@ -143,8 +143,10 @@ class FederationLink:
     # for kinds
 
     def _refusal(self):
-        """Why the messages may not be published here; None: they may."""
-        return self._ways.refusal(self.vhost, self.upstream.name, self._link.target.exchange)
+        """Why the messages may not be published here, or not be taken where the upstream is this broker too;
+        None: they may.
+        """
+        return self._ways.refusal(self.vhost, self.upstream, self.type, self._link.target.exchange)
 
     def _make_source(self, prepare, consumer_arguments=None, exclusive=False):
         upstream = self.upstream

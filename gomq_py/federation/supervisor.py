@@ -19,11 +19,14 @@ from gomq_py.federation.parameters import UpstreamComponent, check_set, check_up
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.links.setters import Setters
+from gomq_py.links.uris import parse
 from gomq_py.observability.log import logger
 
 LOG = logger("federation")
 QUEUE = "queue"
 KINDS = (EXCHANGE, QUEUE)
+# Ends of a link, as its errors name them (links.passage, which a broker without upstreams does not carry).
+SOURCE, DESTINATION = "source", "destination"
 # Argument of queues that are there for a link of another broker.
 PURPOSE = "x-internal-purpose"
 # Seconds after which a link that has ended by itself begins anew, at least.
@@ -64,18 +67,29 @@ class Ways:
         user = self._setter(vhost, upstream) if self._connector.is_local(uri) else None
         return self._connector.connect(uri, user, name=name, vhost=vhost.name)
 
-    def refusal(self, vhost, upstream, exchange):
-        """Why whoever set the upstream of this name may not publish to that exchange; None: he may."""
+    def refusal(self, vhost, upstream, kind, exchange):
+        """Why whoever set this Upstream may not publish to that exchange, or not take from what it names, of
+        this kind, where that is in this broker too: a text that begins with the end. None: he may.
+        """
+        end = DESTINATION
         try:
-            user = self._setter(vhost, upstream)
-            if not may_enter(user, vhost.name):
-                return refusal(f"vhost '{vhost.name}'", user)
-            Access(user, vhost.name).write(EXCHANGE, exchange)
+            user = self._setter(vhost, upstream.name)
+            self._may_enter(user, vhost.name).write(EXCHANGE, exchange)
+            end = SOURCE
+            for uri in filter(self._connector.is_local, upstream.uris):
+                self._may_enter(user, parse(uri).path or vhost.name).read(kind, getattr(upstream, kind))
         except ValueError as error:
-            return str(error)
+            return f"{end}: {error}"
         except NoPermission as error:
-            return error.text
+            return f"{end}: {error.text}"
         return None
+
+    @staticmethod
+    def _may_enter(user, vhost_name):
+        """The user's Access there. Raises NoPermission."""
+        if not may_enter(user, vhost_name):
+            raise NoPermission(refusal(f"vhost '{vhost_name}'", user))
+        return Access(user, vhost_name)
 
     def _setter(self, vhost, upstream):
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")

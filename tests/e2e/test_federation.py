@@ -3,6 +3,7 @@ becomes of them when brokers, links and definitions come and go.
 """
 import json
 from contextlib import ExitStack
+from urllib.parse import quote
 
 import pika
 import pytest
@@ -480,6 +481,54 @@ def test_link_works_with_the_rights_of_whoever_set_its_upstream_for_as_long_as_t
         f"destination: user '{name}', who set upstream 'u', has not the tag policymaker"]
     assert "who set upstream 'u'" in link["error"] and link["error"].endswith("or was deleted")
     down.wait_for_links(vhost, 1)
+
+
+NOBODY = {"configure": "", "write": "", "read": ""}
+
+
+@pytest.mark.parametrize("kind", ["exchange", "queue"])
+@pytest.mark.parametrize("rights, error", [
+    ({}, "destination: access to exchange '{target}' in vhost '{vhost}' refused for user '{user}'"),
+    ({"write": ".*"}, "source: access to {kind} 'fed.x' in vhost '{vhost} too' refused for user '{user}'"),
+    (None, "source: access to vhost '{vhost} too' refused for user '{user}'"),
+], ids=["no write here", "no read there", "no rights there"])
+def test_upstream_of_a_policymaker_without_rights_has_no_link_until_they_come(
+    peers, vhost, kind, rights, error,
+):
+    """Both ends are in this broker: each works with the rights of whoever set the upstream."""
+    down = peers[1]
+    there, user = f"{vhost} too", f"setter of {vhost}"
+    down.make_vhost(there)
+    for one in (vhost, there):
+        channel = make_queue(down, one, queue="fed.x") if kind == "queue" else make_queue(down, one)
+    down.call("PUT", "users", user, password="secret", tags="policymaker")
+    everything = dict.fromkeys(NOBODY, ".*")
+    down.call("PUT", "permissions", vhost, user, **(everything if rights is None else {**NOBODY, **rights}))
+    if rights is not None:
+        down.call("PUT", "permissions", there, user, **NOBODY)
+    down.as_user(user, "secret").call("PUT", "parameters", "federation-upstream", vhost, "u", value={
+        "uri": f"amqp:///{quote(there)}", "reconnect-delay": 0.2})
+    down.call("PUT", "policies", vhost, "federated", pattern="^fed", definition={"federation-upstream": "u"},
+              **{"apply-to": f"{kind}s"})
+
+    shown = [down.wait_for_links(vhost, 1, "error")[0]["error"]]
+    for one in (vhost, there):
+        down.call("PUT", "permissions", one, user, **everything)
+    down.wait_for_links(vhost, 1)
+    if rights is None:
+        down.call("DELETE", "permissions", there, user)
+    else:
+        down.call("PUT", "permissions", there if rights else vhost, user, **{**NOBODY, **rights})
+    shown.append(down.wait_for_links(vhost, 1, "error")[0]["error"])
+    if kind == "queue":
+        channel.basic_publish("", "fed.x", b"waits")
+        assert down.ready(there, "fed.x") == 1
+    down.call("DELETE", "users", user)
+    down.hang_up()
+    down.call("DELETE", "vhosts", there)
+
+    target = "fed.x" if kind == "exchange" else "amq.default"
+    assert shown == [error.format(kind=kind, target=target, vhost=vhost, user=user)] * 2
 
 
 def test_upstream_is_set_by_policymakers_only_and_shown_to_them_without_its_password(peers, vhost):
