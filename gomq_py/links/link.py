@@ -469,7 +469,9 @@ class Link:
         self.suspicion.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]
-        QUIET.warning((self.name, failed.end), "%s: %s", self.name, text)
+        # at a stop ends may part before the link does
+        say = QUIET.info if self._is_stopping else QUIET.warning
+        say((self.name, failed.end), "%s: %s", self.name, text)
         return text
 
     def _wait(self, seconds):

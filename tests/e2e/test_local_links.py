@@ -1,6 +1,9 @@
 """A connection of a broker to itself, as links have where their URI names no host, in a whole broker: seen in
 the management API, and ended by what withdraws its user's rights.
 """
+import contextlib
+import threading
+
 import gevent
 import pytest
 import requests
@@ -8,6 +11,7 @@ import requests
 from gomq_py import Broker
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ConnectionClosed
+from tests.support.federated import start_gomq
 from tests.support.waiting import in_time, wait_until
 
 NAME = "Shovel jobs in vhost '/', source"
@@ -92,3 +96,36 @@ def test_a_client_of_the_network_gets_nothing_of_it(broker, api):
     assert raised.value.reply_code == 403
     assert len(connections(broker, api)) == 1
     broker.call(lambda _: linked.connection.close())
+
+
+def test_stop_of_a_broker_with_links_and_clients_is_worth_no_warning(tmp_path):
+    """They end in order, or with the broker: nothing is wrong."""
+    peer = start_gomq(tmp_path, "one")
+    for vhost in ("here", "there"):
+        peer.make_vhost(vhost)
+        peer.channel(vhost).queue_declare("fed.q", durable=True)
+        peer.channel(vhost).exchange_declare("fed.x", "fanout", durable=True)
+    peer.call("PUT", "parameters", "federation-upstream", "here", "u", value={"uri": "amqp:///there"})
+    peer.call("PUT", "policies", "here", "p", pattern="^fed", definition={"federation-upstream": "u"})
+    peer.call("PUT", "parameters", "shovel", "here", "s", value={
+        "src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://", "dest-queue": "b"})
+    peer.wait_for_links("here", 2)
+    wait_until(lambda: peer.call("GET", "shovels", "here", "s")["state"] == "running")
+    peer.hang_up()
+    client = threading.Thread(target=drained, args=(Connection(peer.uri("here")),))
+    client.start()
+
+    assert peer.process.stop() == 0
+
+    client.join()
+    log = peer.process.log
+    stop, = [number for number, line in enumerate(log) if "SIGTERM: stopping" in line]
+    assert [line for line in log[stop:] if " info " not in line] == []
+    assert any("(guest@here) closed: 320 CONNECTION_FORCED" in line for line in log[stop:])
+
+
+def drained(connection):
+    """A client, up to its end."""
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            connection.drain()

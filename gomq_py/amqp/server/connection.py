@@ -34,6 +34,7 @@ from gomq_py.amqp.wire.errors import (
     UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
@@ -488,15 +489,15 @@ class Connection:
 
     # ends
 
-    def fail(self, error):
-        """Close with an error.
+    def fail(self, error, level=logging.WARNING):
+        """Close with an error, which the log is told at this level.
 
         The client has CLOSE_TIMEOUT_S to agree; everything else it sends is dropped.
         """
         if not moved(self, OF_CONNECTION, FAILED):
             return
         self.why = self.why or str(error)
-        LOG.warning("connection %s: closing with %s", self.name, error)
+        LOG.log(level, "connection %s: closing with %s", self.name, error)
         # Nothing that it waited for counts any more but its answer, which has to be read.
         self.stream.release_all()
         self._release(lambda: self.write(close_frame(error)), self.hub.endings.give_back_few)
@@ -504,7 +505,8 @@ class Connection:
 
     def force_close(self, reason):
         """An operator or the broker's stop closes the connection."""
-        self.fail(ConnectionForced(reason))
+        # a stop is nobody's fault, and says of each connection that it has closed
+        self.fail(ConnectionForced(reason), logging.DEBUG if reason == SHUTDOWN else logging.WARNING)
 
     def fail_channel(self, channel, error):
         """Close one channel with an AMQPError or a Refused that no frame of the client has caused."""

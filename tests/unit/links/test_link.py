@@ -1,4 +1,5 @@
 """A link's greenlet, with what it connects replaced."""
+import logging
 from types import SimpleNamespace
 
 import gevent
@@ -6,6 +7,7 @@ import pytest
 from gevent.event import Event
 
 from gomq_py.client.backoff import Backoff
+from gomq_py.client.errors import ConnectionClosed
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
 from tests.support.queues import HandTimers
@@ -142,6 +144,26 @@ def test_link_that_is_woken_for_nothing_rests_again(resting):
 
     assert link._greenlet is None and not link.has_ended and passage.ended == []
     assert len(link._hub.closing) == 1
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_end_of_a_passage_is_a_warning_unless_the_link_is_being_stopped(resting, caplog, is_stopped):
+    """As at the stop of the broker, which closes the ends that are its own, too."""
+    link, passage = resting
+    passage.failure, passage.over = ("source", ConnectionClosed(320, "CONNECTION_FORCED - shutdown")), True
+    link.name = f"link {is_stopped}"
+
+    with caplog.at_level(logging.INFO):
+        if is_stopped:
+            link.stop()
+        link.wake()
+        gevent.sleep(0)
+        link.stop()
+        join(link)
+
+    said, = [record for record in caplog.records if record.message.startswith(f"{link.name}: source: 320")]
+    assert said.levelno == (logging.INFO if is_stopped else logging.WARNING)
+    assert link.status.state == "stopped"
 
 
 def test_sockets_of_a_resting_link_end_with_the_hub(resting):
