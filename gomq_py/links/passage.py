@@ -65,7 +65,7 @@ class Passage:
         self._unasked = Unasked(), Unasked()  # methods of the source, and of the target
         self._consume = None
         self._is_asking = False  # basic.consume is not answered yet
-        self._asked_s = 0.0
+        self._asked_s = 0.0  # when it was sent last; 0: it never was
         self._consumer_tag = None  # of the consumer, while there is one
         self._channel_id = channel.id
         source, target = link.source, link.target
@@ -207,7 +207,10 @@ class Passage:
         return 1 if self.careful and self._room else self._room
 
     def taken(self, run):
-        """A run was taken. One that is known as poison is rejected instead of sent."""
+        """A run was taken. One that is known as poison is rejected instead of sent. Raises UnexpectedFrame.
+        """
+        if not self._asked_s:
+            raise UnexpectedFrame("a delivery, and nothing is consumed")
         self._room -= run.count
         is_first = run.is_whole or not run.count and run.is_sent and self._alone is None
         if self.careful and run.is_sent and is_first:

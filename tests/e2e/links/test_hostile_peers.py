@@ -10,8 +10,8 @@ import pytest
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsumeOk, BasicDeliver, BasicNack, BasicPublish, BasicQos, BasicReturn, ChannelClose,
-    ChannelFlow, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionStart,
-    ConnectionUnblocked, QueueDeclareOk,
+    ChannelCloseOk, ChannelFlow, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
+    ConnectionStart, ConnectionUnblocked, QueueDeclareOk,
 )
 from gomq_py.client import stream
 from gomq_py.links import link as links_link
@@ -100,12 +100,16 @@ def moving(hub, request, monkeypatch):
     monkeypatch.setattr(links_link, "DRAIN_S", 0.1)  # many of these peers confirm nothing until then
     monkeypatch.setattr(wire, "PARTING_S", 0.1)  # nor do they agree to an end
 
-    def begin(source, destination, connect=partial(connect, wary=True), ack_mode="on-confirm", **target):
+    def begin(
+        source, destination, connect=partial(connect, wary=True), ack_mode="on-confirm", paused=False,
+        **target,
+    ):
         ends = [HostileBroker(source), HostileBroker(destination)]
         brokers.extend(ends)
         link = Link(
             hub, request.node.name, Source(ends[0].url, "q", prefetch=COUNT),
-            Target(ends[1].url, "", "q", **target), connect=connect, backoff=QUICK, ack_mode=ack_mode)
+            Target(ends[1].url, "", "q", **target), connect=connect, backoff=QUICK, ack_mode=ack_mode,
+            paused=paused)
         links.append(link)
         link.start()
         return link
@@ -156,6 +160,18 @@ DESTINATIONS = {
         * 500, "nobody has asked for"),
     "flow": (lambda channel_id: method_frame(channel_id, ChannelFlow(active=True)) * 1000,
              "nobody has asked for"),
+    "agrees to an end that nobody wants": (
+        lambda channel_id: method_frame(channel_id, ChannelCloseOk()) * 1000,
+        "channel.close-ok on channel 1"),
+    "agrees to an end of the connection": (
+        lambda _: method_frame(0, ConnectionCloseOk()) * 1000, "connection.close-ok on channel 0"),
+    "confirms after an end": (
+        lambda channel_id: method_frame(channel_id, ChannelClose(reply_code=541, reply_text="no disk"))
+        + method_frame(channel_id, BasicAck(delivery_tag=1)) * 1000, "541 no disk"),
+    "everything after an end": (
+        lambda channel_id: method_frame(0, ConnectionClose(reply_code=541, reply_text="no disk"))
+        + method_frame(channel_id, ChannelFlow(active=True)) * 1000
+        + method_frame(channel_id, BasicAck(delivery_tag=99)) + LARGE, "no disk"),
 }
 
 
@@ -178,6 +194,19 @@ SOURCES = {
         lambda channel_id: deliveries(channel_id, 5), "delivery tag 5 follows 0"),
     "delivery tag that comes twice": (
         lambda channel_id: deliveries(channel_id, 1, 1), "delivery tag 1 follows 1"),
+    "delivery tags that go backwards": (
+        lambda channel_id: deliveries(channel_id, 1, 2, 3, 2), "delivery tag 2 follows 3"),
+    "delivery tag 0": (lambda channel_id: deliveries(channel_id, 0), "delivery tag 0 follows 0"),
+    "delivery tags that begin anew after the last": (
+        lambda channel_id: deliveries(channel_id, 1, 2**64 - 1), f"delivery tag {2**64 - 1} follows 1"),
+    "agrees to an end that nobody wants": (
+        lambda channel_id: method_frame(channel_id, ChannelCloseOk()) * 1000,
+        "channel.close-ok on channel 1"),
+    "agrees to an end of the connection": (
+        lambda _: method_frame(0, ConnectionCloseOk()) * 1000, "connection.close-ok on channel 0"),
+    "deliveries after an end": (
+        lambda channel_id: method_frame(channel_id, ChannelClose(reply_code=541, reply_text="ill"))
+        + deliveries(channel_id, *range(1, 1000)), "541 ill"),
     "longer body": (lambda channel_id: method_frame(channel_id, DELIVER) + frame(2, channel_id, HEADER)
                     + frame(3, channel_id, b"12345"), "longer than its header says"),
     "shorter body": (lambda channel_id: method_frame(channel_id, DELIVER) + frame(2, channel_id, HEADER)
@@ -278,6 +307,10 @@ LOGINS = {
     "silence": (lambda peer: peer.await_end(), "connection.start was awaited"),
     "silence after start": (
         lambda peer: (start()(peer), peer.await_end()), "connection.tune was awaited"),
+    "agrees to an end for ever": (
+        flooding_login(method_frame(1, ChannelCloseOk())), "channel.close-ok where an answer"),
+    "agrees to an end of the connection for ever": (
+        flooding_login(method_frame(0, ConnectionCloseOk())), "connection.close-ok"),
     "silence after tune": (lambda peer: (peer.handshake(), peer.await_end()), "no answer"),
 }
 
@@ -422,3 +455,50 @@ def test_source_that_sends_more_than_the_prefetch_is_read_no_further(moving):
     until(lambda: seen.append(link.status.unconfirmed) or len(seen) > 20)
 
     assert max(seen) <= 2 * COUNT
+
+
+def test_source_that_delivers_though_nothing_is_consumed_is_told_and_nothing_is_moved(moving):
+    """To a link that is paused: nobody has asked for them."""
+    published = []
+
+    def source(peer):
+        peer.handshake()
+        channel_id = peer.answer_until(BasicQos)
+        peer.socket.sendall(deliveries(channel_id, *range(1, COUNT + 1)))
+        peer.await_end()
+
+    def destination(peer):
+        publishes(peer, peer.as_destination(), published.append)
+
+    link = moving(source, destination, paused=True)
+    told(link, "source", "a delivery, and nothing is consumed")
+
+    assert (link.status.moved, published) == (0, [])
+
+
+@pytest.mark.parametrize("octets", [
+    lambda channel_id: method_frame(channel_id, ChannelCloseOk()) * 1000,
+    lambda channel_id: HEARTBEAT_FRAME * 1000,
+    lambda channel_id: deliveries(channel_id, *range(COUNT + 1, COUNT + 1000)),
+], ids=["close-ok", "signs of life", "deliveries"])
+def test_source_that_never_stops_when_the_link_does_is_cut_off(moving, octets):
+    """It reads the end of the link and sends on; the loop stays everybody's."""
+    acks = []
+
+    def source(peer):
+        channel_id = peer.as_source()
+        for tag in range(1, COUNT + 1):
+            peer.deliver(channel_id, tag)
+        for _, method in peer.methods():
+            if isinstance(method, BasicAck):
+                acks.append(method)
+            elif isinstance(method, ConnectionClose):
+                while True:
+                    peer.socket.sendall(octets(channel_id))
+
+    link = moving(source, honest_destination)
+    until(lambda: link.status.moved == COUNT and acks)
+
+    ended(link)
+
+    assert (link.status.state, link.status.reconnects) == ("stopped", 0)
