@@ -12,6 +12,7 @@ import gevent
 from gomq_py.hub.admission import Admission
 from gomq_py.hub.bodies import BodyBudget
 from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.catching_up import CatchingUp
 from gomq_py.hub.clients import SHUTDOWN, Clients
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
@@ -49,6 +50,7 @@ class Hub:
         self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
         self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
         self.coalescer = Coalescer()
+        self.catching_up = CatchingUp(self.timers)
         self.heartbeats = Heartbeats()
         self.slow_turns = Turns(self.scheduler)
         self.endings = Endings(self.scheduler)

@@ -55,6 +55,7 @@ class NotingQueue(Destination):
         super().__init__(name, durable)
         self.log = log
         self.refuses = refuses
+        self.outrun = False
 
     def publish(self, message):
         about = message.describe()
@@ -64,12 +65,16 @@ class NotingQueue(Destination):
             about["persistent"], about["priority"]))
         return 0 if self.refuses else 1
 
+    def is_outrun(self):
+        return self.outrun
+
 
 class LaneBench:
     """A connection's lane with channels 1 and 2. ``log`` holds ("publish", ...) and ("slow", kind, channel,
     payload) in the order they happened.
 
     ``routes`` maps (exchange, routing key) to lists of queues; the queue "q" is there from the start.
+    ``outrun``: names of the queues, each time that the lane said that it outruns them.
     ``watched``: name of a header, as octets; then ``routes`` may also have (exchange, routing key, entry).
     """
 
@@ -81,6 +86,7 @@ class LaneBench:
         self.permission = ExchangeState()
         self.routes = {(b"", b"q"): [NotingQueue("q", self.log)]}
         self.route_calls = 0
+        self.outrun = []
         self.stops_at = None
         self.has_time = lambda: True
         self.buffers = HubBuffers(frame_max)
@@ -98,6 +104,9 @@ class LaneBench:
         queues = self.routes.get((exchange, routing_key, entry) if entry else (exchange, routing_key))
         watched = short(self.watched) if self.watched else b""
         return None if queues is None else Route(queues, self.exchange, self.permission, watched)
+
+    def outruns(self, queues):
+        self.outrun.append([queue.name for queue in queues])
 
     def read(self, octets):
         """One read of the connection, as net.stream does it. Returns the log."""

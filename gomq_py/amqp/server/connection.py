@@ -82,7 +82,7 @@ class Connection:
         events max_message_size tables max_consumers_per_channel max_consumers_per_connection
         max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
         lane slow_walk client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
-        _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent __dict__
+        takes _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent __dict__
         __weakref__
     """.split())
 
@@ -118,6 +118,7 @@ class Connection:
         self.capabilities = {}
         self.mechanism = ""
         self.blocked_reason = None
+        self.takes = False
         self._alarm_hold = None
         self._has_taken_leave = False
         self.why = ""
@@ -341,6 +342,13 @@ class Connection:
     def has_time(self):
         """May the fast lane go on with messages to many queues? If not it is its turn again later."""
         return self.slow_walk.has_time()
+
+    def outruns(self, queues):
+        """It publishes more than the consumers of these queues can follow: read it less eagerly, unless it
+        takes messages itself, whose acks and consumers would wait, too.
+        """
+        if not self.takes:
+            self.hub.catching_up.wait(self.stream, queues)
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked: confirm what was published in it."""

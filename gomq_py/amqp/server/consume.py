@@ -49,6 +49,7 @@ def basic_qos(channel, method):
 
 def basic_consume(channel, method):
     """basic.consume. ``no_local`` is accepted and ignored, as in RabbitMQ."""
+    channel.connection.takes = True
     tag = method.consumer_tag
     if tag and (tag in channel.consumers or _is_reply_tag(channel, tag)):
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
@@ -80,6 +81,7 @@ def basic_cancel(channel, method):
 
 def basic_get(channel, method):
     """basic.get: the next message, or get-empty."""
+    channel.connection.takes = True
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
     check_stream_has_no_get(queue)

@@ -2,6 +2,7 @@ from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.amqp.server.hot_channel cimport HotChannel
 from gomq_py.broker.routing cimport deposit
+from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.broker.routing.remembered cimport RememberedRoutes
 from gomq_py.broker.routing.route cimport Route
 from gomq_py.content cimport fields, header_scan
@@ -33,12 +34,14 @@ cdef class FastLane:
     cdef uint64_t body_max
     cdef uint64_t now_ms
     cdef bint held
-    cdef Py_ssize_t stored_copies
+    cdef Py_ssize_t stored_copies, look_at
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
         after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1
     @cython.locals(channel=HotChannel)
     cpdef finish(self)
+    @cython.locals(route=Route, queue=Destination)
+    cdef _look_behind(self)
     cpdef set_frame_max(self, Py_ssize_t frame_max)
     @cython.locals(channel=HotChannel)
     cpdef list take_confirming(self)

@@ -43,9 +43,10 @@ class FastLane:
 
     The handler answers ``slow_frame(type, channel number, payload) -> bool`` (False ends the walk: the
     connection is closing or paused) and ``route(exchange, routing_key, entry) -> Route`` or None (the publish
-    then goes to slow_frame), takes over with ``publish_later`` what a queue answers LATER to, and says with
-    ``has_time()`` whether a walk over messages to many queues may go on now, or will later. ``entry``
-    is empty, or what messages have in the header that the Route without it watches.
+    then goes to slow_frame), takes over with ``publish_later`` what a queue answers LATER to, hears with
+    ``outruns(queues)`` that more was published than their consumers can follow, and says with ``has_time()``
+    whether a walk over messages to many queues may go on now, or will later. ``entry`` is empty, or what
+    messages have in the header that the Route without it watches.
     ``confirming_channels``: channels in confirm mode with new publishes since the connection last cleared the
     list with take_confirming().
     """
@@ -53,7 +54,7 @@ class FastLane:
     __slots__ = (
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
         "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
-        "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies",
+        "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at",
     )
 
     def __init__(
@@ -74,7 +75,8 @@ class FastLane:
         self.message = Message()
         self.message.may_wait = True
         self.held = False
-        self.stored_copies = 0
+        self.stored_copies = 0  # of this read
+        self.look_at = LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
         self.header_max = 12 + safe_octets
@@ -98,6 +100,7 @@ class FastLane:
         self.now_ms = now_ms
         self.held = False
         self.stored_copies = 0
+        self.look_at = LOOK_AFTER
         at = self.at
         position = start
         while end - position >= 7:
@@ -156,6 +159,18 @@ class FastLane:
                 channel.resume_consumers()
             self.settled_channels.clear()
         self.scheduler.finish()
+        if self.stored_copies:
+            self._look_behind()
+
+    def _look_behind(self):
+        """After a read that published: the handler hears where all queues of the last message are outrun."""
+        route = self.remembered.last
+        if route is not None and route.queues:
+            for queue in route.queues:
+                if not queue.is_outrun():
+                    break
+            else:
+                self.handler.outruns(route.queues)
 
     def take_confirming(self):
         """The channels in confirm mode with publishes since the last call."""
@@ -329,8 +344,8 @@ class FastLane:
         else:
             self.stored(channel, route, message.persistent, answer == deposit.ALL)
             self.stored_copies += len(route.queues)
-            if self.stored_copies >= LOOK_AFTER:
-                self.stored_copies = 0
+            if self.stored_copies >= self.look_at:
+                self.look_at = self.stored_copies + LOOK_AFTER
                 if not self.handler.has_time():
                     self.held = True
 

@@ -9,7 +9,7 @@ from gomq_py.storage.store cimport Store
 cimport cython
 
 cdef Py_ssize_t TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS
-cdef long long FLOOD_RATE
+cdef long long FLOOD_RATE, BEHIND_MS
 
 cdef class Queue(destination.Destination):
     cdef readonly object vhost, arguments
@@ -29,7 +29,7 @@ cdef class Queue(destination.Destination):
     cdef readonly object aside
     cdef readonly list _waiting_for_files
     cdef uint64_t _flood_from, _window_from
-    cdef long long _window_ms
+    cdef long long _window_ms, _flood_rate
     cdef object __weakref__
     cpdef next_store(self)
     cpdef bint outlives_kill(self) except -1
@@ -59,8 +59,12 @@ cdef class Queue(destination.Destination):
     @cython.locals(ready=Py_ssize_t, quantum=Py_ssize_t, octets=Py_ssize_t, rivals=Py_ssize_t,
         before=Py_ssize_t, taken=Py_ssize_t, asked=Py_ssize_t, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1
-    @cython.locals(passed_ms=cython.longlong, had=cython.longlong)
+    @cython.locals(had=cython.longlong)
     cdef Py_ssize_t _flood_quantum(self, Py_ssize_t rivals) except -1
+    @cython.locals(passed_ms=cython.longlong, had=cython.longlong)
+    cdef long long _measure_flood(self) except -1
+    @cython.locals(ready=cython.longlong)
+    cpdef bint is_outrun(self) except -1
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(consumer=Consumer, ring=ConsumerRing)
     cdef _let_go(self, reason)

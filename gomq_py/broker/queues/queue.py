@@ -28,6 +28,8 @@ FLOOD_QUANTUM = 64
 # A flood: so many messages delivered for each millisecond, over at least so many of them.
 FLOOD_RATE = 16
 FLOOD_MS = 16
+# In a flood consumers are behind with more than they take in so many milliseconds.
+BEHIND_MS = 10
 # Between two lines in the log about messages that a full disk refuses.
 COMPLAIN_MS = 10_000
 # Messages that whoever asks for one sets aside before he is told that there is none: some 2 ms.
@@ -54,8 +56,8 @@ class Queue(destination.Destination):
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
-        "in_force", "is_state", "on_turn", "_waiting_for_files", "_flood_from", "_window_from", "_window_ms",
-        "__weakref__",
+        "in_force", "is_state", "on_turn", "_waiting_for_files", "_flood_from", "_flood_rate", "_window_from",
+        "_window_ms", "__weakref__",
     )
 
     def __init__(
@@ -73,7 +75,7 @@ class Queue(destination.Destination):
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = 0
         self.holds = self.complained_ms = 0
-        self._flood_from = self._window_from = self._window_ms = 0
+        self._flood_from = self._flood_rate = self._window_from = self._window_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
@@ -519,18 +521,39 @@ class Queue(destination.Destination):
         """The least that a consumer gets at a time: 1, more in a flood, but never more than each of its
         ``rivals`` had on average since the flood began, so that nobody gets twice what others get.
         """
+        if not self._measure_flood():
+            return 1  # none, or not for FLOOD_MS yet: a burst goes round one by one
+        had = self.delivered - self._flood_from
+        return max(1, min(FLOOD_QUANTUM, had // rivals))
+
+    def _measure_flood(self):
+        """Messages delivered for each millisecond of a flood, lately; 0: there is none, or not for FLOOD_MS
+        yet.
+        """
         passed_ms = self.scheduler.now_ms
         passed_ms -= self._window_ms
         if passed_ms < 0 or passed_ms >= FLOOD_MS:
             had = self.delivered - self._window_from
             if passed_ms < 0 or had < passed_ms * FLOOD_RATE:  # slower, or the clock was set back
                 self._flood_from = self.delivered
+                self._flood_rate = 0
+            else:
+                self._flood_rate = had // passed_ms
             self._window_ms = self.scheduler.now_ms
             self._window_from = self.delivered
-        if self._flood_from >= self._window_from:
-            return 1  # none, or not for FLOOD_MS yet: a burst goes round one by one
-        had = self.delivered - self._flood_from
-        return max(1, min(FLOOD_QUANTUM, had // rivals))
+        return self._flood_rate
+
+    def is_outrun(self):
+        """Whether consumers that take messages in a flood are behind all the same. Those that take few, or
+        none any more, are waited for by nobody.
+        """
+        if self.ring is None:
+            return False
+        ready = self.waiting()
+        return (
+            ready > BEHIND_MS * FLOOD_RATE and self._measure_flood() > 0
+            and ready > BEHIND_MS * self._flood_rate
+        )
 
     def serve(self):
         """Deliver what this read has brought already: the next method is about the queue or a consumer of it,

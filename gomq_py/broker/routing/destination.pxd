@@ -6,3 +6,4 @@ cdef class Destination(turn_taker.TurnTaker):
     cpdef int publish(self, Message message) except -1
     cpdef next_store(self)
     cpdef bint outlives_kill(self) except -1
+    cpdef bint is_outrun(self) except -1

@@ -47,5 +47,9 @@ class Destination(turn_taker.TurnTaker):
         """Whether what it has taken does, as far as that is to outlive the process."""
         return True
 
+    def is_outrun(self):
+        """Whether more comes than those who take it can follow, although they do what they can."""
+        return False
+
     def not_stored(self, error):
         """Refuse a message that answered LATER, because the files it waited for could not be made."""

@@ -9,7 +9,9 @@ from gevent.event import Event
 
 from gomq_py.config.kinds import Keepalive
 from gomq_py.net import listener
-from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix, format_address
+from gomq_py.net.listener import (
+    UNSENT_OCTETS, BindError, Listener, SocketOptions, bind_tcp, bind_unix, format_address,
+)
 from tests.support.waiting import in_time, wait_until
 
 BACKLOG = 16
@@ -20,8 +22,8 @@ def listen():
     """A function from a handler to a started listener on a free port; all are closed at the end."""
     started = []
 
-    def start(handle, options=SocketOptions(), bound=None):
-        started.append(Listener(bound or bind_tcp("127.0.0.1", 0, BACKLOG), "amqp", handle, options))
+    def start(handle, options=SocketOptions(), bound=None, **more):
+        started.append(Listener(bound or bind_tcp("127.0.0.1", 0, BACKLOG), "amqp", handle, options, **more))
         started[-1].start()
         return started[-1]
 
@@ -144,6 +146,26 @@ def test_accepted_sockets_have_the_options(listen):
 
     assert ask(listening.port) == b"done"
     assert seen == {"nodelay": 1, "keepalive": 1, "idle_s": 7, "interval_s": 8, "probes": 9}
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the system has no such option")
+@pytest.mark.parametrize("is_inherited", [False, True])
+def test_the_system_keeps_little_for_a_peer_that_does_not_read(listen, is_inherited):
+    seen = []
+
+    def look(connection, _address):
+        seen.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT))
+        connection.sendall(b"done")
+
+    bound = None
+    if is_inherited:  # bound by somebody else
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
+        bound.listen(BACKLOG)
+    listening = listen(look, bound=bound, inherited=is_inherited)
+
+    assert ask(listening.port) == b"done"
+    assert seen == [UNSENT_OCTETS]
 
 
 def test_unix_socket_serves_and_its_file_goes_with_it(listen, tmp_path):

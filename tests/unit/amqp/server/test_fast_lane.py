@@ -476,3 +476,35 @@ def test_a_walk_over_messages_to_one_queue_is_not_timed(bench):
     log = bench.read(publish(b"x") * 300)
 
     assert len(log) == 300
+
+
+# consumers that are behind
+
+def test_the_handler_hears_once_for_a_read_that_all_queues_of_a_publish_are_outrun(bench):
+    queues = bench.routes[b"", b"two"] = [NotingQueue(name, bench.log) for name in ("first", "second")]
+    bench.read(publish(routing_key=b"two"))
+    queues[0].outrun = True
+    bench.read(publish(routing_key=b"two") * 3)
+    assert bench.outrun == []
+
+    queues[1].outrun = True
+    bench.read(publish(routing_key=b"two") * 3)
+
+    assert bench.outrun == [["first", "second"]]
+
+
+def test_a_read_that_publishes_nothing_is_not_held_against_a_queue_that_is_outrun(bench):
+    bench.read(publish())
+    bench.routes[b"", b"q"][0].outrun = True
+
+    bench.read(ack(1) + frame(8, 0, b"") + publish(bits=1))
+
+    assert bench.outrun == []
+
+
+def test_a_publish_that_goes_nowhere_outruns_nothing(bench):
+    bench.routes[b"", b"nowhere"] = []
+
+    bench.read(publish(routing_key=b"nowhere"))
+
+    assert bench.outrun == []

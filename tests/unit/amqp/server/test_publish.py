@@ -7,7 +7,8 @@ import pytest
 from gomq_py.amqp.server import publish
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicGet, BasicGetOk, BasicNack, BasicPublish, BasicReturn, ChannelClose, ConfirmSelect,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicPublish,
+    BasicReturn, ChannelClose, ConfirmSelect,
     ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, ExchangeBind, ExchangeBindOk,
     ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxSelect,
     TxSelectOk,
@@ -475,6 +476,32 @@ def test_keys_in_cc_and_bcc_of_too_many_words_are_refused(publisher):
 
     said = f"the routing keys in CC and BCC have {MAX_EXTRA_WORDS + 1} words, more than {MAX_EXTRA_WORDS}"
     refused(publisher, 406, f"PRECONDITION_FAILED - invalid message: {said}")
+
+
+# consumers that are behind
+
+def test_whoever_only_publishes_is_read_less_eagerly_where_queues_are_outrun(door, client):
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    connection = door.connection()
+
+    connection.outruns((door.queue("q"),))
+
+    assert connection.stream.waits_for == ["consumers of its queues to catch up"]
+    client.call(QueueDeclare(queue="q", passive=True), QueueDeclareOk)  # the queue is not outrun, in truth
+    assert not connection.stream.paused
+
+
+@pytest.mark.parametrize("method, answer", [
+    (BasicConsume(queue="q", consumer_tag="c"), BasicConsumeOk), (BasicGet(queue="q"), BasicGetEmpty),
+])
+def test_whoever_takes_messages_as_well_is_read_as_ever(door, client, method, answer):
+    """Acks of its own, and whom it consumes for, would wait, too."""
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(method, answer)
+
+    door.connection().outruns((door.queue("q"),))
+
+    assert not door.connection().stream.paused
 
 
 # alarms

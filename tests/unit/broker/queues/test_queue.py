@@ -233,6 +233,79 @@ def test_a_clock_that_is_set_back_ends_a_flood(bench, queue):
     assert [consumer.turns for consumer in consumers] == [[1]] * 40
 
 
+class Behind(KeepingConsumer):
+    """Takes what it is told to each millisecond, as one whose socket is full in between."""
+
+    def __init__(self):
+        super().__init__(no_ack=True)
+        self.room = 0
+
+    def capacity(self):
+        return self.room
+
+    def deliver(self, limit):
+        before = len(self.bodies)
+        octets = super().deliver(min(limit, self.room))
+        self.room -= len(self.bodies) - before
+        return octets
+
+
+def outrun(bench, queue, milliseconds, published, taken):
+    """So many messages are published in each millisecond, and so many taken by the one consumer. Returns
+    whether the queue was outrun then, at the end of each.
+    """
+    if queue.ring is None:
+        queue.add_consumer(Behind())
+    consumer = queue.ring.consumers[0]
+    answers = []
+    for _ in range(milliseconds):
+        bench.now_ms += 1
+        consumer.room = taken
+        queue.offer(consumer)
+        bench.publish(queue, *numbered(published))
+        bench.settle()
+        answers.append(queue.is_outrun())
+    return answers
+
+
+def test_a_queue_is_outrun_when_consumers_are_behind_by_more_than_they_take_in_10_ms(bench, queue):
+    outrun(bench, queue, 40, 50, 50)
+    answers = outrun(bench, queue, 40, 100, 50)
+
+    # 10 ms are 500 messages; that it is a flood is known 16 ms after there was a backlog
+    assert answers.index(True) in range(10, 24) and all(answers[24:])
+    assert queue.ready_count == 40 * 50
+
+    answers = outrun(bench, queue, 40, 0, 50)
+    assert answers.index(False) in range(28, 32) and not any(answers[31:])
+
+
+def test_a_queue_whose_consumers_take_as_much_as_comes_is_not_outrun(bench, queue):
+    assert not any(outrun(bench, queue, 100, 50, 50))
+
+
+def test_a_queue_whose_consumers_take_few_is_not_outrun(bench, queue):
+    """Those who work on messages are not waited for: publishers may leave them as much as they like."""
+    assert not any(outrun(bench, queue, 100, 100, 15))
+    assert queue.ready_count == 100 * 85
+
+
+def test_a_queue_whose_consumer_takes_nothing_any_more_is_outrun_for_a_moment_at_the_most(bench, queue):
+    outrun(bench, queue, 100, 100, 50)
+
+    answers = outrun(bench, queue, 100, 100, 0)
+
+    assert answers[0] and not any(answers[32:])
+
+
+def test_a_queue_without_consumers_is_not_outrun(bench, queue):
+    assert outrun(bench, queue, 100, 100, 50)[-1]
+
+    queue.remove_consumer(queue.ring.consumers[0])
+
+    assert not queue.is_outrun()
+
+
 def test_a_message_is_given_to_one_consumer_though_many_wait(bench, queue):
     consumers = [KeepingConsumer(str(number)) for number in range(50)]
     for consumer in consumers:
