@@ -2,7 +2,7 @@
 
 A name server that does not answer holds a thread for half a minute. So no other work shares these threads,
 and among names those that do not resolve hold up no others: each has a bounded time, a slow one gives its
-place to the next, and one that did not resolve in time is asked for again behind all others.
+place to the next, and one that was slow and did not resolve is asked for again behind all others.
 """
 import time
 from collections import OrderedDict
@@ -22,15 +22,16 @@ AT_ONCE = 16
 # A lookup that takes longer gives its place to another one; its thread waits on. A server answers in a tenth
 # of that.
 SLOW_S = 2.0
-# Threads for both. One that waits takes some 30 KiB.
-THREADS_MOST = 32
-# Of these for names that did not resolve in time when they were asked for last.
+# Threads for both. A lookup that nobody answers ends after some 10 s, so that one of these is always about to
+# be free.
+THREADS_MOST = 64
+# Of these for names that were slow and did not resolve when they were asked for last.
 LATE_AT_ONCE = 8
 # A resolver asks the second of its servers when the first has said nothing for 5 s, the third after 10 s.
 RESOLVE_S = 15.0
 # Threads that have nothing to do end after so long: to make one takes a tenth of a millisecond.
 IDLE_S = 1.0
-# Names that did not resolve in time, of which it is remembered.
+# Such names that are remembered.
 LATE_NAMES_MOST = 4096
 
 
@@ -101,12 +102,14 @@ class Lookups:
         """Nobody waits for it any more."""
         self._waiting.pop(lookup.host, None)
         self._waiting_late.pop(lookup.host, None)
-        is_slow = lookup.work is not None and time.monotonic() - lookup.began_s >= self._slow_s
-        if is_slow and not lookup.ended.is_set():
-            self._late[lookup.host] = True
-            self._late.move_to_end(lookup.host)
-            if len(self._late) > LATE_NAMES_MOST:
-                self._late.popitem(last=False)
+        if lookup.work is not None and not lookup.ended.is_set() and self._is_slow(lookup):
+            self._note_late(lookup.host)
+
+    def _note_late(self, host: str) -> None:
+        self._late[host] = True
+        self._late.move_to_end(host)
+        if len(self._late) > LATE_NAMES_MOST:
+            self._late.popitem(last=False)
 
     def _begin_waiting(self) -> None:
         """Begin as many of those that wait as there are places for."""
@@ -123,21 +126,25 @@ class Lookups:
     def _has_place(self) -> bool:
         if len(self._running) >= THREADS_MOST:
             return False
-        slow_before = time.monotonic() - self._slow_s
-        return sum(one.began_s > slow_before for one in self._running.values()) < self._at_once
+        return sum(not self._is_slow(one) for one in self._running.values()) < self._at_once
+
+    def _is_slow(self, lookup: "_Lookup") -> bool:
+        return time.monotonic() - lookup.began_s >= self._slow_s
 
     def _begin(self, lookup: "_Lookup") -> None:
         if self._pool is None:
             self._pool = ThreadPool(THREADS_MOST, idle_task_timeout=IDLE_S)
-        self._running[lookup.host] = lookup
         lookup.began_s = time.monotonic()
         lookup.work = threads.begin(self._look_up, lookup.host, 0, pool=self._pool)
+        self._running[lookup.host] = lookup
         lookup.work.call_after(lambda: self._ended(lookup))
 
     def _ended(self, lookup: "_Lookup") -> None:
         del self._running[lookup.host]
         lookup.ended.set()
-        if time.monotonic() - lookup.began_s < self._slow_s:
+        if lookup.has_failed() and self._is_slow(lookup):
+            self._note_late(lookup.host)
+        else:
             self._late.pop(lookup.host, None)
         self._begin_waiting()
 
@@ -157,6 +164,14 @@ class _Lookup:
         self.began_s = 0.0
         self.work: Any = None
         self.ended = Event()
+
+    def has_failed(self) -> bool:
+        """Whether it has ended without an address."""
+        try:
+            self.work.get()
+        except Exception:
+            return True
+        return False
 
 
 def is_address(host: str) -> bool:

@@ -84,6 +84,16 @@ class Shovel:
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""
         return without_passwords(text)[:ERROR_CHARACTERS]
 
+    @property
+    def why_kept(self):
+        """Why it cannot be deleted; None: it can."""
+        if self.type != STATIC:
+            return None
+        return (
+            f"shovel '{self.name}' is in the configuration file, which owns it: take the section "
+            f"[shovel:{self.name}] away there and start the broker anew, or stop the shovel with "
+            "pause_shovel")
+
     def changed(self):
         """Its state has changed now."""
         self.changed_at_s = time.time()

@@ -163,11 +163,8 @@ class Shovels(Component):
 
     def delete(self, shovel):
         """It is not there any more. Raises OSError, ValueError for one of the configuration."""
-        if shovel.type == STATIC:
-            raise DefinitionError(
-                f"shovel '{shovel.name}' is in the configuration file, which owns it: take the section "
-                f"[shovel:{shovel.name}] away there and start the broker anew, or stop the shovel with "
-                "pause_shovel")
+        if shovel.why_kept is not None:
+            raise DefinitionError(shovel.why_kept)
         self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
 
     def _set_again(self, shovel, by):

@@ -105,11 +105,8 @@ def delete_parameter(component, vhost, name):
 
 def _refuse_configured(shovel):
     """A shovel of the configuration file has no parameter: say who owns it. Raises BadRequest."""
-    if shovel is not None:
-        try:
-            node().shovels.delete(shovel)
-        except ValueError as error:
-            raise BadRequest(str(error)) from None
+    if shovel is not None and shovel.why_kept is not None:
+        raise BadRequest(shovel.why_kept)
 
 
 def _may_change(component):

@@ -8,6 +8,7 @@ from gomq_py.config.settings import Settings
 from gomq_py.links import remote_hosts
 from gomq_py.links.lookups import Lookups
 from gomq_py.links.remote_hosts import HostRefused, HostRules
+from tests.support.hanging import full_backlog
 
 DEFAULT = HostRules(Settings().links_http_hosts_denied, (), "http_hosts_denied")
 ANY = HostRules((), (), "amqp_hosts_denied")
@@ -108,17 +109,8 @@ def test_a_name_that_stands_for_nothing(host):
 
 @pytest.fixture
 def full():
-    """The port of a listener whose backlog is full: to connect to it takes for ever."""
-    server = socket.socket()
-    server.bind(("127.0.0.1", 0))
-    server.listen(0)
-    waiting = []
-    while not waiting or waiting[-1].connect_ex(server.getsockname()) == 0:
-        waiting.append(socket.socket())
-        waiting[-1].settimeout(0.3)
-    yield server.getsockname()[1]
-    for one in (server, *waiting):
-        one.close()
+    with full_backlog() as port:
+        yield port
 
 
 def test_an_address_that_does_not_answer_is_told(full):

@@ -371,6 +371,18 @@ def test_shovels_of_the_configuration_run_with_all_rights_and_can_be_paused_but_
     assert begin(sections={"fixed": SECTION}).shovels.find("/", "fixed").state == "paused"
 
 
+def test_asking_why_a_shovel_cannot_be_deleted_changes_nothing(begin):
+    broker = begin(sections={"fixed": SECTION})
+    broker.put("s")
+    fixed, dynamic = broker.shovels.find("/", "fixed"), broker.shovels.find("/", "s")
+
+    assert "the configuration file, which owns it" in fixed.why_kept
+    assert dynamic.why_kept is None
+
+    assert {one.name: one.state for one in broker.shovels.all()} == {"fixed": "starting", "s": "starting"}
+    assert ("shovel", "s") in dynamic.vhost.parameters
+
+
 def test_a_parameter_of_the_same_name_as_one_of_the_configuration_has_no_effect(begin):
     begin().put("fixed")
 

@@ -1,0 +1,114 @@
+"""Hundreds of links to peers that hang, and one that has nothing to do with them."""
+import threading
+
+import gevent
+import pytest
+
+from gomq_py.config.settings import Settings
+from gomq_py.links.ends import Source, Target
+from gomq_py.links.local import Connector
+from gomq_py.links.lookups import THREADS_MOST, Lookups
+from tests.support.federated import start_gomq
+from tests.support.hanging import hanging_peers
+from tests.support.links import fill, numbers, take_all, until
+from tests.support.ports import reserve
+from tests.support.shovels import arrived, publish, put, wait_for
+from tests.support.waiting import in_time, wait_until
+
+COUNT = 300
+# As it is told where connecting to such a peer is over.
+TOLD = {
+    "TCP": "no TCP connection to", "TLS": "TLS: that end does not answer the handshake",
+    "start": "connection.start was awaited", "tune": "connection.tune was awaited",
+}
+
+
+@pytest.fixture
+def hanging():
+    with hanging_peers() as uris:
+        yield uris
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A broker of the test's own."""
+    peer = start_gomq(tmp_path / "data", "here", port=reserve())
+    yield peer
+    peer.hang_up()
+    if peer.process.is_running:
+        peer.process.kill()
+
+
+def test_a_shovel_behind_three_hundred_to_peers_that_hang_starts_and_so_does_the_brokers_end(here, hanging):
+    """Half of them hang at their source, half at their destination; first all at once, when they are set, and
+    again when the broker boots.
+    """
+    for number in range(COUNT):
+        uri = list(hanging.values())[number % len(hanging)]
+        ends = (uri, "amqp://") if number // len(hanging) % 2 else ("amqp://", uri)
+        put(here, "/", {
+            "src-uri": ends[0], "src-queue": "a", "dest-uri": ends[1], "dest-queue": "b",
+            "reconnect-delay": 1}, name=f"hangs-{number}")
+
+    put(here, "/", {"src-uri": "amqp://", "src-queue": "c", "dest-uri": here.uri("/"), "dest-queue": "d"})
+
+    wait_for(here, "/", state="running")
+    publish(here, "/", range(10), queue="c")
+    assert arrived(here, "/", 10, queue="d") == list(range(10))
+    here.hang_up()
+    assert here.process.stop() == 0
+    here.process.start()
+    here.http_url = f"http://127.0.0.1:{here.process.ports['http']}"
+    wait_for(here, "/", state="running")
+    publish(here, "/", range(10), queue="c")
+    assert arrived(here, "/", 10, queue="d") == list(range(10))
+    assert len(here.call("GET", "shovels")) == COUNT + 1
+
+
+@pytest.mark.parametrize("step", TOLD)
+def test_the_step_at_which_an_end_hangs_is_told(here, hanging, step):
+    uri = f"{hanging[step]}?connection_timeout=200"
+    put(here, "/", {"src-uri": "amqp://", "src-queue": "a", "dest-uri": uri, "reconnect-delay": 0.1})
+
+    def is_told():
+        error = here.call("GET", "shovels", "/", "s")["error"]
+        return error.startswith("destination: ") and TOLD[step] in error
+    wait_until(is_told, what=lambda: here.call("GET", "shovels", "/", "s"))
+
+
+def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link, pair, queues, name):
+    """And so does a password's check, which is done in a thread. Times are a twentieth of real ones."""
+    one, two = pair
+    _, source, target = queues
+    let_go = threading.Event()
+
+    def getaddrinfo(host, port, *rest):
+        if host.startswith("silent"):
+            let_go.wait(0.5)
+            raise OSError("no such name")
+        return [(2, 1, 6, "", ("127.0.0.1", port))]
+
+    lookups = Lookups(getaddrinfo, slow_s=0.1)
+    connector = Connector(Settings(), None, lookups)
+    hanging = [
+        make_link(
+            Source(f"amqp://guest:guest@silent-{number}.example:1/%2f", name),
+            Target(two.amqp_url, "", name), connect=connector.connect)
+        for number in range(COUNT)]
+    for link in hanging:
+        link.start()
+    until(lambda: len(lookups._running) == THREADS_MOST)
+    link = make_link(
+        Source(f"amqp://guest:guest@one.example:{one.port}/%2f", name),
+        Target(f"amqp://guest:guest@two.example:{two.port}/%2f", "", name), connect=connector.connect)
+    link.start()
+    fill(source, name, 10)
+
+    try:
+        until(lambda: link.status.moved == 10)
+        with gevent.Timeout(in_time(30)):
+            assert gevent.get_hub().threadpool.apply(str, (1,)) == "1"
+        assert {each.status.state for each in hanging} == {"starting"}
+    finally:
+        let_go.set()
+    assert numbers(take_all(target, name, 10)) == list(range(10))
