@@ -62,19 +62,22 @@ class HookOutlet(Outlet):
     def send(self, item, message):
         """Post the message, once all of it is there."""
         item.first_number = self.confirms.following
+        keep = self._passage.inlet.keep_octets
         if not item.is_sent:
+            keep(-sum(map(len, self._pieces)))
             self._pieces.clear()
             return None
         self._pieces.append(item.octets)
+        if not item.is_whole:
+            keep(len(item.octets))
         if not item.count:
             item.octets = None
             return None
         octets = b"".join(self._pieces) if len(self._pieces) > 1 else item.octets
         self._pieces.clear()
         if not item.is_whole:
-            # It is kept as a whole: sent again from here it keeps its place. Not counted among what is kept,
-            # so not taken off there.
-            item.octets, item.size, item.is_whole = octets, 0, True
+            # It is kept as a whole: sent again from here it keeps its place.
+            item.octets, item.size, item.is_whole = octets, len(octets), True
         self.confirms.published(1)
         self._posting = self._hub.spawn(self._post, item.first_number, octets)
         self._posting.name = "webhook"

@@ -12,13 +12,12 @@ from gomq_py.client.errors import ClientError
 from gomq_py.links.ends import Refused
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
+from gomq_py.links.shares import Shares
 from gomq_py.links.wire import READ_OCTETS
 
 # Walks in a row that bring no message, of signs of life or of what is left out: then others get their turn,
 # for a source may send such things faster than they are read.
 FRUITLESS_WALKS = 8
-# Frames of messages that are kept until they are confirmed: nothing more is taken, beside one large message.
-KEPT_OCTETS = 8 * 1024 * 1024
 # type 1, channel, size | class and method, delivery tag, bits | CE
 _SETTLE = Struct(">BHIIQBB")
 # method, and its bits for one delivery: no multiple; no requeue; requeue
@@ -34,6 +33,7 @@ class Inlet(Source):
         self.relay = relay
         self._channel = channel
         self._buffers = buffers
+        self._shares = buffers.shares
         self._owner = owner
         self._most = most  # messages of a run
         self._is_acked = is_acked
@@ -47,7 +47,7 @@ class Inlet(Source):
         self._held = set()  # tags that were refused and are not settled: nothing is acked with multiple
         self._requeued = []  # tags of refused messages that were not kept
         self._large_offset = -1
-        self.kept_octets = 0
+        self.kept_octets = 0  # of messages that are kept until they are confirmed
         self.unsettled = 0
 
     # What the transfer calls.
@@ -71,7 +71,7 @@ class Inlet(Source):
                 if run is None:
                     return None
                 if run.count or run.size:
-                    self.kept_octets += run.size if run.is_whole else 0
+                    self.keep_octets(run.size if run.is_whole else 0)
                     self.unsettled += run.count
                     owner.taken(run)
                     return run
@@ -106,6 +106,22 @@ class Inlet(Source):
     def on_its_way(self):
         """How many messages are sent, and neither settled nor refused."""
         return self.unsettled - len(self._refused)
+
+    def may_keep_more(self):
+        """Whether as many octets are kept as this link may keep now. Then nothing is taken, beside the rest
+        of a large message, until some are confirmed.
+        """
+        return self.kept_octets < self._shares.limit()
+
+    def keep_octets(self, count):
+        """So many more are kept, or less."""
+        self.kept_octets += count
+        self._shares.kept_octets += count
+
+    def close(self):
+        """Nothing is kept any more; once is enough."""
+        self.keep_octets(-self.kept_octets)
+        self._shares = Shares()  # what is settled from now on counts nowhere
 
     def has_unread(self):
         """Whether whole messages may lie here that were read and not taken; no socket tells of them."""
@@ -235,7 +251,7 @@ class Inlet(Source):
             self._probe = None
             self._is_probing = False
         if run.is_whole:
-            self.kept_octets -= run.size
+            self.keep_octets(-run.size)
         self.unsettled -= run.count
 
     def _split(self, run, numbers):
@@ -266,7 +282,7 @@ class Inlet(Source):
             self._requeued.append(tag)
         else:
             run = Run(frames, tag, 1, refusals=refusals)
-            self.kept_octets += run.size
+            self.keep_octets(run.size)
             self.unsettled += 1
             insort(self._refused, (tag, run))
 

@@ -18,7 +18,7 @@ from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Timeout
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
-from gomq_py.links.inlet import KEPT_OCTETS, Inlet
+from gomq_py.links.inlet import Inlet
 from gomq_py.links.outlet import FULL_OCTETS
 from gomq_py.links.relay import Relay
 from gomq_py.links.unasked import Unasked
@@ -169,6 +169,7 @@ class Passage:
         self.transfer.close()
         self.wire.abort()
         self.outlet.abort()
+        self.inlet.close()
 
     def fail(self, end, error):
         """Something ended it. The first reason counts."""
@@ -192,7 +193,7 @@ class Passage:
         inlet = self.inlet
         may = self.may_send() and not inlet.waits() and self.wire.kept_octets < FULL_OCTETS and (
             inlet.relay.missing > 0
-            or inlet.kept_octets < KEPT_OCTETS and self._room > 0
+            or inlet.may_keep_more() and self._room > 0
             and inlet.unsettled < self._most_unsettled
             and not (self.careful and inlet.unsettled)
         )

@@ -1,21 +1,28 @@
 """Hundreds of links to peers that hang, and one that has nothing to do with them."""
 import threading
+from functools import partial
 
 import gevent
 import pytest
 
 from gomq_py.config.settings import Settings
+from gomq_py.links import link as links_link
+from gomq_py.links import wire
+from gomq_py.links.buffers import buffers_of
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.local import Connector
 from gomq_py.links.lookups import THREADS_MOST, Lookups
+from gomq_py.links.shares import LEAST_OCTETS, Shares
 from tests.support.federated import start_gomq
 from tests.support.hanging import hanging_peers
-from tests.support.links import fill, numbers, take_all, until
+from tests.support.hostile_broker import HostileBroker
+from tests.support.links import connect, ended, fill, numbers, take_all, until
 from tests.support.ports import reserve
 from tests.support.shovels import arrived, publish, put, wait_for
 from tests.support.waiting import in_time, wait_until
 
 COUNT = 300
+MIB = 1024 * 1024
 # As it is told where connecting to such a peer is over.
 TOLD = {
     "TCP": "no TCP connection to", "TLS": "TLS: that end does not answer the handshake",
@@ -74,6 +81,57 @@ def test_the_step_at_which_an_end_hangs_is_told(here, hanging, step):
         error = here.call("GET", "shovels", "/", "s")["error"]
         return error.startswith("destination: ") and TOLD[step] in error
     wait_until(is_told, what=lambda: here.call("GET", "shovels", "/", "s"))
+
+
+@pytest.fixture
+def taking_nothing():
+    """A broker that lets clients log in, and reads nothing more."""
+    end = threading.Event()
+
+    def script(peer):
+        peer.as_destination()
+        end.wait()
+    with HostileBroker(script) as broker:
+        yield broker
+        end.set()
+
+
+def test_links_to_peers_that_take_nothing_share_what_they_keep(
+        hub, make_link, pair, queues, name, taking_nothing, monkeypatch):
+    """Without shares, twelve would keep 512 KiB each, and more than one read."""
+    monkeypatch.setattr(links_link, "DRAIN_S", 0.1)
+    monkeypatch.setattr(wire, "PARTING_S", 0.1)
+    shares = buffers_of(hub).shares = Shares(2 * MIB, MIB // 2)
+    one, two = pair
+    _, source, target = queues
+    other = f"{name}-other"
+    for channel in (source, target):
+        channel.queue_declare(other, durable=True)
+    body = b"%d " + bytes(16 * 1024)
+    fill(source, name, 12 * 64, body=body)  # as many as they prefetch
+    links = [
+        make_link(
+            Source(one.amqp_url, name, prefetch=64), Target(taking_nothing.url, "", name),
+            connect=partial(connect, heartbeat_s=0))
+        for _ in range(12)]
+    most = 0
+
+    def has_each(octets):
+        nonlocal most
+        most = max(most, shares.kept_octets)
+        return all(link.status.unconfirmed * len(body) >= octets for link in links)
+    for link in links:
+        link.start()
+    until(lambda: has_each(LEAST_OCTETS), what=lambda: [link.status for link in links])
+    healthy = make_link(Source(one.amqp_url, other), Target(two.amqp_url, "", other))
+    healthy.start()
+    fill(source, other, 300, body=body)
+
+    until(lambda: has_each(LEAST_OCTETS) and healthy.status.moved == 300, what=lambda: healthy.status)
+    assert MIB < most <= 3 * MIB
+    for link in [healthy, *links]:
+        ended(link)
+    assert shares.kept_octets == 0
 
 
 def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link, pair, queues, name):

@@ -6,6 +6,7 @@ import pytest
 from gomq_py.links.inlet import FRUITLESS_WALKS, Inlet
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
+from gomq_py.links.shares import Shares
 from gomq_py.storage.message import Message
 
 PUBLISH = b"\x01\x00\x01\x00\x00\x00\x00\xce"
@@ -23,7 +24,7 @@ def refused():
         refused=nothing, requeued=nothing, settled=nothing, is_limit=lambda refusals: False)
     relay = SimpleNamespace(missing=0, others=[], walk=lambda end, most: 0)
     wire = SimpleNamespace(ahead=b"", receive_into=lambda view: 0, write=nothing)
-    buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)))
+    buffers = SimpleNamespace(input_view=memoryview(bytearray(1 << 17)), shares=Shares())
     inlet = Inlet(wire, 1, relay, buffers, owner, 9, True)
     run = Run(PUBLISH, 1, 1)
     run.first_number = 1
