@@ -21,6 +21,7 @@ cdef class Output:
     cpdef uncork(self)
     cpdef send_filled(self, Py_ssize_t count)
     cdef _flush(self)
+    cdef Py_ssize_t _send_first(self, data) except -1
     @cython.locals(sent=Py_ssize_t)
     cdef Py_ssize_t _send(self, view) except -1
     cdef _over_limit(self)

@@ -20,7 +20,8 @@ LOG = logger("net")
 # Replies a client may leave unread before it is no longer read from: a few ten thousand confirms or
 # declare-oks.
 LIMIT_OCTETS = 1024 * 1024
-# Most octets handed to one send(): larger ones are cut by the socket buffer anyway.
+# Most octets handed to one send(): larger ones are cut by the socket buffer anyway. TLS wants what it could
+# not take again, and no less of it.
 SEND_OCTETS = 256 * 1024
 WRITABLE = 2
 
@@ -57,13 +58,15 @@ class Output:
             if not self.corked and not self.blocked:
                 self._flush()
         else:
-            sent = self._send(data)
+            sent = self._send(data) if len(data) <= SEND_OCTETS else self._send_first(data)
             if sent < len(data) and not self.broken:
                 if isinstance(data, bytearray):
                     del data[:sent]
                     self.pending = data
                 else:
                     self.pending = bytearray(memoryview(data)[sent:])
+                if not self.blocked:
+                    self._flush()
         if len(self.pending) > self.limit + self.allowance and not self.overflowed:
             self._over_limit()
 
@@ -147,6 +150,10 @@ class Output:
         if sent < len(view):
             self._watch()
         return sent
+
+    def _send_first(self, data):
+        with memoryview(data)[:SEND_OCTETS] as part:
+            return self._send(part)
 
     def _flush(self):
         while self.pending and not self.blocked and not self.broken:

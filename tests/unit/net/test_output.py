@@ -1,4 +1,6 @@
 """Output: order, what a full socket does, limits, and a broken peer."""
+from ssl import SSLWantWriteError
+
 import pytest
 
 from gomq_py.hub.buffers import HubBuffers
@@ -183,4 +185,41 @@ def test_limit_counts_again_once_a_large_message_has_gone_with_what_was_filled(p
         output.write(bytes(50))
 
     assert told[0] <= 150
+    output.close()
+
+
+class Tls:
+    """Has OpenSSL's rule: what could not be written at all is tried again, with what follows it or alone."""
+
+    receive_functions = None
+
+    def __init__(self, fileno):
+        self.fileno = lambda: fileno
+        self.taken = b""
+        self.wanted = None  # octets of the write that has to come again
+        self.is_full = True
+
+    def send(self, view):
+        octets = bytes(view)
+        if self.wanted is not None:
+            assert octets.startswith(self.wanted), "SSL: BAD_LENGTH"
+        if self.is_full:
+            self.wanted = octets
+            raise SSLWantWriteError
+        self.wanted = None
+        self.taken += octets[:16384]
+        return min(16384, len(octets))
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_what_tls_could_not_take_is_tried_again_at_its_full_length(pair, kind):
+    tls = Tls(pair[0].fileno())
+    output = Output(tls, HubBuffers())
+    data = bytes(range(256)) * 4096
+
+    output.write(kind(data))
+    tls.is_full = False
+    assert output.wait_drained(30)
+
+    assert tls.taken == data
     output.close()
