@@ -19,6 +19,9 @@ PERSISTENT = (
     Properties(delivery_mode=2, priority=7, headers={"a": 1, "b": "two"}, content_type="text/plain").encode()
 )
 
+# Of a read that may outrun consumers.
+MANY = 16
+
 
 def stored(
     body=b"hello", routing_key=b"q", properties=b"\0\0", queue="q", exchange=b"", persistent=False, priority=0
@@ -484,11 +487,11 @@ def test_the_handler_hears_once_for_a_read_that_all_queues_of_a_publish_are_outr
     queues = bench.routes[b"", b"two"] = [NotingQueue(name, bench.log) for name in ("first", "second")]
     bench.read(publish(routing_key=b"two"))
     queues[0].outrun = True
-    bench.read(publish(routing_key=b"two") * 3)
+    bench.read(publish(routing_key=b"two") * MANY)
     assert bench.outrun == []
 
     queues[1].outrun = True
-    bench.read(publish(routing_key=b"two") * 3)
+    bench.read(publish(routing_key=b"two") * MANY)
 
     assert bench.outrun == [["first", "second"]]
 
@@ -497,9 +500,20 @@ def test_a_read_that_publishes_nothing_is_not_held_against_a_queue_that_is_outru
     bench.read(publish())
     bench.routes[b"", b"q"][0].outrun = True
 
-    bench.read(ack(1) + frame(8, 0, b"") + publish(bits=1))
+    bench.read(ack(1) + frame(8, 0, b"") + publish(bits=1) * MANY)
 
     assert bench.outrun == []
+
+
+def test_a_read_of_few_messages_outruns_nobody(bench):
+    bench.read(publish())
+    bench.routes[b"", b"q"][0].outrun = True
+
+    bench.read(publish() * (MANY - 1))
+    assert bench.outrun == []
+
+    bench.read(publish() * MANY)
+    assert bench.outrun == [["q"]]
 
 
 def test_a_publish_that_goes_nowhere_outruns_nothing(bench):
