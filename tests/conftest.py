@@ -224,7 +224,9 @@ def kept_logging():
     and what it opened is closed.
     """
     root, package = logging.getLogger(), logging.getLogger(log.ROOT)
-    handlers, levels, names_threads = list(root.handlers), (root.level, package.level), logging.logThreads
+    handlers, levels = list(root.handlers), (root.level, package.level)
+    names = ("logThreads", "logProcesses", "logMultiprocessing", "_srcfile")
+    asked = {name: getattr(logging, name) for name in names}
     for handler in handlers:
         root.removeHandler(handler)  # or a reload would close them
     yield
@@ -234,7 +236,8 @@ def kept_logging():
             handler.close()
     root.setLevel(levels[0])
     package.setLevel(levels[1])
-    logging.logThreads = names_threads
+    for name, value in asked.items():
+        setattr(logging, name, value)
     for handler in handlers:
         root.addHandler(handler)
 

@@ -50,6 +50,16 @@ class Attempts:
             counters, functools.partial(self._know, key), functools.partial(self._names.drop_if_clean, key)
         )
 
+    def is_known(self, name, address):
+        """Whether the name was logged in with from this address, and no failure since is remembered: then a
+        right password waits for nobody and leaves nothing behind, and needs no turn.
+        """
+        key = network_of(address), name[:NAME_LENGTH]
+        if key not in self._known or key in self._names:
+            return False
+        self._known.move_to_end(key)
+        return True
+
     def _know(self, key):
         self._known[key] = None
         self._known.move_to_end(key)
@@ -104,6 +114,9 @@ class _Counters:
     def __init__(self, limit, forgotten_a_second, now_s):
         self._make = functools.partial(_Counter, limit, forgotten_a_second, now_s)
         self._counters = OrderedDict()
+
+    def __contains__(self, key):
+        return key in self._counters
 
     def of(self, key):
         counter = self._counters.get(key)

@@ -12,6 +12,7 @@ from typing import Any
 
 import gevent
 from gevent import Timeout
+from gevent.socket import socket as PlainSocket
 
 # A client closes at once when it has read our end; one behind a slow network needs a few round trips.
 LINGER_S = 5
@@ -78,7 +79,8 @@ def end_our_side(socket: Any) -> None:
 
     What is read then is what lies below TLS.
     """
-    ssl_object = getattr(socket, "_sslobj", None)
+    # a plain socket of gevent's takes 2 us to say that it has none
+    ssl_object = None if type(socket) is PlainSocket else getattr(socket, "_sslobj", None)
     if ssl_object is not None:
         try:
             ssl_object.shutdown()

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from contextlib import suppress
+from functools import lru_cache
 from logging import Formatter, Handler, Logger, LogRecord
 
 from gomq_py.observability.secrets import without_passwords
@@ -37,6 +38,14 @@ def logger(source: str) -> Logger:
     return logging.getLogger(f"{ROOT}.{source}")
 
 
+def message_of(record: LogRecord) -> str:
+    """What a record says, escaped: made once for all who write or keep it."""
+    made = record.__dict__.get("gomq_py_message")
+    if made is None:
+        made = record.__dict__["gomq_py_message"] = escape(record.getMessage())
+    return str(made)
+
+
 def escape(text: str) -> str:
     """``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
     return _UNPRINTABLE.sub(
@@ -55,7 +64,12 @@ def _source(record: LogRecord) -> str:
 
 def _when(record: LogRecord) -> str:
     """UTC with milliseconds, so that lines of several nodes sort."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+    return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
+
+
+@lru_cache(2)
+def _second(unix_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(unix_s))
 
 
 class TextFormatter(Formatter):
@@ -66,7 +80,7 @@ class TextFormatter(Formatter):
     def format(self, record: LogRecord) -> str:
         line = (
             f"{_when(record)} {level_name(record):5} {_source(record)}: "
-            f"{escape(record.getMessage())}"
+            f"{message_of(record)}"
         )
         if record.exc_info:
             trace = self.formatException(record.exc_info)
@@ -82,7 +96,7 @@ class JSONFormatter(Formatter):
             "time": _when(record),
             "level": level_name(record),
             "source": _source(record),
-            "message": escape(record.getMessage()),
+            "message": message_of(record),
         }
         if record.exc_info:
             entry["traceback"] = escape(self.formatException(record.exc_info)).replace("\\n", "\n")
@@ -105,10 +119,18 @@ class _Complaining(Handler):
         self._complained_s = time.monotonic()
         what = (
             error.strerror if isinstance(error, OSError)
-            else f"{type(error).__name__} at {record.pathname}:{record.lineno}"
+            else f"{type(error).__name__} at {_caller()}"
         )
         with suppress(OSError, ValueError):  # standard error may be what is gone
             print(f"gomq-py: lines of the log are lost: {what}", file=sys.stderr, flush=True)
+
+
+def _caller() -> str:
+    """The place, outside of what writes the log, that logged the line which is being written."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename in (__file__, logging.__file__):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class _FileHandler(_Complaining, logging.FileHandler):
@@ -157,6 +179,10 @@ def use(handler: Handler) -> None:
     # No line of ours names its thread: asked for it, a greenlet is given an object of a thread first, which
     # is a quarter of what the line costs (24 of 90 us).
     logging.logThreads = False
+    # Nor its process, nor its place in the code, which the standard library is told in this way
+    # (howto/logging, "Optimization"); complaints look for the place themselves.
+    logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
 
 
 def set_level(level: str) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from typing import Callable
 
-from gomq_py.observability.log import ROOT, escape, level_name
+from gomq_py.observability.log import ROOT, escape, level_name, message_of
 
 LINES = 1000
 OCTETS = 512 * 1024
@@ -45,7 +45,7 @@ class LogRing(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the line."""
         try:
-            message = escape(record.getMessage())
+            message = message_of(record)
             if record.exc_info:
                 trace = logging.Formatter().formatException(record.exc_info)
                 message += "".join("\n    " + escape(part) for part in trace.splitlines())

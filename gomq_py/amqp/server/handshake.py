@@ -13,6 +13,7 @@ check, a virtual host to open. Never reads, writes, hashes or waits. Before tune
 
 Its states and what leads from one to the next are lifecycle.OF_HANDSHAKE.
 """
+from functools import lru_cache
 from typing import NamedTuple
 
 from gomq_py.amqp.server.frame_errors import check_frame, described_frame, method_on_channel_0
@@ -34,6 +35,7 @@ from gomq_py.errors import Malformed
 PROTOCOL_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
 HEADER_SIZE = len(PROTOCOL_HEADER)
 LOCALES = b"en_US"
+OPEN_OK_FRAME = method_frame(0, ConnectionOpenOk())
 
 
 class HandshakeError(Exception):
@@ -86,13 +88,16 @@ class Handshake:
     ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was.
     """
 
-    def __init__(self, offered, server_properties, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
+    def __init__(
+        self, offered, server_properties, certified_name=None, frame_max_before=FRAME_MIN_SIZE, start=None,
+    ):
         """``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and
         then EXTERNAL is not offered.
 
-        ``frame_max_before``: octets of a frame before tune-ok.
+        ``frame_max_before``: octets of a frame before tune-ok. ``start``: start_frame(), where it is kept.
         """
         self.offered = offered
+        self._start = start
         self.certified_name = certified_name
         self.limits = offered
         self.server_properties = server_properties
@@ -137,10 +142,7 @@ class Handshake:
     def logged_in(self):
         """The credentials are good: the limits to send."""
         moved(self, OF_HANDSHAKE, LOGGED_IN)
-        return method_frame(0, ConnectionTune(
-            channel_max=self.offered.channel_max, frame_max=self.offered.frame_max,
-            heartbeat=self.offered.heartbeat_s,
-        ))
+        return tune_frame(self.offered)
 
     def refused(self):
         """The credentials are bad: what to send before closing.
@@ -158,7 +160,7 @@ class Handshake:
     def opened(self):
         """The virtual host is open: the last answer of the handshake."""
         moved(self, OF_HANDSHAKE, OPENED)
-        return method_frame(0, ConnectionOpenOk())
+        return OPEN_OK_FRAME
 
     def reply_to(self, error):
         """The octets to send because of an error.
@@ -180,14 +182,7 @@ class Handshake:
         if self._header not in PROTOCOL_HEADERS:
             raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
         moved(self, OF_HANDSHAKE, GREETED)
-        return Send(method_frame(0, ConnectionStart(
-            version_major=0, version_minor=9, server_properties=self.server_properties,
-            mechanisms=self._mechanisms(), locales=LOCALES,
-        )))
-
-    def _mechanisms(self):
-        names = list(MECHANISMS) if self.certified_name is None else [*MECHANISMS, EXTERNAL]
-        return " ".join(names).encode()
+        return Send(self._start or start_frame(self.server_properties, self.certified_name is not None))
 
     def _method(self, kind, channel, payload):
         if channel == 0:
@@ -253,6 +248,22 @@ class Handshake:
 
     def _open(self, method):
         return Open(method.virtual_host)
+
+
+def start_frame(server_properties, offers_external):
+    """connection.start: how the broker introduces itself, and the ways to log in."""
+    names = [*MECHANISMS, EXTERNAL] if offers_external else list(MECHANISMS)
+    return method_frame(0, ConnectionStart(
+        version_major=0, version_minor=9, server_properties=server_properties,
+        mechanisms=" ".join(names).encode(), locales=LOCALES,
+    ))
+
+
+@lru_cache(8)
+def tune_frame(offered):
+    """connection.tune with these Limits."""
+    return method_frame(0, ConnectionTune(
+        channel_max=offered.channel_max, frame_max=offered.frame_max, heartbeat=offered.heartbeat_s))
 
 
 def not_negotiated(name, value, relation, limit):

@@ -5,11 +5,15 @@ Between the connection's greenlet and the handshake's state table. Nobody else w
 login is done, so it writes itself, and waits. A client that has not logged in can make it hold one small
 frame at most.
 """
+from functools import lru_cache
+from ssl import SSLWantReadError, SSLWantWriteError
+
 from gevent import Timeout
+from gevent.socket import socket as PlainSocket
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.handshake import (
-    EXTERNAL, Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame,
+    EXTERNAL, Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame, start_frame,
 )
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import ConnectionForced, NotAllowed
@@ -20,12 +24,19 @@ from gomq_py.auth.patience import Patience
 from gomq_py.broker.verbs.entering import check_credentials, enter, lost_entry
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
+from gomq_py.net.output import send_function
 from gomq_py.observability.log import logger
 
 LOG = logger("amqp")
 # As admission, limits and lists of connections know this door.
 DOOR, LOCAL = "amqp", "local"
 READ_OCTETS = 16 * 1024
+
+
+@lru_cache(8)
+def greeting(cluster_name, offers_external):
+    """connection.start of a broker of this name."""
+    return start_frame(server_properties(cluster_name), offers_external)
 
 
 class Session:
@@ -59,6 +70,7 @@ class LoginAttempt:
         self._broker = server.broker
         self._clients = server.hub.clients
         self._socket = socket
+        self._send_now = send_function(socket)
         self._peer_host = peer_host
         self._peer_port = peer_port
         self._timeout_s = settings.login_timeout
@@ -66,9 +78,13 @@ class LoginAttempt:
         self._vhost = None
         self._octets = 0
         offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
-        certified = certified_name(socket, settings) if local_user is None else local_user.name
+        if local_user is not None:
+            certified = local_user.name
+        else:
+            certified = None if type(socket) is PlainSocket else certified_name(socket, settings)
         self._handshake = Handshake(
-            offered, server_properties(server.cluster_name), certified, settings.initial_frame_max)
+            offered, None, certified, settings.initial_frame_max,
+            greeting(server.cluster_name, certified is not None))
 
     @property
     def client_properties(self):
@@ -131,17 +147,28 @@ class LoginAttempt:
                 )
             handshake.feed(data)
         elif isinstance(step, Send):
-            self._socket.sendall(step.octets)
+            self._send(step.octets)
         elif isinstance(step, Login):
             self._log_in(step)
-            self._socket.sendall(handshake.logged_in())
+            self._send(handshake.logged_in())
         elif isinstance(step, Open):
             self._open(step.virtual_host)
-            self._socket.sendall(handshake.opened())
+            self._send(handshake.opened())
             # Again: while the client took that, user or vhost may have been deleted,
             # and others may have come in.
             self._vhost = self._open(step.virtual_host)
         return not isinstance(step, Closed)
+
+    def _send(self, octets):
+        """Send at once, as nearly every socket takes it, or wait as ``sendall`` does. May switch."""
+        if not octets:
+            return
+        try:
+            sent = self._send_now(octets)
+        except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
+            sent = 0
+        if sent < len(octets):
+            self._socket.sendall(octets[sent:])
 
     def _log_in(self, login):
         """Check the credentials and tell the event exchange how that went.

@@ -22,10 +22,12 @@ def check_credentials(logins, clients, username, password, host, patience):
         if password is None:
             user = logins.login_certified(username, host)
         else:
-            # Others' failures under this name or address may keep it waiting for a minute, which is not the
-            # client's fault: a right password comes through, if late.
-            with patience.paused():
-                user = logins.login(username, password, host)
+            user = logins.login_at_once(username, password, host)
+            if user is None:
+                # Others' failures under this name or address may keep it waiting for a minute, which is not
+                # the client's fault: a right password comes through, if late.
+                with patience.paused():
+                    user = logins.login(username, password, host)
     except LoginRefused:
         clients.churn.logins_failed += 1
         raise

@@ -100,6 +100,43 @@ def test_a_right_password_costs_its_own_hash_once(users, spent):
     assert [cost for cost, _ in spent] == [4]
 
 
+def test_who_came_in_before_comes_in_at_once_while_nobody_fails_as_it(users):
+    fill(users, ("cheap",))
+    logins = Logins(users)
+
+    def at_once(name="cheap", password=b"right", address="192.0.2.1"):
+        return logins.login_at_once(name, password, address)
+
+    assert at_once() is None
+    assert logins.login("cheap", b"right", "192.0.2.1") is at_once()
+    assert [at_once(name="nobody"), at_once(password=b"wrong"), at_once(address="192.0.2.2")] == [None] * 3
+
+    with pytest.raises(LoginRefused):
+        logins.login("cheap", b"wrong", "192.0.2.1")
+    assert at_once() is None
+
+
+def test_nobody_comes_in_at_once_with_a_password_that_was_changed(users):
+    fill(users, ("cheap",))
+    logins = Logins(users)
+    logins.login("cheap", "right", "192.0.2.1")
+
+    users.set_user("cheap", password="other")
+    after_change = logins.login_at_once("cheap", "right", "192.0.2.1")
+    users.delete_user("cheap")
+
+    assert after_change is None
+    assert logins.login_at_once("cheap", "right", "192.0.2.1") is None
+
+
+def test_nobody_comes_in_at_once_where_tokens_are_asked_first(users):
+    fill(users, ("cheap",))
+    logins = Logins(users, ("oauth", "local"))
+    logins.login("cheap", "right", "192.0.2.1")
+
+    assert logins.login_at_once("cheap", "right", "192.0.2.1") is None
+
+
 @pytest.mark.parametrize(
     ("password_hash", "cost"),
     [

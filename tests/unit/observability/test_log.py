@@ -143,7 +143,7 @@ def test_a_line_that_cannot_be_made_is_one_complaint_without_its_arguments(lines
     log.logger("amqp").info("%d messages", "s3cret-Pa55word")
 
     (complaint,) = capfd.readouterr().err.splitlines()
-    assert complaint.startswith("gomq-py: lines of the log are lost: TypeError at ")
+    assert complaint.startswith(f"gomq-py: lines of the log are lost: TypeError at {__file__}:")
     assert "s3cret" not in complaint
     assert read() == []
 

@@ -1,4 +1,6 @@
 """Coming in: credentials, virtual hosts, and no time or memory for strangers who dawdle."""
+from types import SimpleNamespace
+
 import gevent
 import pytest
 
@@ -140,6 +142,25 @@ def test_client_that_dawdles_after_its_password_was_checked_is_dropped(tmp_path)
 
         while dawdler.socket.recv(4096):
             pass
+
+
+def test_client_whose_socket_is_full_is_waited_for(door):
+    """Which is rare: a login's answers fit in every socket's buffer."""
+    socket = door.socket()
+    attempt = LoginAttempt(door.server, socket, "slow", "127.0.0.1")
+    sent = []
+    attempt._send_now = lambda octets: 3
+    attempt._socket = SimpleNamespace(sendall=sent.append)
+
+    attempt._send(b"taken in part")
+    attempt._send_now = refuse
+    attempt._send(b"not taken")
+
+    assert sent == [b"en in part", b"not taken"]
+
+
+def refuse(octets):
+    raise BlockingIOError
 
 
 def test_default_user_comes_in_from_this_machine_only(door):
