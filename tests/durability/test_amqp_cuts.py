@@ -16,6 +16,7 @@ from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.amqp.wire import methods
 from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
+from gomq_py.net.listener import serve
 from tests.durability import broker_driver, flush_pool
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.broker_driver import Life, World, check_folder
@@ -59,7 +60,7 @@ class Door:
         gevent.joinall(self._greenlets)
 
     def _serve(self, theirs):
-        self.server.handle(theirs, ("127.0.0.1", 1))
+        serve(self.server.handle, theirs, ("127.0.0.1", 1))
         theirs.close()
 
 

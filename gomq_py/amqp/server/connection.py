@@ -5,15 +5,13 @@ The only place of the AMQP door that turns errors into frames.
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries, which broker greenlets and the hub's loop call for
 
-Between net and the channels. Its greenlet does the handshake and then sleeps in Stream.run() until the client
-is gone; everything else happens in the hub and must not switch. Never parses a frame twice and never waits
-for the peer without a limit of time.
+Between net and the channels. A greenlet does the handshake, and one may say the last word; everything else
+happens in the hub and must not switch. Never parses a frame twice and never waits for the peer without a
+limit of time.
 """
 import logging
 import time
 from functools import partial
-
-from gevent.event import Event
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
@@ -129,19 +127,6 @@ class Connection:
 
     # its life
 
-    def run(self):
-        """Serve the client until it is gone. May switch."""
-        over = Event()
-        if not self.begin(over.set):
-            return
-        try:
-            over.wait()
-        except BaseException:  # the hub ends
-            self.stream.end()
-            self._end()
-            raise
-        self.finish()
-
     def begin(self, over):
         """Log in. Whether the client is served from now on; then ``over()`` is called once when nothing more
         is read, perhaps before this returns. It must not switch, and have finish() called later. May switch.
@@ -156,6 +141,10 @@ class Connection:
             self._end()
             raise
         return True
+
+    def is_left_alone(self):
+        """Whether finish() will not switch: the client is gone without a word, and nothing is left to say."""
+        return self.stream.error is None and not self._has_taken_leave and not self.output.pending_octets()
 
     def finish(self):
         """Nothing is read any more: say the last word, and give everything back. May switch."""

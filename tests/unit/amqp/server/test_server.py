@@ -1,15 +1,17 @@
 """The door as a whole: taking leave of its clients."""
 import gevent
 import pytest
+from gevent import socket
 from gevent.event import Event
 
 from gomq_py.amqp.server.handshake import Handshake
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.methods import (
-    ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionTune,
-    ConnectionTuneOk,
+    ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk,
+    ConnectionStart, ConnectionTune, ConnectionTuneOk,
 )
 from gomq_py.hub import clients as clients_module
+from tests.support.door import Client, poll_until
 from tests.support.waiting import in_time
 
 FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
@@ -78,6 +80,29 @@ def test_close_does_not_wait_for_ever(door, monkeypatch):
     client.expect_end()
 
 
+@pytest.mark.parametrize("takes_leave", [False, True])
+def test_client_is_served_without_the_greenlet_that_let_it_in(door, takes_leave):
+    """Which would take as much memory as all the rest of it."""
+    ours, theirs = socket.socketpair()
+    letting_in = gevent.spawn(door.server.handle, theirs, "")
+    client = Client(ours)
+    client.log_in()
+    gone = Event()
+
+    letting_in.get(timeout=in_time(30))(gone.set)
+    client.call(ChannelOpen(), ChannelOpenOk, 1)
+    assert not gone.is_set() and len(door.hub.clients) == 1
+    if takes_leave:
+        client.send_method(ConnectionClose(reply_code=200), 0)
+        client.expect(ConnectionCloseOk, 0)
+        client.expect_end()
+    client.close()
+
+    assert gone.wait(in_time(30))
+    poll_until(lambda: not door.hub.clients)
+    theirs.close()
+
+
 def test_nobody_comes_in_after_close(door):
     door.hub.take_leave()
 
@@ -94,6 +119,7 @@ def test_login_whose_password_is_checked_while_the_server_closes_comes_to_nothin
         return login(*credentials)
 
     door.broker.logins.login = slowly
+    door.broker.logins.login_at_once = lambda *credentials: None
     late = asked_in(door)
     asked.wait(in_time(30))
     door.broker.logins.login = login
