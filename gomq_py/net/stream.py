@@ -13,6 +13,9 @@ from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
 from gevent.event import Event
+from gevent.socket import socket as PlainSocket
+
+from gomq_py.net.records import RecordReader
 
 READABLE = 1
 # A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.
@@ -317,10 +320,12 @@ def receive_functions(socket):
     """The non-blocking recv_into of a gevent socket, and for TLS the count of octets decrypted but not yet
     read. What is like a socket (net.websocket) brings both.
     """
+    if type(socket) is PlainSocket:  # one of gevent's takes 2 us to say what it has not
+        return socket._sock.recv_into, None
     own = getattr(socket, "receive_functions", None)
     if own is not None:
         return own()
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv_into, None
-    return lambda view: ssl_object.read(len(view), view), ssl_object.pending
+    return RecordReader(ssl_object).receive_into, ssl_object.pending
