@@ -4,7 +4,6 @@ The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md``
 Sections, keys and flags are LavinMQ's, plus GoMQ's flags; what has an effect only in a later version carries
 ``pending`` and is said aloud at boot when somebody sets it.
 """
-import difflib
 from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
@@ -790,6 +789,7 @@ class Settings:
         for attribute, value in values.items():
             option = BY_ATTRIBUTE.get(attribute)
             if option is None:
+                import difflib  # here, because few ever mistype: 0.2 MB
                 near = difflib.get_close_matches(attribute, BY_ATTRIBUTE, 1)
                 raise TypeError(f"no such setting: {attribute}" + (f"; is {near[0]} meant?" if near else ""))
             try:

@@ -6,6 +6,7 @@ one line that names the place; what can be lived with is a warning for the log.
 import argparse
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,6 +57,17 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
+    """Asks how wide the terminal is only when it has something to show there: argparse asks for each flag,
+    and brings in libraries of compression with that (0.2 MB).
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__(formatter_class=partial(argparse.HelpFormatter, width=80), **options)
+
+    def format_help(self) -> str:
+        self.formatter_class = argparse.HelpFormatter
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 

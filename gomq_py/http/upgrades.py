@@ -13,13 +13,8 @@ from urllib.parse import urlsplit
 
 import gevent
 import orjson
-from h11 import ProtocolError
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, RejectConnection
-from wsproto.utilities import RemoteProtocolError
 
 from gomq_py.net.listener import format_address, serve, telling_why, unix_peer
-from gomq_py.net.websocket import WebSocket
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -86,6 +81,11 @@ class Upgrades:
 
     def answer(self, path, headers, version):
         """An Accepted. ``path`` is the request's target, ``headers`` its fields. Raises UpgradeRefused."""
+        # here and below, because few brokers see a WebSocket: 1 MB
+        from h11 import ProtocolError
+        from wsproto import ConnectionType, WSConnection
+        from wsproto.events import AcceptConnection, RejectConnection
+        from wsproto.utilities import RemoteProtocolError
         if version != "HTTP/1.1":
             raise UpgradeRefused("400 Bad Request", "a WebSocket begins with HTTP/1.1")
         if headers.get("Content-Length", "0").strip("0") or headers.get("Transfer-Encoding"):
@@ -118,6 +118,7 @@ class Upgrades:
 
         ``rest``: what was read behind the request.
         """
+        from gomq_py.net.websocket import WebSocket
         websocket = WebSocket(socket, accepted.connection, lambda: self._clients.is_closing)
         if not isinstance(address, tuple):
             self._unix_peers += 1

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import IPv4Address, ip_address
 from typing import Any
 
 import gevent
@@ -54,14 +55,12 @@ class BindError(Exception):
 def bind_tcp(host: str, port: int, backlog: int, reuse_port: bool = False) -> Any:
     """A listening TCP socket; ``port`` 0 takes a free one. ``::`` takes IPv4 too. Raises BindError."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, address = _resolved(host, port)
     except OSError as error:
         raise BindError(f"cannot listen on {host}: {error.strerror}") from error
     except UnicodeError as error:  # a label of a name that is empty or too long
         raise BindError(f"cannot listen on {host}: this is no host name") from error
-    listening = socket.socket(family, kind, protocol)
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse_port:
@@ -81,6 +80,24 @@ def keep_little_unsent(listening: Any) -> None:
     """Have what is accepted on a TCP socket keep at most UNSENT_OCTETS, where the system can."""
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_OCTETS)
+
+
+def _resolved(host: str, port: int) -> tuple[int, Any]:
+    """(family, address) to bind to. May switch.
+
+    An address needs no resolver, which takes a thread, and tables of all scripts that names may be in (0.5
+    MB).
+    """
+    try:
+        parsed = ip_address(host)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, IPv4Address):
+        return socket.AF_INET, (host, port)
+    if parsed is not None and parsed.scope_id is None:
+        return socket.AF_INET6, (host, port, 0, 0)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return found[0], found[4]
 
 
 def _why_not(host: str, port: int, error: OSError) -> str:
@@ -168,8 +185,9 @@ class SocketOptions:
     def apply(self, connection: Any) -> None:
         """Set them. Raises OSError when the peer has gone already."""
         if connection.family != socket.AF_UNIX:
+            set_option = getattr(connection, "_sock", connection).setsockopt
             for level, name, value in self._options:
-                connection.setsockopt(level, name, value)
+                set_option(level, name, value)
 
 
 class Listener:

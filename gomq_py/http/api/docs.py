@@ -8,7 +8,6 @@ from flask import Blueprint, Response, current_app, redirect
 
 from gomq_py.http import cookie
 from gomq_py.http.answers import json_answer
-from gomq_py.http.openapi.document import document, session_scheme
 
 blueprint = Blueprint("docs", __name__)
 STYLE = """body { font: 16px/1.4 sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
@@ -20,6 +19,7 @@ code { font-family: monospace } .method { font-weight: bold }
 
 def described():
     """The document of this app, made once."""
+    from gomq_py.http.openapi.document import document  # here, because few look: 0.5 MB
     extensions = current_app.extensions
     if "gomq.openapi" not in extensions:
         extensions["gomq.openapi"] = document(current_app)
@@ -35,6 +35,7 @@ def home():
 @blueprint.get("/docs/openapi.json")
 def openapi():
     """The description for programs, with the name of the cookie at the address that was asked."""
+    from gomq_py.http.openapi.document import session_scheme
     whole = described()
     schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie.name())}
     return json_answer({**whole, "components": {**whole["components"], "securitySchemes": schemes}})

@@ -84,6 +84,20 @@ def test_name_that_does_not_resolve_is_refused():
         bind_tcp("no-such-host.invalid", 0, BACKLOG)
 
 
+@pytest.mark.parametrize(
+    ("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6), ("::", socket.AF_INET6)]
+)
+def test_address_is_listened_on_without_asking_for_it(monkeypatch, host, family):
+    monkeypatch.setattr(listener.socket, "getaddrinfo", None)
+
+    with bind_tcp(host, 0, BACKLOG) as bound:
+        assert bound.family == family and bound.getsockname()[0] == host
+
+
+def test_names_are_listened_on(listen):
+    assert ask(listen(echo, bound=bind_tcp("localhost", 0, BACKLOG)).port, host="localhost") == b"hello"
+
+
 def test_port_is_free_again_after_close(listen):
     first = listen(echo)
     port = first.port
