@@ -886,6 +886,65 @@ def test_an_idle_committer_has_no_greenlet(committer):
     wait_until(lambda: committer.is_idle)
 
 
+def test_the_greenlet_stays_for_the_next_flush_and_ends_when_none_comes(committer, monkeypatch):
+    monkeypatch.setattr(sync, "REST_S", 3600)
+    committer.mark(FakeStore("a"))
+    committer.wait()
+    wait_until(lambda: committer.is_idle)
+    first = committer._greenlet
+    monkeypatch.setattr(sync, "REST_S", 0.001)
+
+    committer.mark(FakeStore("b"))
+    second = committer._greenlet
+    is_idle = committer.is_idle
+    committer.wait()
+
+    assert first is second and not is_idle
+    wait_until(lambda: committer._greenlet is None)
+    assert committer._wake.rings_at_s == 0.0
+
+
+def test_a_greenlet_that_is_ended_while_it_rests_has_failed_nobody(committer, files, monkeypatch):
+    monkeypatch.setattr(sync, "REST_S", 3600)
+    committer.mark(FakeStore("a"))
+    committer.wait()
+    wait_until(lambda: committer.is_idle)
+
+    kill_its_greenlet(committer)
+    wait_until(lambda: committer._greenlet is None)
+    committer.mark(FakeStore("b"))
+    committer.wait()
+
+    assert not committer.has_failed and committer.syncs == 2
+
+
+def test_a_greenlet_that_is_ended_as_it_is_woken_tells_who_waits(committer, monkeypatch):
+    monkeypatch.setattr(sync, "REST_S", 3600)
+    committer.mark(FakeStore("a"))
+    committer.wait()
+    wait_until(lambda: committer.is_idle)
+    answers = Answers()
+
+    kill_its_greenlet(committer)
+    committer.mark(store := FakeStore("b"))
+    committer.after_sync(answers)
+    wait_until(lambda: answers)
+
+    assert answers[0].errno == errno.ECANCELED and store.error is answers[0] and committer.has_failed
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_no_greenlet_and_no_timer_stay_when_it_ends_while_it_rests(committer, monkeypatch, end):
+    monkeypatch.setattr(sync, "REST_S", 3600)
+    committer.mark(FakeStore("a"))
+    committer.wait()
+    wait_until(lambda: committer.is_idle)
+
+    getattr(committer, end)()
+
+    assert committer._greenlet is None and committer._wake.rings_at_s == 0.0
+
+
 def test_work_aside_is_done_in_order_while_a_flush_hangs(caplog):
     """Files are closed and made there.
 
