@@ -426,6 +426,30 @@ def test_flushes_that_overlap_are_gathered(tmp_path):
     assert 0 < pause <= sync.GATHER_S
 
 
+@pytest.mark.parametrize("count", [sync.GATHER_FROM - 1, sync.GATHER_FROM])
+def test_flush_that_answers_many_holds_the_next_one_up_though_nobody_asked_meanwhile(
+    tmp_path, count, monkeypatch
+):
+    monkeypatch.setattr(sync, "GATHER_S", 3600)
+    files, answers = Files(), []
+    committer, store = GroupCommit(files), Store(files, tmp_path, "a")
+    recording = committer._flusher = RecordingFlusher(lambda: None)
+    committer.mark(store)
+    for _ in range(count):
+        committer.after_sync(answers.append)
+    wait_until(lambda: len(answers) == count, sleep=gevent.sleep)
+
+    for _ in range(2):
+        committer.mark(store)
+        before = len(answers)
+        committer.after_sync(answers.append)
+        wait_until(lambda: len(answers) > before, sleep=gevent.sleep)
+    committer.stop()
+
+    assert len(recording.pauses) == (1 if count >= sync.GATHER_FROM else 0)  # the second one answered one
+    store.file.close()
+
+
 def test_whoever_waits_for_one_answer_before_the_next_question_is_not_held_up(tmp_path):
     assert flush_twice(tmp_path, overlapping=False) == []
 
