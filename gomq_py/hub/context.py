@@ -11,6 +11,7 @@ import gevent
 
 from gomq_py.hub.admission import Admission
 from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub.body_buffers import BodyBuffers
 from gomq_py.hub.buffers import HubBuffers
 from gomq_py.hub.catching_up import CatchingUp
 from gomq_py.hub.clients import SHUTDOWN, Clients
@@ -48,6 +49,7 @@ class Hub:
         self.admission = Admission(settings)
         self.clients = Clients(self.scheduler)
         self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
+        self.body_buffers = BodyBuffers(self.timers)
         self.large_output = LargeOutput(settings.max_large_output, call_later=self.call_later)
         self.coalescer = Coalescer()
         self.catching_up = CatchingUp(self.timers)

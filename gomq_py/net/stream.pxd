@@ -17,6 +17,8 @@ cdef class Stream:
     cdef bytes tail
     cdef dict holds
     cdef bint rewalk, together, is_over
+    cdef object direct
+    cdef Py_ssize_t direct_octets
     cdef object coalescer
     cdef Py_ssize_t least_octets, small_reads, small_octets
     cdef uint64_t flood_sent_octets
@@ -25,6 +27,9 @@ cdef class Stream:
     cpdef let_go(self, Hold hold)
     @cython.locals(count=Py_ssize_t, reserve=Py_ssize_t, tail=bytes)
     cdef Py_ssize_t _read(self) except -1
+    @cython.locals(count=Py_ssize_t, more=Py_ssize_t)
+    cdef Py_ssize_t _read_direct(self) except -1
+    cdef Py_ssize_t _receive(self, view) except -1
     @cython.locals(output=Output, position=Py_ssize_t)
     cdef int _walk(self, Py_ssize_t start, Py_ssize_t end, bytes tail) except -1
     cdef _keep_tail(self, Py_ssize_t position, Py_ssize_t end)

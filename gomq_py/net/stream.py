@@ -23,6 +23,8 @@ READABLE = 1
 FLOOD_READS = 16
 SMALL_OCTETS = 2048
 FLOOD_S = FLOOD_READS * 60e-6
+# A frame's last octet, and what says of the next one how long it is.
+HEAD_OCTETS = 8
 # Small segments that a read by the clock must bring for the next to be by the clock too: 12 000 a second.
 LEAST_TOGETHER = 3
 # From so many octets on a poll of its own is nothing beside the walk of a read.
@@ -62,8 +64,9 @@ class Stream:
 
     __slots__ = (
         "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane",
-        "handler", "over", "is_over", "error", "after_poll", "tail", "holds", "rewalk", "coalescer",
-        "together", "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
+        "handler", "over", "is_over", "direct", "direct_octets", "error", "after_poll", "tail", "holds",
+        "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets", "flood_began",
+        "flood_sent_octets",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -77,6 +80,8 @@ class Stream:
         self.tail = b""
         self.holds = None
         self.rewalk = False
+        self.direct = None
+        self.direct_octets = 0
         self.coalescer = coalescer
         self.together = False
         self.least_octets = self.small_reads = self.small_octets = self.flood_sent_octets = 0
@@ -132,7 +137,7 @@ class Stream:
         for watcher in (self.watcher, self.after_poll):
             if watcher is not None:
                 watcher.close()
-        self.watcher = self.after_poll = self.over = None
+        self.watcher = self.after_poll = self.over = self.direct = None
         self.lane = self.handler = None  # they hold the connection, which holds this
 
     def stop(self, error=None):
@@ -249,24 +254,54 @@ class Stream:
             # What was read before comes first; a paused stream's rest may not even fit in front of a new
             # read.
             return 0
+        if self.direct is not None:
+            count = self._read_direct()
+        else:
+            count = self._receive(self.buffers.input_room)
+            if count:
+                reserve = self.buffers.reserve
+                tail = self.tail
+                self._walk(reserve - len(tail), reserve + count, tail)
+        if self.pending is not None and not self.is_over and self.pending() and not self.holds:
+            self._read_again()
+        return count
+
+    def read_into(self, target, count):
+        """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets go
+        to ``target.room(count)``, which gives the view of as many as are still to come, and hears with
+        ``came(count)`` of those that are there. What is behind them is walked.
+        """
+        if count:
+            self.direct = target
+            self.direct_octets = count
+
+    def _read_direct(self):
+        target = self.direct
+        count = self._receive(target.room(self.direct_octets))
+        if count:
+            target.came(count)
+            self.direct_octets -= count
+        if count and not self.direct_octets:
+            self.direct = None
+            # the end of the frame and the head of the next one, which says where its octets belong
+            more = self._receive(self.buffers.input_room[:HEAD_OCTETS])
+            if more:
+                count += more
+                self._walk(self.buffers.reserve, self.buffers.reserve + more, b"")
+        return count
+
+    def _receive(self, view):
+        """Octets that were read into the view. 0: there are none, or the stream has ended."""
         try:
-            count = self.receive_into(self.buffers.input_room)
+            count = self.receive_into(view)
         except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
-            if self.pending is not None and self.pending() and not self.holds:
-                self._read_again()
             return 0
         except Exception as error:  # a fault, too: the loop watches no more for whom it calls in vain
             self.stop(error)
             return 0
         if count == 0:
             self.stop()
-            return 0
         self.received_octets += count
-        reserve = self.buffers.reserve
-        tail = self.tail
-        self._walk(reserve - len(tail), reserve + count, tail)
-        if self.pending is not None and self.pending() and not self.holds:
-            self._read_again()
         return count
 
     def _read_again(self):

@@ -407,6 +407,14 @@ class Files:
 
         Raises OSError; how much of it was written then is not known.
         """
+        self._put(file, start, octets)
+        self.appended(file, start, start + len(octets))
+
+    def put(self, file, start, octets):
+        """As write, for who announces them with others."""
+        self._put(file, start, octets)
+
+    def _put(self, file, start, octets):
         if file.fd < 0:
             with contextlib.suppress(OSError):  # then it is written through its mapping: three times the work
                 file.fd = self._opened_again(file)
@@ -414,7 +422,6 @@ class Files:
             self._write(file, start, octets)
         except OSError as error:
             raise with_path(error, file.path) from error
-        self.appended(file, start, start + len(octets))
 
     def overwritten(self, file, start, end):
         """Announce that [start, end) of a mapping was changed. Once per batch."""

@@ -25,5 +25,6 @@ cdef class Message:
     cpdef bytes get_raw(self)
     cpdef own(self, properties=*)
     cpdef Py_ssize_t get_body_length(self)
+    cpdef body_view(self)
     cpdef readdress(self, Message other, bytes exchange, bytes routing_key, bytes properties,
             uint64_t timestamp_ms, uint64_t expires_at_ms=*)

@@ -9,6 +9,7 @@ Python object per message. ``buffer`` is the connection's read buffer (publishin
 """
 from gomq_py import octets
 from gomq_py.content import forms
+from gomq_py.content.gathered import Gathered
 
 BASIC = forms.BASIC  # so that its .pxd can type it
 
@@ -64,16 +65,22 @@ class Message:
         """
         if len(exchange) > 255 or len(routing_key) > 255:
             raise ValueError("exchange and routing key are short strings: at most 255 octets")
-        owner = b"".join(
-            (bytes((len(exchange),)), exchange, bytes((len(routing_key),)), routing_key, properties, body)
-        )
-        self.owner = owner
-        self.buffer = octets.pointer(owner)
-        self.routing_at = 0
+        head = b"".join(
+            (bytes((len(exchange),)), exchange, bytes((len(routing_key),)), routing_key, properties))
+        start = body.lead(head) if type(body) is Gathered else -1
+        if start >= 0:
+            self.owner = body
+            self.buffer = octets.pointer(body.octets)
+        else:
+            start = 0
+            owner = head + bytes(body)
+            self.owner = owner
+            self.buffer = octets.pointer(owner)
+        self.routing_at = start
         self.routing_length = 2 + len(exchange) + len(routing_key)
-        self.properties_at = self.routing_length
+        self.properties_at = start + self.routing_length
         self.properties_length = len(properties)
-        self.body_at = self.properties_at + self.properties_length
+        self.body_at = start + len(head)
         self.body_length = len(body)
         self.timestamp_ms = timestamp_ms
         self.expires_at_ms = expires_at_ms
@@ -165,6 +172,12 @@ class Message:
     def get_body(self):
         """The body (a copy)."""
         return bytes(self.buffer[self.body_at:self.body_at + self.body_length])
+
+    def body_view(self):
+        """A view of the body, of a message that was assigned a Gathered one; None of any other."""
+        if type(self.owner) is not Gathered:
+            return None
+        return self.owner.octets[self.body_at:self.body_at + self.body_length]
 
     def get_body_start(self, most):
         """Up to so many octets of the body (a copy)."""

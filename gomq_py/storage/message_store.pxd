@@ -9,7 +9,7 @@ from gomq_py.storage.segment cimport Segment
 
 cdef int _FROM_CURSOR, _FROM_REQUEUED
 cdef unsigned int MSGS
-cdef Py_ssize_t SMALLEST_RUN
+cdef Py_ssize_t SMALLEST_RUN, WRITTEN_OCTETS
 
 @cython.final
 cdef class AckRun:
@@ -36,6 +36,7 @@ cdef class MessageStore(segment_log.SegmentLog):
 
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
+    cdef bint _write_body(self, Segment segment, Message message) except -1
     @cython.locals(segment=Segment)
     cpdef bint peek(self, Message message) except -1
     cpdef int shift(self) except -1

@@ -44,7 +44,11 @@ cdef class Segment:
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t append(self, Message message) except -1
     @cython.locals(size=Py_ssize_t)
-    cdef Py_ssize_t encode(self, unsigned char* p, Py_ssize_t at, Message message) except -1
+    cdef Py_ssize_t encode(
+        self, unsigned char* p, Py_ssize_t at, Message message, bint body_is_there) except -1
+    @cython.locals(at=Py_ssize_t)
+    cdef Py_ssize_t append_around(self, Message message) except -1
+    cdef Py_ssize_t body_place(self, Message message) except -1
     cdef int wrote(self, Py_ssize_t size, Py_ssize_t last) except -1
     @cython.locals(p=octets_pointer, routing_length=Py_ssize_t, properties_length=Py_ssize_t,
         body_length=Py_ssize_t)

@@ -121,10 +121,21 @@ class Segment:
         """Write a record at the end; the caller has made sure of the room. Returns its position."""
         at = self.end
         self.last_at = at
-        self.end = at + self.encode(self.p, at, message)
+        self.end = at + self.encode(self.p, at, message, False)
         return at
 
-    def encode(self, p, at, message):
+    def append_around(self, message):
+        """As append, where the body was written to body_place() already."""
+        at = self.end
+        self.last_at = at
+        self.end = at + self.encode(self.p, at, message, True)
+        return at
+
+    def body_place(self, message):
+        """Where in the file the body of the next record begins, if that is this message's."""
+        return self.end + record.HEADER_BYTES + message.routing_length + message.properties_length
+
+    def encode(self, p, at, message, body_is_there):
         """Write the next record at ``p[at]``, for wrote() where that is not in the mapping.
 
         Returns its size.
@@ -133,7 +144,8 @@ class Segment:
             p, at, self.seed, self.ordinal, message.kind, (message.flags & 0xFE) | message.persistent,
             message.priority, message.timestamp_ms, message.expires_at_ms, message.buffer, message.routing_at,
             message.routing_length,
-            message.properties_at, message.properties_length, message.body_at, message.body_length)
+            message.properties_at, message.properties_length, message.body_at, message.body_length,
+            body_is_there)
         self.ordinal += 1
         self.count += 1
         self.body_bytes += message.body_length

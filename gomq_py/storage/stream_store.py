@@ -98,7 +98,7 @@ class StreamStore(segment_log.SegmentLog):
         if size > stage.STAGE_OCTETS or not self._stage.take(self):
             segment.append(message)
             return 0
-        segment.encode(self._stage.p, self._staged, message)
+        segment.encode(self._stage.p, self._staged, message, False)
         self._last_staged = self._staged
         self._staged += size
         return 0

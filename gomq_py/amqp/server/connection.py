@@ -23,10 +23,10 @@ from gomq_py.amqp.server.lifecycle import (
     moved,
 )
 from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt
-from gomq_py.amqp.server.publish import wait_for_files
+from gomq_py.amqp.server.publish import body_begins, body_ends, wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import FRAME_HEARTBEAT, FRAME_METHOD
+from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD
 from gomq_py.amqp.wire.errors import (
     AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed,
     UnexpectedFrame,
@@ -80,7 +80,7 @@ class Connection:
         events max_message_size tables max_consumers_per_channel max_consumers_per_connection
         max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
         lane slow_walk client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
-        takes _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent __dict__
+        takes _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent __dict__
         __weakref__
     """.split())
 
@@ -117,6 +117,7 @@ class Connection:
         self.mechanism = ""
         self.blocked_reason = None
         self.takes = False
+        self._body = None
         self._alarm_hold = None
         self._has_taken_leave = False
         self.why = ""
@@ -242,6 +243,7 @@ class Connection:
         """Give everything back. Safe to call twice."""
         if not moved(self, OF_CONNECTION, ENDED):
             return
+        self._body = None
         self.hub.not_at_close(self._cut_off)
         self.hub.heartbeats.forget(self)
         self.vhost.watch_tracing(self, None)
@@ -294,15 +296,47 @@ class Connection:
 
     def slow_frame(self, kind, channel_id, payload):
         """A frame the fast lane does not take. Returns False when the walk must stop. Never raises."""
-        return self._slow_frame(kind, channel_id, payload) and self.slow_walk.has_time()
+        return self._handled(kind, channel_id, self._frame, kind, channel_id, payload) and (
+            self.slow_walk.has_time())
 
-    def _slow_frame(self, kind, channel_id, payload):
+    def body_begins(self, channel_id, size, start, end):
+        """A body frame of ``size`` octets has begun, with those of ``input[start:end]``. Whether the stream
+        reads the others to where they belong; then body_ends() is called, and else the frame has to come
+        whole.
+        """
+        channel = self.channels.get(channel_id)
+        if self.state != OPEN or channel is None or not channel.is_open():
+            return False
+        gathered = body_begins(channel, size)
+        if gathered is None:
+            return False
+        gathered.add(self.hub.buffers.input_view[start:end])
+        self._body = channel, gathered, size
+        self.stream.read_into(gathered, size - (end - start))
+        return True
+
+    def body_ends(self):
+        """The frame of the last body_begins() is complete. As slow_frame."""
+        (channel, *body), self._body = self._body, None
+        return self._handled(FRAME_BODY, channel.id, self._body_frame, channel, *body) and (
+            self.slow_walk.has_time())
+
+    def _body_frame(self, channel, gathered, size):
         try:
-            if self.state == CLOSING:
-                return self._frame_while_closing(kind, channel_id, payload)
-            if channel_id == 0:
-                return self._connection_frame(kind, payload)
-            return self._channel_frame(kind, channel_id, payload)
+            return self.state != OPEN or not channel.is_open() or body_ends(channel, gathered, size)
+        except (AMQPError, Refused) as error:
+            raise blamed(as_amqp(error), channel.method_id)
+
+    def _frame(self, kind, channel_id, payload):
+        if self.state == CLOSING:
+            return self._frame_while_closing(kind, channel_id, payload)
+        if channel_id == 0:
+            return self._connection_frame(kind, payload)
+        return self._channel_frame(kind, channel_id, payload)
+
+    def _handled(self, kind, channel_id, handle, *arguments):
+        try:
+            return handle(*arguments)
         except (AMQPError, Refused) as error:
             self._refuse(channel_id, as_amqp(error))
         except Exception:

@@ -14,7 +14,7 @@ cimport cython
 
 cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
-cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, LOOK_AFTER, HASTE
+cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, LOOK_AFTER, HASTE, DIRECT_OCTETS
 
 @cython.final
 cdef class FastLane:
@@ -33,7 +33,7 @@ cdef class FastLane:
     cdef Py_ssize_t payload_max, header_max
     cdef uint64_t body_max
     cdef uint64_t now_ms
-    cdef bint held
+    cdef bint held, in_body
     cdef Py_ssize_t stored_copies, look_at
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
         after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)

@@ -34,6 +34,8 @@ LOOK_AFTER = 1024
 # Messages that a read brings of a publisher that outruns anybody. One that waits for each confirm, or sends
 # now and then, brings fewer, and does not wait where others have left a queue behind.
 HASTE = 16
+# What is left of a body frame of so many octets is read to where it belongs.
+DIRECT_OCTETS = 16 * 1024
 # Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
 WAIT = 0
 SLOW = -1
@@ -48,7 +50,10 @@ class FastLane:
     connection is closing or paused) and ``route(exchange, routing_key, entry) -> Route`` or None (the publish
     then goes to slow_frame), takes over with ``publish_later`` what a queue answers LATER to, hears with
     ``outruns(queues)`` that more was published than their consumers can follow, and says with ``has_time()``
-    whether a walk over messages to many queues may go on now, or will later. ``entry`` is empty, or what
+    whether a walk over messages to many queues may go on now, or will later. ``body_begins(channel number,
+    size, start, end) -> bool``: whether the octets of a body frame that has come in part, those of
+    ``input[start:end]`` and the rest, go to where they belong; the walk goes on behind them with
+    ``body_ends()``, which answers as slow_frame does. ``entry`` is empty, or what
     messages have in the header that the Route without it watches.
     ``confirming_channels``: channels in confirm mode with new publishes since the connection last cleared the
     list with take_confirming().
@@ -58,6 +63,7 @@ class FastLane:
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
         "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at",
+        "in_body",
     )
 
     def __init__(
@@ -78,6 +84,7 @@ class FastLane:
         self.message = Message()
         self.message.may_wait = True
         self.held = False
+        self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
         self.stored_copies = 0  # of this read
         self.look_at = LOOK_AFTER
         self.scan = PropertyScan()
@@ -106,6 +113,15 @@ class FastLane:
         self.look_at = LOOK_AFTER
         at = self.at
         position = start
+        if self.in_body:
+            if end == start:
+                return start
+            self.in_body = False
+            if at[start] != FRAME_END:
+                raise errors.FrameError(f"frame end octet is {at[start]}, expected {FRAME_END}")
+            position += 1
+            if not self.handler.body_ends():
+                return position
         while end - position >= 7:
             size = octets.be32(at, position + 3)
             if size > self.payload_max:
@@ -114,6 +130,10 @@ class FastLane:
                 )
             frame_end = position + 7 + size
             if frame_end >= end:
+                if at[position] == 3 and size >= DIRECT_OCTETS and self.handler.body_begins(
+                        octets.be16(at, position + 1), size, position + 7, end):
+                    self.in_body = True
+                    position = end
                 break
             if at[frame_end] != FRAME_END:
                 raise errors.FrameError(f"frame end octet is {at[frame_end]}, expected {FRAME_END}")

@@ -17,9 +17,16 @@ from gomq_py.amqp.wire.errors import (
     NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
-from gomq_py.amqp.wire.methods import BasicReturn
+from gomq_py.amqp.wire.methods import BasicPublish, BasicReturn
 from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import held_publish, publishing
+from gomq_py.content.gathered import Gathered
+
+
+# A body of so many octets or more is put together where it is stored from.
+GATHERED_OCTETS = 128 * 1024
+# Two short strings, and what the broker may add to properties on the way in.
+ROUTING_OCTETS = 1024
 
 
 class Content:
@@ -29,7 +36,7 @@ class Content:
     A client of the body budget.
     """
 
-    __slots__ = ("channel", "method", "size", "properties", "chunks", "received", "hold")
+    __slots__ = ("channel", "method", "size", "properties", "chunks", "gathered", "received", "hold")
 
     def __init__(self, channel, method):
         self.channel = channel
@@ -37,6 +44,7 @@ class Content:
         self.size = -1
         self.properties = b""
         self.chunks = []
+        self.gathered = None  # a Gathered, from the first frame of a large body on
         self.received = 0
         self.hold = None
 
@@ -47,6 +55,19 @@ class Content:
                 "expected content header for class 60, got non content header frame instead"
             )
         return UnexpectedFrame("expected content body, got non content body frame instead")
+
+    def gather(self, payload):
+        """The rest of the body is put where these octets are put now, if the system has room for it."""
+        room = ROUTING_OCTETS + len(self.properties)
+        try:
+            lent = self.channel.connection.hub.body_buffers.take(room + self.size)
+        except OSError:
+            self.chunks.append(payload)
+            return
+        self.gathered = Gathered(lent, room, self.size)
+        for chunk in (*self.chunks, payload):
+            self.gathered.add(chunk)
+        self.chunks.clear()
 
     def resume_held(self):
         """There is room for the rest, or the content was dropped: read on."""
@@ -97,10 +118,39 @@ def content_body(channel, payload):
     content.received += len(payload)
     if content.size < 0 or content.received > content.size:
         raise content.unexpected_frame()
-    content.chunks.append(payload)
+    if content.gathered is not None:
+        content.gathered.add(payload)
+    elif content.size < GATHERED_OCTETS or content.received == content.size:
+        content.chunks.append(payload)
+    else:
+        content.gather(payload)
+    return _received(channel, content, len(payload))
+
+
+def body_begins(channel, size):
+    """A frame of so many octets of a body has begun. The Gathered that they may be read into, or None where
+    the frame has to come whole. Then body_ends() is called, if the frame ends as it should.
+    """
+    content = channel.content
+    if content is None or content.gathered is None or content.received + size > content.size:
+        return None
+    return content.gathered
+
+
+def body_ends(channel, gathered, size):
+    """The frame has been read. Returns False when reading must pause."""
+    content = channel.content
+    if content is None or content.gathered is not gathered:  # the channel has ended meanwhile
+        return True
+    channel.method_id = BasicPublish.ID
+    content.received += size
+    return _received(channel, content, size)
+
+
+def _received(channel, content, count):
     if content.received == content.size:
         return _complete(channel, content)
-    if channel.connection.hub.bodies.grow(content, len(payload)):
+    if channel.connection.hub.bodies.grow(content, count):
         return True
     content.hold = channel.connection.stream.hold("room for message bodies")
     return False
@@ -118,7 +168,9 @@ def _complete(channel, content):
     """Returns False when reading must pause."""
     drop_content(channel)
     channel.choose_lane()
-    body = content.chunks[0] if len(content.chunks) == 1 else b"".join(content.chunks)
+    body, content.gathered = content.gathered, None
+    if body is None:
+        body = content.chunks[0] if len(content.chunks) == 1 else b"".join(content.chunks)
     content.chunks.clear()
     publication = prepare(channel, content.method, content.properties, body)
     if channel.transaction is not None:

@@ -10,14 +10,14 @@ cdef unsigned int MAGIC
 cdef Py_ssize_t SMALLEST_RECORD_BYTES, LARGEST_ROUTING_BYTES
 
 @cython.locals(routing=Py_ssize_t, properties=Py_ssize_t, body=Py_ssize_t, trailer=Py_ssize_t,
-    size=Py_ssize_t)
+    size=Py_ssize_t, checksum=uint32_t, padding=Py_ssize_t)
 cdef Py_ssize_t encode(
     unsigned char* p, Py_ssize_t at, uint32_t seed, uint32_t ordinal, unsigned char kind,
     unsigned char flags, unsigned char priority,
     uint64_t timestamp_ms, uint64_t expires_at_ms, const unsigned char* source, Py_ssize_t routing_at,
     Py_ssize_t routing_length,
     Py_ssize_t properties_at, Py_ssize_t properties_length, Py_ssize_t body_at,
-    Py_ssize_t body_length) noexcept
+    Py_ssize_t body_length, bint is_there) noexcept
 
 @cython.locals(size=Py_ssize_t, routing_length=Py_ssize_t)
 cdef Py_ssize_t measure(const unsigned char* p, Py_ssize_t at, Py_ssize_t end) noexcept

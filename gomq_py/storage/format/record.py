@@ -48,9 +48,10 @@ SEARCH_BYTES = 65536
 
 def encode(
     p, at, seed, ordinal, kind, flags, priority, timestamp_ms, expires_at_ms,
-    source, routing_at, routing_length, properties_at, properties_length, body_at, body_length,
+    source, routing_at, routing_length, properties_at, properties_length, body_at, body_length, is_there,
 ):
     """Write a record at ``p[at]`` from three ranges of ``source``; the caller has made sure of the room.
+    ``is_there``: the body is in its place already.
 
     Returns its size.
     """
@@ -59,7 +60,11 @@ def encode(
     body = properties + properties_length
     trailer = body + body_length
     size = sizes.record_size(routing_length, properties_length, body_length)
-    octets.put_le64(p, at + size - 8, 0)  # the padding; the last octets of the record go over it
+    if is_there:
+        for padding in range(trailer + 4, at + size):
+            p[padding] = 0
+    else:
+        octets.put_le64(p, at + size - 8, 0)  # the padding; the last octets of the record go over it
     octets.put_le16(p, at, MAGIC)
     p[at + 2] = kind
     p[at + 3] = flags
@@ -73,9 +78,14 @@ def encode(
     octets.put_le64(p, at + 28, expires_at_ms)
     octets.copy(p, routing, source, routing_at, routing_length)
     octets.copy(p, properties, source, properties_at, properties_length)
-    octets.copy(p, body, source, body_at, body_length)
     octets.put_le32(p, at + 36, octets.crc32c(octets.crc32c(seed, p, at, 36), p, routing, routing_length))
-    octets.put_le32(p, trailer, octets.crc32c(seed, p, properties, properties_length + body_length))
+    if is_there:  # what it was written from is in a nearer cache, and mapped
+        checksum = octets.crc32c(seed, p, properties, properties_length)
+        checksum = octets.crc32c(checksum, source, body_at, body_length)
+    else:
+        octets.copy(p, body, source, body_at, body_length)
+        checksum = octets.crc32c(seed, p, properties, properties_length + body_length)
+    octets.put_le32(p, trailer, checksum)
     return size
 
 

@@ -1,6 +1,9 @@
 """Message: properties of its own kind, and what becomes of the kind when the core edits a message."""
+from types import SimpleNamespace
+
 import pytest
 
+from gomq_py.content.gathered import Gathered
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.storage.browser import Browser
@@ -101,3 +104,31 @@ def test_browser_shows_the_number_of_each_record(tmp_path):
 
     assert found == [0, 1, 2]
     browser.close()
+
+
+@pytest.mark.parametrize("room", [200, 3], ids=["room before it", "no room"])
+def test_a_gathered_body_makes_the_same_message(room):
+    body = bytes(range(256)) * 10
+    gathered = Gathered(SimpleNamespace(octets=memoryview(bytearray(room + len(body)))), room, len(body))
+    gathered.add(body)
+    made, plain = Message(), Message()
+
+    made.assign(b"x", b"key", BASIC, gathered, 5)
+    plain.assign(b"x", b"key", BASIC, body, 5)
+
+    assert made.get_routing() == plain.get_routing() and made.get_exchange() == b"x"
+    assert made.get_properties() == BASIC and made.get_body() == body
+    assert made.get_body_length() == len(body)
+
+
+def test_only_a_body_that_lies_in_a_buffer_of_its_own_can_be_seen_there():
+    body = Gathered(SimpleNamespace(octets=memoryview(bytearray(100))), 90, 4)
+    body.add(b"body")
+    made = Message()
+    made.assign(b"x", b"key", BASIC, body, 5)
+    assert bytes(made.body_view()) == b"body"
+
+    made.own()
+
+    assert made.body_view() is None and message().body_view() is None
+    assert made.get_body() == b"body"

@@ -1,8 +1,10 @@
 """Message store: the verbs of a queue, segments coming and going."""
 import os
+from types import SimpleNamespace
 
 import pytest
 
+from gomq_py.content.gathered import Gathered
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
@@ -288,3 +290,57 @@ def test_a_location_that_was_never_handed_out_is_refused(bench):
     for wrong in (location + 8, location + 4, location + (1 << 28), location & ~0xFFFFFFF):
         with pytest.raises(StoreError):
             bench.store.delete(wrong)
+
+
+# large bodies, which are written with a call
+
+LARGE = bytes(range(256)) * 1024
+
+
+def gathered(body=LARGE):
+    made = Gathered(SimpleNamespace(octets=memoryview(bytearray(600 + len(body)))), 600, len(body))
+    made.add(body)
+    return made
+
+
+def test_a_large_body_is_written_as_it_would_be_copied(tmp_path):
+    files = [FaultyFiles(), FaultyFiles()]
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one, other = (
+        StoreBench(tmp_path / name, files=each) for name, each in zip(("one", "other"), files))
+    for bench, bodies in ((one, (b"a", gathered(), b"b", gathered())), (other, (b"a", LARGE, b"b", LARGE))):
+        for body in bodies:
+            bench.push(body, properties=b"\x10\x00\x02")
+
+    assert [[call for call, _ in each.calls].count("put") for each in files] == [2, 0]
+    for bench in (one, other):
+        bench.reopen()
+        assert [shown.body for shown in bench.drain()] == [b"a", LARGE, b"b", LARGE] and not bench.damaged
+
+
+def test_a_large_body_comes_back_after_a_crash(tmp_path):
+    bench = StoreBench(tmp_path, enabled=True)
+    bench.push(gathered())
+    bench.store.flush()
+    bench.crash()
+
+    assert [shown.body for shown in bench.drain()] == [LARGE] and not bench.damaged
+
+
+@pytest.mark.parametrize("how", ["fail", "little"])
+def test_a_disk_that_does_not_take_a_large_body_fences_the_store_and_one_that_takes_it_slowly_does_not(
+    tmp_path, how,
+):
+    files = FaultyFiles(how=how)
+    bench = StoreBench(tmp_path, files=files)
+    bench.push(gathered())
+    files.fail_at = len(files.calls) + 1
+
+    if how == "little":
+        bench.push(gathered())
+        assert [shown.body for shown in bench.drain()] == [LARGE] * 2
+    else:
+        with pytest.raises(StoreError):
+            bench.push(gathered())
+        assert bench.fenced

@@ -1,10 +1,14 @@
 """The slow lane of publishing: what it checks, what it returns, what it stores. test_publish_lanes holds it
 to the fast lane's answers.
 """
+import errno
+import random
+
 import gevent
 import pytest
 
 from gomq_py.amqp.server import publish
+from gomq_py.amqp.wire.errors import PreconditionFailed
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk, BasicNack, BasicPublish,
@@ -16,7 +20,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.envelope import MAX_EXTRA_WORDS
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.content.properties import Properties
-from tests.support.door import Door, publish_frames
+from tests.support.door import Door, poll_the_loop, publish_frames
 from tests.support.waiting import wait_until
 
 METHOD, HEADER, BODY = 1, 2, 3
@@ -79,6 +83,113 @@ def test_frames_of_other_channels_may_stand_between(door):
     client.send(frame(BODY, 1, b"e!"))
 
     assert [stored(client)[1], stored(client)[1]] == [b"two", b"one!"]
+
+
+def send_in_pieces(client, octets, cuts):
+    """Each piece is read by itself."""
+    for start, end in zip([0, *cuts], [*cuts, len(octets)]):
+        client.send(octets[start:end])
+        poll_the_loop()
+
+
+FRAME_MAX = 131072
+LARGE = random.Random(1).randbytes(3 * FRAME_MAX)
+LARGE_AT = len(publish_frames("q", LARGE)) - 4 * 8 - len(LARGE)  # where its body frames begin
+
+
+@pytest.mark.parametrize("cut", [-1, 0, 1, 6, 7, 8, 9, 20_000, 70_000, FRAME_MAX - 8])
+def test_large_body_arrives_whole_wherever_its_frames_are_cut(publisher, cut):
+    octets = publish_frames("q", LARGE) + publish_frames("q", b"next")
+
+    send_in_pieces(publisher, octets, [LARGE_AT + number * FRAME_MAX + cut for number in range(4)])
+
+    assert stored(publisher)[1] == LARGE
+    assert stored(publisher)[1] == b"next"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_large_bodies_of_two_channels_arrive_whole_however_they_are_cut(door, seed):
+    chance = random.Random(seed)
+    client = door.client(channels=(1, 2))
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    bodies = [chance.randbytes(chance.randrange(130_000, 600_000)) for _ in range(2)]
+    of_both = [
+        list(split_frames(publish_frames("q", body, channel=channel, frame_max=frame_max)))
+        for channel, (body, frame_max) in enumerate(zip(bodies, (FRAME_MAX, 50_000)), 1)
+    ]
+    octets = b""
+    while any(of_both):
+        frames = chance.choice([frames for frames in of_both if frames])
+        octets += frames.pop(0)
+
+    cuts = sorted(chance.randrange(len(octets)) for _ in range(chance.randrange(30)))
+    send_in_pieces(client, octets, cuts)
+
+    assert {stored(client)[1] for _ in bodies} == set(bodies)
+
+
+def test_large_body_arrives_whole_though_the_system_has_no_room_for_it_in_one_piece(door, publisher):
+    take, door.hub.body_buffers.take = door.hub.body_buffers.take, refuse_memory
+    octets = publish_frames("q", LARGE)
+    send_in_pieces(publisher, octets[:LARGE_AT + 2 * FRAME_MAX], [LARGE_AT + FRAME_MAX])
+
+    door.hub.body_buffers.take = take
+    send_in_pieces(publisher, octets[LARGE_AT + 2 * FRAME_MAX:], [30_000])
+
+    assert stored(publisher)[1] == LARGE
+
+
+def refuse_memory(octets):
+    raise OSError(errno.ENOMEM, "no memory")
+
+
+def split_frames(octets):
+    while octets:
+        end = 8 + int.from_bytes(octets[3:7], "big")
+        yield octets[:end]
+        octets = octets[end:]
+
+
+def test_large_body_frame_without_its_end_closes_the_connection(publisher):
+    octets = bytearray(publish_frames("q", LARGE))
+    octets[LARGE_AT + 2 * FRAME_MAX - 1] = 0x55
+
+    send_in_pieces(publisher, bytes(octets), [LARGE_AT + FRAME_MAX + 30_000])
+
+    publisher.expect_error(
+        ConnectionClose, 501, "FRAME_ERROR - frame end octet is 85, expected 206", 0)
+
+
+def test_large_body_frame_that_is_too_much_closes_the_connection(publisher):
+    publisher.send(
+        method_frame(1, BasicPublish(routing_key="q")), frame(HEADER, 1, header_payload(b"\0\0", 200_000)),
+        frame(BODY, 1, bytes(100_000)),
+    )
+    poll_the_loop()
+
+    send_in_pieces(publisher, frame(BODY, 1, bytes(100_001)), [50_000])
+
+    refused(
+        publisher, 505, "UNEXPECTED_FRAME - expected content body, got non content body frame instead",
+        ConnectionClose)
+
+
+def test_channel_that_ends_in_the_middle_of_a_large_frame_drops_the_rest_and_the_others_go_on(door):
+    client = door.client(channels=(1, 2))
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    octets = publish_frames("q", LARGE)
+    client.send(octets[:LARGE_AT + FRAME_MAX + 30_000])
+    connection = door.connection()
+    wait_until(lambda: connection.stream.received_octets > LARGE_AT + FRAME_MAX, sleep=gevent.sleep)
+
+    connection.fail_channel(connection.channels[1], PreconditionFailed("the test"))
+    client.send(octets[LARGE_AT + FRAME_MAX + 30_000:])
+    client.publish("q", b"other", channel=2)
+
+    client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - the test")
+    client.send_method(QueueDeclare(queue="q", passive=True), channel=2)
+    assert client.expect(QueueDeclareOk, channel=2).message_count == 1
+    assert door.hub.bodies.held == 0
 
 
 @pytest.mark.parametrize(("octets", "text"), [
