@@ -540,7 +540,7 @@ TIMERS = {
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
     "gomq_py.links.rest": (1, "of one link; what raises ends its passage, which is made anew"),
-    "gomq_py.storage.bell": (1, "forgets its time first, and wakes a greenlet, whose top frame tells who waits"),
+    "gomq_py.storage.bell": (1, "forgets its time first, and wakes one greenlet"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
 
