@@ -324,7 +324,10 @@ class Channel:
         """Wait for an answer to something sent before; answers come in order, one that is not ``expected`` is
         an UnexpectedFrame.
         """
-        self._wait(lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s)
+        self._wait(
+            lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,
+            getattr(expected, "NAME", ""),
+        )
         reply = self._replies.popleft()
         if not isinstance(reply, expected):
             name = getattr(reply, "NAME", "a message")
@@ -443,8 +446,8 @@ class Channel:
             self._raise()
         self.connection.send(octets)
 
-    def _wait(self, predicate, timeout_s):
-        self.connection.wait_for(lambda: predicate() or self.error is not None, timeout_s)
+    def _wait(self, predicate, timeout_s, what=""):
+        self.connection.wait_for(lambda: predicate() or self.error is not None, timeout_s, what)
         if not predicate():
             self._raise()
 

@@ -311,7 +311,8 @@ LOGINS = {
         flooding_login(method_frame(1, ChannelCloseOk())), "channel.close-ok where an answer"),
     "agrees to an end of the connection for ever": (
         flooding_login(method_frame(0, ConnectionCloseOk())), "connection.close-ok"),
-    "silence after tune": (lambda peer: (peer.handshake(), peer.await_end()), "no answer"),
+    "silence after tune": (
+        lambda peer: (peer.handshake(), peer.await_end()), "channel.open-ok was awaited"),
 }
 
 
