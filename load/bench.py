@@ -7,6 +7,7 @@ change is judged.
 ``python -m load.bench --help`` has the options.
 """
 import argparse
+import json
 import os
 import platform
 import re
@@ -46,12 +47,30 @@ def main(arguments=None):
             mqtt_brokers.append(MosquittoBroker(folder))
         over_mqtt = _measured(MQTT_ROWS, mqtt_brokers, options)
         by_hand = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
-    text = document(results, spent, managed, versions, options) + mqtt_document(*over_mqtt, by_hand, options)
-    print(text)
-    if not options.rows and not options.no_write and not options.beside:
-        write(text, BEGIN, END)
     every = [*results.values(), *over_mqtt[0].values()]
+    found = {
+        "document": {"results": results, "spent": spent, "managed": managed, "versions": versions},
+        "mqtt_document": {"results": over_mqtt[0], "versions": over_mqtt[1], "others": by_hand},
+    }
+    if options.add_to:
+        before = json.loads(options.add_to.read_text()) if options.add_to.exists() else {}
+        found = merged(before, found)
+        options.add_to.write_text(json.dumps(found))
+    text = (
+        document(**found["document"], options=options)
+        + mqtt_document(**found["mqtt_document"], options=options)
+    )
+    print(text)
+    if not options.no_write and not options.beside and (not options.rows or options.add_to):
+        write(text, BEGIN, END)
     return 1 if any(figures["faults"] for row in every for figures in row.values()) else 0
+
+
+def merged(before, now):
+    """Figures of earlier runs with those of this one, which take their place."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return {key: merged(before.get(key), now.get(key)) for key in {**before, **now}}
+    return before if now in (None, "") else now
 
 
 def _measured(rows, brokers, options):
@@ -76,7 +95,12 @@ def _options(arguments):
     parser.add_argument("--rounds", type=int, default=2, help="per row and broker (%(default)s)")
     keys = [row.key for row in (*ROWS, *MQTT_ROWS, *costs.COSTS)]
     parser.add_argument(
-        "--rows", nargs="*", help=f"only these, and do not write the document: {' '.join(keys)}")
+        "--rows", nargs="*", help=f"only these, and leave the document alone: {' '.join(keys)}")
+    parser.add_argument(
+        "--add-to", type=Path, metavar="FILE",
+        help="JSON of the figures of earlier runs, which stay where this one has no newer ones: the document "
+        "is written from all, also with --rows",
+    )
     parser.add_argument(
         "--beside", type=Path, metavar="FOLDER",
         help="another checkout of gomq-py, compiled, measured in turn with this one; nothing is written",
@@ -160,7 +184,9 @@ def document(results, spent, managed, versions, options):
         *(costs.table(spent, LAVINMQ) if spent else []), "",
         *(management.table(managed) if managed else []),
     ]
-    generators = [results[row.key]["gomq-py"]["generator_us"] for row in rows if row.key in ("small", "four")]
+    generators = [
+        _of(results, row, GomqBroker.name)["generator_us"] for row in rows if row.key in ("small", "four")
+    ]
     if generators and all(generators):
         lines += [
             "",
@@ -178,7 +204,7 @@ def document(results, spent, managed, versions, options):
         ]
     faults = [
         f"- FAULT: {row.key}, {name}: {fault}"
-        for row in rows for name in names for fault in results[row.key][name]["faults"]
+        for row in rows for name in names for fault in _of(results, row, name)["faults"]
     ]
     return "\n".join([*lines, "", "```", *commands, "```", *faults]) + "\n"
 
@@ -190,7 +216,7 @@ def mqtt_document(results, versions, others, options):
         return ""
     faults = [
         f"- FAULT: {row.key}, {name}: {fault}"
-        for row in rows for name in names for fault in results[row.key][name]["faults"]
+        for row in rows for name in names for fault in _of(results, row, name)["faults"]
     ]
     return "\n".join([
         "", f"Over MQTT: {'; '.join(versions.values())}.", "", *_throughput_table(rows, results, names), "",
@@ -209,7 +235,7 @@ def _throughput_table(rows, results, names, elsewhere=None):
     ]
     for row in rows:
         figures = " | ".join(
-            f"{_cpu(results[row.key][name], row, name)} | {_rate(results[row.key][name], row, name)}"
+            f"{_cpu(_of(results, row, name), row, name)} | {_rate(_of(results, row, name), row, name)}"
             for name in names
         )
         least = "" if row.rate is None else _thousands(row.rate)
@@ -226,12 +252,17 @@ def _latency_table(rows, results, names):
     ]
     for row in rows:
         figures = " | ".join(
-            f"{_latency(results[row.key][name], row, name)} | {_cpu(results[row.key][name], row, name)}"
+            f"{_latency(_of(results, row, name), row, name)} | {_cpu(_of(results, row, name), row, name)}"
             for name in names
         )
         most = f"{row.p50_ms or '-'} / {row.p99_ms or '-'} | {row.cpu_us or ''}"
         lines.append(f"| {row.title} | {most} | {figures} | {LAVINMQ.get(row.key, '')} |")
     return lines
+
+
+def _of(results, row, name):
+    """The figures of a row and a broker, which may have been left out."""
+    return results[row.key].get(name) or best([])
 
 
 def _cpu(figures, row, name):

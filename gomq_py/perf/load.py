@@ -14,7 +14,8 @@ from gomq_py.perf import process, shared, worker
 from gomq_py.perf.latency import summarize
 from gomq_py.perf.shared import SharedRegion
 
-_READY_TIMEOUT_S = 60
+# To begin with, and for each connection: thousands log in one after the other.
+_READY_TIMEOUT_S, _READY_EACH_S = 60, 0.02
 _LOOK_S = 0.02
 _FORK = multiprocessing.get_context("fork")
 
@@ -157,12 +158,13 @@ class Load:
 
     def _wait_until_ready(self):
         connections = range(self.consumers.stop)
-        deadline = time.monotonic() + _READY_TIMEOUT_S
+        patience_s = _READY_TIMEOUT_S + _READY_EACH_S * len(connections)
+        deadline = time.monotonic() + patience_s
         while not self.region.every(shared.READY, connections):
             if self._worker_failed():
                 raise ClientError(self._failures[0])
             if time.monotonic() > deadline:
-                raise ClientError(f"not all connections were open within {_READY_TIMEOUT_S} s")
+                raise ClientError(f"not all connections were open within {patience_s:.0f} s")
             time.sleep(_LOOK_S)
 
     def _measure(self):

@@ -98,6 +98,15 @@ def test_the_best_of_each_figure_counts_and_all_faults_do():
     }
 
 
+def test_figures_of_earlier_runs_stay_where_there_are_no_newer_ones():
+    before = {"results": {"small": {"cpu_us": 1, "faults": ["lost"]}, "four": 4}, "versions": {"a": "1"}}
+    now = {"results": {"small": {"cpu_us": 2, "faults": []}}, "versions": {"a": ""}}
+
+    assert bench.merged(before, now) == {
+        "results": {"small": {"cpu_us": 2, "faults": []}, "four": 4}, "versions": {"a": "1"}
+    }
+
+
 def test_rows_of_links_are_written_by_themselves_and_one_that_failed_is_left_out():
     page = bench.DOCUMENT.read_text(encoding="utf-8")
     best = {(row.key, "gomq-py"): {"cpu_us": 0.5, "rate": 2e5} for row in shovels.EVERY}
