@@ -24,6 +24,7 @@ from load.peers import ABOUT, LAVINMQ
 from load.scenarios import MQTT_ROWS, ROOT, ROWS, command, measure, measure_mqtt
 
 DOCUMENT = ROOT / "docs" / "performance.md"
+MANAGEMENT = {row.key for row, *_ in management.ROWS}  # measured together
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
@@ -40,7 +41,9 @@ def main(arguments=None):
         others = RabbitBroker.is_installed() and not options.alone
         makers = [*ours, *[partial(RabbitBroker, folder)] * others]
         spent = _costs(makers, len(ours), options)
-        managed = None if options.rows else management.measured(folder, options.seconds, options.rounds)
+        managed = None
+        if not options.rows or MANAGEMENT & {*options.rows}:
+            managed = management.measured(folder, options.seconds, options.rounds)
         results, versions = _measured(ROWS, [make(tls=True) for make in makers], options)
         mqtt_brokers = [make(mqtt=True) for make in ours]
         if MosquittoBroker.is_installed() and not options.alone:
@@ -93,7 +96,7 @@ def _options(arguments):
     parser = argparse.ArgumentParser(prog="python -m load.bench", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2, help="of each run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=2, help="per row and broker (%(default)s)")
-    keys = [row.key for row in (*ROWS, *MQTT_ROWS, *costs.COSTS)]
+    keys = [*(row.key for row in (*ROWS, *MQTT_ROWS, *costs.COSTS)), *sorted(MANAGEMENT)]
     parser.add_argument(
         "--rows", nargs="*", help=f"only these, and leave the document alone: {' '.join(keys)}")
     parser.add_argument(
@@ -294,7 +297,10 @@ def _mark(text, name, met):
 
 
 def _thousands(number):
-    return f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.0f} k"
+    return (
+        f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.0f} k" if number >= 1e3
+        else f"{number:.0f}"
+    )
 
 
 def _processor():

@@ -22,7 +22,7 @@ CONNECTION_COUNT, GONE_COUNT = 1000, 5000
 QUEUE_COUNT = 20_000
 FAN, FAN_OUT = "bench-fan", 500
 PAIRS = (
-    "-V --queue-pattern bench-pair-% --queue-pattern-to 1000 --queue-args '{\"x-expires\": 60000}' --drain 2"
+    "--queue-pattern bench-pair-% --queue-pattern-to 1000 --queue-args '{\"x-expires\": 60000}' --drain 2"
 )
 _SETTLE_S = 1
 _GONE_S = 2
