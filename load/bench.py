@@ -40,7 +40,7 @@ def main(arguments=None):
             ours.append(partial(GomqBroker, folder, checkout=options.beside.absolute()))
         others = RabbitBroker.is_installed() and not options.alone
         makers = [*ours, *[partial(RabbitBroker, folder)] * others]
-        spent = _costs(makers, len(ours), options)
+        spent, failed = _costs(makers, len(ours), options)
         managed = None
         if not options.rows or MANAGEMENT & {*options.rows}:
             managed = management.measured(folder, options.seconds, options.rounds)
@@ -52,7 +52,9 @@ def main(arguments=None):
         by_hand = {} if options.no_memory or options.rows else _mqtt_figures(mqtt_brokers, options)
     every = [*results.values(), *over_mqtt[0].values()]
     found = {
-        "document": {"results": results, "spent": spent, "managed": managed, "versions": versions},
+        "document": {
+            "results": results, "spent": spent, "failed": failed, "managed": managed, "versions": versions,
+        },
         "mqtt_document": {"results": over_mqtt[0], "versions": over_mqtt[1], "others": by_hand},
     }
     if options.add_to:
@@ -66,7 +68,7 @@ def main(arguments=None):
     print(text)
     if not options.no_write and not options.beside and (not options.rows or options.add_to):
         write(text, BEGIN, END)
-    return 1 if any(figures["faults"] for row in every for figures in row.values()) else 0
+    return 1 if failed or any(figures["faults"] for row in every for figures in row.values()) else 0
 
 
 def merged(before, now):
@@ -115,12 +117,12 @@ def _options(arguments):
 
 
 def _costs(makers, ours, options):
-    """Of each broker, the first ``ours`` of which are gomq-py, the costs that are asked for; of one round,
-    unless they are to be compared or asked for by name.
+    """What ``costs.measured`` gives of the costs that are asked for; of ``makers`` the first ``ours`` make
+    gomq-py. One round, unless they are to be compared or asked for by name.
     """
     wanted = [cost for cost in costs.COSTS if not options.rows or cost.key in options.rows]
     if options.no_memory or not wanted:
-        return {}
+        return {}, []
     by_name = {make().name: (make, number < ours) for number, make in enumerate(makers)}
     return costs.measured(by_name, wanted, options.rounds if options.rows or options.beside else 1)
 
@@ -173,7 +175,7 @@ def circumstances(versions, rounds, load_before):
         f"Load average of the quarter of an hour before: {load_before:.1f} (a quiet machine has 0).")
 
 
-def document(results, spent, managed, versions, options):
+def document(results, spent, failed, managed, versions, options):
     """The generated part of docs/performance.md."""
     names = list(versions)
     rows = [row for row in ROWS if row.key in results]
@@ -205,7 +207,7 @@ def document(results, spent, managed, versions, options):
             for cost in {cost.measure: cost for cost in costs.COSTS}.values()
             if cost.measure in costs.COMMANDS
         ]
-    faults = [
+    faults = [f"- FAULT: {text}" for text in failed] + [
         f"- FAULT: {row.key}, {name}: {fault}"
         for row in rows for name in names for fault in _of(results, row, name)["faults"]
     ]

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gomq_py.client.connection import Connection
+from gomq_py.client.errors import ClientError
 from gomq_py.perf.process import cpu_seconds, memory_octets, raise_descriptor_limit
 from load import logins, management
+from load.brokers import BrokerFailed
 from load.scenarios import QUEUE, delete_queues, run, start
 
 WAITING_COUNT = 1_000_000
@@ -270,21 +272,27 @@ COMMANDS = {
 
 
 def measured(makers, wanted, rounds):
-    """{broker's name: {key: the best of the rounds, in turn}}, of the costs in ``wanted``; ``makers``:
-    {broker's name: (make, whether it is ours)}.
+    """({broker's name: {key: the best of the rounds, in turn}}, what could not be measured and why), of the
+    costs in ``wanted``; ``makers``: {broker's name: (make, whether it is ours)}.
     """
     figures: dict = {name: {} for name in makers}
+    faults = []
     for measure in dict.fromkeys(cost.measure for cost in wanted):
         costs = [cost for cost in wanted if cost.measure is measure]
         for _ in range(rounds):
             for name, (make, is_ours) in makers.items():
-                if is_ours or not costs[0].ours:
+                if costs[0].ours and not is_ours:
+                    continue
+                try:
                     found = measure(make)
-                    print(f"{measure.__name__} {name}: {found}", file=sys.stderr, flush=True)
-                    for cost in costs:
-                        before = figures[name].get(cost.key, found[cost.key])
-                        figures[name][cost.key] = cost.better((before, found[cost.key]))
-    return figures
+                except (RuntimeError, ClientError, OSError, BrokerFailed) as error:
+                    faults.append(f"{measure.__name__}, {name}: {error}")
+                    continue
+                print(f"{measure.__name__} {name}: {found}", file=sys.stderr, flush=True)
+                for cost in costs:
+                    before = figures[name].get(cost.key, found[cost.key])
+                    figures[name][cost.key] = cost.better((before, found[cost.key]))
+    return figures, faults
 
 
 def table(figures, elsewhere):

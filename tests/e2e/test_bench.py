@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from load import bench, scaling, shovels
-from load.costs import COSTS
+from load import bench, costs, scaling, shovels
+from load.costs import COSTS, Cost
 from load.plot import log_plot
 from load.scenarios import MQTT_ROWS, ROWS
 from tests.support.command import ROOT
@@ -96,6 +96,25 @@ def test_the_best_of_each_figure_counts_and_all_faults_do():
         "cpu_us": 0.3, "median_us": pytest.approx(0.35), "rate": 1e6, "p50_ms": None, "p99_ms": 2,
         "generator_us": 0.1, "faults": ["lost"],
     }
+
+
+def test_the_best_of_a_cost_counts_and_one_that_cannot_be_measured_is_told():
+    def uneven(figures):
+        return {"even": next(figures), "odd": 7}
+
+    def failing(_):
+        raise RuntimeError("no broker")
+
+    wanted = [
+        Cost("even", "", 5, "us", uneven), Cost("odd", "", 9, "/s", uneven, is_least=True),
+        Cost("never", "", 5, "us", failing),
+    ]
+
+    figures, faults = costs.measured({"a": (iter((8, 3)), True)}, wanted, 2)
+
+    assert figures == {"a": {"even": 3, "odd": 7}}
+    assert faults == ["failing, a: no broker"] * 2
+    assert [cost.is_met(figures["a"][cost.key]) for cost in wanted[:2]] == [True, False]
 
 
 def test_figures_of_earlier_runs_stay_where_there_are_no_newer_ones():
