@@ -205,7 +205,7 @@ def document(results, spent, failed, managed, versions, options):
         commands += [
             f"{cost.key + ':':16}{costs.COMMANDS[cost.measure]}"
             for cost in {cost.measure: cost for cost in costs.COSTS}.values()
-            if cost.measure in costs.COMMANDS
+            if cost.measure in costs.COMMANDS and any(cost.key in figures for figures in spent.values())
         ]
     faults = [f"- FAULT: {text}" for text in failed] + [
         f"- FAULT: {row.key}, {name}: {fault}"
@@ -232,6 +232,8 @@ def mqtt_document(results, versions, others, options):
 
 def _throughput_table(rows, results, names, elsewhere=None):
     """``elsewhere``: {key of a row: what another broker needed}, for a column of its own."""
+    if not rows:
+        return []
     lines = [
         "| load | CPU us per message, at most | rate, at least | " + " | ".join(
             f"{name}: CPU us | {name}: messages/s" for name in names
@@ -250,6 +252,8 @@ def _throughput_table(rows, results, names, elsewhere=None):
 
 
 def _latency_table(rows, results, names):
+    if not rows:
+        return []
     titles = " | ".join(f"{name}: p50 / p99 ms | {name}: CPU us" for name in names)
     lines = [
         f"| latency | p50 / p99 ms, at most | CPU us, at most | {titles} | {LAVINMQ['']} |",
