@@ -32,17 +32,29 @@ class CatchingUp:
     def _look(self):
         self._timer = None
         waiting, self._waiting = self._waiting, []
+        try:
+            self._waiting += self._behind(waiting)  # beside those that came meanwhile
+        except BaseException:
+            for one in waiting:
+                one.hold.release()  # nobody is held for a fault
+            raise
+        if self._waiting and self._timer is None:
+            self._timer = self._timers.start(LOOK_MS, self._look)
+
+    @staticmethod
+    def _behind(waiting):
+        """Those of them that wait on; the others are released."""
+        behind = []
         let_on = set()
         for one in waiting:
             one.looks += 1
             queue = one.queues[0]
             if one.looks < LOOKS and (queue in let_on or all(queue.is_outrun() for queue in one.queues)):
-                self._waiting.append(one)
+                behind.append(one)
             else:
                 let_on.add(queue)
                 one.hold.release()
-        if self._waiting and self._timer is None:
-            self._timer = self._timers.start(LOOK_MS, self._look)
+        return behind
 
 
 class Waiting:

@@ -127,3 +127,19 @@ def test_a_publisher_may_wait_again_at_once(clock, catching_up):
     clock.look(LOOKS)
 
     assert publisher.held and len(catching_up) == 1 and len(clock.timers.pending) == 1
+
+
+def test_a_look_that_raises_lets_all_go_on(catching_up, clock):
+    class Broken(Queue):
+        def is_outrun(self):
+            raise RuntimeError("no count")
+
+    publishers = [waiting(catching_up, queue) for queue in (Queue(), Broken(), Queue())]
+
+    with pytest.raises(RuntimeError):
+        clock.look()
+    assert not any(publisher.held for publisher in publishers) and len(catching_up) == 0
+
+    assert waiting(catching_up, Queue()).held
+    clock.look(LOOKS)
+    assert len(catching_up) == 0
