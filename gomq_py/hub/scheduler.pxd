@@ -15,6 +15,8 @@ cdef class Scheduler:
     cpdef finish(self)
     @cython.locals(budget=Py_ssize_t, taker=TurnTaker, touched=list)
     cdef _finish(self)
+    @cython.locals(taker=TurnTaker, touched=list)
+    cdef _put_behind(self)
     cdef _arm(self)
     cdef _let_go(self)
     cdef _flush_late(self)

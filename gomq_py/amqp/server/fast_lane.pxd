@@ -14,7 +14,7 @@ cimport cython
 
 cdef unsigned int BASIC_PUBLISH, BASIC_ACK, DELIVERY_MODE
 cdef int FRAME_END
-cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, LOOK_AFTER, HASTE, DIRECT_OCTETS
+cdef Py_ssize_t WAIT, SLOW, WATCHED_ROUTES, WATCHED_OCTETS, HASTE, DIRECT_OCTETS
 
 @cython.final
 cdef class FastLane:

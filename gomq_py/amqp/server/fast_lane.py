@@ -28,9 +28,6 @@ DELIVERY_MODE = 0x1000
 # they publish; what says of three brokers that a message has been there takes 500 octets.
 WATCHED_ROUTES = 64
 WATCHED_OCTETS = 1024
-# Copies of messages that are stored between two looks at the clock, some 0.2 ms. A read of 64 KiB that goes
-# to one queue has hardly more.
-LOOK_AFTER = 1024
 # Messages that a read brings of a publisher that outruns anybody. One that waits for each confirm, or sends
 # now and then, brings fewer, and does not wait where others have left a queue behind.
 HASTE = 16
@@ -86,7 +83,7 @@ class FastLane:
         self.held = False
         self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
         self.stored_copies = 0  # of this read
-        self.look_at = LOOK_AFTER
+        self.look_at = deposit.LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
         self.header_max = 12 + safe_octets
@@ -110,7 +107,7 @@ class FastLane:
         self.now_ms = now_ms
         self.held = False
         self.stored_copies = 0
-        self.look_at = LOOK_AFTER
+        self.look_at = deposit.LOOK_AFTER
         at = self.at
         position = start
         if self.in_body:
@@ -370,7 +367,7 @@ class FastLane:
             self.stored(channel, route, message.persistent, answer == deposit.ALL)
             self.stored_copies += len(route.queues)
             if self.stored_copies >= self.look_at:
-                self.look_at = self.stored_copies + LOOK_AFTER
+                self.look_at = self.stored_copies + deposit.LOOK_AFTER
                 if not self.handler.has_time():
                     self.held = True
 

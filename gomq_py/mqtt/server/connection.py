@@ -405,7 +405,7 @@ class Connection:
     def packet(self, kind, walk):
         """A packet that the walk stands at. Returns False when it must stop. Never raises."""
         try:
-            return self._packet(kind, walk) and self.slow_walk.has_time()
+            return self._packet(kind, walk) and self.has_time()
         except MQTTError as error:
             self.fail(error)
         except Exception:
@@ -444,6 +444,10 @@ class Connection:
 
     def _auth(self, _packet):
         raise ProtocolError("AUTH without an authentication method in CONNECT")  # [MQTT-4.12.0-7]
+
+    def has_time(self):
+        """May the walk go on? If not it is its turn again later."""
+        return self.slow_walk.has_time()
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked."""

@@ -37,6 +37,7 @@ cdef class FastLane:
     cdef uint64_t now_ms
     cdef readonly bint is_slow, is_blocked
     cdef bint held
+    cdef Py_ssize_t stored_copies
     cpdef set_modes(self, bint is_slow, bint is_blocked)
     cpdef set_inbound(self, Inbound inbound)
     @cython.locals(parts=LaneParts, walk=PacketWalk, position=Py_ssize_t)

@@ -53,13 +53,14 @@ class FastLane:
 
     The connection has ``inbound``, which it tells of by ``set_inbound`` when it makes it, ``outbound``
     (``acknowledged(kind, packet identifier)``), ``session``,
-    ``packet(kind, walk) -> bool`` (False ends the walk behind it) and ``fail(error)``. ``is_slow``: every
+    ``packet(kind, walk) -> bool`` (False ends the walk behind it), ``fail(error)`` and ``has_time()``, which
+    says whether a walk over messages to many destinations may go on now, or will later. ``is_slow``: every
     PUBLISH goes to ``packet``; ``is_blocked``: none is walked before an alarm is over.
     """
 
     __slots__ = (
         "connection", "inbound", "outbound", "buffers", "scheduler", "parts", "limits", "remembered", "known",
-        "large", "at", "now_ms", "is_slow", "is_blocked", "held",
+        "large", "at", "now_ms", "is_slow", "is_blocked", "held", "stored_copies",
     )
 
     def __init__(self, connection, buffers, scheduler, parts, limits):
@@ -74,7 +75,7 @@ class FastLane:
         self.known = b""
         self.large = None
         self.at = self.buffers.input_at
-        self.now_ms = 0
+        self.now_ms = self.stored_copies = 0
         self.is_slow = self.is_blocked = self.held = False
 
     def set_modes(self, is_slow, is_blocked):
@@ -93,6 +94,7 @@ class FastLane:
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
+        self.stored_copies = 0
         parts = self.parts
         walk = parts.walk
         if walk.limits is not self.limits:
@@ -192,6 +194,11 @@ class FastLane:
             self.stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
             if answer != deposit.ALL and inbound.is_over:
                 self.held = True
+            self.stored_copies += len(route.queues)
+            if self.stored_copies >= deposit.LOOK_AFTER:
+                self.stored_copies = 0
+                if not self.connection.has_time():
+                    self.held = True
         return True
 
     def _filled(self, walk):

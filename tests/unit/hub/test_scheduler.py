@@ -136,6 +136,48 @@ def test_many_turns_end_with_their_time_and_go_on_after_a_poll_in_order(loop):
     assert [name for what, name in log if what == "turn"] == list(range(25))
 
 
+def test_many_that_are_touched_while_others_wait_have_their_turn_behind_those(loop):
+    """As the sinks of a flood: those that had a turn would be given one message at a time."""
+    log = []
+    scheduler = Scheduler(loop, turns_clock=SliceClock(20, clock=StepClock(1)))
+    takers = [Turning(number, log) for number in range(60)]
+    scheduler.begin(5)
+    for taker in takers:
+        scheduler.touch(taker)
+    scheduler.finish()
+    first = [name for what, name in log if what == "turn"]
+    assert 16 < len(first) < 30
+    log.clear()
+
+    scheduler.begin(6)
+    for taker in takers:
+        scheduler.touch(taker)
+    scheduler.finish()
+
+    assert {what for what, _ in log} == {"flush"} and sorted({name for _, name in log}) == list(range(60))
+    while loop.poll():
+        pass
+    turns = [name for what, name in log if what == "turn"]
+    assert turns == [*range(len(first), 60), *first]
+
+
+def test_few_that_are_touched_do_not_wait_for_many_that_do(loop):
+    log = []
+    scheduler = Scheduler(loop, turns_clock=SliceClock(0, clock=StepClock(1)))
+    takers = [Turning(number, log) for number in range(60)]
+    scheduler.begin(5)
+    for taker in takers:
+        scheduler.touch(taker)
+    scheduler.finish()
+    log.clear()
+
+    scheduler.begin(6)
+    scheduler.touch(Turning("quiet", log))
+    scheduler.finish()
+
+    assert [name for what, name in log if what == "turn"] == ["quiet"]
+
+
 def test_few_turns_have_no_limit_of_time(loop):
     log = []
     scheduler = Scheduler(loop, turns_clock=SliceClock(0, clock=StepClock(1)))

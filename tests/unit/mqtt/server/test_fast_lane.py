@@ -8,6 +8,7 @@ import gevent
 import pytest
 
 from gomq_py.broker.routing.destination import LATER, Destination
+from gomq_py.hub import slow_walk
 from gomq_py.mqtt.server import connection as connection_module
 from tests.support.door import poll_the_loop
 from tests.support.mqtt_publishing import bodies, bound, drained, publish
@@ -109,6 +110,51 @@ def test_traced_vhost_gets_copies(mqtt):
     client.expect(PONG)
 
     wait_until(lambda: traces.ready_count == 1, what="the publish is not traced")
+
+
+def test_walk_over_messages_to_many_destinations_ends_with_its_time_and_goes_on_later(mqtt, monkeypatch):
+    """Each message goes to 600 destinations. With no time at all a walk ends at its second look at the clock,
+    which is after four of them at the latest.
+    """
+    log, breaks = [], []
+
+    class Noting(Destination):
+        def publish(self, message):
+            log.append(message.get_body())
+            return 1
+
+    def wait(turns, stream, wait=slow_walk.Turns.wait):
+        breaks.append(len(log))
+        wait(turns, stream)
+
+    for number in range(600):
+        mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), Noting(str(number)), "#", {})
+    client = mqtt.client()
+    client.send(publish(b"t", b"0") + PING)
+    client.expect(PONG)  # its route is remembered
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(slow_walk.Turns, "wait", wait)
+
+    client.send(b"".join(publish(b"t", b"%d" % number) for number in range(1, 11)) + PING)
+    client.expect(PONG)
+
+    assert log == [b"%d" % number for number in range(11) for _ in range(600)]
+    ends = [600, *breaks, len(log)]
+    assert max(end - begin for begin, end in zip(ends, ends[1:], strict=False)) <= 4 * 600
+
+
+def test_walk_over_messages_to_one_destination_is_not_timed(mqtt, lane, monkeypatch):
+    if lane == "slow":
+        return  # each packet of the slow lane is
+    queue = bound(mqtt.door)
+    client = mqtt.client()
+    client.send(publish(b"t", b"0") + PING)
+    client.expect(PONG)
+    monkeypatch.setattr(slow_walk.SlowWalk, "has_time", lambda walk: pytest.fail("asked for its time"))
+
+    client.send(publish(b"t", b"1") * 300)
+
+    wait_until(lambda: queue.ready_count == 301, what="the messages are not stored")
 
 
 # answers
