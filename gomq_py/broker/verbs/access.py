@@ -64,6 +64,12 @@ class Access:
         if exchange is not None:
             self._require_topic(READ, exchange, (routing_key,))
 
+    def reads_any_topic(self, exchange):
+        """Whether read_topic() would pass for that exchange whatever the routing key is."""
+        return (
+            exchange is None or exchange.type != TOPIC
+            or self.user.topic_permission(self._vhost_name, exchange.name) is None)
+
     def may_write(self, name):
         """Whether write() would pass."""
         return self._allows(WRITE, name)
@@ -120,6 +126,9 @@ class AllAccess(Access):
         return True
 
     def _allows_topic(self, verb, exchange, routing_key):
+        return True
+
+    def reads_any_topic(self, exchange):
         return True
 
 

@@ -5,6 +5,7 @@ access.EXCHANGE. Both return whether the answer has to wait for the disk.
 """
 from gomq_py.broker.names import cleaned
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
+from gomq_py.errors import Refused
 
 
 def bind(caller, kind, destination, source, routing_key, arguments=None):
@@ -41,6 +42,19 @@ def check_own(caller, queue, source, routing_key):
     """
     caller.access.configure(QUEUE, queue)
     _check(caller, QUEUE, queue, source, routing_key)
+
+
+def may_own_all(caller, queue, source):
+    """Whether check_own() would pass whatever the routing key is. Not for a user with a topic permission
+    there, which is asked for each key.
+    """
+    if not caller.access.reads_any_topic(caller.vhost.exchanges.get(cleaned(source))):
+        return False
+    try:
+        check_own(caller, queue, source, "")
+    except Refused:
+        return False
+    return True
 
 
 def _check(caller, kind, destination, source, routing_key):

@@ -24,6 +24,8 @@ cdef class Interest:
 cdef class Interests:
     cdef readonly object session
     cdef readonly Py_ssize_t rights
+    cdef Py_ssize_t rights_asked
+    cdef bint is_allowed_all
     cdef readonly dict aliases
     cdef Interest last
     cdef bytes last_key

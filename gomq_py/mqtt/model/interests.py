@@ -78,13 +78,15 @@ class Interests:
     """
 
     __slots__ = (
-        "session", "rights", "aliases", "last", "last_key", "last_length", "found", "filters", "plain",
-        "allowed", "kinds",
+        "session", "rights", "rights_asked", "is_allowed_all", "aliases", "last", "last_key", "last_length",
+        "found", "filters", "plain", "allowed", "kinds",
     )
 
     def __init__(self, session):
         self.session = session
         self.rights = 1
+        self.rights_asked = 0  # those that ``is_allowed_all`` is the answer for
+        self.is_allowed_all = False
         self.aliases = None
         self.last = None
         self.last_key = b""
@@ -196,8 +198,14 @@ class Interests:
         return [one for part, one in plain if matches(part, name)]
 
     def _allowed(self, filters):
-        """Those whose messages the client may have now. Many topics come by one filter: that is asked once.
+        """Those whose messages the client may have now. Many topics come by one filter, and most clients may
+        have everything: that is asked once.
         """
+        if self.rights_asked != self.rights:
+            self.rights_asked = self.rights
+            self.is_allowed_all = self.session.is_allowed_all()
+        if self.is_allowed_all:
+            return filters
         answers = self.allowed
         if answers is None or len(answers) >= TOPICS:
             answers = self.allowed = {}

@@ -81,7 +81,8 @@ def _number(options, key, most):
 class Session:
     """``user`` has connected last, with this ``version`` of the protocol's level, to be kept ``expiry_s``;
     ``kept``: arguments that bound what is kept. ``connection``: whoever speaks for the client now, or None.
-    ``may_get(topic filter)``: the connection's answer whether the client may have what comes by it, or None.
+    ``may_get(topic filter)``: the connection's answer whether the client may have what comes by it, or None;
+    ``may_get_all()``: whether the answer is yes whatever the filter is, until rights change, or None.
     ``queue``: its SessionQueue, or None while nothing is kept for it; ``sink``: the Destination of what is
     not kept, while it is connected, or None. ``is_durable``: it outlives its connection. ``is_safe``: that
     it is there has been on the disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by
@@ -93,7 +94,7 @@ class Session:
         self.client_id = client_id
         self.user, self.version, self.expiry_s = "", 4, 0
         self.kept = {}
-        self.connection = self.may_get = None
+        self.connection = self.may_get = self.may_get_all = None
         self.queue = None
         self.sink = None
         self.is_durable = self.is_safe = False
@@ -165,6 +166,10 @@ class Session:
         """Whether what comes by the subscription to this filter goes to its queue."""
         bindings = self._bindings.get(topic_filter)
         return bindings is None or bindings[-1].destination is not self.sink
+
+    def is_allowed_all(self):
+        """Whether its client may have what comes by any filter, until rights change."""
+        return self.may_get is None or self.may_get_all is not None and self.may_get_all()
 
     def allowed(self, filters):
         """Those of some of its filters whose messages its client may have now."""

@@ -106,7 +106,7 @@ class Sessions:
         """
         if session.connection is not connection:
             return
-        session.connection = session.may_get = None
+        session.connection = session.may_get = session.may_get_all = None
         session.interests.new_connection()  # what it remembers of topics is for deliveries
         self.exchange.presence_changed(session)
         self._drop_sink(session)

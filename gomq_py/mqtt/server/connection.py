@@ -249,7 +249,7 @@ class Connection:
             self.refuse(session_code(error, self.version), error.text)
             return False
         self.session = session
-        session.may_get = self.may_get
+        session.may_get, session.may_get_all = self.may_get, self.may_get_all
         session.interests.rights_changed()
         self.outbound = Outbound(self)
         self.outbound.start()
@@ -346,6 +346,10 @@ class Connection:
     def may_get(self, topic_filter):
         """Whether its user may still have what comes by a filter that it has subscribed to."""
         return subscribe.may(self, topic_filter)
+
+    def may_get_all(self):
+        """Whether that is so for every filter, until its user's rights change."""
+        return subscribe.may_all(self)
 
     def rights_changed(self):
         """Its user may do other things now: deliveries ask again."""

@@ -193,6 +193,12 @@ def may(connection, topic_filter):
     return True
 
 
+def may_all(connection):
+    """Whether it passes for every filter, until rights change."""
+    return bindings.may_own_all(
+        connection.caller, connection.session.queue_name, connection.vhost.topic_exchange)
+
+
 def _check_limits(connection, topic_filter):
     """Raises FilterRefused, OutOfResources."""
     settings, session = connection.server.settings, connection.session

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gomq_py.broker.verbs import bindings
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.server import broker_topics, subscribe as subscribe_module
@@ -18,6 +19,7 @@ KEPT_5 = (
 CONNECT_ONE_AT_A_TIME = (
     b"\x10\x1f\x00\x04MQTT\x05\xc2\x00\x3c\x03\x21\x00\x01\x00\x01c\x00\x05guest\x00\x05guest"
 )
+PING, PONG = b"\xc0\x00", b"\xd0\x00"
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = b"\x87", b"\x8f", b"\x97"
 
 
@@ -161,6 +163,44 @@ def test_rights_that_are_withdrawn_count_at_once(mqtt, modern):
     modern.send(publish_a)
 
     modern.expect(publish_a)
+
+
+def test_right_to_the_exchange_that_is_withdrawn_counts_at_once(mqtt, modern):
+    """Nothing comes by any filter until it is there again."""
+    users, publish = mqtt.broker.users, b"\x30\x05\x00\x01a\x00"
+    modern.send(subscribe(b"a", options=0))
+    modern.expect(suback(b"\x00"))
+    modern.send(publish + b"1")
+    modern.expect(publish + b"1")
+
+    users.set_permission("guest", "/", ".*", ".*", "^$")
+    modern.send(publish + b"2" + PING)
+    modern.expect(PONG)
+    users.set_permission("guest", "/", ".*", ".*", ".*")
+    modern.send(publish + b"3")
+
+    modern.expect(publish + b"3")
+
+
+def test_rights_that_are_the_same_for_all_filters_are_asked_once_for_each_change(mqtt, modern, monkeypatch):
+    asked = []
+
+    def check_own(*arguments, check_own=bindings.check_own):
+        asked.append(arguments)
+        check_own(*arguments)
+
+    publishes = [b"\x30\x05\x00\x01%c\x00x" % letter for letter in range(ord("a"), ord("z") + 1)]
+    for publish in publishes:
+        modern.send(subscribe(publish[4:5], options=0))
+        modern.expect(suback(b"\x00"))
+    monkeypatch.setattr(bindings, "check_own", check_own)
+
+    for _ in range(2):
+        modern.send(b"".join(publishes))
+        modern.expect(b"".join(publishes))
+        mqtt.broker.users.set_permission("guest", "/", ".*", ".*", ".")
+
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("is_withdrawn", [True, False], ids=["withdrawn", "there"])
