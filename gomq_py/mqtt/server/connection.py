@@ -177,7 +177,8 @@ class Connection:
 
     @property
     def inbound(self):
-        """What its publishes are answered by, made for the first of them: most devices that wait have none.
+        """What its publishes at QoS 1 and 2 are answered by, made for the first of them: most devices have
+        none.
         """
         if self._inbound is None:
             self._inbound = self.server.make_inbound(
@@ -188,7 +189,7 @@ class Connection:
 
     def publishers(self):
         """What counts its publishes."""
-        return () if self._inbound is None else (self._inbound,)
+        return [one for one in (self.lane, self._inbound) if one is not None]
 
     def unkept(self):
         """As Outbound.unkept()."""
@@ -380,6 +381,7 @@ class Connection:
         if self.lane is not None:
             self.vhost.watch_tracing(self, None)
             self.lane.close()
+            self.vhost.totals.add_channel(self.lane)
             self.lane = None  # it holds the connection
             if self._inbound is not None:
                 self._inbound.close()

@@ -38,6 +38,7 @@ cdef class FastLane:
     cdef readonly bint is_slow, is_blocked
     cdef bint held
     cdef Py_ssize_t stored_copies
+    cdef readonly unsigned long long publishes
     cpdef set_modes(self, bint is_slow, bint is_blocked)
     cpdef set_inbound(self, Inbound inbound)
     @cython.locals(parts=LaneParts, walk=PacketWalk, position=Py_ssize_t)
@@ -57,7 +58,7 @@ cdef class FastLane:
     cdef Inbound _inbound(self)
     @cython.locals(message=Message, walk=PacketWalk)
     cdef int _wait(self, Route route, Py_ssize_t number, bint taken) except -1
-    @cython.locals(queues=tuple, inbound=Inbound)
+    @cython.locals(queues=tuple, is_routed=bint)
     cpdef int stored(
         self, Route route, unsigned int qos, unsigned int packet_identifier, bint taken) except -1
     @cython.locals(at=cython.p_uchar, size=Py_ssize_t, place=Py_ssize_t, octet=cython.uint)

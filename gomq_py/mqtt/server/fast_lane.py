@@ -56,11 +56,16 @@ class FastLane:
     ``packet(kind, walk) -> bool`` (False ends the walk behind it), ``fail(error)`` and ``has_time()``, which
     says whether a walk over messages to many destinations may go on now, or will later. ``is_slow``: every
     PUBLISH goes to ``packet``; ``is_blocked``: none is walked before an alarm is over.
+
+    As a channel of AMQP (broker.signals.totals) it counts ``publishes``: those at QoS 0, which need nothing
+    of ``inbound``, so that devices that send no others have none.
     """
+
+    published = confirmed_count = 0  # nothing of it asks for an answer
 
     __slots__ = (
         "connection", "inbound", "outbound", "buffers", "scheduler", "parts", "limits", "remembered", "known",
-        "large", "at", "now_ms", "is_slow", "is_blocked", "held", "stored_copies",
+        "large", "at", "now_ms", "is_slow", "is_blocked", "held", "stored_copies", "publishes",
     )
 
     def __init__(self, connection, buffers, scheduler, parts, limits):
@@ -70,12 +75,12 @@ class FastLane:
         self.scheduler = scheduler
         self.parts = parts
         self.limits = limits
-        # Made for the first PUBLISH.
+        # Made for the first PUBLISH, and the first at QoS 1 or 2.
         self.inbound = self.remembered = None
         self.known = b""
         self.large = None
         self.at = self.buffers.input_at
-        self.now_ms = self.stored_copies = 0
+        self.now_ms = self.stored_copies = self.publishes = 0
         self.is_slow = self.is_blocked = self.held = False
 
     def set_modes(self, is_slow, is_blocked):
@@ -172,8 +177,8 @@ class FastLane:
         routing_at = walk.topic_at + walk.topic_length - length
         if routing_at < 0:
             return False
-        inbound = self._inbound()
-        if walk.qos:
+        inbound = self._inbound() if walk.qos else None
+        if inbound is not None:
             state = inbound.begin(walk.qos, walk.packet_identifier)
             if state != _inbound.NEW:
                 if state != _inbound.AGAIN:
@@ -192,7 +197,7 @@ class FastLane:
             self._wait(route, answer >> 1, answer & 1 == 0)
         else:
             self.stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
-            if answer != deposit.ALL and inbound.is_over:
+            if answer != deposit.ALL and inbound is not None and inbound.is_over:
                 self.held = True
             self.stored_copies += len(route.queues)
             if self.stored_copies >= deposit.LOOK_AFTER:
@@ -255,11 +260,12 @@ class FastLane:
 
     def stored(self, route, qos, packet_identifier, taken):
         """All destinations of the route have had a message: count it, and note its answer."""
-        queues = route.queues if taken and qos > 0 and route.durable else None
-        inbound = self.inbound
-        if inbound is None:
-            inbound = self._inbound()
-        inbound.stored(qos, packet_identifier, taken, route.count() > 0, queues)
+        is_routed = route.count() > 0
+        if qos:
+            queues = route.queues if taken and route.durable else None
+            self._inbound().stored(qos, packet_identifier, taken, is_routed, queues)
+        else:
+            self.publishes += 1
 
     # large packets
 

@@ -112,6 +112,23 @@ def test_traced_vhost_gets_copies(mqtt):
     wait_until(lambda: traces.ready_count == 1, what="the publish is not traced")
 
 
+def test_publishes_of_all_qos_are_counted_and_most_devices_have_nothing_for_answers(mqtt, lane):
+    client = mqtt.client()
+    client.send(publish(b"t", b"x") * 2 + PING)
+    client.expect(PONG)
+    connection, totals = mqtt.connection(), mqtt.door.vhost.totals
+    assert lane == "slow" or connection.publishers() == [connection.lane]
+
+    client.send(publish(b"t", b"x", 1, 1))
+    client.expect(b"\x40\x02\x00\x01")
+    counts = [(one.publishes, one.published, one.confirmed_count) for one in connection.publishers()]
+    client.socket.close()
+    wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
+
+    assert [sum(each) for each in zip(*counts, strict=True)] == [3, 1, 1]
+    assert (totals.publishes, totals.confirmable, totals.confirmed) == (3, 1, 1)
+
+
 def test_walk_over_messages_to_many_destinations_ends_with_its_time_and_goes_on_later(mqtt, monkeypatch):
     """Each message goes to 600 destinations. With no time at all a walk ends at its second look at the clock,
     which is after four of them at the latest.
