@@ -45,7 +45,9 @@ class Target:
     connection, in order: it returns the Properties to publish with, or None to leave the message out; it must
     not switch. Without it properties go as they came, octet for octet. ``stamp()`` is asked once for each
     connection: (name, value, value for a redelivered message) of a header. A message that has no header of
-    this name, and no user id, gets it at the full speed of the lane, instead of being shown to ``edit``.
+    this name, and no user id, gets it at the full speed of the lane, instead of being shown to ``edit``. Of
+    one that has the header already ``edit`` may change the headers only, by what they are and whether it is
+    redelivered: that is remembered for messages with the same.
     """
 
     has_lane = True

@@ -21,6 +21,7 @@ from gomq_py.errors import Malformed
 from gomq_py.links.inlet import Inlet
 from gomq_py.links.outlet import FULL_OCTETS
 from gomq_py.links.relay import Relay
+from gomq_py.links.stamp import Stamp
 from gomq_py.links.unasked import Unasked
 from gomq_py.links.wire import Wire
 from gomq_py.observability.log import logger
@@ -400,13 +401,13 @@ def _octets(text):
 
 
 def _stamp_of(target):
-    """What Relay wants of a target's stamp."""
+    """The Stamp of a target, or None."""
     stamp = getattr(target, "stamp", None)
     if stamp is None:
         return None
     name, *values = stamp()
     # flags and the length of the table stand in front
-    return _shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values)
+    return Stamp(_shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values))
 
 
 def _shortstr(text):

@@ -2,11 +2,10 @@ cimport cython
 from gomq_py cimport octets
 from gomq_py.content cimport header_scan
 from gomq_py.content.properties cimport PropertyScan
+from gomq_py.links.stamp cimport Stamp
 from libc.stdint cimport uint64_t
 
 cdef unsigned int DELIVER, PUBLISH
-cdef unsigned int HEADERS, USER_ID, CONTINUED
-cdef object HEAD, LENGTH
 cdef Py_ssize_t FRAME_MOST, WHOLE_OCTETS, PUBLISH_MOST, TEXT_MOST
 
 cdef class Relay:
@@ -16,7 +15,7 @@ cdef class Relay:
     cdef bytes exchange, routing_key
     cdef object edit
     cdef bytes offset_key
-    cdef tuple stamp
+    cdef Stamp stamp
     cdef readonly uint64_t last_tag, first_tag
     cdef readonly Py_ssize_t count, written, missing
     cdef readonly bint left_out
@@ -65,9 +64,6 @@ cdef class Relay:
     cdef object changed(
         self, const unsigned char* p, uint64_t tag, Py_ssize_t tag_at, Py_ssize_t key_at,
         Py_ssize_t method_end, Py_ssize_t header_at, Py_ssize_t header_end)
-    @cython.locals(at=Py_ssize_t, following=Py_ssize_t, length=Py_ssize_t)
-    cdef object stamped(
-        self, const unsigned char* p, Py_ssize_t start, Py_ssize_t end, bytes key, bytes entry)
     cdef object ask_edit(
         self, const unsigned char* p, uint64_t tag, Py_ssize_t tag_at, Py_ssize_t key_at,
         Py_ssize_t method_end, Py_ssize_t header_at, Py_ssize_t header_end)

@@ -12,8 +12,6 @@ A message that lies in the buffer as a whole is relayed as a whole. One that doe
 as its body comes (``missing``). Trusts nothing: every size is checked before it is used, and what no broker
 says raises an AMQPError, after which the relay is of no use.
 """
-from struct import Struct
-
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
 from gomq_py.content import header_scan
@@ -28,9 +26,6 @@ WHOLE_OCTETS = 128 * 1024
 INPUT_OCTETS = 2 * FRAME_MOST + 64 * 1024
 # The same, with other exchanges and routing keys, larger headers, and 8 octets more for every 4088 of body.
 OUTPUT_OCTETS = INPUT_OCTETS + FRAME_MOST + 4096
-# Flags of properties, and what stands in front of them and of the headers.
-HEADERS, USER_ID, CONTINUED = 0x2000, 0x0010, 0x0001
-HEAD, LENGTH = Struct(">H"), Struct(">I")
 PUBLISH_MOST = 8 + 4 + 2 + 256 + 256 + 1
 # Of what is the matter with a message.
 TEXT_MOST = 200
@@ -58,8 +53,8 @@ class Relay:
     ``input`` and ``output`` are shared with other relays: nothing stays in them between two walks.
     ``target_frame_max`` is what was agreed, 0: no limit. ``exchange``, ``routing_key``: other ones than the
     message's, as octets, or None. ``edit(properties, delivered)`` -> Properties, or None to leave it out.
-    ``stamp``: (key, entry, entry of a redelivered one), octets of a header, which messages get that have
-    none of this key and no user id; ``edit`` is asked for the others. ``offset_header``: the header with the
+    ``stamp``: a Stamp (links.stamp), by which messages are changed that need not be shown to ``edit``.
+    ``offset_header``: the header with the
     number that a stream has given the message, or nothing.
 
     After a walk: ``count`` messages began with ``first_tag``, of which ``written`` octets lie in ``output``;
@@ -339,30 +334,10 @@ class Relay:
     def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
         """The properties to send in wire form; None: the message is left out."""
         if self.stamp is not None and self.edited is None:
-            content = self.stamped(
-                p, header_at + 19, header_end - 1, self.stamp[0], self.stamp[1 + (p[tag_at + 8] & 1)])
+            content = self.stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
             if content is not None:
-                return content
+                return content or None
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
-
-    def stamped(self, p, start, end, key, entry):
-        """Properties with one header more; None where ``edit`` is to be asked."""
-        if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
-            return None
-        if self.scan.headers_at < 0:
-            at = following = header_scan.headers_at(p, start)
-            length = 0
-        else:
-            at = self.scan.headers_at
-            length = self.scan.headers_length - 4
-            following = at + 4 + length
-            if header_scan.find_key(p, at + 4, following, octets.pointer(key), len(key)) >= 0:
-                return None
-        table = bytes(p[at + 4:following]) if length else b""
-        return b"".join((
-            HEAD.pack(self.scan.flags | HEADERS), bytes(p[start + 2:at]), LENGTH.pack(length + len(entry)),
-            table, entry, bytes(p[following:end]),
-        ))
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
         """The properties that ``edit`` makes of a message, in wire form; None: it is left out. Asked once."""
@@ -373,7 +348,10 @@ class Relay:
                 bool(p[tag_at + 8] & 1), tag,
             )
             answer = self.edit(properties, delivered)
-            self.edited = (None if answer is None else answer.encode(),)
+            content = None if answer is None else answer.encode()
+            self.edited = (content,)
+            if self.stamp is not None:
+                self.stamp.answered(content)
         return self.edited[0]
 
     def write_publish(self, p, out, routing_at, key_at, end):

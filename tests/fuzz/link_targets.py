@@ -8,6 +8,7 @@ from gomq_py.amqp.wire.methods import BasicAck, BasicCancel, BasicDeliver, Basic
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
 from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
+from gomq_py.links.stamp import Stamp
 from tests.fuzz.target import Draw, Target, pieces
 from tests.fuzz.wire_targets import PROPERTIES
 from tests.fuzz.wire_targets import WORDS as WIRE_WORDS
@@ -45,11 +46,20 @@ def run_relay(data):
 
 
 def _relay(frame_max, kind, most, parts):
+    stamp = Stamp(b"\x08received", STAMP, STAMP_AGAIN) if kind & 64 and kind & 28 else None
+
     def edit(properties, delivered):
-        if kind & 4 and delivered.routing_key == "":
-            return None
-        if kind & 8 and properties.message_id:
-            raise KeyError("an edit that fails")
+        if stamp is not None and properties.user_id is None:  # then it goes by the headers alone
+            headers = properties.headers or {}
+            if kind & 4 and not headers.get("received"):
+                return None
+            if kind & 8 and len(headers) > 2:
+                raise KeyError("an edit that fails")
+        else:
+            if kind & 4 and delivered.routing_key == "":
+                return None
+            if kind & 8 and properties.message_id:
+                raise KeyError("an edit that fails")
         if kind & 16:
             properties.headers = {"edited": [properties.headers or {}]}
         return properties
@@ -58,7 +68,7 @@ def _relay(frame_max, kind, most, parts):
         INPUT, OUTPUT, SOURCE, TARGET, frame_max, exchange=b"other" if kind & 1 else None,
         routing_key=b"" if kind & 2 else None, edit=edit if kind & 28 else None,
         offset_header=b"x-stream-offset" if kind & 32 else b"",
-        stamp=(b"\x08received", STAMP, STAMP_AGAIN) if kind & 64 and kind & 28 else None)
+        stamp=stamp)
     relay.signs = bool(kind & 128)
     written, others, tags, tail = b"", [], 0, b""
     for part in parts:

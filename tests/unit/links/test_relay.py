@@ -1,5 +1,6 @@
 """The walk over deliveries: what becomes of properties, and octets that no broker sends."""
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from gomq_py.amqp.wire.methods import BasicDeliver
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
 from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
+from gomq_py.links.stamp import KNOWN_MOST, Stamp
 from tests.support.wire_encoding import frame
 
 HOP = [{"cluster-name": "there"}]
@@ -62,7 +64,7 @@ def test_stamped_properties_are_what_an_edit_would_make_of_them(properties, rede
     asked = []
     relay = make_relay(
         edit=lambda *arguments: asked.append(arguments),
-        stamp=(b"\x08received", entry(HOP), entry(HOP_AGAIN)))
+        stamp=Stamp(b"\x08received", entry(HOP), entry(HOP_AGAIN)))
 
     done, written = walk(relay, delivery(1, properties.encode(), redelivered=redelivered))
 
@@ -79,11 +81,78 @@ def test_stamped_properties_are_what_an_edit_would_make_of_them(properties, rede
 def test_edit_is_asked_for_what_is_no_plain_case_of_a_stamp(properties):
     relay = make_relay(
         edit=lambda properties, delivered: Properties(type="edited"),
-        stamp=(b"\x08received", entry(HOP), entry(HOP)))
+        stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
 
     _, written = walk(relay, delivery(1, properties.encode()))
 
     assert properties_written(written) == [Properties(type="edited").encode()]
+
+
+def hopping(asked):
+    """An edit that adds a hop to those in the header, and leaves out what has been at ``here``."""
+    def edit(properties, delivered):
+        asked.append(properties.headers)
+        hops = properties.headers["received"]
+        if {"cluster-name": "here"} in hops:
+            return None
+        properties.headers = {**properties.headers, "received": [
+            {"cluster-name": "there", "redelivered": delivered.redelivered}, *hops]}
+        return properties
+    return edit
+
+
+def test_what_an_edit_makes_of_headers_is_remembered_and_nothing_else():
+    asked = []
+    relay = make_relay(edit=hopping(asked), stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
+    other, here = [{"cluster-name": "other"}], [{"cluster-name": "here"}]
+
+    stream = [
+        (Properties(headers={"a": 1, "received": other}, **more), redelivered)
+        for redelivered in (False, True)
+        for more in ({}, {"message_id": "m", "content_type": "t"}, {"app_id": "a", "priority": 3})]
+    _, written = walk(relay, b"".join(
+        delivery(tag, properties.encode(), redelivered=redelivered)
+        for tag, (properties, redelivered) in enumerate(stream, 1)))
+    left_out = 0
+    for tag in (7, 8):
+        walk(relay, delivery(tag, Properties(headers={"received": here}, message_id=str(tag)).encode()))
+        left_out += relay.left_out
+
+    edit = hopping([])
+    assert properties_written(written) == [
+        edit(properties, SimpleNamespace(redelivered=redelivered)).encode()
+        for properties, redelivered in stream]
+    assert left_out == 2
+    assert asked == [{"a": 1, "received": other}] * 2 + [{"received": here}]
+
+
+@pytest.mark.parametrize("more", [
+    {"user_id": "guest"}, {"headers": {"received": [], "a": "x" * 1024}},
+], ids=["user id", "large"])
+def test_edit_is_asked_each_time_for_large_headers_and_messages_with_a_user_id(more):
+    asked = []
+    relay = make_relay(edit=hopping(asked), stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
+    properties = Properties(**{"headers": {"received": []}, **more}).encode()
+
+    walk(relay, delivery(1, properties) + delivery(2, properties))
+
+    assert len(asked) == relay.count == 2
+
+
+def test_headers_that_are_remembered_are_bounded():
+    asked = []
+    relay = make_relay(edit=hopping(asked), stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)))
+    numbers = [*range(KNOWN_MOST + 1)]
+
+    for first in (1, len(numbers) + 1):
+        _, written = walk(relay, b"".join(
+            delivery(first + at, Properties(headers={"received": [], "a": number}).encode())
+            for at, number in enumerate(numbers)))
+        assert [Properties.decode(one).headers["a"] for one in properties_written(written)] == numbers
+        numbers.reverse()
+
+    # the last of the first round is known, the others were forgotten when it came
+    assert len(asked) == 2 * len(numbers) - 1
 
 
 DEEP = {}
@@ -149,7 +218,7 @@ def test_damaged_deliveries_are_refused_and_never_written_wrongly(seed):
     else:
         octets[at:at] = octets[:draw.randrange(1, 60)]
     relay = make_relay(
-        stamp=(b"\x08received", entry(HOP), entry(HOP)), edit=lambda properties, delivered: None)
+        stamp=Stamp(b"\x08received", entry(HOP), entry(HOP)), edit=lambda properties, delivered: None)
 
     written = b""
     try:
