@@ -177,6 +177,10 @@ def test_killed_brokers_lose_nothing_and_repeat_nothing_of_qos_2(broker_process,
         check_retained(broker, publisher, version)
     publisher.finish()
     drain(publisher, subscriber, KILLS // 2)
+    again = len(subscriber.received[1]) - publisher.published[1]
+    print(
+        f"{KILLS // 2} kills: {publisher.published[1]} messages of QoS 1 ({again} more than once) and "
+        f"{publisher.published[2]} of QoS 2")
 
     assert subscriber.received[2] == list(range(publisher.published[2])), "QoS 2: once, in order"
     assert read_all(broker, "copies") == subscriber.received[2], "QoS 2 in an AMQP queue: once, in order"
