@@ -363,4 +363,5 @@ def receive_functions(socket):
     ssl_object = getattr(socket, "_sslobj", None)
     if ssl_object is None:
         return socket._sock.recv_into, None
-    return RecordReader(ssl_object).receive_into, ssl_object.pending
+    records = RecordReader(ssl_object)
+    return records.receive_into, records.pending

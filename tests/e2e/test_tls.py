@@ -13,8 +13,11 @@ import pytest
 import requests
 import trustme
 
+from gomq_py.net.records import READS_BETWEEN_LOOKS
 from tests.support import certificates
 from tests.support.waiting import in_time
+from tests.support.wire_encoding import HEARTBEAT, frame as frame_of
+from tests.support.wire_script import Wire
 
 REFUSED = (
     "ACCESS_REFUSED - Login was refused using authentication mechanism EXTERNAL. "
@@ -314,3 +317,59 @@ def test_mistake_in_a_section_is_one_line_that_names_it(start, tmp_path):
         match=r"gomq-py: \[sni:a\.example\.com\]: cannot read the certificate or key .*absent\.pem",
     ):
         start(f"[sni:a.example.com]\ntls_cert = {tmp_path}/absent.pem\n")
+
+
+class Sealer:
+    """A client's TLS, as a socket for Wire, that also hands out what it would send."""
+
+    def __init__(self, port, made):
+        self.plain = socket.create_connection(("127.0.0.1", port), timeout=in_time(60))
+        self.settimeout = self.plain.settimeout
+        self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = made.wrap_bio(self._come, self._go, server_hostname="localhost")
+        self._done(self._tls.do_handshake)
+        self.plain.sendall(self._go.read())
+
+    def _done(self, do, *arguments):
+        while True:
+            try:
+                return do(*arguments)
+            except ssl.SSLWantReadError:
+                self.plain.sendall(self._go.read())
+                self._come.write(self.plain.recv(65536))
+
+    def recv(self, count):
+        return self._done(self._tls.read, count)
+
+    def sealed(self, octets):
+        """They as a record."""
+        self._tls.write(octets)
+        return self._go.read()
+
+    def sendall(self, octets):
+        self.plain.sendall(self.sealed(octets))
+
+    def end(self):
+        """The record that says that nothing follows."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        return self._go.read()
+
+
+@pytest.mark.parametrize("is_orderly", [True, False])
+def test_an_end_of_tls_right_behind_a_record_ends_the_connection(start, server, is_orderly):
+    client = Sealer(start().ports["amqps"], context(server))
+    wire = Wire(client)
+    with contextlib.closing(client.plain):
+        wire.login()
+        wire.send_method(0, "connection.open", virtual_host="/")
+        wire.expect(0, "connection.open-ok")
+        for number in range(1, READS_BETWEEN_LOOKS + 1):  # a read each: the next one looks for a second record
+            wire.channel(number)
+
+        client.plain.sendall(
+            client.sealed(frame_of(HEARTBEAT, 0, b"")) + (client.end() if is_orderly else b"\x17\3\3\0\x20" + bytes(32)))
+
+        with contextlib.suppress(ConnectionResetError):
+            while client.plain.recv(65536):  # TimeoutError while it is served
+                pass

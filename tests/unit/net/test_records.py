@@ -28,6 +28,11 @@ class Scripted:
         view[:len(part)] = part
         return len(part)
 
+    @staticmethod
+    def pending():
+        """Of a record that was read whole nothing is left; of the others it knows nothing."""
+        return 0
+
 
 @pytest.fixture
 def scripted():
@@ -91,3 +96,18 @@ def test_what_came_before_the_end_is_read_first(scripted, reader, end):
     else:
         with pytest.raises(ConnectionResetError):
             read(reader)
+
+
+@pytest.mark.parametrize("end", [b"", ConnectionResetError("gone")])
+def test_an_end_that_was_read_with_what_came_before_is_kept_and_pending(scripted, reader, end):
+    scripted.records += [b"last", end]
+
+    assert reader.pending() == 0
+    assert read(reader) == b"last"
+    assert reader.pending()  # the socket has no more, and does not call
+    for _ in range(2):
+        if end == b"":
+            assert read(reader) == b""
+        else:
+            with pytest.raises(ConnectionResetError):
+                read(reader)
