@@ -12,7 +12,7 @@ path in it. Everything runs on the hub's thread except what ``storage.sync`` cal
 ``sync_log``, ``sync_folder``, ``make``, ``make_unnamed``, ``make_log``, ``unmake`` and the first half of a
 ``Change``. Never decides what is durable: that is ``storage.sync``. A mapped file needs no descriptor: its
 mapping is flushed as it is, and errors of the disk are told to it as to a descriptor (both are one open file
-to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those that are written with calls. A
+to the kernel). So only the first ``MAPPED_DESCRIPTORS`` have one, and those that calls often write to. A
 log takes octets in two ways: ``append`` writes them at once; ``accept`` keeps them in memory, in room that
 was reserved ahead, until ``sync_log`` writes and flushes them in a thread.
 Descriptors are closed by ``posix.close``: ``os.close`` of a program that gevent has patched closes some time
@@ -407,17 +407,19 @@ class Files:
 
         Raises OSError; how much of it was written then is not known.
         """
+        if file.fd < 0:
+            with contextlib.suppress(OSError):  # then it gets one for each call
+                file.fd = self._opened_again(file)
         self._put(file, start, octets)
         self.appended(file, start, start + len(octets))
 
     def put(self, file, start, octets):
-        """As write, for who announces them with others."""
+        """As write, for who announces them with others, and writes into many files: one without a descriptor
+        gets none to keep.
+        """
         self._put(file, start, octets)
 
     def _put(self, file, start, octets):
-        if file.fd < 0:
-            with contextlib.suppress(OSError):  # then it is written through its mapping: three times the work
-                file.fd = self._opened_again(file)
         try:
             self._write(file, start, octets)
         except OSError as error:
@@ -838,10 +840,17 @@ class Files:
             rest = rest[written:]
 
     def _write_once(self, file, at, octets):
-        if file.fd < 0:
+        if file.fd >= 0:
+            return os.pwrite(file.fd, octets, at)
+        try:
+            fd = self._opened_again(file)
+        except OSError:  # it is written through its mapping: three times the work
             file.map[at:at + len(octets)] = octets
             return len(octets)
-        return os.pwrite(file.fd, octets, at)
+        try:
+            return os.pwrite(fd, octets, at)
+        finally:
+            posix.close(fd)
 
     def _cut(self, fd, size):
         os.ftruncate(fd, size)

@@ -3,6 +3,7 @@ import contextlib
 import errno
 import fcntl
 import os
+from unittest import mock
 
 import pytest
 
@@ -665,11 +666,23 @@ def test_file_that_is_written_with_calls_gets_its_descriptor_back(other):
     assert descriptors_on(file.path) == 0
 
 
-def test_file_that_gets_no_descriptor_is_written_through_its_mapping(other):
+def test_file_that_is_one_of_many_written_with_calls_is_left_without_its_descriptor(other, monkeypatch):
+    files, file = other
+    written = mock.Mock(wraps=os.pwrite)
+    monkeypatch.setattr(os, "pwrite", written)
+
+    files.put(file, 100, b"octets")
+
+    assert file.map[100:106] == b"octets" and written.call_count == 1
+    assert file.fd == -1 and descriptors_on(file.path) == 0
+
+
+@pytest.mark.parametrize("verb", ["write", "put"])
+def test_file_that_gets_no_descriptor_is_written_through_its_mapping(other, verb):
     files, file = other
     os.unlink(file.path)
 
-    files.write(file, 100, memoryview(b"octets"))
+    getattr(files, verb)(file, 100, memoryview(b"octets"))
 
     assert file.map[100:106] == b"octets" and file.fd == -1
 
