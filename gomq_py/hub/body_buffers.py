@@ -7,6 +7,7 @@ body has come for KEPT_MS; idle, no timer runs.
 """
 import mmap
 import weakref
+from contextlib import suppress
 
 # A few bodies of the sizes that clients really send; larger ones have memory of their own each time.
 KEPT_OCTETS = 32 * 1024 * 1024
@@ -65,5 +66,10 @@ class BodyBuffers:
 
 def _made(octets):
     size = (octets + STEP_OCTETS - 1) // STEP_OCTETS * STEP_OCTETS
-    # Pages of 2 MiB would be fewer faults, but a client that sends a little of each body took so much for it.
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # Pages of 2 MiB would be fewer faults, but a client that sends an octet of each body took so much for it,
+    # which nobody counts; many systems give them to whoever does not refuse.
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with suppress(OSError):  # a system that has none
+            buffer.madvise(mmap.MADV_NOHUGEPAGE)
+    return buffer

@@ -1,4 +1,7 @@
 """Buffers for large bodies: which are used again, and when they go."""
+import ctypes
+import os
+
 import pytest
 
 from gomq_py.hub.body_buffers import KEPT_MS, KEPT_OCTETS, STEP_OCTETS, BodyBuffers
@@ -49,6 +52,27 @@ def test_a_buffer_in_use_is_nobody_elses(buffers):
     first.octets[:5], second.octets[:5] = b"first", b"other"
 
     assert bytes(first.octets[:5]) == b"first"
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/sys/kernel/mm/transparent_hugepage"), reason="the system has no pages of 2 MiB")
+def test_a_body_of_which_little_came_takes_no_large_pages(buffers):
+    lent = buffers.take(8 << 20)
+
+    assert "nh" in flags_at(ctypes.addressof(ctypes.c_char.from_buffer(lent.octets)))
+
+
+def flags_at(address):
+    """What the system keeps of the mapping there (proc_pid_smaps(5), VmFlags)."""
+    is_there = False
+    with open("/proc/self/smaps") as lines:
+        for name, *values in map(str.split, lines):
+            if "-" in name and ":" not in name:
+                start, end = (int(one, 16) for one in name.split("-"))
+                is_there = start <= address < end
+            elif is_there and name == "VmFlags:":
+                return values
+    raise AssertionError(f"no mapping at {address:x}")
 
 
 def test_a_small_body_does_not_take_a_large_buffer(buffers):
