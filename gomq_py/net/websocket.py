@@ -226,12 +226,18 @@ class WebSocket:
         return sent
 
     def sendall(self, octets: Any) -> None:
-        """As a blocking socket's, for logins, before anything else is sent. Raises OSError. May switch."""
+        """As a blocking socket's, for logins; as with ``send``, what that did not take comes first. Raises
+        OSError. May switch.
+        """
         self.is_used = True
-        if octets and not self._said_close:
-            head = bytes(self._head + self._control())
-            self._head.clear()
-            self._socket.sendall(b"%b%b%b" % (head, _header(len(octets)), octets))
+        begun, rest = octets[:self._left], octets[self._left:]
+        self._left -= len(begun)
+        out = self._head + begun
+        self._head = bytearray()
+        if rest and not self._said_close:
+            out += self._control() + _header(len(rest)) + rest
+        if out:
+            self._socket.sendall(out)
 
     def _control(self) -> bytes:
         """The control frames that wait, which the caller sends."""

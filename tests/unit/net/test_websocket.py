@@ -91,15 +91,41 @@ def test_messages_of_all_forms_of_length_go_both_ways(ends, count):
     back += ends.told()
 
     assert received == payload
+    assert payloads(back) == payload
+
+
+def payloads(frames):
+    """What binary messages hold together, which are all there is."""
     octets = b""
-    while back:
-        length, start = back[1], 2
+    while frames:
+        length, start = frames[1], 2
         if length >= 126:
             start = 4 if length == 126 else 10
-            length = int.from_bytes(back[2:start], "big")
-        assert back[0] == 0x82
-        octets, back = octets + back[start:start + length], back[start + length:]
-    assert octets == payload
+            length = int.from_bytes(frames[2:start], "big")
+        assert frames[0] == 0x82
+        octets, frames = octets + frames[start:start + length], frames[start + length:]
+    return octets
+
+
+@pytest.mark.parametrize("size", [1000, 1_000_000])
+def test_whoever_cannot_send_all_at_once_may_wait_with_the_rest(ends, size):
+    """As logins do."""
+    payload, sent, whole = bytes(number % 251 for number in range(size)), None, b""
+    while sent is None or sent == size:
+        whole += payload
+        try:
+            sent = ends.socket.send(payload)
+        except BlockingIOError:
+            sent = 0
+    rest = gevent.spawn(ends.socket.sendall, payload[sent:])
+
+    back = b""
+    while not rest.ready():
+        back += ends.told()
+    rest.get()
+    back += ends.told()
+
+    assert payloads(back) == whole
 
 
 def test_octets_are_handed_on_before_their_frame_is_whole(ends):
