@@ -160,18 +160,28 @@ class Scheduler:
         if len(touched) > FEW_TURNS:
             clock = self.turns_clock
             clock.begin()
+        # Whoever gets no turn comes before those that have had one and ask for another: two queues that write
+        # as much as they may would be the first ones of each poll, and the only ones.
+        late = self.late
+        self.late = deque()
         for taker in touched:
             if self.closed:
-                break
+                return
             taker.touched = False
             try:
                 taker.flush()
                 if budget > 0 and (clock is None or not clock.is_over()):
                     budget -= taker.turn()
                 else:
-                    self.later(taker)
+                    taker.touched = True
+                    late.append(taker)
             except Exception as error:
                 self.quiet.error((taker.name, "turn"), "turn of %r failed", taker.name, exc_info=error)
+        if late and not self.closed:
+            late.extend(self.late)
+            self.late = late
+            if not self.armed:
+                self._arm()
 
     def _arm(self):
         if self.closed:

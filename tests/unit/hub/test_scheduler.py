@@ -1,11 +1,13 @@
 """The scheduler: one turn for each that was touched at the end of a batch, the rest after a poll,
 sliced work, faults kept apart.
 """
+from functools import partial
+
 import gevent
 import pytest
 
 from gomq_py.hub.job import Job
-from gomq_py.hub.scheduler import BUDGET_OCTETS, Scheduler
+from gomq_py.hub.scheduler import BUDGET_OCTETS, FEW_TURNS, Scheduler
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turn_taker import TurnTaker
 from tests.support.clocks import StepClock
@@ -176,6 +178,38 @@ def test_few_that_are_touched_do_not_wait_for_many_that_do(loop):
     scheduler.finish()
 
     assert [name for what, name in log if what == "turn"] == ["quiet"]
+
+
+def test_whoever_got_no_turn_comes_before_those_that_ask_for_another(scheduler, loop):
+    """Two of these write as much as all may in one go."""
+    log = []
+    takers = [Turning(number, log, BUDGET_OCTETS // 2) for number in range(5)]
+    for taker in takers:
+        taker.then = partial(scheduler.later, taker)
+        scheduler.later(taker)
+
+    for _ in range(5):
+        loop.poll()
+
+    assert [name for what, name in log if what == "turn"] == [*range(5)] * 2
+
+
+def test_many_that_are_touched_while_others_write_all_that_they_may_have_their_turns(scheduler, loop):
+    log = []
+    for number in range(2):
+        deep = Turning(f"deep {number}", log, BUDGET_OCTETS // 2)
+        deep.then = partial(scheduler.later, deep)
+        scheduler.later(deep)
+    takers = [Turning(number, log) for number in range(FEW_TURNS + 1)]
+    scheduler.begin(5)
+    for taker in takers:
+        scheduler.touch(taker)
+    scheduler.finish()
+
+    for _ in range(2):
+        loop.poll()
+
+    assert {name for what, name in log if what == "turn"} == {"deep 0", "deep 1", *range(FEW_TURNS + 1)}
 
 
 def test_few_turns_have_no_limit_of_time(loop):
