@@ -100,8 +100,9 @@ class Lookups:
 
     def _left(self, lookup: "_Lookup") -> None:
         """Nobody waits for it any more."""
-        self._waiting.pop(lookup.host, None)
-        self._waiting_late.pop(lookup.host, None)
+        for row in (self._waiting, self._waiting_late):
+            if row.get(lookup.host) is lookup:  # or it has ended, and others ask anew
+                del row[lookup.host]
         if lookup.work is not None and not lookup.ended.is_set() and self._is_slow(lookup):
             self._note_late(lookup.host)
 

@@ -4,6 +4,7 @@ import threading
 import gevent
 import pytest
 from gevent import socket
+from gevent.event import Event
 
 from gomq_py.links import lookups as rooms
 from gomq_py.links.lookups import Lookups, Unresolved
@@ -192,3 +193,26 @@ def test_three_hundred_silent_names_hold_a_bounded_number_of_threads(server, ask
     assert len(server.asked) == rooms.THREADS_MOST
     server.let_go.set()
     until(lambda: len(server.asked) == 300)
+
+
+def test_who_hears_an_answer_late_leaves_those_alone_who_ask_for_the_name_again(server, asking, monkeypatch):
+    """They asked between the answer and the turn of the one who waited for it, while all places were taken.
+    """
+    asked_again = []
+
+    class AnswerEvent(Event):
+        def set(self):
+            if not asked_again:
+                asked_again.extend(asking(lookups, "silent-a.example"))
+            super().set()
+
+    monkeypatch.setattr(rooms, "Event", AnswerEvent)
+    lookups = Lookups(server, at_once=1, slow_s=in_time(60))
+    first, _ = asking(lookups, "silent-a.example", "silent-b.example")
+    until(lambda: server.asked)
+
+    server.let_go.set()
+    first.join()
+
+    asked_again[0].join()
+    assert asked_again[0].value == [(*FOUND[0][:4], ("192.0.2.1", 5672))]
