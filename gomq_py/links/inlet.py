@@ -88,7 +88,7 @@ class Inlet(Source):
         self._forget(item)
         if item.count:
             if not item.is_whole:
-                self._owner.forget_large_refusals()
+                self._owner.large_settled(item.checksum)
             self._settle(_REJECT if item.is_rejected else _ACK, item.first_tag, item.count)
             self._owner.settled(item)
 
@@ -133,7 +133,6 @@ class Inlet(Source):
 
     def forget_refusals(self):
         """None of them was of a message's fault."""
-        self._owner.forget_large_refusals()
         for _, run in self._refused:
             run.refusals = 0
         if self._probe is not None:
@@ -234,7 +233,9 @@ class Inlet(Source):
         if relay.missing:
             return Run(written, relay.last_tag, 0, not relay.left_out, is_whole=False)
         offset, self._large_offset = self._large_offset, -1
-        return Run(written, relay.last_tag, 1, not relay.left_out, offset, is_whole=False)
+        run = Run(written, relay.last_tag, 1, not relay.left_out, offset, is_whole=False)
+        run.checksum = relay.checksum
+        return run
 
     def _take_refused(self):
         """One that was refused. After a pause the first goes alone: where it is refused again the others
@@ -267,13 +268,14 @@ class Inlet(Source):
                 self._owner.settled(Run(b"", tag, 1))
         publishes = run.publishes() if run.is_whole else None
         for i in refused:
-            self._wait_or_reject(tags[i], publishes and publishes[i], run.refusals + 1)
+            if publishes is None:
+                self._wait_or_reject(tags[i], None, 0, self._owner.large_refused(run.checksum))
+            else:
+                refusals = run.refusals + 1
+                self._wait_or_reject(tags[i], publishes[i], refusals, self._owner.is_limit(refusals))
 
-    def _wait_or_reject(self, tag, frames, refusals):
-        if frames is None:
-            refusals = self._owner.count_large_refusal()
-        if self._owner.is_limit(refusals):
-            self._owner.forget_large_refusals()
+    def _wait_or_reject(self, tag, frames, refusals, is_limit):
+        if is_limit:
             run = Run(b"", tag, 1)
             run.is_rejected = True
             self._settle(_REJECT, tag, 1)

@@ -64,7 +64,7 @@ class Link:
     # A dict of so many names takes 2 KiB. There is one where tests replace a method.
     __slots__ = (
         "name", "source", "target", "stream_offset", "suspicion", "is_paused",
-        "large_refusals", "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
+        "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
         "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_rest",
         "_passage", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
         "_reconnects", "_source_uri", "_target_uri", "_rate_marks", "_queue", "_lag", "_lag_asked_s",
@@ -82,7 +82,6 @@ class Link:
         self.stream_offset = None
         self.suspicion = Suspicion(target, refusals)
         self.is_paused = paused
-        self.large_refusals = 0  # in a row, of messages that are not kept
         self._hub = hub
         self._ack_mode = NO_ACK if source.no_ack else ack_mode
         self._backoff = backoff

@@ -263,14 +263,13 @@ class Passage:
         if self.is_stopping and not self.inlet.on_its_way():
             self.link.wake()
 
-    def count_large_refusal(self):
-        """A message that is not kept was refused once more; how often in a row. It outlasts the passage."""
-        self.link.large_refusals += 1
-        return self.link.large_refusals
+    def large_refused(self, checksum):
+        """A message that is not kept was refused. Whether it is to be rejected at its source."""
+        return self.link.suspicion.large_refused(checksum)
 
-    def forget_large_refusals(self):
+    def large_settled(self, checksum):
         """It is settled."""
-        self.link.large_refusals = 0
+        self.link.suspicion.large_settled(checksum)
 
     def is_of_stream(self):
         """Whether the source is a stream, which brings nothing back that is requeued."""

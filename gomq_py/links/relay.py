@@ -60,7 +60,8 @@ class Relay:
     After a walk: ``count`` messages began with ``first_tag``, of which ``written`` octets lie in ``output``;
     ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
     ``offset``: what the last message has in the offset header, -1 where none was seen. ``checksum``: what
-    the last message is known by when it comes again, where ``signs`` asks for it.
+    the last message is known by when it comes again, where ``signs`` asks for it or its body comes in
+    pieces.
     """
 
     __slots__ = (
@@ -248,7 +249,7 @@ class Relay:
             need += body_end - header_end + 8 * (size // self.piece + 1)
         if self.written + need > len(self.output):
             return at
-        if self.signs:
+        if self.signs or body_end < 0:
             self.checksum = self.sign(p, routing_at, method_end, header_at, header_end, body_end)
         self.write_publish(p, out, routing_at, key_at, method_end - 1)
         self.controls(p, method_end, header_at)

@@ -8,12 +8,13 @@ class Run:
     ``octets``: the frames for the target, None where they are not kept until they are confirmed.
     ``first_number``: of the first publish, once it is sent. ``is_sent``: False where the messages are only
     settled at their source; ``is_rejected``: as what they are settled. ``offset``: of the last in its stream,
-    or -1. ``refusals``: how often the target has refused it.
+    or -1. ``refusals``: how often the target has refused it. ``checksum``: what a large message is known by
+    when it comes again.
     """
 
     __slots__ = (
         "octets", "first_tag", "count", "first_number", "is_sent", "is_rejected", "offset", "refusals",
-        "size", "is_whole",
+        "size", "is_whole", "checksum",
     )
 
     def __init__(self, octets, first_tag, count, is_sent=True, offset=-1, refusals=0, is_whole=True):
@@ -27,6 +28,7 @@ class Run:
         self.is_whole = is_whole
         self.offset = offset
         self.refusals = refusals
+        self.checksum = 0
 
     def publishes(self):
         """The frames of each message by itself."""

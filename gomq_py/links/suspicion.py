@@ -33,6 +33,8 @@ NACKED_S = 10.0
 # refusals, one a second, until the destination takes a message: one that has no room for hours costs tens of
 # messages, and messages that are at fault do not stop the link for ever.
 GIVEN_UP_FREELY, DOUBLED_MOST = 3, 600
+# Large messages that were refused and are remembered: more than a source sends at once by default.
+LARGE_MOST = 4096
 # What a broker says that ends a connection since it cannot write: 541 with the words of its system.
 INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota exceeded", re.IGNORECASE)
 
@@ -64,6 +66,7 @@ class Suspicion:
         self._fruitless = 0  # passages in a row that ended at the target and have moved nothing
         self._given_up = 0  # messages in a row
         self._refused_s = None  # since when the target has refused messages and taken none
+        self._large = {}  # {checksum: (how often it was refused, since when)}
 
     def forget(self):
         """Begin anew."""
@@ -75,6 +78,7 @@ class Suspicion:
         """The target says that it takes nothing, or takes messages again: no message's fault until now."""
         self._suspect = None
         self._refused_s = None
+        self._large.clear()
 
     def refused(self):
         """The target has refused messages."""
@@ -83,14 +87,33 @@ class Suspicion:
 
     def is_limit(self, refusals):
         """Whether a message that was refused so often is to be given up."""
+        return self._is_limit(refusals, self._refused_s)
+
+    def large_refused(self, checksum):
+        """The target has refused a message that links do not keep. Whether it is to be given up: others pass
+        it before it comes again, so that what is counted is its own.
+        """
+        refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
+        refusals += 1
+        if self._is_limit(refusals, since_s):
+            return True
+        self._large[checksum] = refusals, since_s
+        if len(self._large) > LARGE_MOST:
+            del self._large[next(iter(self._large))]
+        return False
+
+    def large_settled(self, checksum):
+        """Such a message is taken, or rejected at its source."""
+        self._large.pop(checksum, None)
+
+    def _is_limit(self, refusals, since_s):
         if not self._target.has_lane or not self._limit:  # web servers refuse what is a message's fault
             return 0 < self._limit <= refusals
         limit, more = self._limit, self._given_up - GIVEN_UP_FREELY + 1
         if more > 0:
             limit = max(limit, min(limit << min(more, DOUBLED_MOST), DOUBLED_MOST))
         return (
-            refusals >= limit and self._refused_s is not None
-            and time.monotonic() - self._refused_s >= NACKED_S
+            refusals >= limit and since_s is not None and time.monotonic() - since_s >= NACKED_S
         )
 
     def is_poison(self, checksum):

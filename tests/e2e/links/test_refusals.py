@@ -1,6 +1,9 @@
 """Destinations that do not take what a link brings: full queues, messages that are too large, alarms."""
 from functools import partial
 
+import pytest
+
+from gomq_py.broker.transfer import engine
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.passage import Passage
 from tests.e2e.links.conftest import LARGEST
@@ -237,3 +240,31 @@ def test_link_whose_messages_are_refused_waits_without_work_and_stays_connected(
     assert (link.status.state, link.status.reconnects) == ("running", 0)
     take_all(target, queue, 100)
     until(lambda: link.status.moved == 200)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-queue-type": "stream"}], ids=["queue", "stream"])
+def test_large_message_that_is_refused_is_given_up_while_others_are_taken(
+        queues, make_link, pair, arguments, monkeypatch):
+    """Links do not keep it: it is asked for again, and those behind it pass it each time."""
+    monkeypatch.setattr(engine, "TRY_AGAIN_MS", 20)
+    queue, source, target = queues
+    target.queue_delete(queue)
+    target.queue_declare(queue, arguments={"x-max-length-bytes": 500_000, "x-overflow": "reject-publish"})
+    source.queue_delete(queue)
+    source.queue_declare(queue, durable=True, arguments=arguments)
+    fill(source, queue, 1, body=b"%d " + b"x" * 600_000)
+    link = make_link(source=Source(
+        pair[0].amqp_url, queue, offset_argument="x-stream-offset",
+        consumer_arguments={"x-stream-offset": "first"} if arguments else None), refusals=2)
+    link.start()
+    taken = []
+
+    def is_given_up():
+        fill(source, queue, 1, first=1, body=b"%d " + b"x" * 200_000)
+        fill(source, queue, 1, first=2)
+        taken.extend(numbers(take_all(target, queue)))
+        return link.status.set_aside
+    until(is_given_up)
+
+    assert link.status.set_aside == 1
+    assert {1, 2} <= set(taken) and link.status.refused > 2

@@ -124,3 +124,34 @@ def test_connection_that_ends_by_a_fault_of_the_broker_may_be_a_messages_fault(s
         suspicion.failed(ConnectionClosed(541, "INTERNAL_ERROR - Unexpected error, please report"), True)
 
     assert suspicion.is_poison(CHECKSUM)
+
+
+def test_refusals_of_a_large_message_are_its_own_whatever_passes_it(suspicion, clock):
+    for _ in range(LIMIT - 1):
+        assert not suspicion.large_refused(CHECKSUM)
+        suspicion.large_settled(CHECKSUM + 1)
+        suspicion.settled(Run(b"", 1, 1))
+        clock.now_s += NACKED_S
+
+    assert not suspicion.large_refused(CHECKSUM + 1)
+    assert suspicion.large_refused(CHECKSUM)
+
+
+def test_refusals_of_a_large_message_are_forgotten_when_it_is_taken_or_the_destination_has_no_room(
+    suspicion, clock,
+):
+    for forget in (suspicion.has_no_room, lambda: suspicion.large_settled(CHECKSUM)):
+        for _ in range(LIMIT - 1):
+            suspicion.large_refused(CHECKSUM)
+        clock.now_s += NACKED_S
+        forget()
+
+        assert not suspicion.large_refused(CHECKSUM)
+
+
+def test_refusals_of_as_many_large_messages_as_a_source_may_send_are_remembered(suspicion, monkeypatch):
+    monkeypatch.setattr(suspicions, "LARGE_MOST", 3)
+    for checksum in range(4):
+        suspicion.large_refused(checksum)
+
+    assert list(suspicion._large) == [1, 2, 3]
