@@ -48,11 +48,14 @@ class NoRequest(ValueError):
 
 
 class Answer(NamedTuple):
-    """``headers``: {lower-case name: the first value}."""
+    """``headers``: {lower-case name: the first value}. ``asks_for_tls``: it may be what servers say to plain
+    HTTP where they expect TLS; who repeats in an answer what was asked may say so, too.
+    """
 
     status: int
     reason: str
     headers: dict[str, str]
+    asks_for_tls: bool = False
 
     def __str__(self) -> str:
         return f"{self.status} {self.reason}".rstrip()
@@ -192,7 +195,7 @@ class HTTPConnection:
         if answer is None:
             raise NoAnswer("the connection ended before the answer")
         if answer.status == BAD_REQUEST and PLAIN_TO_TLS.search(shown):
-            raise SpeaksTLS
+            return answer._replace(asks_for_tls=True)
         return answer
 
     def _is_kept_alive(self) -> bool:

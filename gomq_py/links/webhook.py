@@ -153,6 +153,8 @@ class Session:
         except OSError as error:  # among them certificates that are refused, which are ValueErrors too
             self._check_open()
             return self._failure(error)
+        if answer.asks_for_tls and self._expects_tls():
+            return self._failure(SpeaksTLS())
         self._has_answered = True
         if 200 <= answer.status < 300:
             return None
@@ -173,8 +175,8 @@ class Session:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """Whether the port is for TLS, which some servers say to others by closing the connection. It is
-        tried once where it has never answered. May switch.
+        """Whether the port is for TLS, which some servers say to others by closing the connection or by an
+        answer. It is tried once where it has never answered otherwise. May switch.
         """
         if self._has_answered or self._uri.tls:
             return False
