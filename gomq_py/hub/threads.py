@@ -5,6 +5,10 @@ of the call: passwords among them, past the log's file and format, and as often 
 about. Every piece of work in a thread therefore begins here.
 """
 import gevent
+from gevent import monkey
+from gevent.event import AsyncResult
+
+_start_thread = monkey.get_original("_thread", "start_new_thread")
 
 
 class ThreadWork:
@@ -46,6 +50,37 @@ def begin(function, *arguments, pool=None):
     if pool is None:
         pool = gevent.get_hub().threadpool
     return ThreadWork(pool.spawn(_attempt, function, arguments))
+
+
+def begin_apart(function, *arguments):
+    """The same in a thread of its own, for what may take long: it may outlast the hub, and then nobody hears
+    of it. A pool's thread would print that. Raises RuntimeError where there can be no more threads.
+    """
+    answer, outcome = AsyncResult(), []
+    watcher = gevent.get_hub().loop.async_()
+
+    def close():
+        watcher.stop()
+        watcher.close()
+
+    def ended():
+        close()
+        answer.set(outcome.pop())
+
+    def run():
+        outcome.append(_attempt(function, arguments))
+        try:
+            watcher.send()
+        except ValueError:  # of a loop that is destroyed
+            pass
+
+    watcher.start(ended)
+    try:
+        _start_thread(run, ())
+    except BaseException:
+        close()
+        raise
+    return ThreadWork(answer)
 
 
 def in_thread(function, *arguments):

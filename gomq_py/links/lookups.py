@@ -12,7 +12,6 @@ from typing import Any
 import _socket
 from gevent import socket
 from gevent.event import Event
-from gevent.threadpool import ThreadPool
 
 from gomq_py.hub import threads
 
@@ -29,8 +28,6 @@ THREADS_MOST = 64
 LATE_AT_ONCE = 8
 # A resolver asks the second of its servers when the first has said nothing for 5 s, the third after 10 s.
 RESOLVE_S = 15.0
-# Threads that have nothing to do end after so long: to make one takes a tenth of a millisecond.
-IDLE_S = 1.0
 # Such names that are remembered.
 LATE_NAMES_MOST = 4096
 
@@ -50,7 +47,6 @@ class Lookups:
         self._at_once = at_once
         self._slow_s = slow_s
         self._resolve_s = resolve_s
-        self._pool: Any = None
         self._waiting: dict[str, _Lookup] = {}  # in the order in which they were asked for
         self._waiting_late: dict[str, _Lookup] = {}
         self._running: dict[str, _Lookup] = {}  # in the order in which they began
@@ -133,10 +129,8 @@ class Lookups:
         return time.monotonic() - lookup.began_s >= self._slow_s
 
     def _begin(self, lookup: "_Lookup") -> None:
-        if self._pool is None:
-            self._pool = ThreadPool(THREADS_MOST, idle_task_timeout=IDLE_S)
         lookup.began_s = time.monotonic()
-        lookup.work = threads.begin(self._look_up, lookup.host, 0, pool=self._pool)
+        lookup.work = threads.begin_apart(self._look_up, lookup.host, 0)
         self._running[lookup.host] = lookup
         lookup.work.call_after(lambda: self._ended(lookup))
 
