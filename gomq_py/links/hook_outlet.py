@@ -46,7 +46,6 @@ class HookOutlet(Outlet):
         super().__init__()
         self._session = session
         self._hub = hub
-        self._passage = None
         self._pieces = []
         self._posting = None
         self._why = None
@@ -88,10 +87,13 @@ class HookOutlet(Outlet):
 
     def abort(self):
         """A message that is on its way may arrive, and comes again."""
+        super().abort()
+        self._pieces.clear()
         self._session.on_trouble = None
         self._session.close()
         if self._posting is not None:
             self._posting.kill(block=False)
+            self._posting = None
 
     def refusal(self):
         return self._why or Outlet.refusal(self)
@@ -104,7 +106,7 @@ class HookOutlet(Outlet):
         try:
             self._session.send(Posted(octets))
         except Refused as refused:
-            is_taken, self._why = False, refused
+            is_taken, self._why = False, Refused(*refused.args)  # without its frames, which have us
         except OSError as error:
             failure = error
         except Exception as error:  # of this message: it counts towards the limit of refusals
@@ -113,6 +115,7 @@ class HookOutlet(Outlet):
         self._posting = None
         if failure is not None:
             self._passage.fail(DESTINATION, failure)
+            failure = None  # or it and this frame would hold each other
         else:
             self._passage.target_turn(lambda: self._answered(number, is_taken))
 

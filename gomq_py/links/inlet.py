@@ -10,6 +10,7 @@ from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
 from gomq_py.links.ends import Refused
+from gomq_py.links.gone import GONE
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
 from gomq_py.links.shares import Shares
@@ -119,8 +120,11 @@ class Inlet(Source):
         self._shares.kept_octets += count
 
     def close(self):
-        """Nothing is kept any more; once is enough."""
+        """Nothing is kept any more, nor is the owner called; once is enough."""
         self.keep_octets(-self.kept_octets)
+        self._refused.clear()
+        self._probe = None
+        self._owner = GONE
         self._shares = Shares()  # what is settled from now on counts nowhere
 
     def has_unread(self):

@@ -9,6 +9,7 @@ import time
 from gomq_py.broker.transfer.engine import Target
 from gomq_py.links.confirms import Confirms
 from gomq_py.links.ends import Refused
+from gomq_py.links.gone import GONE
 from gomq_py.links.wire import READ_OCTETS, Wire
 
 # Written at once from so many octets on, otherwise at the end of the slice.
@@ -29,6 +30,7 @@ class Outlet(Target):
         self.confirms = Confirms(self.channel, self.frame_max)
         self.refused = set()
         self.is_blocked = False
+        self._passage = GONE
         self.is_flowing = True  # False after the broker's channel.flow
         self._seen_low, self._seen_s = 1, time.monotonic()
         self._waiting = []  # few: (mark, callback)
@@ -70,7 +72,9 @@ class Outlet(Target):
         """End in order. May switch."""
 
     def abort(self):
-        """End at once."""
+        """End at once: whoever waits is told nothing. Once is enough."""
+        self._waiting.clear()
+        self._passage = GONE
 
     def when_safe(self, callback):
         """Call ``callback(error or None)`` once all that was sent until now is safe, or was refused."""
@@ -131,7 +135,6 @@ class WireOutlet(Outlet):
         self.is_blocked = connection.blocked_reason is not None
         self._buffers = buffers
         self._is_confirmed = is_confirmed
-        self._passage = None
         self._wire = Wire(connection, self._readable, self._broken, self._drained)
         self._tail = self._wire.ahead
 
@@ -184,6 +187,7 @@ class WireOutlet(Outlet):
         self._wire.part()
 
     def abort(self):
+        super().abort()
         self._wire.abort()
 
     # The rest is private.
