@@ -155,7 +155,7 @@ class Link:
             self._state, self._error, self._since_ms, self._moved,
             outlet.unconfirmed() if outlet else 0, self._refused, self._set_aside, self._reconnects,
             self._rate(), shown(self._source_uri), shown(self._target_uri),
-            bool(outlet and outlet.is_blocked),
+            bool(outlet and outlet.is_held()),
         )
 
     @property

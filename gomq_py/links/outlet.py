@@ -42,9 +42,13 @@ class Outlet(Target):
         """The passage begins. It is told of everything that happens by ``target_turn`` and ``fail``."""
         raise NotImplementedError
 
+    def is_held(self):
+        """Whether the target has said that it takes nothing for now."""
+        return self.is_blocked or not self.is_flowing
+
     def can_take(self):
         """Whether more may be sent now."""
-        return not self.is_blocked and self.is_flowing
+        return not self.is_held()
 
     def unconfirmed(self):
         """Publishes that are neither confirmed nor refused."""
@@ -55,7 +59,7 @@ class Outlet(Target):
         confirm, or the target says that it takes nothing.
         """
         now = time.monotonic()
-        if self.confirms.low != self._seen_low or not self.unconfirmed() or not Outlet.can_take(self):
+        if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
             self._seen_low, self._seen_s = self.confirms.low, now
         return now - self._seen_s
 

@@ -328,6 +328,7 @@ class Passage:
                 self.link.changed()
             elif isinstance(method, ChannelFlow):
                 self.outlet.is_flowing = method.active
+                self.link.changed()
                 wire.write(method_frame(channel, ChannelFlowOk(active=method.active)))
                 wire.flush()
             else:

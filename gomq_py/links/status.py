@@ -5,7 +5,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Status:
     """``moved``: messages settled at the source; ``rate``: of them a second; ``refused``: how often the
-    target took none; ``set_aside``: messages rejected at the source.
+    target took none; ``set_aside``: messages rejected at the source; ``blocked``: the target says that it
+    takes nothing for now.
     """
 
     state: str

@@ -386,12 +386,16 @@ def test_destination_that_refuses_everything_gets_nothing_acknowledged(moving):
     assert link.status.error == "destination: the broker refuses messages (basic.nack)"
 
 
-def test_destination_that_is_blocked_for_ever_is_shown_and_ends_with_the_link(moving):
+@pytest.mark.parametrize("says", [
+    lambda channel_id: (0, ConnectionBlocked(reason="low on disk")),
+    lambda channel_id: (channel_id, ChannelFlow(active=False)),
+], ids=["blocked", "flow"])
+def test_destination_that_takes_nothing_for_ever_is_shown_and_ends_with_the_link(moving, says):
     acks = []
 
     def destination(peer):
         channel_id = peer.as_destination()
-        peer.send(0, ConnectionBlocked(reason="low on disk"))
+        peer.send(*says(channel_id))
         publishes(peer, channel_id, lambda number: None)
 
     link = moving(honest_source(acks), destination)
