@@ -138,10 +138,11 @@ def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link
     """And so does a password's check, which is done in a thread. Times are a twentieth of real ones."""
     one, two = pair
     _, source, target = queues
-    let_go = threading.Event()
+    let_go, is_full = threading.Event(), threading.Event()
 
     def getaddrinfo(host, port, *rest):
         if host.startswith("silent"):
+            is_full.wait(in_time(60))
             let_go.wait(0.5)
             raise OSError("no such name")
         return [(2, 1, 6, "", ("127.0.0.1", port))]
@@ -156,6 +157,7 @@ def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link
     for link in hanging:
         link.start()
     until(lambda: len(lookups._running) == THREADS_MOST)
+    is_full.set()
     link = make_link(
         Source(f"amqp://guest:guest@one.example:{one.port}/%2f", name),
         Target(f"amqp://guest:guest@two.example:{two.port}/%2f", "", name), connect=connector.connect)
