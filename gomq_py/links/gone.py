@@ -30,5 +30,11 @@ class Gone:
     def target_turn(self, act: Any) -> None:
         """Nobody acts."""
 
+    def target_methods(self, wire: Any, methods: Any) -> None:
+        """Nobody hears them."""
+
+    def refused(self, count: int, error: Any) -> None:
+        """Nobody counts."""
+
 
 GONE = Gone()

@@ -5,6 +5,7 @@ or written to its socket.
 """
 
 import time
+from typing import Any
 
 from gomq_py.broker.transfer.engine import Target
 from gomq_py.links.confirms import Confirms
@@ -30,7 +31,7 @@ class Outlet(Target):
         self.confirms = Confirms(self.channel, self.frame_max)
         self.refused = set()
         self.is_blocked = False
-        self._passage = GONE
+        self._passage: Any = GONE
         self.is_flowing = True  # False after the broker's channel.flow
         self._seen_low, self._seen_s = 1, time.monotonic()
         self._waiting = []  # few: (mark, callback)
