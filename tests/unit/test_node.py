@@ -82,7 +82,10 @@ def killed(tmp_path):
         node.vhost.declare_queue(name, durable=True, arguments=arguments)
         for number in range(3):
             node.publish("", name, b"%d" % number, PERSISTENT)
-    node.wait(lambda: node.committer.is_idle)
+    letters = [node.vhost.queues[name] for name in ("expiring", "dead")]
+    # a letter whose copy is safe and whose original is not gone yet would be there twice
+    node.wait(lambda: node.committer.is_idle and sum(
+        queue.ready_count + queue.unacked_count for queue in letters) == 6)
     node.kill()
     return folder
 
