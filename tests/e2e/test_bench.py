@@ -178,3 +178,21 @@ def test_the_document_has_a_place_for_the_plots():
     page = bench.DOCUMENT.read_text(encoding="utf-8")
 
     assert page.index(scaling.BEGIN) < page.index(scaling.END)
+
+
+def test_a_size_that_this_machine_does_not_do_ends_its_line():
+    def measure(_, size):
+        if size > 10:
+            raise RuntimeError("no descriptors")
+        return {"us": size}
+
+    class Broker:
+        def start(self):
+            return self
+
+        def stop(self):
+            pass
+
+    growth = scaling.Growth("queues", "Queues", "queues", (1, 10, 100, 1000), measure, {})
+
+    assert scaling.measured(growth, Broker, 1000) == {"us": [(1, 1), (10, 10)]}
