@@ -4,7 +4,7 @@ Octets in front of exact ends.
 """
 import struct
 
-from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open
+from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, start_frame
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.errors import AMQPError, FrameError
 from gomq_py.amqp.wire.frames import FrameReader, content_frames, frame, header_payload, method_frame
@@ -239,7 +239,7 @@ def run_handshake(data):
 
 
 def _shake_hands(parts):
-    handshake = Handshake(Limits(2047, 131072, 60), {"product": "x"})
+    handshake = Handshake(Limits(2047, 131072, 60), start_frame({"product": "x"}, False))
     steps = []
     for part in parts:
         if handshake.state == "open":

@@ -88,19 +88,18 @@ class Handshake:
     ``limits`` are the agreed ones once tune-ok was seen; ``client_properties`` the peer's once start-ok was.
     """
 
-    def __init__(
-        self, offered, server_properties, certified_name=None, frame_max_before=FRAME_MIN_SIZE, start=None,
-    ):
-        """``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and
+    def __init__(self, offered, start, certified_name=None, frame_max_before=FRAME_MIN_SIZE):
+        """``start``: start_frame(), which offers EXTERNAL or not as ``certified_name`` says.
+
+        ``certified_name``: whom a verified client certificate names, "" if nobody; None without one, and
         then EXTERNAL is not offered.
 
-        ``frame_max_before``: octets of a frame before tune-ok. ``start``: start_frame(), where it is kept.
+        ``frame_max_before``: octets of a frame before tune-ok.
         """
         self.offered = offered
         self._start = start
         self.certified_name = certified_name
         self.limits = offered
-        self.server_properties = server_properties
         self.client_properties = {}
         self.mechanism = ""
         self.state = HEADER
@@ -182,7 +181,7 @@ class Handshake:
         if self._header not in PROTOCOL_HEADERS:
             raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
         moved(self, OF_HANDSHAKE, GREETED)
-        return Send(self._start or start_frame(self.server_properties, self.certified_name is not None))
+        return Send(self._start)
 
     def _method(self, kind, channel, payload):
         if channel == 0:

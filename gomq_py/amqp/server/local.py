@@ -11,11 +11,11 @@ for the vhost, or may not read any more what it consumes.
 import errno
 from functools import partial
 
-import gevent
 from gevent import socket as gevent_socket
 
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.login import LOCAL
+from gomq_py.amqp.server.served import Served
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.entering import lost_entry
 from gomq_py.errors import NoPermission
@@ -53,32 +53,12 @@ class LocalClients:
         return ours
 
     def _serve(self, socket, address, user, admitted):
-        """Let one client in. It is served without a greenlet of its own, which would take 15 KiB for each
-        link. May switch.
-        """
-        connection, is_served = Connection(self._server, socket, address, local_user=user), False
-        try:
-            with telling_why("local", address, self._server.strangers):
-                is_served = connection.begin(partial(self._over, connection, socket, address, admitted))
-        finally:
-            if not is_served:
-                self._gone(socket, admitted)
-
-    def _over(self, connection, socket, address, admitted):
-        """Nothing more is read of it."""
-        hub = self._server.hub
-        if hub.is_closed:  # nobody is told
-            gevent.get_hub().loop.run_callback(self._gone, socket, admitted)
-        else:
-            hub.spawn(self._finish, connection, socket, address, admitted).name = f"amqp {address}"
-
-    def _finish(self, connection, socket, address, admitted):
-        """Say the last word to a client. May switch."""
-        try:
-            with telling_why("local", address, self._server.strangers):
-                connection.finish()
-        finally:
-            self._gone(socket, admitted)
+        """Let one client in. May switch."""
+        connection = Connection(self._server, socket, address, local_user=user)
+        with telling_why(LOCAL, address, self._server.strangers):
+            Served(
+                connection, LOCAL, address, self._server.strangers, partial(self._gone, socket, admitted)
+            ).begin()
 
     def _gone(self, socket, admitted):
         self._server.hub.admission.remove(admitted)

@@ -83,8 +83,8 @@ class LoginAttempt:
         else:
             certified = None if type(socket) is PlainSocket else certified_name(socket, settings)
         self._handshake = Handshake(
-            offered, None, certified, settings.initial_frame_max,
-            greeting(server.cluster_name, certified is not None))
+            offered, greeting(server.cluster_name, certified is not None), certified,
+            settings.initial_frame_max)
 
     @property
     def client_properties(self):

@@ -6,14 +6,14 @@ protocol share is the hub's (hub.context), and so is who is connected (hub.clien
 parses.
 """
 import socket as socket_module
-
-import gevent
+from functools import partial
 
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
 from gomq_py.amqp.server.local import LocalClients
-from gomq_py.net.listener import host_of, telling_why
+from gomq_py.amqp.server.served import Served
+from gomq_py.net.listener import host_of
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -45,63 +45,15 @@ class AMQPServer:
         return given if isinstance(given, str) and given else self._node_name
 
     def handle(self, socket, address):
-        """Let one client in, and serve it from then on without a greenlet, which would take as much memory as
-        all the rest of an idle connection. Returns what is called with what to call when it is gone; None: it
-        is. The caller closes the socket then. May switch.
+        """Let one client in. Returns what is called with what to call when it is gone; None: it is. The
+        caller closes the socket then. May switch.
         """
         if self.hub.clients.is_closing:
             return None
         admitted = self.gate.identify(socket, host_of(address))
         if admitted is None:
             return None
-        client = _Client(self, Connection(self, socket, address, admitted), admitted)
-        is_served = False
-        try:
-            is_served = client.connection.begin(client.over)
-        finally:
-            if not is_served:
-                self.gate.leave(admitted)
-        return client.when_gone if is_served else None
-
-
-class _Client:
-    """A client that is served, for whoever waits for its end."""
-
-    __slots__ = ("server", "connection", "admitted", "callback")
-
-    def __init__(self, server, connection, admitted):
-        self.server = server
-        self.connection = connection
-        self.admitted = admitted
-        self.callback = None
-
-    def when_gone(self, callback):
-        """Call ``callback()`` when the client is gone and all is given back: the socket may be closed."""
-        self.callback = callback
-
-    def over(self):
-        """Nothing more is read of it."""
-        gevent.get_hub().loop.run_callback(self.end)
-
-    def end(self):
-        """Called by the loop: end at once where there is nobody to wait for, or in a greenlet."""
-        if self.server.hub.is_closed:  # nobody is told
-            self.gone()
-        elif self.connection.is_left_alone():
-            self.finish()
-        else:
-            gevent.spawn(self.finish).name = f"amqp {self.connection.peer}"
-
-    def finish(self):
-        """Say the last word. May switch, unless the connection is left alone."""
-        try:
-            with telling_why("amqp", self.connection.peer, self.server.strangers):
-                self.connection.finish()
-        finally:
-            self.gone()
-
-    def gone(self):
-        """All is given back."""
-        self.server.gate.leave(self.admitted)
-        if self.callback is not None:
-            self.callback()
+        client = Served(
+            Connection(self, socket, address, admitted), "amqp", address, self.strangers,
+            partial(self.gate.leave, admitted))
+        return client.when_gone if client.begin() else None

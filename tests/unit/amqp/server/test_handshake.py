@@ -1,7 +1,9 @@
 """The handshake's state table, without a socket."""
 import pytest
 
-from gomq_py.amqp.server.handshake import Closed, Handshake, HandshakeError, Limits, Login, Open, Send
+from gomq_py.amqp.server.handshake import (
+    Closed, Handshake, HandshakeError, Limits, Login, Open, Send, start_frame,
+)
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
@@ -16,7 +18,7 @@ NOTHING = None
 
 def handshake_in(state):
     """A handshake that has come as far as ``state``."""
-    handshake = Handshake(OFFERED, {"product": "test"})
+    handshake = Handshake(OFFERED, start_frame({"product": "test"}, False))
     steps = [
         ("starting", lambda: feed(handshake, PROTOCOL_HEADER)),
         ("tuning", lambda: (feed(handshake, start_ok()), handshake.logged_in())),
@@ -69,7 +71,7 @@ def refusal(handshake, octets):
 
 @pytest.mark.parametrize("header", [PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"])
 def test_protocol_header_is_answered_with_start(header):
-    start = sent(feed(Handshake(OFFERED, {"product": "test"}), header).octets)
+    start = sent(feed(Handshake(OFFERED, start_frame({"product": "test"}, False)), header).octets)
 
     assert isinstance(start, ConnectionStart)
     assert (start.version_major, start.version_minor) == (0, 9)
@@ -82,7 +84,7 @@ def test_protocol_header_is_answered_with_start(header):
     b"\x16\x03\x01\x02\x00\x01\x00\x01",
 ])
 def test_other_protocols_are_told_the_version_spoken_here(header):
-    handshake = Handshake(OFFERED, {})
+    handshake = Handshake(OFFERED, start_frame({}, False))
 
     with pytest.raises(HandshakeError) as caught:
         feed(handshake, header)
@@ -92,11 +94,11 @@ def test_other_protocols_are_told_the_version_spoken_here(header):
 
 def test_other_protocols_need_not_send_eight_octets_to_be_refused():
     with pytest.raises(HandshakeError):
-        feed(Handshake(OFFERED, {}), b"GET")
+        feed(Handshake(OFFERED, start_frame({}, False)), b"GET")
 
 
 def test_handshake_byte_by_byte_gives_the_same_steps():
-    handshake = Handshake(OFFERED, {})
+    handshake = Handshake(OFFERED, start_frame({}, False))
     stream = PROTOCOL_HEADER + start_ok() + tune_ok() + method_frame(0, ConnectionOpen(virtual_host="v"))
     steps = []
 
@@ -188,7 +190,7 @@ def test_frame_announced_larger_than_initial_frame_max_is_refused_before_it_is_s
 @pytest.mark.parametrize("octets", [4096, 8192])
 def test_start_ok_of_initial_frame_max_octets_passes(octets):
     longest = octets - len(start_ok(response=b"\0u\0")) + 8
-    handshake = Handshake(OFFERED, {"product": "test"}, frame_max_before=octets)
+    handshake = Handshake(OFFERED, start_frame({"product": "test"}, False), frame_max_before=octets)
     feed(handshake, PROTOCOL_HEADER)
 
     step = feed(handshake, start_ok(response=b"\0u\0" + b"p" * longest))
@@ -248,7 +250,7 @@ def test_limits_outside_the_offer_are_refused(limits, text):
 
 
 def test_server_without_limits_takes_a_client_without_limits():
-    handshake = Handshake(Limits(0, 0, 0), {})
+    handshake = Handshake(Limits(0, 0, 0), start_frame({}, False))
     for octets in (PROTOCOL_HEADER, start_ok()):
         feed(handshake, octets)
     handshake.logged_in()

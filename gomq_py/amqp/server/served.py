@@ -1,0 +1,64 @@
+"""Served: a client of AMQP that is let in, and served from then on without a greenlet, which would take more
+memory than all the rest of an idle connection.
+
+Between who accepts clients (server, local) and a connection: it waits for the end, and says the last word.
+"""
+import gevent
+
+from gomq_py.net.listener import telling_why
+
+
+class Served:
+    """``protocol``, ``address``: of the client, for the log; ``strangers``: a QuietLog. ``give_back()`` is
+    called once, when the client is gone, and must not switch.
+    """
+
+    __slots__ = ("connection", "protocol", "address", "strangers", "give_back", "on_gone")
+
+    def __init__(self, connection, protocol, address, strangers, give_back):
+        self.connection = connection
+        self.protocol = protocol
+        self.address = address
+        self.strangers = strangers
+        self.give_back = give_back
+        self.on_gone = None
+
+    def begin(self):
+        """Log in. Whether the client is served from now on. May switch."""
+        is_served = False
+        try:
+            is_served = self.connection.begin(self.over)
+        finally:
+            if not is_served:
+                self.give_back()
+        return is_served
+
+    def when_gone(self, callback):
+        """Call ``callback()`` when the client is gone and all is given back: the socket may be closed."""
+        self.on_gone = callback
+
+    def over(self):
+        """Nothing more is read of it."""
+        gevent.get_hub().loop.run_callback(self._end)
+
+    def _end(self):
+        """In the loop: end at once where there is nobody to wait for, or in a greenlet."""
+        if self.connection.hub.is_closed:  # nobody is told
+            self._gone()
+        elif self.connection.is_left_alone():
+            self._finish()
+        else:
+            gevent.spawn(self._finish).name = f"amqp {self.connection.peer}"
+
+    def _finish(self):
+        """Say the last word. May switch, unless the connection is left alone."""
+        try:
+            with telling_why(self.protocol, self.address, self.strangers):
+                self.connection.finish()
+        finally:
+            self._gone()
+
+    def _gone(self):
+        self.give_back()
+        if self.on_gone is not None:
+            self.on_gone()
