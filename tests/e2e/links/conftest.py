@@ -1,5 +1,6 @@
 """Two brokers that are processes of their own, and a link between them in the test's process."""
 import signal
+import threading
 
 import gevent
 import pytest
@@ -10,6 +11,7 @@ from gomq_py.links import suspicion
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
 from tests.support.broker_process import BrokerProcess
+from tests.support.hostile_broker import HostileBroker
 from tests.support.links import QUICK, connect, until
 from tests.support.ports import reserve
 
@@ -83,6 +85,20 @@ def queues(pair, name):
     yield name, *channels
     for channel in channels:
         channel.connection.abort()
+
+
+@pytest.fixture
+def taking_nothing():
+    """A broker that lets clients log in, and then reads nothing; ``cut()`` ends the connections."""
+    end = threading.Event()
+
+    def script(peer):
+        peer.as_destination()
+        end.wait()
+    with HostileBroker(script) as broker:
+        broker.cut = end.set
+        yield broker
+        end.set()
 
 
 @pytest.fixture

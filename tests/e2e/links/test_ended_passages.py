@@ -2,7 +2,6 @@
 collector may never look at it (observability.garbage).
 """
 import gc
-import threading
 import weakref
 from functools import partial
 
@@ -13,7 +12,6 @@ from gomq_py.links import link as links_link
 from gomq_py.links import wire
 from gomq_py.links.ends import Target
 from tests.e2e.links.test_webhooks import server, webhook  # noqa: F401 (fixtures)
-from tests.support.hostile_broker import HostileBroker
 from tests.support.links import connect, ended, fill, until
 
 
@@ -49,20 +47,6 @@ def ends(queues, make_link, uncollected, monkeypatch):
 
         until(lambda: [one() for one in kept] == [None] * 3, what=lambda: [one() for one in kept])
     return check
-
-
-@pytest.fixture
-def taking_nothing():
-    """A broker that lets clients log in, and confirms nothing; ``cut()`` ends the connections."""
-    end = threading.Event()
-
-    def script(peer):
-        peer.as_destination()
-        end.wait()
-    with HostileBroker(script) as broker:
-        broker.cut = end.set
-        yield broker
-        end.set()
 
 
 def test_stop_while_a_broker_confirms_nothing(ends, taking_nothing, name):

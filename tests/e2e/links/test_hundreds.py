@@ -15,7 +15,6 @@ from gomq_py.links.lookups import THREADS_MOST, Lookups
 from gomq_py.links.shares import LEAST_OCTETS, Shares
 from tests.support.federated import start_gomq
 from tests.support.hanging import hanging_peers
-from tests.support.hostile_broker import HostileBroker
 from tests.support.links import connect, ended, fill, numbers, take_all, until
 from tests.support.ports import reserve
 from tests.support.shovels import arrived, publish, put, wait_for
@@ -81,19 +80,6 @@ def test_the_step_at_which_an_end_hangs_is_told(here, hanging, step):
         error = here.call("GET", "shovels", "/", "s")["error"]
         return error.startswith("destination: ") and TOLD[step] in error
     wait_until(is_told, what=lambda: here.call("GET", "shovels", "/", "s"))
-
-
-@pytest.fixture
-def taking_nothing():
-    """A broker that lets clients log in, and reads nothing more."""
-    end = threading.Event()
-
-    def script(peer):
-        peer.as_destination()
-        end.wait()
-    with HostileBroker(script) as broker:
-        yield broker
-        end.set()
 
 
 def test_links_to_peers_that_take_nothing_share_what_they_keep(
