@@ -56,8 +56,9 @@ SPARE_SHARE = 0.2
 # What is the same at each rest, but for so many.
 COUNTS = ("descriptors", "maps", "threads", "greenlets")
 SPARE = 3
-# The number of the store's files goes up and down by two dozen: of fewer looks, a rise is by chance.
-LOOKS_FOR_FILES = 20
+# The number of the store's files goes up and down by two dozen, and an arena of a MiB is much of what a young
+# broker has: of fewer looks, a rise of the files or a large share of free pages is by chance.
+LEAST_LOOKS = 20
 CONFIDENCE = 0.95
 RESAMPLES = 400
 PAIRS_FROM = 60
@@ -288,7 +289,7 @@ def judge(samples, options):
             )
     held, anonymous = (median(sample[name] for sample in late[-LEAST_SAMPLES:])
                        for name in ("held_mb", "anonymous_mb"))
-    if anonymous > (1 + SPARE_SHARE) * held:
+    if len(late) >= LEAST_LOOKS and anonymous > (1 + SPARE_SHARE) * held:
         findings.append(
             f"{anonymous - held:.1f} MB are free in the pages of {held:.1f} MB that are allocated")
     for name in COUNTS:
@@ -296,7 +297,7 @@ def judge(samples, options):
         before, after = (sorted(sample[name] for sample in part) for part in (late[:half], late[half:]))
         if after[len(after) // 2] > before[len(before) // 2] + SPARE:
             findings.append(f"{name} grow from {before[len(before) // 2]} to {after[len(after) // 2]}")
-    if len(late) >= LOOKS_FOR_FILES:
+    if len(late) >= LEAST_LOOKS:
         low, rate, high = growth(late, "store_files", options.seed)
         if low * (late[-1]["seconds"] - late[0]["seconds"]) / 3600 > SPARE:
             findings.append(

@@ -51,7 +51,7 @@ def test_soak_of_twenty_seconds_runs_and_draws(tmp_path):
         str(tmp_path),
     )
 
-    assert code == 0 and figures["failures"] == [], figures
+    assert (code, figures["findings"], figures["failures"]) == (0, [], [])
     assert (tmp_path / "soak.csv").read_text().startswith("seconds,rss_mb")
     assert "<polyline" in (tmp_path / "soak.svg").read_text()
 
@@ -90,6 +90,7 @@ def test_soak_finds_what_grows(monkeypatch):
     assert judged(threads=[13 + n for n in range(30)]) == ["threads grow from 20 to 35"]
     assert judged(anonymous_mb=[70.0] * 30) == [
         "20.0 MB are free in the pages of 50.0 MB that are allocated"]
+    assert soak.judge(samples(**{**STILL, "anonymous_mb": [70.0] * 30})[:19], AN_HOUR) == []
     assert judged(rss_mb=[50.0] * 29 + [90.0]) == []
     assert judged(descriptors=[10 + n for n in range(30)]) == ["descriptors grow from 17 to 32"]
     assert judged(store_files=list(range(30))) == [
