@@ -1,6 +1,8 @@
 """Clocks that tests move: slices are counted in looks at the clock,
 because what passes on a busy machine says nothing.
 """
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.slice_clock import SliceClock
 
 
 class StepClock:
@@ -16,3 +18,8 @@ class StepClock:
         now = self.now
         self.now += self.step_s
         return now
+
+
+def patient_scheduler(loop, clock=None):
+    """A scheduler whose polls end with their work and their octets, and not where the machine is slow."""
+    return Scheduler(loop, clock, budget=SliceClock(600.0), turns_clock=SliceClock(600.0))

@@ -7,7 +7,7 @@ from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.broker.routing.route import Route
 from gomq_py.hub.buffers import HubBuffers
-from gomq_py.hub.scheduler import Scheduler
+from tests.support.clocks import patient_scheduler
 from tests.support.queues import HandLoop
 
 NOW_MS = 1_700_000_000_000
@@ -91,7 +91,7 @@ class LaneBench:
         self.has_time = lambda: True
         self.buffers = HubBuffers(frame_max)
         self.channels = {1: HotChannel(1), 2: HotChannel(2)}
-        self.scheduler = Scheduler(HandLoop())
+        self.scheduler = patient_scheduler(HandLoop())
         self.lane = FastLane(self, self.buffers, self.channels, frame_max, self.scheduler, **options)
         self.tail = b""
 

@@ -5,12 +5,12 @@ import os
 
 from gomq_py.broker.queues.consumers import Consumer
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.hub.scheduler import Scheduler
 from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
 from gomq_py.storage.message_store import MessageStore
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.sync import GroupCommit
+from tests.support.clocks import patient_scheduler
 
 
 class HandLoop:
@@ -87,7 +87,7 @@ class Bench:
         self.pool = SegmentPool(os.path.join(self.folder, "pool"), self.files, self.committer)
         self.loop = HandLoop()
         self.now_ms = 1_700_000_000_000
-        self.scheduler = Scheduler(self.loop, lambda: self.now_ms)
+        self.scheduler = patient_scheduler(self.loop, lambda: self.now_ms)
         self.timers = HandTimers(self)
 
     def store(self, name="q", durable=True, level=0):

@@ -10,7 +10,7 @@ from gomq_py.hub.job import Job
 from gomq_py.hub.scheduler import BUDGET_OCTETS, FEW_TURNS, Scheduler
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turn_taker import TurnTaker
-from tests.support.clocks import StepClock
+from tests.support.clocks import StepClock, patient_scheduler
 from tests.support.jobs import Doing
 from tests.support.queues import HandLoop
 from tests.support.waiting import wait_until
@@ -42,7 +42,7 @@ def loop():
 
 @pytest.fixture
 def scheduler(loop):
-    return Scheduler(loop)
+    return patient_scheduler(loop)
 
 
 def test_a_batch_gives_each_touched_destination_one_turn_in_order(scheduler, loop):
