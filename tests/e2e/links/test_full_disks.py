@@ -43,8 +43,11 @@ def destination(broker, queue):
     return channel
 
 
-def test_disk_that_fills_up_under_a_link_is_waited_for(tmp_path, config, queues, fill_source, make_link):
+def test_disk_that_fills_up_under_a_link_is_waited_for(
+    tmp_path, config, queues, fill_source, make_link, monkeypatch,
+):
     """It refuses first, and says that it takes nothing once it has looked."""
+    monkeypatch.setattr(suspicion, "NACKED_S", in_time(60))
     queue, source, _ = queues
     (tmp_path / "small").mkdir()
     with SmallDisk(tmp_path / "small", 24 << 20) as disk:

@@ -7,6 +7,7 @@ from gomq_py.broker.transfer import engine
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.passage import Passage
 from tests.e2e.links.conftest import LARGEST
+from tests.support.held_up import Standstill
 from tests.support.links import connect, depth, ended, fill, numbers, take_all, until
 
 REJECTING = {"x-max-length": 100, "x-overflow": "reject-publish"}
@@ -231,13 +232,15 @@ def test_link_whose_messages_are_refused_waits_without_work_and_stays_connected(
     monkeypatch.setattr(Passage, "_source_readable", lambda self: looks.append(look(self)))
 
     link = make_link(connect=partial(connect, heartbeat_s=1))
-    link.start()
-    until(lambda: link.status.moved == 100 and link.status.refused and not link.status.unconfirmed)
-    refused, looks[:] = link.status.refused, []
-    until(lambda: link.status.refused >= refused + 4)  # a second each: twice the time of a dead source
+    with Standstill() as standstill:
+        link.start()
+        until(lambda: link.status.moved == 100 and link.status.refused and not link.status.unconfirmed)
+        refused, looks[:] = link.status.refused, []
+        until(lambda: link.status.refused >= refused + 4)  # a second each: twice the time of a dead source
 
-    assert len(looks) < 50
-    assert (link.status.state, link.status.reconnects) == ("running", 0)
+    if standstill.longest_s < 1:  # or each end may rightly have given up the other
+        assert len(looks) < 50
+        assert (link.status.state, link.status.reconnects) == ("running", 0)
     take_all(target, queue, 100)
     until(lambda: link.status.moved == 200)
 
