@@ -165,28 +165,31 @@ def test_killed_brokers_lose_nothing_and_repeat_nothing_of_qos_2(broker_process,
         channel.queue_declare("copies", durable=True)
         channel.queue_bind("copies", "amq.topic", "k.2")
 
-    for kill in range(KILLS // 2):
+    killed = 0
+    # on a slow machine a life may be over before much was acknowledged, and more was published
+    while killed < KILLS // 2 or min(publisher.published.values()) <= 20 * KILLS // 2:
+        assert killed < 5 * KILLS, f"no more than {publisher.published} published in {killed} lives"
         with_will = MQTTClient(
             f"mqtt://guest:guest@127.0.0.1:{broker.ports['mqtt']}", version=version,
-            client_identifier=f"will-{kill}", will=Will("k/will", b"gone", qos=1))
+            client_identifier=f"will-{killed}", will=Will("k/will", b"gone", qos=1))
         run_until_killed(broker, publisher, subscriber, random)
+        killed += 1
         with_will.abort()
         broker.start()
         subscriber.connect(broker.ports["mqtt"])
         publisher.connect(broker.ports["mqtt"])
         check_retained(broker, publisher, version)
     publisher.finish()
-    drain(publisher, subscriber, KILLS // 2)
+    drain(publisher, subscriber, killed)
     again = len(subscriber.received[1]) - publisher.published[1]
     print(
-        f"{KILLS // 2} kills: {publisher.published[1]} messages of QoS 1 ({again} more than once) and "
+        f"{killed} kills: {publisher.published[1]} messages of QoS 1 ({again} more than once) and "
         f"{publisher.published[2]} of QoS 2")
 
     assert subscriber.received[2] == list(range(publisher.published[2])), "QoS 2: once, in order"
     assert read_all(broker, "copies") == subscriber.received[2], "QoS 2 in an AMQP queue: once, in order"
     assert sorted(set(subscriber.received[1])) == list(range(publisher.published[1])), "QoS 1: all of them"
     assert in_first_order(subscriber.received[1])
-    assert min(publisher.published.values()) > 20 * KILLS // 2
     subscriber.client.close()
     publisher.client.close()
 
