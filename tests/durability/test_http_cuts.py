@@ -27,6 +27,7 @@ from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_queue import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.wire.crossing import KIND, record_flags
+from gomq_py.storage import sync
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.message import Message
@@ -318,7 +319,8 @@ def test_every_change_that_was_answered_is_there_after_a_power_cut(disk, tmp_pat
     life.stop()
 
 
-def test_what_is_only_read_or_refused_waits_for_no_flush(disk):
+def test_what_is_only_read_or_refused_waits_for_no_flush(disk, monkeypatch):
+    monkeypatch.setattr(sync, "UNHURRIED_S", 3600)  # however long it takes
     life = Life(disk.root, PowerCutFiles(disk))
     life.committer.wait()
     syncs = life.committer.syncs

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from gomq_py.storage import sync
 from tests.durability import flush_pool
 from tests.durability.broker_driver import check_folder
-from tests.durability.killed_child import scenario_of
+from tests.durability.killed_child import UNHURRIED_S, scenario_of
 from tests.durability.store_driver import found_in
 from tests.support.command import ROOT
 from tests.support.waiting import in_time
@@ -24,8 +25,10 @@ POINTS = 25
 
 
 @pytest.fixture(autouse=True)
-def flushes_in_greenlets(monkeypatch):
+def the_same_calls_in_every_run(monkeypatch):
+    """As in the children: flushes in greenlets, and none that time alone brings about."""
     flush_pool.use(monkeypatch)
+    monkeypatch.setattr(sync, "UNHURRIED_S", UNHURRIED_S)
 
 
 def kill_at(kind, root, call):
