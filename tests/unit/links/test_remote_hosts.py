@@ -9,6 +9,7 @@ from gomq_py.links import remote_hosts
 from gomq_py.links.lookups import Lookups
 from gomq_py.links.remote_hosts import HostRefused, HostRules
 from tests.support.hanging import full_backlog
+from tests.support.waiting import in_time
 
 DEFAULT = HostRules(Settings().links_http_hosts_denied, (), "http_hosts_denied")
 ANY = HostRules((), (), "amqp_hosts_denied")
@@ -124,7 +125,8 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(full):
     listening.bind(("127.0.0.2", full))
     listening.listen(1)
 
-    with remote_hosts.connect("h", full, 4, ANY, answering("127.0.0.1", "127.0.0.2")) as connected:
+    addresses = answering("127.0.0.1", "127.0.0.2")
+    with remote_hosts.connect("h", full, in_time(4), ANY, addresses) as connected:
         assert connected.getpeername() == listening.getsockname()
     listening.close()
 
