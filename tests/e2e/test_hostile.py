@@ -47,6 +47,18 @@ def broker(tmp_path):
         yield process
 
 
+def measured(broker, name, seconds, scale, target):
+    """(row, milliseconds that the quiet pair had to wait at most). An attack that holds others up does it
+    again; a machine that stood still does not.
+    """
+    row = hostile.measure(broker.amqp_url, broker.pid, name, seconds, scale, target)
+    worst_ms = row.max_ms
+    for _ in range(2):
+        if worst_ms >= LATENCY_MAX_MS:
+            worst_ms = hostile.measure(broker.amqp_url, broker.pid, name, seconds, scale, target).max_ms
+    return row, worst_ms
+
+
 @pytest.mark.parametrize("name", sorted(ATTACKS))
 def test_others_are_served_and_memory_stays_bounded(broker, name):
     target = broker.amqp_url
@@ -55,12 +67,7 @@ def test_others_are_served_and_memory_stays_bounded(broker, name):
     elif name in MQTT:
         target = f"mqtt://guest:guest@127.0.0.1:{broker.ports['mqtt']}"
 
-    row = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1, target)
-    worst_ms = row.max_ms
-    for _ in range(2):
-        # an attack that holds others up does it again; a machine that stood still does not
-        if worst_ms >= LATENCY_MAX_MS:
-            worst_ms = hostile.measure(broker.amqp_url, broker.pid, name, 2.5, 0.1, target).max_ms
+    row, worst_ms = measured(broker, name, 2.5, 0.1, target)
 
     assert row.count > 0 and worst_ms < LATENCY_MAX_MS, row
     assert row.growth < GROWTH_MAX + MORE.get(name, 0), row
@@ -113,8 +120,8 @@ def test_meter_measures_what_the_loop_does_between_two_polls():
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_ten_thousand_connections_come_and_go(broker):
-    row = hostile.measure(broker.amqp_url, broker.pid, "connection_flood", 60, 1, broker.amqp_url)
+    row, worst_ms = measured(broker, "connection_flood", 60, 1, broker.amqp_url)
 
     assert row.outcome == "10000 opened and closed, 0 of them failed"
-    assert row.max_ms < LATENCY_MAX_MS and row.growth < GROWTH_MAX, row
+    assert worst_ms < LATENCY_MAX_MS and row.growth < GROWTH_MAX, row
     assert len(broker.log) < 100, "a flood must not fill the log"
