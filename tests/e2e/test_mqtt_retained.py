@@ -301,7 +301,7 @@ def test_retained_messages_and_wills_over_a_restart(tmp_path):
 def test_retained_messages_and_wills_over_a_kill(tmp_path):
     """The broker is killed: who was connected is lost, unless it is back before the grace is over."""
     config = tmp_path / "gomq.ini"
-    config.write_text("[mqtt]\nwill_grace = 2\n")
+    config.write_text(f"[mqtt]\nwill_grace = {in_time(5):.0f}\n")  # in which one has to be back
     with BrokerProcess(tmp_path / "data", config, mqtt_port=0) as broker:
         at = Process(broker)
         watcher = Client(at, "watcher", V5, expiry_s=1000).subscribe("kill/#")
