@@ -162,6 +162,8 @@ def test_queue_is_drained_from_several_machines(peers):
             channel.basic_ack(method.delivery_tag)
         there.basic_consume("jobs", work)
         serving.append(there)
+    # the first link that asks for messages would have all of them
+    wait_until(lambda: channel.queue_declare("jobs", passive=True).method.consumer_count == 2, TIMEOUT_S)
 
     for number in range(200):
         channel.basic_publish("", "jobs", str(number).encode())
