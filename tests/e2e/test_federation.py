@@ -500,7 +500,7 @@ def test_upstream_of_a_policymaker_without_rights_has_no_link_until_they_come(
     there, user = f"{vhost} too", f"setter of {vhost}"
     down.make_vhost(there)
     for one in (vhost, there):
-        channel = make_queue(down, one, queue="fed.x") if kind == "queue" else make_queue(down, one)
+        make_queue(down, one, queue="fed.x" if kind == "queue" else "q")
     down.call("PUT", "users", user, password="secret", tags="policymaker")
     everything = dict.fromkeys(NOBODY, ".*")
     down.call("PUT", "permissions", vhost, user, **(everything if rights is None else {**NOBODY, **rights}))
@@ -521,7 +521,7 @@ def test_upstream_of_a_policymaker_without_rights_has_no_link_until_they_come(
         down.call("PUT", "permissions", there if rights else vhost, user, **{**NOBODY, **rights})
     shown.append(down.wait_for_links(vhost, 1, "error")[0]["error"])
     if kind == "queue":
-        channel.basic_publish("", "fed.x", b"waits")
+        confirming(down, there).basic_publish("", "fed.x", b"waits")
         assert down.ready(there, "fed.x") == 1
     down.call("DELETE", "users", user)
     down.hang_up()
