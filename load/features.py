@@ -52,7 +52,7 @@ BATCH = 1000
 BODY = bytes(16)
 LEVELS = 10
 # Limits of our own, for what has no twin: CPU time per message in us, octets of memory per message.
-MOST_US = {"levels": 6, "hop": 6, "delayed": 30, "hashed": 5}
+MOST_US = {"levels": 6, "hop": 3, "delayed": 5, "hashed": 5}
 MOST_DELAYED_OCTETS = 24
 
 

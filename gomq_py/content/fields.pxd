@@ -26,6 +26,11 @@ cdef list read_array(const unsigned char* p, Py_ssize_t at)
 cdef object read_value(const unsigned char* p, Py_ssize_t at)
 @cython.locals(kind=cython.uchar)
 cdef object read_scalar(const unsigned char* p, Py_ssize_t at)
+@cython.locals(kind=cython.uchar)
+cdef bint is_integer(const unsigned char* p, Py_ssize_t at) noexcept
+@cython.locals(kind=cython.uchar, number=cython.longlong)
+cdef long long integer(const unsigned char* p, Py_ssize_t at) noexcept
+cdef Py_ssize_t put_integer(unsigned char* target, Py_ssize_t at, long long number) noexcept
 @cython.locals(at=cython.Py_ssize_t, end=cython.Py_ssize_t, size=cython.Py_ssize_t,
     value_at=cython.Py_ssize_t)
 cdef tuple find_entry(const unsigned char* p, Py_ssize_t length, bytes key)

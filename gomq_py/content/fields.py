@@ -45,7 +45,7 @@ _TYPED_INT32, _TYPED_INT64, _TYPED_DOUBLE, _TYPED_DECIMAL = (
 _TYPED_TIMESTAMP, _TYPED_SIZE = Struct(">cQ"), Struct(">cI")
 _KEY = itemgetter(0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a datetime can hold
+LAST_DATETIME_S = 253402300799  # 9999-12-31T23:59:59Z, the last second a datetime can hold
 
 
 class Seconds(int):
@@ -317,9 +317,53 @@ def read_scalar(p, at):
     return None
 
 
+def is_integer(p, at):
+    """Whether the checked value whose type octet is at ``at`` is an integer."""
+    kind = p[at]
+    return (
+        kind == INT32 or kind == INT64 or kind == INT64_ALIAS or kind == INT16 or kind == INT8
+        or kind == UINT32 or kind == UINT16 or kind == UINT8
+    )
+
+
+def integer(p, at):
+    """The value of one that is_integer()."""
+    kind = p[at]
+    at += 1
+    if kind == UINT8:
+        return p[at]
+    if kind == INT8:
+        number = p[at]
+        return number - ((number & 0x80) << 1)
+    if kind == UINT16:
+        return octets.be16(p, at)
+    if kind == INT16:
+        number = octets.be16(p, at)
+        return number - ((number & 0x8000) << 1)
+    number = octets.be32(p, at)
+    if kind == UINT32:
+        return number
+    number -= (number & 0x80000000) << 1
+    if kind == INT32:
+        return number
+    return number * 0x100000000 + octets.be32(p, at + 4)
+
+
+def put_integer(target, at, number):
+    """Write the value as encode_value() has it, at most nine octets. Returns where it ends."""
+    if -0x80000000 <= number <= 0x7FFFFFFF:
+        target[at] = INT32
+        octets.put_be32(target, at + 1, number & 0xFFFFFFFF)
+        return at + 5
+    target[at] = INT64
+    octets.put_be32(target, at + 1, number >> 32 & 0xFFFFFFFF)
+    octets.put_be32(target, at + 5, number & 0xFFFFFFFF)
+    return at + 9
+
+
 def datetime_or_seconds(seconds):
     """Seconds since 1970 as a datetime in UTC; as ``Seconds`` where a datetime cannot hold them."""
-    return datetime.fromtimestamp(seconds, timezone.utc) if seconds <= _LAST_DATETIME_S else Seconds(seconds)
+    return datetime.fromtimestamp(seconds, timezone.utc) if seconds <= LAST_DATETIME_S else Seconds(seconds)
 
 
 def text_or_octets(raw):

@@ -3,7 +3,7 @@ cimport cython
 from gomq_py cimport octets
 from gomq_py.content cimport fields
 
-cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING
+cdef unsigned int CONTENT_TYPE, CONTENT_ENCODING, HEADERS
 
 @cython.locals(flags="unsigned int")
 cdef Py_ssize_t headers_at(const unsigned char* p, Py_ssize_t at) noexcept

@@ -9,8 +9,8 @@ nothing is copied, nothing is decoded.
 from gomq_py import octets
 from gomq_py.content import fields
 
-# Flags of the properties in front of the headers (content.properties).
-CONTENT_TYPE, CONTENT_ENCODING = 0x8000, 0x4000
+# Flags of the headers, and of the properties in front of them (content.properties).
+CONTENT_TYPE, CONTENT_ENCODING, HEADERS = 0x8000, 0x4000, 0x2000
 
 
 def headers_at(p, at):

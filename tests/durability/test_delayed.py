@@ -3,13 +3,16 @@ from random import Random
 
 import pytest
 
+from gomq_py.client.connection import Connection
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
+from tests.support.broker_process import BrokerProcess
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
 from tests.support.reading import get
+from tests.support.waiting import TIMEOUT_S
 
 MESSAGES = 60
 
@@ -90,3 +93,40 @@ def test_no_confirmed_message_is_lost_while_it_waits(tmp_path, seed):
         found = survivors(folder)
         assert promised <= found, f"lost: {sorted(promised - found)}"
     assert survivors(tmp_path / "data") == set(range(MESSAGES))
+
+
+# One write of a client, so that the broker takes them by its fast lane and releases them in slices.
+BATCH = 2000
+SOON, LATE = Properties(delivery_mode=2, headers={"x-delay": 5}), Properties(
+    delivery_mode=2, headers={"mine": "x", "x-delay": 2500})
+
+
+def test_confirmed_batches_that_wait_or_go_on_are_there_in_order_after_a_kill(tmp_path):
+    """The kill falls while the first of them go on: what is copied and not yet dropped may come twice."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        with Connection(broker.amqp_url, timeout_s=TIMEOUT_S) as connection:
+            channel = connection.channel()
+            channel.exchange_declare(
+                "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+            channel.queue_declare("q", durable=True)
+            channel.queue_bind("q", "x")
+            channel.confirm_select()
+            channel.publish_many([
+                ("x", "", b"%d" % number, LATE if number % 2 else SOON) for number in range(BATCH)])
+            assert channel.wait_for_confirms()
+            broker.kill()
+
+    with BrokerProcess(tmp_path / "data") as broker:
+        with Connection(broker.amqp_url, timeout_s=TIMEOUT_S) as connection:
+            channel = connection.channel()
+            channel.consume("q", no_ack=True)
+            found = {}
+            while len(found) < BATCH:
+                delivery = channel.next_delivery(TIMEOUT_S)
+                assert delivery is not None, f"{len(found)} of {BATCH} came"
+                delay = Properties.decode(delivery.properties.encode()).headers["x-delay"]
+                found.setdefault(int(delivery.body), delay)
+
+    for first, delay in ((0, -5), (1, -2500)):
+        numbers = range(first, BATCH, 2)
+        assert [number for number in found if found[number] == delay] == list(numbers)

@@ -7,6 +7,7 @@ channel 0 and hands the publish to the slow lane. Compared are every frame the b
 the connection's end), confirms by the tags they cover, and what basic.get then finds in each queue.
 """
 import struct
+from datetime import datetime, timezone
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,6 +15,7 @@ from hypothesis import given, strategies as st
 from gomq_py.content.properties import Properties
 from tests.support import wire_encoding as encoding
 from tests.support.lanes import content_header, frame, publish_method
+from tests.support.waiting import wait_until
 from tests.support.wire_encoding import METHOD, decode_method
 from tests.support.wire_script import Wire
 
@@ -21,6 +23,7 @@ HEARTBEAT = frame(8, 0, b"")
 QUEUES = ("lanes.one", "lanes.two", "lanes.transient")
 FULL = "lanes.full"
 STREAM = "lanes.stream"
+LATER = "lanes.later"
 DECLARE = encoding.method_frame(2, "queue.declare", queue="lanes.one", durable=True)
 END = ("the end",)
 
@@ -45,6 +48,10 @@ def address(shared_broker):
             "queue.bind", queue=STREAM, exchange=f"lanes.{type_}", routing_key="a.b",
             arguments={"a": 1} if type_ == "headers" else {},
         )
+    channel.declare(LATER, durable=True)
+    channel.call("exchange.declare", exchange="lanes.delayed", type="x-delayed-message",
+                 arguments={"x-delayed-type": "topic"})
+    channel.call("queue.bind", queue=LATER, exchange="lanes.delayed", routing_key="#")
     channel.call("exchange.declare", exchange="lanes.internal", type="fanout", internal=True)
     # as a broker downstream declares and binds them
     channel.call("exchange.declare", exchange="lanes.federated", type="fanout")
@@ -53,8 +60,9 @@ def address(shared_broker):
     channel.call("exchange.bind", destination="lanes.between", source="lanes.federated")
     channel.call("queue.bind", queue=QUEUES[0], exchange="lanes.between")
     yield "127.0.0.1", shared_broker.port
-    for queue in (*QUEUES, FULL, STREAM):
+    for queue in (*QUEUES, FULL, STREAM, LATER):
         channel.call("queue.delete", queue=queue)
+    channel.call("exchange.delete", exchange="lanes.delayed")
     wire.close()
 
 
@@ -137,9 +145,23 @@ class Pass:
                     method.exchange, method.routing_key, method.redelivered, content.property_octets,
                     content.body,
                 ))
+        found[LATER] = self.drain_later(channel)
         found[STREAM] = self.drain_stream(channel)
         wire.close()
         return found
+
+    def drain_later(self, channel):
+        """What was delayed and not delayed, in no order: the time between two publishes is not the same in
+        both passes. What is to wait for long is not among it.
+        """
+        # It goes on behind all that are to wait for as long or less.
+        channel.publish("lanes.delayed", "last", b"", encoding.properties(headers={"x-delay": 2}))
+        found = []
+        while (content := wait_until(lambda: channel.get(LATER))).method.routing_key != "last":
+            found.append((
+                content.method.exchange, content.method.routing_key, content.method.redelivered,
+                content.property_octets, content.body))
+        return sorted(found)
 
     def drain_stream(self, channel):
         """What is in the stream, with offsets from the first of them on:
@@ -172,10 +194,17 @@ HEADERS = st.dictionaries(
         st.lists(st.sampled_from(["a.b", "full", "zz"]), max_size=2), st.lists(BEEN, max_size=3),
     ),
     max_size=3)
+# None that would come while another example runs.
+DELAYS = st.dictionaries(
+    st.sampled_from(["x-delay", "x-deliver-at"]),
+    st.sampled_from([
+        2, 1, 0, -5, 10 ** 10, "1", "-1", 1.5, True, [1], datetime(2001, 2, 3, tzinfo=timezone.utc)]),
+    max_size=2)
 PROPERTIES = st.one_of(
     st.just(b"\0\0"),
     st.fixed_dictionaries({}, optional={
-        "content_type": TEXT, "headers": HEADERS, "delivery_mode": st.sampled_from([0, 1, 2, 2, 3, 255]),
+        "content_type": TEXT, "headers": st.builds(lambda one, other: {**one, **other}, HEADERS, DELAYS),
+        "delivery_mode": st.sampled_from([0, 1, 2, 2, 3, 255]),
         "priority": st.integers(0, 255),
         "correlation_id": TEXT, "reply_to": TEXT,
         "expiration": st.sampled_from(["60000", "0x", "-1", "", "99999999999999999"]), "message_id": TEXT,
@@ -192,7 +221,7 @@ PROPERTIES = st.one_of(
 PUBLISH = st.fixed_dictionaries({
     "exchange": st.sampled_from([
         b"", b"", b"lanes.direct", b"lanes.topic", b"lanes.fanout", b"lanes.headers", b"lanes.internal",
-        b"lanes.federated",
+        b"lanes.federated", b"lanes.delayed", b"lanes.delayed",
         b"amq.direct", b"missing", b"\xff", b"lanes.topic\r\n"]),
     "routing_key": st.sampled_from([
         b"lanes.one", b"lanes.transient", b"lanes.stream", b"a.b", b"full", b"", b"nowhere", b"k" * 255,

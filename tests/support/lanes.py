@@ -76,9 +76,11 @@ class LaneBench:
     ``routes`` maps (exchange, routing key) to lists of queues; the queue "q" is there from the start.
     ``outrun``: names of the queues, each time that the lane said that it outruns them.
     ``watched``: name of a header, as octets; then ``routes`` may also have (exchange, routing key, entry).
+    ``delayed``: the queues of messages that an exchange delays, or None.
     """
 
     watched = b""
+    delayed = None
 
     def __init__(self, frame_max=4096, **options):
         self.log = []
@@ -103,7 +105,10 @@ class LaneBench:
         self.route_calls += 1
         queues = self.routes.get((exchange, routing_key, entry) if entry else (exchange, routing_key))
         watched = short(self.watched) if self.watched else b""
-        return None if queues is None else Route(queues, self.exchange, self.permission, watched)
+        if queues is None:
+            return None
+        delayed = None if self.delayed is None else Route(self.delayed, self.exchange, self.permission)
+        return Route(queues, self.exchange, self.permission, watched, delayed)
 
     def outruns(self, queues):
         self.outrun.append([queue.name for queue in queues])

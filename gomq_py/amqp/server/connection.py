@@ -360,7 +360,7 @@ class Connection:
         if self.slow_walk.is_over():
             return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk
         headers = decode_table(len(entry).to_bytes(4, "big") + entry)[0] if entry else None
-        return remembered_route(self.access, self.vhost, name, key, headers)
+        return remembered_route(self.access, self.vhost, name, key, headers, tells_delayed=True)
 
     def has_time(self):
         """May the fast lane go on with messages to many queues? If not it is its turn again later."""

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.amqp.server.hot_channel cimport HotChannel
+from gomq_py.broker.exchanges cimport delay_scan
 from gomq_py.broker.routing cimport deposit
 from gomq_py.broker.routing.destination cimport Destination
 from gomq_py.broker.routing.remembered cimport RememberedRoutes
@@ -58,6 +59,8 @@ cdef class FastLane:
     cdef bint _properties(self, Py_ssize_t start, Py_ssize_t end) except -1
     @cython.locals(route=Route)
     cdef Route _route(self, Py_ssize_t routing, Py_ssize_t length)
+    @cython.locals(due_ms="long long")
+    cdef Route _by_headers(self, Route route, Py_ssize_t routing, Py_ssize_t length)
     @cython.locals(at=cython.p_uchar, end=Py_ssize_t, entry=Py_ssize_t, size=Py_ssize_t,
         watching=RememberedRoutes, found=Route)
     cdef Route _watched(self, Route route, Py_ssize_t routing, Py_ssize_t length)

@@ -14,6 +14,7 @@ from functools import partial
 from gomq_py import octets
 from gomq_py.amqp.server import hot_channel as _hot_channel  # noqa: F401  (its .pxd types the channels)
 from gomq_py.amqp.wire import errors
+from gomq_py.broker.exchanges import delay_scan
 from gomq_py.broker.routing import deposit
 from gomq_py.broker.routing.remembered import RememberedRoutes
 from gomq_py.content import fields, header_scan
@@ -184,10 +185,13 @@ class FastLane:
 
     def _look_behind(self):
         """After a read that published much: the handler hears where all queues of the last message are
-        outrun.
+        outrun. Whether it was to wait is not known any more where some are.
         """
         route = self.remembered.last
-        if route is not None and route.queues and self.stored_copies >= HASTE * len(route.queues):
+        if (
+            route is not None and route.queues and route.delayed is None
+            and self.stored_copies >= HASTE * len(route.queues)
+        ):
             for queue in route.queues:
                 if not queue.is_outrun():
                     break
@@ -327,16 +331,28 @@ class FastLane:
             route is not None and length == len(self.remembered.last_key)
             and octets.same(self.at, routing, self.remembered.last_key, 0, length) and route.is_current()
         ):
-            return self._watched(route, routing, length) if route.watched else route
+            return self._by_headers(route, routing, length) if route.needs_headers else route
         route = self.remembered.find(self.at, routing, length)
-        return self._watched(route, routing, length) if route is not None and route.watched else route
+        if route is not None and route.needs_headers:
+            return self._by_headers(route, routing, length)
+        return route
 
-    def _watched(self, route, routing, length):
-        """The route of the message, where it depends on a header: ``route`` is that of those without it."""
-        at = self.at
+    def _by_headers(self, route, routing, length):
+        """The route of the message, where it depends on headers: ``route`` is that of those without them."""
         # Properties of two octets, all zero, were not scanned.
         if self.message.properties_length == 2 or self.scan.headers_at < 0:
             return route
+        if route.delayed is None:
+            return self._watched(route, routing, length)
+        due_ms = delay_scan.due_ms(
+            self.at, self.scan.headers_at + 4, self.scan.headers_at + self.scan.headers_length, self.now_ms)
+        if due_ms == delay_scan.NOT_DELAYED:
+            return route
+        return None if due_ms == delay_scan.UNTOLD else route.delayed
+
+    def _watched(self, route, routing, length):
+        """The route of a message with headers that depends on one of them."""
+        at = self.at
         end = self.scan.headers_at + self.scan.headers_length
         # The first of equal ones counts, as everywhere.
         entry = header_scan.find_key(

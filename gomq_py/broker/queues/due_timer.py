@@ -4,7 +4,7 @@ to 18 octets a message and one timer.
 Below broker.transfer.delayed and broker.queues.retry, whose messages wait in a store; here there are only
 their locations. Never yields. What is due together is taken one by one, by a job of whoever waits for it.
 """
-from gomq_py.broker.queues.due_heap import DueHeap
+from gomq_py.broker.queues import due_heap as _due_heap
 
 
 class DueTimer:
@@ -12,10 +12,14 @@ class DueTimer:
     waits for the next.
     """
 
+    __slots__ = (
+        "_timers", "_on_due", "_heap", "_timer", "_timer_ms", "_now_ms", "_stopped", "_hastened",
+    )
+
     def __init__(self, timers, on_due):
         self._timers = timers
         self._on_due = on_due
-        self._heap = DueHeap()
+        self._heap = _due_heap.DueHeap()
         self._timer = None
         self._timer_ms = 0
         self._now_ms = 0  # as the one that was taken last found it
@@ -73,7 +77,7 @@ class DueTimer:
         """Nothing will be handed over any more."""
         self._stopped = True
         self._stop_timer()
-        self._heap = DueHeap()
+        self._heap = _due_heap.DueHeap()
 
     def _first_is_due(self):
         self._timer = None

@@ -10,6 +10,7 @@ cdef class RememberedRoutes:
     cdef object ask
     cdef dict routes
     cdef Py_ssize_t most
+    cpdef forget(self)
     cdef Route find(self, unsigned char* at, Py_ssize_t start, Py_ssize_t length)
     @cython.locals(route=Route)
     cdef Route find_key(self, bytes key)

@@ -25,6 +25,12 @@ class RememberedRoutes:
         self.last = None
         self.last_key = b""
 
+    def forget(self):
+        """Forget all of them, and what they lead to."""
+        self.routes = {}
+        self.last = None
+        self.last_key = b""
+
     def find(self, at, start, length):
         """The route of ``length`` octets of the buffer ``at`` from ``start`` on; None: the slow lane's."""
         # bytes() would cost 1000 instructions where it is bytes already.

@@ -7,9 +7,10 @@ cdef class Route:
     cdef readonly tuple queues
     cdef readonly ExchangeState exchange, permission
     cdef readonly uint64_t revision, permission_revision
-    cdef readonly bint durable
+    cdef readonly bint durable, needs_headers
     cdef bytes routing
     cdef readonly bytes watched
+    cdef readonly Route delayed
     cpdef bint is_current(self)
     @cython.locals(count=Py_ssize_t)
     cpdef int count(self) except -1

@@ -2,7 +2,8 @@
 changes.
 
 Made by the broker for a publisher, kept by its fast lane (remembered). It answers without looking at bindings
-again, so it is only made for exchanges that look at nothing but the routing key, or at one header besides.
+again, so it is only made for exchanges that look at nothing but the routing key, or at one header besides,
+or at whether the message is to wait.
 """
 
 
@@ -11,15 +12,16 @@ class Route:
 
     ``permission`` is any ExchangeState whose revision is bumped when the publisher's rights change, or None
     where nobody asks for rights. ``watched``: name of a header, as a short string: the route is that of
-    messages with the list that they have there, or with none; empty where headers do not matter.
+    messages with the list that they have there, or with none; empty where headers do not matter. ``delayed``:
+    the Route of messages that an exchange delays, or None where none does.
     """
 
     __slots__ = (
         "queues", "exchange", "permission", "revision", "permission_revision", "durable", "routing",
-        "watched",
+        "watched", "delayed", "needs_headers",
     )
 
-    def __init__(self, queues, exchange, permission=None, watched=b""):
+    def __init__(self, queues, exchange, permission=None, watched=b"", delayed=None):
         self.queues = tuple(queues)
         self.exchange = exchange
         self.revision = exchange.revision
@@ -28,6 +30,8 @@ class Route:
         self.durable = any(queue.durable for queue in self.queues)
         self.routing = b""
         self.watched = watched
+        self.delayed = delayed
+        self.needs_headers = bool(watched) or delayed is not None
 
     def is_current(self):
         """Whether nothing that this route was made from has changed."""

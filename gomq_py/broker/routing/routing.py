@@ -6,6 +6,7 @@ stays right until the revision of its exchange changes: whoever changes what an 
 that lead to it. A tee is part of the route, and so costs nothing where there is none.
 """
 from gomq_py.broker.exchanges.consistent_hash import PROPERTIES
+from gomq_py.broker.exchanges.delayed import X_DELAY
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.features.alternate_exchange import alternate_of
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
@@ -57,6 +58,19 @@ class Routing:
                     return None
                 watched = each.watched_list
         return tuple(found), watched
+
+    def route_by_delay(self, exchange, routing_key):
+        """(destinations of messages with this key that are not to wait, of those that are); None where an
+        exchange on the way looks at other headers than those that say so.
+        """
+        if exchange.deduplication is not None:
+            return None
+        found, passed = self._reach(exchange, routing_key, None, ())
+        delayed, passed_by_delayed = self._reach(exchange, routing_key, {X_DELAY: 1}, ())
+        for each in passed | passed_by_delayed:
+            if each.needs_headers and (each.delayed_store is None or each.inner.needs_headers):
+                return None
+        return tuple(found), tuple(delayed)
 
     def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
         """Destinations in the order they were found, and the exchanges passed on the way."""

@@ -18,6 +18,7 @@ from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.stream_queue import StreamQueue
+from gomq_py.broker.routing.remembered import RememberedRoutes
 from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.broker.transfer.legacies import Legacies
@@ -170,9 +171,10 @@ class QueueFactory:
         _say_gone(f"queue {name!r} in vhost {vhost!r}", report)
         return store
 
-    def give_delayed_store(self, exchange, route, incarnation=None):
-        """Give a delayed exchange the store that its messages wait in;
-        ``route(exchange, message, headers, pending)`` takes each in its time.
+    def give_delayed_store(self, exchange, route_of, route, incarnation=None):
+        """Give a delayed exchange the store that its messages wait in. ``route_of(exchange, routing_key)``
+        says where they go when they are due, or None, and ``route(exchange, message, headers, pending)``
+        takes each of those that have to be looked at.
 
         Raises OSError, StoreError.
         """
@@ -193,6 +195,8 @@ class QueueFactory:
         delayed_store.due_ms_of = delayed.due_ms_of
         delayed_store.release = lambda message, pending: route(
             exchange, *delayed.gone_on(message, self.timers.now_ms()), pending)
+        delayed_store.routes = RememberedRoutes(
+            lambda routing: route_of(exchange, routing[2 + routing[0]:].decode("utf-8", "surrogateescape")))
         exchange.delayed_store = delayed_store
         if exchange.durable:
             self._incarnations[delayed_store] = incarnation

@@ -25,6 +25,7 @@ from gomq_py.broker.names import (
 from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.routing.route import Route
 from gomq_py.broker.routing.routing import Routing, published, with_properties
 from gomq_py.broker.signals import events as events_
 from gomq_py.broker.signals.events import Events
@@ -214,7 +215,7 @@ class VHost(Routing):
         """
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if isinstance(exchange, DelayedExchange):
-            self._factory.give_delayed_store(exchange, self._route_late, incarnation)
+            self._factory.give_delayed_store(exchange, self._late_route, self._route_late, incarnation)
         return exchange
 
     def exchange_record(self, exchange):
@@ -233,6 +234,11 @@ class VHost(Routing):
         """
         found = [self.queues.get(each.name) if isinstance(each, Queue) else each for each in destinations]
         return [destination for destination in found if destination is not None]
+
+    def _late_route(self, exchange, routing_key):
+        """A Route for delayed messages that are due, or None where each has to be looked at."""
+        ways = self.route_by_delay(exchange, routing_key)
+        return None if ways is None else Route(ways[0], exchange.state)
 
     def _route_late(self, exchange, message, headers, pending):
         """Route a delayed message that is due; ``pending``: the destinations it has yet to reach, or None for

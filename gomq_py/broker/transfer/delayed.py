@@ -3,11 +3,20 @@
 A destination of broker.exchanges.delayed, above a message store. Every message is taken from the store at
 once and stays unacked until it has gone on and its copies are on disk; which one is next the due timer knows,
 made anew from the store at boot. Never yields.
+
+What the headers say is read as they lie there, and a message that goes on is copied once, into a buffer of
+the slice: no Python object per message but its location. Properties that are not plain enough for that go by
+``due_ms_of`` and ``release``, which give the same answers.
 """
-from gomq_py.broker.queues.due_timer import DueTimer
+from gomq_py import octets
+from gomq_py.broker.exchanges import delay_scan
+from gomq_py.broker.queues import due_timer as _due_timer
 from gomq_py.broker.queues.set_aside import SetAside, described
-from gomq_py.broker.routing.destination import LATER, Destination
-from gomq_py.broker.transfer.engine import ALL_WAIT, LEFT_TO_SOURCE, Source, Target, Transfer
+from gomq_py.broker.routing import destination as _destination
+from gomq_py.broker.routing import remembered as _remembered  # noqa: F401  (its .pxd types the routes)
+from gomq_py.broker.transfer import engine as _engine
+from gomq_py.content import forms, header_scan
+from gomq_py.content.properties import PropertyScan
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage.errors import StoreError, StoreFull, StoreLater
@@ -22,29 +31,35 @@ CLOSED_MS = 10_000
 COMPLAIN_MS = 10_000
 
 
-class DelayQueue(Destination):
+class DelayQueue(_destination.Destination):
     """``due_ms_of(message)`` tells when a message is due. ``release(message, pending)`` routes one that is
     due.
 
     It returns the destinations whose stores could not take it. They are its ``pending`` when it is tried
-    again; None the first time.
+    again; None the first time. ``routes`` are RememberedRoutes of what goes on, by exchange and routing key,
+    or None where ``release`` routes each.
     """
 
+    __slots__ = (
+        "store", "closed", "aside", "due_ms_of", "release", "routes", "scheduler", "timers", "due",
+        "_complained_ms", "_transfer", "_message",
+    )
+
     def __init__(self, name, durable, store, scheduler, durability, timers):
-        super().__init__(name, durable)
+        _destination.Destination.__init__(self, name, durable)
         self.store = store
         self.closed = False
         self.aside = None  # a SetAside, once there is a message in it
         self._complained_ms = 0
-        self.due_ms_of = self.release = None
+        self.due_ms_of = self.release = self.routes = None
         self.scheduler = scheduler
         self.timers = timers
         waiting = DueMessages(self)
-        self._transfer = Transfer(
+        self._transfer = _engine.Transfer(
             "delayed messages", waiting, ReleasedMessages(self, waiting.pending), scheduler, timers,
             durability.when_safe,
         )
-        self.due = DueTimer(timers, self._transfer.start)
+        self.due = _due_timer.DueTimer(timers, self._are_due)
         self._message = Message()
         store.listener = self
         self._rebuild()
@@ -70,23 +85,21 @@ class DelayQueue(Destination):
             self.unable = True
             return 0
         self.unable = False
+        due_ms = self._scanned_due_ms(message)
+        if due_ms <= 0:
+            try:
+                due_ms = self.due_ms_of(message)
+            except Exception as error:
+                QUIET.error(self.name, "%s refuses a message: %s", self.name, described(error))
+                return 0
+        expires_at_ms = message.expires_at_ms  # when it is due stands in its place
+        message.expires_at_ms = due_ms
         try:
-            due_ms = self.due_ms_of(message)
-        except Exception as error:
-            QUIET.error(self.name, "%s refuses a message: %s", self.name, described(error))
-            return 0
-        copy, fields = self._message, message.describe()
-        copy.readdress(
-            message, message.get_exchange(), message.get_routing_key(), message.get_raw(),
-            fields["timestamp_ms"], due_ms)
-        copy.set_kind(fields["kind"], fields["flags"])
-        copy.may_wait = message.may_wait
-        try:
-            self.store.append(copy)
+            self.store.append(message)
             self._take_newest()
         except StoreLater as error:
             message.lacking = error.wait
-            return LATER
+            return _destination.LATER
         except StoreError as error:
             self.unable = True
             if isinstance(error, StoreFull):
@@ -95,9 +108,24 @@ class DelayQueue(Destination):
                 self.fail(error)
             return 0
         finally:
-            copy.let_go()
-        self.scheduler.touch(self)
+            message.expires_at_ms = expires_at_ms
+        if not self.touched:
+            self.scheduler.touch(self)
         return 1
+
+    def _are_due(self):
+        self._transfer.start()
+
+    def _scanned_due_ms(self, message):
+        """When the message is due, as far as its headers are plain; 0 or less: due_ms_of() has to say."""
+        p, at = message.buffer, message.properties_at
+        if (
+            message.kind != forms.BASIC or message.properties_length <= 2
+            or not octets.be16(p, at) & header_scan.HEADERS
+        ):
+            return delay_scan.UNTOLD
+        at = header_scan.headers_at(p, at)
+        return delay_scan.due_ms(p, at + 4, at + 4 + octets.be32(p, at), message.timestamp_ms)
 
     def next_store(self):
         """As Destination.next_store."""
@@ -163,16 +191,15 @@ class DelayQueue(Destination):
         message = self._message
         if not self.store.peek(message):
             return False
-        fields = message.describe()
         self.store.shift()
-        self.due.push(fields["expires_at_ms"], fields["location"])
+        self.due.push(message.expires_at_ms, message.location)
         return True
 
     def wait_again(self, location):
         """Let a message wait for room where it goes. It keeps its place in the order."""
         self.complain("keeps messages that are due: there is no room where they go%s", "")
         if self.store.read(location, self._message):
-            self.due.push(self._message.describe()["expires_at_ms"], location)
+            self.due.push(self._message.expires_at_ms, location)
 
     def complain(self, text, detail):
         """Log now and then that the disk is full, and what follows."""
@@ -207,11 +234,13 @@ class DelayQueue(Destination):
         )
 
 
-class DueMessages(Source):
+class DueMessages(_engine.Source):
     """The messages of a DelayQueue whose time has come.
 
     ``pending``: {location: destinations that have yet to take it, of those that others have taken}.
     """
+
+    __slots__ = ("pending", "_queue")
 
     def __init__(self, queue):
         self.pending = {}
@@ -227,7 +256,8 @@ class DueMessages(Source):
         queue = self._queue
         if not queue.closed:
             queue.store.delete(item)
-            queue.scheduler.touch(queue)
+            if not queue.touched:
+                queue.scheduler.touch(queue)
 
     def keep(self, items, error):
         """They come again at the next boot."""
@@ -240,11 +270,11 @@ class DueMessages(Source):
     def no_room(self, item, pending):
         """Where only queues that are closed have yet to take it, the others do not wait for it."""
         self.pending[item] = pending
-        if all(getattr(destination, "closed", False) for destination in pending):
+        if are_closed(pending):
             self._queue.due.push(self._queue.timers.now_ms() + CLOSED_MS, item)
-            return LEFT_TO_SOURCE
+            return _engine.LEFT_TO_SOURCE
         self._queue.wait_again(item)
-        return ALL_WAIT
+        return _engine.ALL_WAIT
 
     def set_aside(self, item, error, was_sent):
         self._queue.set_aside(item, error)
@@ -257,15 +287,94 @@ class DueMessages(Source):
         return False
 
     def paused(self, unsafe):
-        self._queue.due.arm()
+        queue = self._queue
+        if queue.routes is not None and not queue.count:
+            queue.routes.forget()  # they hold queues that may be deleted meanwhile
+        queue.due.arm()
 
 
-class ReleasedMessages(Target):
+def are_closed(destinations):
+    """Whether they take nothing until somebody opens them again."""
+    return all(getattr(destination, "closed", False) for destination in destinations)
+
+
+class ReleasedMessages(_engine.Target):
     """Hands messages to their exchange again."""
+
+    __slots__ = ("_queue", "_pending", "_scan", "_copy", "_room")
 
     def __init__(self, queue, pending):
         self._queue = queue
         self._pending = pending
+        self._scan = PropertyScan()
+        self._copy = Message()
+        self._room = _engine.CopyRoom()
 
     def send(self, item, message):
-        return self._queue.release(message, self._pending.pop(item, None)) or None
+        queue = self._queue
+        if queue.routes is None or self._pending and item in self._pending:
+            return queue.release(message, self._pending.pop(item, None)) or None
+        route = self._route(queue.routes, message)
+        if route is None or not self._fill(message):
+            return queue.release(message, None) or None
+        unable = None
+        route.exchange.publish_out += len(route.queues)
+        for destination in route.queues:
+            if not destination.publish(self._copy) and destination.unable:
+                unable = [*(unable or ()), destination]
+        return unable
+
+    def slice_over(self):
+        self._copy.let_go()
+        self._room.let_go()
+
+    def _route(self, routes, message):
+        """Where the message goes; None: it has to be looked at."""
+        route = routes.last
+        if route is not None:
+            if not route.is_current():
+                routes.forget()  # all are of one exchange
+            elif message.routing_length == len(routes.last_key) and octets.same(
+                    message.buffer, message.routing_at, routes.last_key, 0, message.routing_length):
+                return route
+        return routes.find(message.buffer, message.routing_at, message.routing_length)
+
+    def _fill(self, message):
+        """Have ``_copy`` be the message as it goes on; False: delayed.gone_on() has to make it."""
+        p, scan, copy = message.buffer, self._scan, self._copy
+        properties, end = message.properties_at, message.properties_at + message.properties_length
+        # Further keys, and a time that counts from now.
+        if (
+            message.kind != forms.BASIC or scan.scan(p, properties, end) != 0 or scan.headers_at < 0
+            or scan.special or scan.expiration_at >= 0
+        ):
+            return False
+        if not self._room.has(
+                message.routing_length + message.properties_length + delay_scan.MOST_LONGER
+                + message.body_length):
+            return False
+        target = self._room.p
+        octets.copy(target, 0, p, message.routing_at, message.routing_length)
+        to = message.routing_length
+        entries, rest = scan.headers_at + 4, scan.headers_at + scan.headers_length
+        octets.copy(target, to, p, properties, entries - properties)
+        table = to + entries - properties
+        to = delay_scan.negate(target, table, p, entries, rest)
+        if to < 0:
+            return False
+        octets.put_be32(target, table - 4, to - table)
+        octets.copy(target, to, p, rest, end - rest)
+        to += end - rest
+        octets.copy(target, to, p, message.body_at, message.body_length)
+        copy.owner = self._room.owner
+        copy.buffer = target
+        copy.routing_at = 0
+        copy.routing_length = copy.properties_at = message.routing_length
+        copy.properties_length = to - message.routing_length
+        copy.body_at = to
+        copy.body_length = message.body_length
+        copy.persistent = message.persistent
+        copy.priority = message.priority
+        # Its age begins now, and not before it was due, though a slice has one time.
+        copy.timestamp_ms = max(self._queue.scheduler.now_ms, message.expires_at_ms)
+        return True

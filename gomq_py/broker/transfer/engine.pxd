@@ -1,4 +1,5 @@
 cimport cython
+from gomq_py cimport octets
 from gomq_py.hub.job cimport Job
 from gomq_py.hub.slice_clock cimport SliceClock
 from gomq_py.storage.message cimport Message
@@ -18,6 +19,17 @@ cdef class Source:
 cdef class Target:
     cpdef send(self, item, Message message)
     cpdef slice_over(self)
+
+cdef Py_ssize_t FIRST_OCTETS, MOST_OCTETS
+cdef object NOTHING
+
+cdef class CopyRoom:
+    cdef unsigned char* p
+    cdef object owner
+    cdef Py_ssize_t _count
+    cdef bint has(self, Py_ssize_t count) except -1
+    cdef let_go(self)
+    cdef bint _grow(self, Py_ssize_t count) except -1
 
 cdef class Transfer(Job):
     cdef readonly str name

@@ -63,11 +63,12 @@ class Publication:
 
 # checking and routing
 
-def remembered_route(access, vhost, exchange, routing_key, headers=None):
+def remembered_route(access, vhost, exchange, routing_key, headers=None, tells_delayed=False):
     """A Route: where all such messages go while it is current; None where each has to be looked at.
 
     ``headers`` with the list of a header that a Route of this key has said it depends on. Whose messages can
-    hold no lists need not ask for that.
+    hold no lists need not ask for that. ``tells_delayed``: the lane tells messages that are to wait from
+    others, and takes Routes that go apart there.
     """
     found = vhost.exchanges.get(exchange)
     if not exchange and routing_key.startswith(TOPIC_ADDRESS):
@@ -76,10 +77,19 @@ def remembered_route(access, vhost, exchange, routing_key, headers=None):
         return None
     ways = vhost.route_watching(found, routing_key, headers)
     if ways is None:
-        return None
+        return _route_by_delay(access, vhost, found, routing_key) if tells_delayed else None
     destinations, watched = ways
     return Route(
         destinations, found.state, access.state, b"" if watched is None else encode_shortstr(watched))
+
+
+def _route_by_delay(access, vhost, exchange, routing_key):
+    ways = vhost.route_by_delay(exchange, routing_key)
+    if ways is None:
+        return None
+    at_once, delayed = ways
+    return Route(
+        at_once, exchange.state, access.state, delayed=Route(delayed, exchange.state, access.state))
 
 
 def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):

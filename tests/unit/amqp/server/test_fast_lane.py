@@ -2,13 +2,14 @@
 and that it does either whatever way the octets arrive.
 """
 import struct
+from datetime import datetime, timezone
 
 import pytest
 from hypothesis import given, strategies as st
 
 from gomq_py.amqp.wire.errors import FrameError
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.content.fields import encode_table
+from gomq_py.content.fields import Int8, Seconds, encode_table
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import Scheduler
 from tests.support.lanes import (
@@ -522,3 +523,50 @@ def test_a_publish_that_goes_nowhere_outruns_nothing(bench):
     bench.read(publish(routing_key=b"nowhere"))
 
     assert bench.outrun == []
+
+
+@pytest.fixture
+def delaying(bench):
+    """Messages for the key "q" go to "park" where they are to wait."""
+    bench.delayed = [NotingQueue("park", bench.log)]
+    return bench
+
+
+@pytest.mark.parametrize("headers, queue", [
+    ({"x-delay": 5}, "park"), ({"x-delay": Int8(5)}, "park"), ({"x-delay": 2 ** 40}, "park"),
+    ({"x-deliver-at": datetime(1990, 1, 1, tzinfo=timezone.utc)}, "park"), ({"x-deliver-at": 1}, "park"),
+    ({"x-delay": -5}, "q"), ({"x-delay": 0}, "q"), ({"x-deliver-at": 0, "x-delay": 0}, "q"),
+    ({"x-deliver-at": 0, "x-delay": 7}, "park"), ({"x-delaz": 5}, "q"), ({}, "q"),
+    ({"x-delay": "5"}, None), ({"x-delay": 5.5}, None), ({"x-delay": True}, None), ({"x-delay": [5]}, None),
+    ({"x-deliver-at": Seconds(2 ** 63)}, None), ({"x-deliver-at": "soon", "x-delay": 5}, None),
+])
+def test_messages_that_are_to_wait_go_where_they_do_and_what_is_not_plain_to_the_slow_lane(
+        delaying, headers, queue):
+    message = publish(properties=Properties(headers={"a": "b", **headers, "z": None}).encode())
+
+    found = [entry[1] if entry[0] == "publish" else entry for entry in delaying.read(message)]
+
+    assert found == ([queue] if queue else payloads(message))
+
+
+def test_messages_without_headers_do_not_wait(delaying):
+    delaying.read(publish(properties=b"\0\0") + publish(properties=PERSISTENT))
+
+    assert [entry[1] for entry in delaying.log] == ["q", "q"] and delaying.route_calls == 1
+
+
+def test_first_of_two_equal_delays_counts(delaying):
+    table = entry_of(5, b"x-delay") + entry_of(-5, b"x-delay")
+
+    delaying.read(publish(properties=b"\x20\0" + struct.pack(">I", len(table)) + table))
+
+    assert [entry[1] for entry in delaying.log] == ["park"]
+
+
+def test_publisher_of_messages_that_wait_outruns_nobody(delaying):
+    for queue in (*delaying.routes[b"", b"q"], *delaying.delayed):
+        queue.outrun = True
+
+    delaying.read(publish(properties=with_header(5, key="x-delay")) * 100)
+
+    assert len(delaying.log) == 100 and delaying.outrun == []

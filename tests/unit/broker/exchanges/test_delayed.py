@@ -211,7 +211,7 @@ def test_message_that_cannot_go_on_is_set_aside_and_the_others_go_on_after_a_res
         node = start()
         declare(node)
         if boot == 1:
-            publish(node, {"x-delay": 1}, b"ill", now_ms=NOW_MS)
+            publish(node, {"x-delay": "1"}, b"ill", now_ms=NOW_MS)
         publish(node, {"x-delay": 1}, b"sound", now_ms=NOW_MS)
 
         node.wait(lambda: node.vhost.queue("q").ready_count == 1)

@@ -255,6 +255,30 @@ def test_no_route_is_remembered_where_one_exchange_on_the_way_looks_at_more_than
     assert vhost.route_watching(source, "k") is None
 
 
+@pytest.mark.parametrize("kind", ["direct", "fanout", "topic"])
+def test_routes_of_what_is_delayed_and_of_what_is_not_are_found_together(vhost, kind):
+    vhost.declare_exchange("x", "fanout")
+    vhost.declare_exchange("later", "x-delayed-message", arguments={"x-delayed-type": kind})
+    vhost.bind_exchange("later", "x", "")
+    vhost.bind_queue("q", "later", "k")
+
+    at_once, delayed = vhost.route_by_delay(vhost.exchange("x"), "k")
+
+    assert [queue.name for queue in at_once] == ["q"]
+    assert [queue.name for queue in delayed] == ["amq.delayed-later"]
+    assert vhost.route_watching(vhost.exchange("x"), "k") is None
+
+
+@pytest.mark.parametrize("kind, behind", [("headers", None), ("fanout", "amq.match")])
+def test_no_route_of_what_is_delayed_is_remembered_where_other_headers_count(vhost, kind, behind):
+    vhost.declare_exchange("later", "x-delayed-message", arguments={"x-delayed-type": kind})
+    vhost.bind_queue("q", "later", "k")
+    if behind is not None:
+        vhost.bind_exchange(behind, "later", "k")
+
+    assert vhost.route_by_delay(vhost.exchange("later"), "k") is None
+
+
 def federated(vhost):
     """An exchange that leads to the queue "q" over another one for a broker downstream."""
     vhost.declare_exchange("x", "fanout")
