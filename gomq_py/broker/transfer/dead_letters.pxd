@@ -2,8 +2,10 @@ cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.broker.routing.destination cimport Destination
-from gomq_py.broker.transfer.death cimport Death
+from gomq_py.broker.transfer cimport engine as _engine
+from gomq_py.broker.transfer.death cimport Address, Death
 from gomq_py.broker.transfer.engine cimport Source, Target, Transfer
+from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
 
 cdef class DeadMessage:
@@ -13,6 +15,10 @@ cdef class DeadMessage:
     cdef readonly uint64_t location
     cdef readonly Message copy
     cdef readonly list pending
+
+@cython.locals(dead=DeadMessage)
+cdef DeadMessage dead_message(Queue queue, settings, str reason, uint64_t location, Message copy,
+        list pending)
 
 cdef class DeadLetters:
     cdef readonly object counts
@@ -43,7 +49,9 @@ cdef class DeadLetterSource(Source):
 
 cdef class FreshDeadLetters(DeadLetterSource):
     cdef WaitingDeadLetters _waiting
-    cdef object _dead
+    cdef list _dead
+    cdef Py_ssize_t _first
+    cpdef take(self, Message message)
     cdef add(self, DeadMessage dead)
     @cython.locals(dead=DeadMessage)
     cpdef bint show(self, item, Message message) except -1
@@ -71,7 +79,9 @@ cdef class Lane:
     cdef put_back(self, pending)
 
 cdef class DeadLetterExchanges(Target):
-    cdef object _vhosts, _scheduler, _counts
+    cdef object _vhosts, _counts
+    cdef Scheduler _scheduler
+    cdef _engine.CopyRoom _room
     cdef dict _routes
     cdef DeadLetterRoute _route
     cdef Message _copy
@@ -79,9 +89,10 @@ cdef class DeadLetterExchanges(Target):
     cpdef send(self, item, Message message)
     @cython.locals(route=DeadLetterRoute)
     cpdef slice_over(self)
-    @cython.locals(route=DeadLetterRoute, address=Address, copy=Message, destination=Destination,
-        routing=bytes, properties=bytes)
+    @cython.locals(route=DeadLetterRoute, address=Address, copy=Message, destination=Destination)
     cdef _publish(self, DeadMessage dead, Message message)
+    @cython.locals(address=Address, routing=bytes, properties=bytes)
+    cdef Address _address_of(self, DeadLetterRoute route, Message message)
     @cython.locals(route=DeadLetterRoute)
     cdef DeadLetterRoute _route_of(self, DeadMessage dead)
 
@@ -92,14 +103,10 @@ cdef class DeadLetterRoute:
     cdef readonly bytes exchange_name
     cdef public Py_ssize_t count, published
     cdef readonly dict first_deaths, addresses
+    cdef public Address address
     cdef object _vhost
     cdef dict _by_keys
     cdef tuple by_keys(self, Death death)
     cdef tuple by_headers(self, Death death)
     cdef tuple _without_cycles(self, tuple found, Death death, headers)
     cdef note(self, counts)
-
-cdef class Address:
-    cdef readonly Death death
-    cdef readonly bytes key
-    cdef readonly tuple destinations

@@ -17,7 +17,8 @@ from gomq_py.broker.features.arguments import queue_type_of
 from gomq_py.broker.queues import queue as _queue  # noqa: F401  (its .pxd types where dead letters come from)
 from gomq_py.broker.queues.set_aside import described
 from gomq_py.broker.routing.routing import with_properties
-from gomq_py.broker.transfer.death import Death
+from gomq_py.broker.transfer import engine as _engine
+from gomq_py.broker.transfer.death import Address, Death
 from gomq_py.broker.transfer.engine import (
     LEFT_TO_SOURCE, NOTHING_TO_DROP, OTHERS_GO_ON, Source, Target, Transfer,
 )
@@ -59,7 +60,7 @@ class DeadLetters:
     def send(self, queue, location, reason):
         """Send an unacked message of ``queue`` on. It leaves the queue when its copies are safe."""
         queue.dead_letter_count += 1
-        self._add(DeadMessage(queue, queue.limits.settings, reason, location, None, None))
+        self._add(dead_message(queue, queue.limits.settings, reason, location, None, None))
 
     def send_refused(self, queue, message, reason):
         """Send on a copy of a message that ``queue`` has refused to store."""
@@ -68,7 +69,7 @@ class DeadLetters:
             message, message.get_exchange(), message.get_routing_key(), message.get_properties(),
             self._scheduler.now_ms,
         )
-        self._add(DeadMessage(queue, queue.limits.settings, reason, 0, copy, None))
+        self._add(dead_message(queue, queue.limits.settings, reason, 0, copy, None))
 
     def let_leave(self, queue, gone):
         """Call ``gone()`` when the last dead letter of a deleted queue (Queue.retire) is copied."""
@@ -123,13 +124,21 @@ class DeadMessage:
 
     __slots__ = ("queue", "settings", "reason", "location", "copy", "pending")
 
-    def __init__(self, queue, settings, reason, location, copy, pending):
-        self.queue = queue
-        self.settings = settings
-        self.reason = reason
-        self.location = location
-        self.copy = copy
-        self.pending = pending
+    def __init__(self):
+        self.queue = self.settings = self.reason = self.copy = self.pending = None
+        self.location = 0
+
+
+def dead_message(queue, settings, reason, location, copy, pending):
+    """A DeadMessage: filled here, because arguments of a compiled class go by a tuple."""
+    dead = DeadMessage.__new__(DeadMessage)
+    dead.queue = queue
+    dead.settings = settings
+    dead.reason = reason
+    dead.location = location
+    dead.copy = copy
+    dead.pending = pending
+    return dead
 
 
 class DeadLetterSource(Source):
@@ -180,12 +189,13 @@ class DeadLetterSource(Source):
 class FreshDeadLetters(DeadLetterSource):
     """Dead letters not tried yet, in the order in which they died."""
 
-    __slots__ = ("_waiting", "_dead")
+    __slots__ = ("_waiting", "_dead", "_first")
 
     def __init__(self, dead_letters, waiting):
         DeadLetterSource.__init__(self, dead_letters)
         self._waiting = waiting
-        self._dead = deque()
+        self._dead = []  # no deque, whose methods are called by name
+        self._first = 0  # those before it were taken
 
     def add(self, dead):
         """Append one."""
@@ -194,9 +204,18 @@ class FreshDeadLetters(DeadLetterSource):
     def clear(self):
         """Forget all of them."""
         self._dead.clear()
+        self._first = 0
 
     def take(self, message):
-        return self._dead.popleft() if self._dead else None
+        if self._first == len(self._dead):
+            return None
+        dead = self._dead[self._first]
+        self._dead[self._first] = None
+        self._first += 1
+        if self._first * 2 > len(self._dead):
+            del self._dead[:self._first]
+            self._first = 0
+        return dead
 
     def show(self, item, message):
         dead = item
@@ -209,7 +228,7 @@ class FreshDeadLetters(DeadLetterSource):
         return LEFT_TO_SOURCE
 
     def broken(self, error):
-        return bool(self._dead)
+        return self._first < len(self._dead)
 
 
 class WaitingDeadLetters(DeadLetterSource):
@@ -296,7 +315,7 @@ class Lane:
             return None
         pending, self._pending = self._pending, None
         self._first += 1
-        return DeadMessage(
+        return dead_message(
             self._queue, self._settings, self._reason, self.locations[self._first - 1], None, pending
         )
 
@@ -309,7 +328,7 @@ class Lane:
 class DeadLetterExchanges(Target):
     """Copies messages to where the dead letters of their queues go."""
 
-    __slots__ = ("_vhosts", "_scheduler", "_counts", "_routes", "_route", "_copy")
+    __slots__ = ("_vhosts", "_scheduler", "_counts", "_routes", "_route", "_copy", "_room")
 
     def __init__(self, vhosts, scheduler, counts):
         self._vhosts = vhosts
@@ -318,6 +337,7 @@ class DeadLetterExchanges(Target):
         self._routes = {}  # of this slice: (queue, reason): DeadLetterRoute
         self._route = None  # the one that was used last
         self._copy = Message()
+        self._room = _engine.CopyRoom()
 
     def send(self, item, message):
         dead = item
@@ -330,6 +350,7 @@ class DeadLetterExchanges(Target):
         routes, self._routes = self._routes, {}
         self._route = None
         self._copy.let_go()
+        self._room.let_go()
         for route in routes.values():
             route.note(self._counts)
 
@@ -347,19 +368,14 @@ class DeadLetterExchanges(Target):
         if route.exchange is None:
             return None
         pending = dead.pending
-        routing, properties = message.get_routing(), message.get_properties()
-        address = route.addresses.get((routing, properties))
-        if address is None:
-            death = Death(
-                message, route.queue.name, route.reason, route.settings.dead_letter_routing_key,
-                self._scheduler.now_ms, route.first_deaths,
-            )
-            address = route.addresses[routing, properties] = Address(death, route.by_keys(death))
+        address = route.address
+        if address is None or not address.is_of(message):
+            address = route.address = self._address_of(route, message)
         route.count += pending is None
         copy = self._copy
-        copy.readdress(
-            message, route.exchange_name, address.key, address.death.properties, self._scheduler.now_ms
-        )
+        if not address.copy(message, copy, self._room):
+            copy.readdress(message, route.exchange_name, address.key, address.death.properties, 0)
+        copy.timestamp_ms = self._scheduler.now_ms
         destinations = address.destinations
         if pending is not None:
             destinations = route.again(pending)
@@ -371,6 +387,18 @@ class DeadLetterExchanges(Target):
             if not destination.publish(copy) and destination.unable:
                 pending = [*(pending or ()), destination]
         return pending
+
+    def _address_of(self, route, message):
+        routing, properties = message.get_routing(), message.get_properties()
+        address = route.addresses.get((routing, properties))
+        if address is None:
+            death = Death(
+                message, route.queue.name, route.reason, route.settings.dead_letter_routing_key,
+                self._scheduler.now_ms, route.first_deaths,
+            )
+            address = route.addresses[routing, properties] = Address(
+                routing, properties, route.exchange_name, death, route.by_keys(death))
+        return address
 
     def _route_of(self, dead):
         route = self._routes.get((dead.queue, dead.reason))
@@ -388,12 +416,12 @@ class DeadLetterRoute:
     depend on changes.
 
     ``first_deaths`` is Death's. ``addresses``: {(routing, properties): Address}; dead letters that are alike
-    in both share one. If ``exchange`` is None they go nowhere.
+    in both share one. ``address`` is the one that was used last. If ``exchange`` is None they go nowhere.
     """
 
     __slots__ = (
         "queue", "settings", "reason", "exchange", "exchange_name", "count", "published", "first_deaths",
-        "addresses", "_vhost", "_by_keys",
+        "addresses", "address", "_vhost", "_by_keys",
     )
 
     def __init__(self, dead, vhost):
@@ -408,6 +436,7 @@ class DeadLetterRoute:
         self.count = self.published = 0
         self.first_deaths = {}
         self.addresses = {}
+        self.address = None
         self._vhost = vhost
         self._by_keys = {}  # keys: destinations, where the headers do not matter
 
@@ -449,19 +478,6 @@ class DeadLetterRoute:
             self.exchange.state.publish_in += self.count
             self.exchange.state.publish_out += self.published
             self.count = self.published = 0
-
-
-class Address:
-    """What messages that died alike share: ``death``, ``key`` in octets, ``destinations`` (None: found for
-    each).
-    """
-
-    __slots__ = ("death", "key", "destinations")
-
-    def __init__(self, death, destinations):
-        self.death = death
-        self.key = _octets(death.keys[0])
-        self.destinations = destinations
 
 
 def _octets(text):

@@ -6,9 +6,12 @@ The headers are x-death, x-first-death-* and x-last-death-*. Values only; dead_l
 from collections import Counter
 from datetime import datetime, timezone
 
+from gomq_py import octets
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.features.dead_lettering import DEATHS
 from gomq_py.broker.header_edit import EMPTY_TABLE, PropertyEdit
+from gomq_py.broker.transfer import engine as _engine  # noqa: F401  (its .pxd types where copies are made)
+from gomq_py.content import forms
 from gomq_py.content.fields import Int64, decode_table, get_key, remove_key, set_key, sort_keys
 
 REJECTED = "rejected"
@@ -68,6 +71,61 @@ class Death:
             if death.get("queue") == queue:
                 return True
         return False
+
+
+class Address:
+    """What messages that died alike, with this ``routing`` and ``properties``, share: ``death``, ``key`` in
+    octets, ``destinations`` (None: found for each), and the ``head`` of each as it goes on: exchange, key and
+    properties, as they lie in a message.
+    """
+
+    __slots__ = (
+        "death", "key", "destinations", "head", "head_length", "routing_length", "_before", "_before_length",
+        "_routing_before",
+    )
+
+    def __init__(self, routing, properties, exchange_name, death, destinations):
+        self.death = death
+        self.key = death.keys[0].encode("utf-8", "surrogateescape")
+        self.destinations = destinations
+        self._before = routing + properties
+        self._routing_before = len(routing)
+        self._before_length = len(self._before)
+        routing = b"".join(
+            (bytes((len(exchange_name),)), exchange_name, bytes((len(self.key),)), self.key))
+        self.head = routing + death.properties
+        self.routing_length = len(routing)
+        self.head_length = len(self.head)
+
+    def is_of(self, message):
+        """Whether a message that died has this routing and these properties, which lie one behind the other
+        in it. Content of other kinds is not told so: what it has instead may look alike.
+        """
+        return (
+            message.kind == forms.BASIC and message.routing_length == self._routing_before
+            and message.routing_length + message.properties_length == self._before_length
+            and message.properties_at == message.routing_at + message.routing_length
+            and octets.same(message.buffer, message.routing_at, octets.pointer(self._before), 0,
+                            self._before_length)
+        )
+
+    def copy(self, message, copy, room):
+        """Have ``copy`` be the message as it goes on, in a CopyRoom. False: there is no room for it."""
+        length = self.head_length
+        if not room.has(length + message.body_length):
+            return False
+        octets.copy(room.p, 0, octets.pointer(self.head), 0, length)
+        octets.copy(room.p, length, message.buffer, message.body_at, message.body_length)
+        copy.owner = room.owner
+        copy.buffer = room.p
+        copy.routing_at = 0
+        copy.routing_length = copy.properties_at = self.routing_length
+        copy.properties_length = length - self.routing_length
+        copy.body_at = length
+        copy.body_length = message.body_length
+        copy.priority = message.priority
+        copy.persistent = message.persistent
+        return True
 
 
 def headers_after(headers, queue, reason, exchange, routing_key, expiration, at_s, new_key):

@@ -254,6 +254,39 @@ def test_letters_keep_their_order(node):
     node.wait(lambda: (queue.ready_count, queue.unacked_count) == (0, 0))
 
 
+def test_letters_of_one_slice_go_on_each_as_it_is_whatever_those_before_it_were(node):
+    """What letters that are alike have in common is written once, and each copied behind it into one buffer,
+    but for bodies that it does not hold.
+    """
+    declare(node, "dead")
+    declare(node, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=0)
+    kinds = [
+        Properties(headers={"kind": 1}), Properties(headers={"kind": 2}),
+        Properties(expiration="5000", type="t"),
+        Properties(headers={"kind": 1}, delivery_mode=2, priority=3),
+        Properties(headers={"x-death": [{"n": 1}]}),
+    ]
+    sent = []
+    for number in range(120):
+        kind = kinds[number // 3 % len(kinds)] if number % 2 else kinds[0]
+        body = b"%d " % number + b"." * (70_000 if number % 11 == 5 else 9000 if number % 7 == 3 else 0)
+        sent.append((body, kind))
+        node.publish("", "q", body, kind.encode(), persistent=kind.delivery_mode == 2)
+
+    node.wait(lambda: node.vhost.queue("dead").ready_count == len(sent))
+
+    for body, kind in sent:
+        came, properties = node.take("dead")
+        properties = Properties.decode(properties)
+        assert came == body and properties.headers.get("kind") == (kind.headers or {}).get("kind")
+        assert [properties.type, properties.delivery_mode, properties.priority, properties.expiration] == [
+            kind.type, kind.delivery_mode, kind.priority, None]
+        first = properties.headers["x-death"][0]
+        assert (first["queue"], first["reason"], first["count"], first.get("original-expiration")) == (
+            "q", "maxlen", 1, kind.expiration)
+    node.wait(lambda: node.vhost.queue("q").unacked_count == 0)
+
+
 @pytest.mark.parametrize("target", ["missing", "amq.fanout"])
 def test_letter_that_goes_nowhere_is_gone(node, target):
     queue = declare(node, "q", dead_letter_exchange=target, max_length=1)
