@@ -79,11 +79,12 @@ class Doors:
     """
 
     def __init__(
-        self, settings: Settings, handlers: dict[str, tuple[Callable[..., None], Any]],
+        self, settings: Settings, handlers: dict[str, tuple[Callable[..., Any], Any, bool]],
         make_side_door: Callable[[str, Any, Any], Any], inherited: Sequence[tuple[str, Any]] = (),
     ):
-        """``handlers``: protocol of PROTOCOLS -> what serves a socket of it, and the gate that lets strangers
-        in; ``make_side_door(protocol, listening, tls)`` makes a door of the management side.
+        """``handlers``: protocol of PROTOCOLS -> what serves a socket of it, the gate that lets strangers in,
+        and whether the former does not switch; ``make_side_door(protocol, listening, tls)`` makes a door of
+        the management side.
 
         ``inherited`` are (name, listening socket) pairs.
         """
@@ -217,10 +218,9 @@ class Doors:
     def _serve(
         self, listening: Any, protocol: str, name: str, handshake: Any = None, inherited: bool = False
     ) -> None:
-        handle, gate = self._handlers[protocol]
-        self.listeners.append(
-            Listener(listening, name, handle, self.options, handshake, self._proxies, inherited, gate)
-        )
+        handle, gate, at_once = self._handlers[protocol]
+        self.listeners.append(Listener(
+            listening, name, handle, self.options, handshake, self._proxies, inherited, gate, at_once))
 
     def _open_side_door(self, protocol: str, tls: Any) -> None:
         bind, port = SIDE_DOORS[protocol]

@@ -124,9 +124,9 @@ class Node:
 
         Raises BindError, OSError. May switch.
         """
-        handlers = {AMQP: self._serving(AMQP)}
+        handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
-            handlers[MQTT] = self._serving(MQTT)
+            handlers[MQTT] = (*self._serving(MQTT), False)
         self.doors = Doors(self.settings, handlers, self._make_side_door, list(inherited))
         self.doors.open()
         if self.mqtt is None and self._has_wills_to_publish():
@@ -189,7 +189,7 @@ class Node:
         self.role = None
         shutdown.raise_failure()
 
-    def _serving(self, protocol: str) -> tuple[Callable[..., None], Any]:
+    def _serving(self, protocol: str) -> tuple[Callable[..., Any], Any]:
         """What serves clients of AMQP or MQTT, and the gate that lets strangers in."""
         if protocol == AMQP:
             return self.amqp.handle, self.amqp.gate

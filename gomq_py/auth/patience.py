@@ -26,6 +26,11 @@ class Patience:
         self._timeout = None
         self._since_s = 0.0
 
+    @property
+    def left_s(self):
+        """The seconds that were left at the end."""
+        return self._left_s
+
     def __enter__(self):
         self._since_s = self._clock()
         self._timeout = Timeout.start_new(self._left_s, self._error)

@@ -1,14 +1,15 @@
 """Listening sockets: bind, accept, set the socket's options, hand it over.
 
-One greenlet accepts, one more per connection runs the door's ``handle(socket, address)``, which ends with the
-connection, or before it where the door serves it without one. Knows no protocol; never touches what a peer
-sends.
+One greenlet accepts, and calls the door's ``handle(socket, address)`` where that is all at once; else one
+more per connection does, which ends with the connection, or before it where the door serves it without one.
+Knows no protocol; never touches what a peer sends.
 """
 import errno
 import os
 import posix
 import stat
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -157,7 +158,9 @@ def _remove_stale(path: str) -> None:
 
 
 class SocketOptions:
-    """What is set on every accepted TCP socket."""
+    """What is set on every accepted TCP socket. ``revision`` counts the changes."""
+
+    revision = 0
 
     def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
         """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the
@@ -167,27 +170,51 @@ class SocketOptions:
 
     def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
         """As the constructor, for sockets accepted from now on."""
-        self._options = []
-        if nodelay:
-            self._options.append((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+        self.revision += 1
+        # what is off, too: a socket has what its listener had
+        self._options = [
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, int(nodelay)),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(bool(keepalive))),
+        ]
         if keepalive:
             self._options += [
-                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
                 (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive.idle_s),
                 (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive.interval_s),
                 (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, keepalive.probes),
             ]
-        if recv_bytes:
-            self._options.append((socket.SOL_SOCKET, socket.SO_RCVBUF, recv_bytes))
-        if send_bytes:
-            self._options.append((socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes))
+        # A size that was set cannot be left to the system again, so no listener has one.
+        self._sizes = [
+            (socket.SOL_SOCKET, name, size)
+            for name, size in ((socket.SO_RCVBUF, recv_bytes), (socket.SO_SNDBUF, send_bytes)) if size
+        ]
 
-    def apply(self, connection: Any) -> None:
-        """Set them. Raises OSError when the peer has gone already."""
+    def apply(self, connection: Any, inherited: int = 0) -> None:
+        """Set them, but for what a socket has of its listener, on which those of the revision ``inherited``
+        were set. Raises OSError when the peer has gone already.
+        """
         if connection.family != socket.AF_UNIX:
-            set_option = getattr(connection, "_sock", connection).setsockopt
-            for level, name, value in self._options:
-                set_option(level, name, value)
+            if inherited != self.revision:
+                _set_all(connection, self._options)
+            if self._sizes:
+                _set_all(connection, self._sizes)
+
+    def apply_to_listener(self, listening: Any) -> int:
+        """Set what accepted sockets have from there on Linux, and return what ``apply`` is told of that: 0
+        where there is nothing, and each is set on each of them.
+        """
+        if listening.family == socket.AF_UNIX or not sys.platform.startswith("linux"):
+            return 0
+        try:
+            _set_all(listening, self._options)
+        except OSError:
+            return 0
+        return self.revision
+
+
+def _set_all(one: Any, options: list[tuple[int, int, int]]) -> None:
+    set_option = getattr(one, "_sock", one).setsockopt
+    for level, name, value in options:
+        set_option(level, name, value)
 
 
 class Listener:
@@ -196,14 +223,14 @@ class Listener:
     def __init__(
         self, listening: Any, protocol: str, handle: Handle, options: SocketOptions,
         handshake: Handshake | None = None, proxies: Proxies | None = None, inherited: bool = False,
-        gate: Gate | None = None,
+        gate: Gate | None = None, at_once: bool = False,
     ):
         """``listening`` is bound and listens already, and is owned from here on.
 
         ``handshake`` makes of an accepted socket the one to serve (TLS).
 
         ``proxies`` are asked whose connection it is; ``inherited``: whoever handed the socket over also
-        removes its path. ``gate`` is asked before anybody is served.
+        removes its path. ``gate`` is asked before anybody is served. ``at_once``: ``handle`` does not switch.
         """
         self.protocol = protocol
         self._proxies = proxies
@@ -213,6 +240,8 @@ class Listener:
         self._socket = listening
         self._handle = handle
         self._options = options
+        self._at_once = at_once and handshake is None
+        self._inherited = 0
         self._greenlet: Any = None
         self._accepted = 0
         self._name = listening.getsockname()
@@ -226,6 +255,7 @@ class Listener:
 
     def start(self) -> None:
         """Begin to accept."""
+        self._inherited = self._options.apply_to_listener(self._socket)
         self._greenlet = gevent.spawn(self._accept_forever)
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
@@ -275,6 +305,9 @@ class Listener:
             if admitted is None and self._gate is not None:
                 connection.close()
                 continue
+            if self._at_once and (self._proxies is None or not self._proxies.may_announce(address)):
+                self._serve_at_once(connection, address, admitted)
+                continue
             greenlet = gevent.spawn(self._serve, connection, address, admitted)
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
@@ -298,7 +331,7 @@ class Listener:
         when_gone = None
         try:
             with telling_why(self.protocol, address, self._strangers):
-                self._options.apply(connection)
+                self._options.apply(connection, self._inherited)
                 if self._proxies is not None:
                     address = self._proxies.client_of(connection, address)
                 if self._handshake is not None:
@@ -309,6 +342,14 @@ class Listener:
                 self._leave(connection, admitted)
         if when_gone is not None:
             when_gone(partial(self._leave, connection, admitted))
+
+    def _serve_at_once(self, connection: Any, address: Any, admitted: AdmittedSocket | None) -> None:
+        try:
+            self._serve(connection, address, admitted)
+        except Exception:  # the others are to be accepted all the same
+            LOG.exception(
+                "%s connection from %s ended by a fault of the broker", self.protocol,
+                format_address(address))
 
     def _leave(self, connection: Any, admitted: AdmittedSocket | None) -> None:
         if self._gate is not None and admitted is not None:

@@ -81,6 +81,12 @@ class Proxies:
         self._sources = tuple(ip_network(str(source), strict=False) for source in sources)
         self._timeout_s = timeout_s
 
+    def may_announce(self, address: Any) -> bool:
+        """Whether a peer of this address, as accept() gave it, may say that it is somebody else; else
+        ``client_of`` does not switch.
+        """
+        return not isinstance(address, tuple) or self._enabled and self._trusts(address[0])
+
     def client_of(self, connection: Any, address: Any) -> Any:
         """The client's address: ``address``, as accept() gave it, or what the peer announced.
 
@@ -88,10 +94,9 @@ class Proxies:
 
         Raises OSError. May switch.
         """
-        if isinstance(address, tuple):
-            if not self._enabled or not self._trusts(address[0]):
-                return address
-        elif not _begins_header(connection, self._timeout_s):
+        if not self.may_announce(address):
+            return address
+        if not isinstance(address, tuple) and not _begins_header(connection, self._timeout_s):
             return address
         announced = read_header(connection, self._timeout_s).source
         if announced is None or _is_loopback_of_another_machine(announced, address):

@@ -123,6 +123,12 @@ class Stream:
         elif self.pending is not None and self.pending() and not self.holds:
             self._read_again()
 
+    def go_on_with(self, lane, handler):
+        """Of a lane, in its walk: another one takes what follows, and octets are counted from here on."""
+        self.lane = lane
+        self.handler = handler
+        self.received_octets = self.output.sent_octets = 0
+
     def finish(self):
         """As end(); raises what ended it, where that was not the peer or stop()."""
         self.end()

@@ -5,9 +5,8 @@ The only place of the AMQP door that turns errors into frames.
     socket > net.Stream > fast lane > slow_frame() > channel > handlers
     output < replies, confirms, deliveries, which broker greenlets and the hub's loop call for
 
-Between net and the channels. A greenlet does the handshake, and one may say the last word; everything else
-happens in the hub and must not switch. Never parses a frame twice and never waits for the peer without a
-limit of time.
+Between net and the channels. A greenlet may say the last word; everything else happens in the hub and must
+not switch. Never parses a frame twice and never waits for the peer without a limit of time.
 """
 import logging
 import time
@@ -17,7 +16,7 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
-from gomq_py.amqp.server.handshake import close_frame
+from gomq_py.amqp.server.handshake import HandshakeError, close_frame
 from gomq_py.amqp.server.lifecycle import (
     CLOSING, CROSSED, ENDED, FAILED, HANDSHAKE, OF_CHANNEL, OF_CONNECTION, OPEN, OPENED, REOPENED, STOPPED,
     moved,
@@ -79,7 +78,7 @@ class Connection:
         server hub admitted local_user door socket peer peer_host peer_port name durability scheduler
         events max_message_size tables max_consumers_per_channel max_consumers_per_connection
         max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
-        lane slow_walk client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
+        lane slow_walk login client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
         takes _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent __dict__
         __weakref__
     """.split())
@@ -110,7 +109,7 @@ class Connection:
         self.state = HANDSHAKE
         self.channels = {}
         self.user = self.vhost = self.access = self.limits = None
-        self.output = self.stream = self.lane = self.slow_walk = None
+        self.output = self.stream = self.lane = self.slow_walk = self.login = None
         self.client_properties = {}
         self.connected_at = time.time()
         self.capabilities = {}
@@ -129,50 +128,42 @@ class Connection:
     # its life
 
     def begin(self, over):
-        """Log in. Whether the client is served from now on; then ``over()`` is called once when nothing more
-        is read, perhaps before this returns. It must not switch, and have finish() called later. May switch.
+        """Read what the client says, and have it log in first. ``over()`` is called once when nothing more is
+        read. It must not switch, and have finish() called later.
         """
-        rest = self._log_in()
-        if rest is None:
-            return False
-        try:
-            self._serve()
-            self.stream.begin(self.lane, self, rest, over)
-        except BaseException:
-            self._end()
-            raise
-        return True
+        hub = self.hub
+        self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
+        self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
+        self.login = LoginAttempt(self)
+        self.login.begin()
+        self.stream.begin(self.login, self.login, b"", over)
+
+    def let_in(self, user, vhost, handshake):
+        """Of its login: the client is served from here on."""
+        self.server.gate.logged_in(self.admitted)
+        self.client_properties, self.capabilities, self.mechanism = (
+            handshake.client_properties, handshake.capabilities, handshake.mechanism
+        )
+        self.user, self.vhost, self.limits = user, vhost, handshake.limits
+        self.access = Access(user, vhost.name)
+        self.login = None
+        moved(self, OF_CONNECTION, OPENED)
+        self._serve()
+        self.stream.go_on_with(self.lane, self)
 
     def is_left_alone(self):
-        """Whether finish() will not switch: the client is gone without a word, and nothing is left to say."""
-        return self.stream.error is None and not self._has_taken_leave and not self.output.pending_octets()
+        """Whether finish() will not switch: nothing is left to say."""
+        return not self.output.pending_octets() and self.stream.error is None
 
     def finish(self):
-        """Nothing is read any more: say the last word, and give everything back. May switch."""
+        """Nothing is read any more: say the last word, and give everything back. Whether the client has taken
+        it, and its end is to be awaited (hub.linger). May switch.
+        """
         try:
             self._say_last_word()
         finally:
             self._end()
-        if self._has_taken_leave:
-            self.hub.lingering.end(self.socket)
-
-    def _log_in(self):
-        """What was read behind the login, None where there was none. What it needed is gone with this call.
-        May switch.
-        """
-        attempt = LoginAttempt(
-            self.server, self.socket, self.name, self.peer_host, self.peer_port, self.local_user)
-        session = attempt.run()
-        if session is None or self.hub.is_closed:
-            return None
-        self.server.gate.logged_in(self.admitted)
-        self.client_properties, self.capabilities, self.mechanism = (
-            attempt.client_properties, attempt.capabilities, attempt.mechanism
-        )
-        self.user, self.vhost, self.limits = session.user, session.vhost, session.limits
-        self.access = Access(session.user, session.vhost.name)
-        moved(self, OF_CONNECTION, OPENED)
-        return session.rest
+        return self._has_taken_leave
 
     def publishers(self):
         """What counts its publishes."""
@@ -191,14 +182,12 @@ class Connection:
     def _serve(self):
         """Make what a client is served with."""
         server, hub = self.server, self.hub
-        self.output = Output(self.socket, hub.buffers, server.settings.max_unread_output)
         self.output.on_overflow = self._unread
-        self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
         self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
         self.lane = FastLane(
             self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size,
             self.tables.safe_octets)
-        hub.at_close(self._cut_off)
+        hub.at_close(self.cut_off)
         hub.clients.register(self)
         hub.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
@@ -212,6 +201,9 @@ class Connection:
         )
 
     def _say_last_word(self):
+        if self.login is not None:
+            self._refuse_login()
+            return
         try:
             self.stream.finish()
             self.why = self.why or self._how_it_broke()
@@ -222,6 +214,26 @@ class Connection:
         except OSError as error:
             self.why = self.why or f"the socket failed: {error.strerror or error}"
         self._has_taken_leave = self.output.wait_drained(LAST_WORD_TIMEOUT_S) and self._has_taken_leave
+
+    def _refuse_login(self):
+        """The login has come to nothing: tell the log, and a client that can be told."""
+        error = None
+        try:
+            self.stream.finish()
+        except (HandshakeError, OSError) as why:
+            error = why.with_traceback(None)  # which leads here
+        reply = self.login.refusal(error)
+        if reply:
+            self.output.write(reply)
+        is_sent = self.output.wait_drained(LAST_WORD_TIMEOUT_S)
+        self._has_taken_leave = is_sent and bool(reply)
+        if reply and self.output.error is not None:
+            LOG.debug("connection %s: the refusal could not be sent: %s", self.name, self.output.error)
+
+    def _end_login(self):
+        login, self.login = self.login, None
+        if login is not None:
+            login.end()
 
     def _log_life(self, text, *arguments):
         """That it begins or ends. Whoever has connections of this process says itself what becomes of them,
@@ -241,10 +253,13 @@ class Connection:
 
     def _end(self):
         """Give everything back. Safe to call twice."""
+        if self.state == HANDSHAKE:
+            self._end_login()
+            self.output.close()
         if not moved(self, OF_CONNECTION, ENDED):
             return
         self._body = None
-        self.hub.not_at_close(self._cut_off)
+        self.hub.not_at_close(self.cut_off)
         self.hub.heartbeats.forget(self)
         self.vhost.watch_tracing(self, None)
         for timer in self._timers:
@@ -563,7 +578,7 @@ class Connection:
         self.output.close()
         self._stop()
 
-    def _cut_off(self):
+    def cut_off(self):
         """The hub is closed: from now on nothing is read or written, nobody is told, and queues keep what the
         connection held.
         """
@@ -571,6 +586,7 @@ class Connection:
         self.stream.stop()
         self.output.close()
         self.hub.clients.forget(self)
+        self._end_login()
 
     def _refuse(self, channel_id, error):
         """Turn an error into channel.close or connection.close."""

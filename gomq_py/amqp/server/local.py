@@ -20,7 +20,6 @@ from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.entering import lost_entry
 from gomq_py.errors import NoPermission
 from gomq_py.hub.clients import SHUTDOWN
-from gomq_py.net.listener import telling_why
 
 
 class LocalClients:
@@ -49,16 +48,11 @@ class LocalClients:
             raise OSError(errno.EMFILE, "the broker has as many connections as its descriptors allow")
         self._count += 1
         address = f"{LOCAL}:{self._count}"
-        hub.spawn(self._serve, theirs, address, user, admitted).name = f"amqp {address}"
+        connection = Connection(self._server, theirs, address, local_user=user)
+        Served(
+            connection, LOCAL, address, self._server.strangers, partial(self._gone, theirs, admitted)
+        ).begin()
         return ours
-
-    def _serve(self, socket, address, user, admitted):
-        """Let one client in. May switch."""
-        connection = Connection(self._server, socket, address, local_user=user)
-        with telling_why(LOCAL, address, self._server.strangers):
-            Served(
-                connection, LOCAL, address, self._server.strangers, partial(self._gone, socket, admitted)
-            ).begin()
 
     def _gone(self, socket, admitted):
         self._server.hub.admission.remove(admitted)

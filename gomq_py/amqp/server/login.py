@@ -1,36 +1,33 @@
-"""Login: carries out a handshake: reads and writes for it, has the credentials checked and the virtual host
-found (broker.verbs.entering), all within ``login_timeout``.
+"""Login: carries out a handshake: what is read goes to it, and its answers go out; has the credentials
+checked and the virtual host found (broker.verbs.entering), all within ``login_timeout``.
 
-Between the connection's greenlet and the handshake's state table. Nobody else writes to the socket until the
-login is done, so it writes itself, and waits. A client that has not logged in can make it hold one small
-frame at most.
+Between the connection's stream, whose lane it is until the client is let in, and the handshake's state table.
+Takes no greenlet, but for a password whose check takes its time. A client that has not logged in can make it
+hold one small frame at most.
 """
+import time
 from functools import lru_cache
-from ssl import SSLWantReadError, SSLWantWriteError
 
-from gevent import Timeout
+import gevent
 from gevent.socket import socket as PlainSocket
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.handshake import (
-    EXTERNAL, Closed, Handshake, HandshakeError, Limits, Login, Open, Send, close_frame, start_frame,
+    EXTERNAL, Closed, Handshake, HandshakeError, Limits, Login, Send, close_frame, start_frame,
 )
+from gomq_py.amqp.server.lifecycle import LEFT
 from gomq_py.amqp.server.server_properties import server_properties
 from gomq_py.amqp.wire.errors import ConnectionForced, NotAllowed
 from gomq_py.amqp.wire.methods import ConnectionOpen
 from gomq_py.auth.certificates import certified_name
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.patience import Patience
-from gomq_py.broker.verbs.entering import check_credentials, enter, lost_entry
+from gomq_py.broker.verbs.entering import check_at_once, check_credentials, enter, lost_entry
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
-from gomq_py.net.output import send_function
-from gomq_py.observability.log import logger
 
-LOG = logger("amqp")
 # As admission, limits and lists of connections know this door.
 DOOR, LOCAL = "amqp", "local"
-READ_OCTETS = 16 * 1024
 
 
 @lru_cache(8)
@@ -39,208 +36,233 @@ def greeting(cluster_name, offers_external):
     return start_frame(server_properties(cluster_name), offers_external)
 
 
-class Session:
-    """The result of a login: ``user``, ``vhost``, ``limits``, and in ``rest`` the octets that were read
-    behind it.
-    """
-
-    __slots__ = ("user", "vhost", "limits", "rest")
-
-    def __init__(self, user, vhost, limits, rest):
-        self.user = user
-        self.vhost = vhost
-        self.limits = limits
-        self.rest = rest
+@lru_cache(8)
+def offered_limits(channel_max, frame_max, heartbeat_s):
+    """The Limits of these settings."""
+    return Limits(channel_max, frame_max, heartbeat_s)
 
 
 class LoginAttempt:
-    """The login of one client.
+    """The login of the client of one connection, as lane and handler of its stream.
 
-    ``name`` is the connection's; ``client_properties`` and ``capabilities`` are what the client said.
-    ``local_user``: the User that the other end of the socket logs in as with EXTERNAL, where it is this
-    process's (see local).
+    When the client may come in, ``connection.let_in(user, vhost, handshake)`` is called, and the rest of what
+    was read goes to the connection's own lane. A stream that ends before that ends the connection, and
+    ``refusal`` says why.
     """
 
-    def __init__(self, server, socket, name, peer_host, peer_port=0, local_user=None):
-        settings = server.settings
-        self.name = name
+    __slots__ = (
+        "user", "_connection", "_server", "_broker", "_clients", "_handshake", "_timer", "_ends_at_s",
+        "_timeout_s",
+    )
+
+    def __init__(self, connection):
         self.user = None
-        self._local_user = local_user
-        self._server = server
+        self._connection = connection
+        self._server = server = connection.server
         self._broker = server.broker
         self._clients = server.hub.clients
-        self._socket = socket
-        self._send_now = send_function(socket)
-        self._peer_host = peer_host
-        self._peer_port = peer_port
-        self._timeout_s = settings.login_timeout
-        self._patience = Patience(self._timeout_s, HandshakeError(f"no login within {self._timeout_s} s"))
-        self._vhost = None
-        self._octets = 0
-        offered = Limits(settings.channel_max, settings.frame_max, settings.heartbeat)
-        if local_user is not None:
-            certified = local_user.name
+        settings = server.settings
+        if connection.local_user is not None:
+            certified = connection.local_user.name
         else:
+            socket = connection.socket
             certified = None if type(socket) is PlainSocket else certified_name(socket, settings)
         self._handshake = Handshake(
-            offered, greeting(server.cluster_name, certified is not None), certified,
-            settings.initial_frame_max)
+            offered_limits(settings.channel_max, settings.frame_max, settings.heartbeat),
+            greeting(server.cluster_name, certified is not None), certified, settings.initial_frame_max)
+        self._timer = None
+        self._timeout_s = settings.login_timeout
+        self._ends_at_s = time.monotonic() + self._timeout_s
 
-    @property
-    def client_properties(self):
-        """The table of connection.start-ok."""
-        return self._handshake.client_properties
+    def begin(self):
+        """Whoever takes too long is not waited for."""
+        self._start_timer(self._timeout_s)
 
-    @property
-    def capabilities(self):
-        """What the client says it understands."""
-        return self._handshake.capabilities
+    def end(self):
+        """It has come to its end, or to nothing."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
 
-    @property
-    def mechanism(self):
-        """How the client logs in."""
-        return self._handshake.mechanism
+    # as a lane
 
-    def run(self):
-        """Returns a Session, or None if there is to be no connection; the reason is in the log then. May
-        switch.
+    def process(self, start, end, now_ms):
+        """Hand what was read to the handshake, and carry out its steps. Raises HandshakeError."""
+        connection, handshake = self._connection, self._handshake
+        octets = connection.stream.received_octets
+        if octets > self._server.settings.max_octets_before_login:
+            raise HandshakeError(
+                f"{octets} octets in handshake state {handshake.state} (max_octets_before_login)")
+        handshake.feed(connection.hub.buffers.input_view[start:end])
+        while True:
+            step = handshake.next_step()
+            if step is None:
+                return end
+            kind = type(step)
+            if kind is Send:
+                connection.output.write(step.octets)
+            elif kind is Login:
+                if not self._log_in_at_once(step):
+                    self._log_in_later(step)
+                    return end - len(handshake.rest())
+            elif kind is Closed:
+                connection.stream.stop()
+                return end
+            else:
+                return self._open(step.virtual_host, end, now_ms)
+            self._check_not_stopping()
+
+    def finish(self):
+        """Nothing is kept for the end of a walk."""
+
+    def batch_done(self):
+        """As finish."""
+
+    @staticmethod
+    def has_plenty():
+        """The client waits for every answer."""
+        return False
+
+    # steps
+
+    def _log_in_at_once(self, login):
+        """Whether the credentials could be checked without waiting, and are good."""
+        connection = self._connection
+        if connection.local_user is not None and login.mechanism == EXTERNAL:
+            self.user = connection.local_user
+            self._clients.churn.logins_succeeded += 1
+        else:
+            self.user = check_at_once(
+                self._broker.logins, self._clients, login.username, login.password, connection.peer_host)
+            if self.user is None:
+                return False
+        self._check_not_stopping()
+        self._logged_in(login)
+        return True
+
+    def _log_in_later(self, login):
+        """The same in a greenlet: costly hashes are computed and an issuer's keys fetched in a thread, and
+        others' failures are waited for. What the client sends meanwhile is not read.
         """
-        handshake = self._handshake
+        self.end()
+        hold = self._connection.stream.hold("its password to be checked")
+        gevent.spawn(self._log_in, login, hold).name = f"amqp {self._connection.peer}"
+
+    def _log_in(self, login, hold):
+        """May switch."""
+        left_s = max(0.0, self._ends_at_s - time.monotonic())
+        patience = Patience(left_s, HandshakeError(f"no login within {self._timeout_s} s"))
+        stream = self._connection.stream
         try:
-            with self._patience:
-                while self._vhost is None:
-                    if not self._advance():
-                        self._server.strangers.info(
-                            ("closed", self._peer_host), "connection %s closed by the client in handshake",
-                            self.name,
-                        )
-                        return None
-                    self._check_not_stopping()
-        except HandshakeError as error:
-            self._server.strangers.warning(
-                ("refused", self._peer_host, handshake.state), "connection %s refused: %s", self.name, error
-            )
-            self._try_to_send(error.reply)
-            return None
-        except OSError as error:
-            self._server.strangers.info(
-                ("lost", self._peer_host), "connection %s lost in handshake state %s: %s", self.name,
-                handshake.state, error.strerror or error)
-            return None
-        return Session(self.user, self._vhost, handshake.limits, handshake.rest())
+            with patience:
+                self._check(login, patience)
+            self._logged_in(login)
+            self._start_timer(patience.left_s)
+        except Exception as error:
+            stream.stop(error)
+        finally:
+            hold.release()
 
-    def _advance(self):
-        """One step, or one read when the handshake wants more.
-
-        False: the client took leave. Raises HandshakeError, OSError. May switch.
-        """
-        handshake = self._handshake
-        step = handshake.next_step()
-        if step is None:
-            data = self._socket.recv(READ_OCTETS)
-            if not data:
-                raise HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")
-            self._octets += len(data)
-            if self._octets > self._server.settings.max_octets_before_login:
-                raise HandshakeError(
-                    f"{self._octets} octets in handshake state {handshake.state} (max_octets_before_login)"
-                )
-            handshake.feed(data)
-        elif isinstance(step, Send):
-            self._send(step.octets)
-        elif isinstance(step, Login):
-            self._log_in(step)
-            self._send(handshake.logged_in())
-        elif isinstance(step, Open):
-            self._open(step.virtual_host)
-            self._send(handshake.opened())
-            # Again: while the client took that, user or vhost may have been deleted,
-            # and others may have come in.
-            self._vhost = self._open(step.virtual_host)
-        return not isinstance(step, Closed)
-
-    def _send(self, octets):
-        """Send at once, as nearly every socket takes it, or wait as ``sendall`` does. May switch."""
-        if not octets:
-            return
-        try:
-            sent = self._send_now(octets)
-        except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
-            sent = 0
-        if sent < len(octets):
-            self._socket.sendall(octets[sent:])
-
-    def _log_in(self, login):
-        """Check the credentials and tell the event exchange how that went.
+    def _check(self, login, patience):
+        """Check the credentials, and tell the event exchange of such as are wrong.
 
         Raises HandshakeError. May switch.
         """
-        emit, peer = self._broker.events.emit, (self._peer_host, self._peer_port)
-        try:
-            self._check(login)
-        except HandshakeError as error:
-            if not self._clients.is_closing:  # which is no fault of the client's
-                emit(
-                    "user.authentication.failure", events.logged_in, self.name, login.username, self._socket,
-                    peer, str(error),
-                )
-            raise
-        emit("user.authentication.success", events.logged_in, self.name, login.username, self._socket, peer)
-
-    def _check(self, login):
-        """Check the credentials.
-
-        Raises HandshakeError. May switch: costly hashes are computed and an issuer's keys fetched in a
-        thread.
-        """
-        if self._local_user is not None and login.mechanism == EXTERNAL:
-            self.user = self._local_user
-            self._clients.churn.logins_succeeded += 1
-            return
         try:
             self.user = check_credentials(
-                self._broker.logins, self._clients, login.username, login.password, self._peer_host,
-                self._patience,
+                self._broker.logins, self._clients, login.username, login.password,
+                self._connection.peer_host, patience,
             )
+            self._check_not_stopping()
         except LoginRefused as error:
+            self._tell("user.authentication.failure", login, str(error))
             raise HandshakeError(str(error), self._handshake.refused()) from error
+        except HandshakeError as error:
+            self._tell("user.authentication.failure", login, str(error))
+            raise
+
+    def _logged_in(self, login):
+        self._tell("user.authentication.success", login)
+        self._connection.output.write(self._handshake.logged_in())
+
+    def _tell(self, key, login, *error):
+        """The event exchange, unless it is the broker's stop that refuses everybody."""
+        if not (error and self._clients.is_closing):
+            one = self._connection
+            self._broker.events.emit(
+                key, events.logged_in, one.name, login.username, one.socket, (one.peer_host, one.peer_port),
+                *error)
+
+    def _open(self, name, end, now_ms):
+        """Let the client into this vhost, and hand over what has been read behind that. Raises
+        HandshakeError.
+        """
+        connection, handshake = self._connection, self._handshake
+        self._vhost(name)
+        connection.output.write(handshake.opened())
+        connection.output.uncork()
+        # Again: while the client was told, user or vhost may have been deleted, and others may have come in.
+        vhost = self._vhost(name)
         self._check_not_stopping()
+        self.end()
+        rest = handshake.rest()
+        connection.let_in(self.user, vhost, handshake)
+        connection.output.cork()
+        return connection.lane.process(end - len(rest), end, now_ms)
 
     def _check_not_stopping(self):
         """Nobody comes in once the server stops. Called after everything that may have switched.
 
         Raises HandshakeError.
         """
-        if self._clients.is_closing:
+        if self._clients.is_closing or self._connection.hub.is_closed:
             error = ConnectionForced(SHUTDOWN)
             raise HandshakeError("the broker stops", self._handshake.reply_to(error))
 
-    def _open(self, name):
+    def _vhost(self, name):
         """The vhost of this name. Raises HandshakeError where it is missing or not for this user."""
         door, most = DOOR, self._server.settings.max_connections
-        if self._local_user is not None:
+        local_user = self._connection.local_user
+        if local_user is not None:
             door, most = LOCAL, 0
         try:
             return enter(self._broker, self._clients, self.user, name, door, most)
         except Refused as refused:
             text = refused.text
-            if self._local_user is not None and name in self._broker.vhosts:
+            if local_user is not None and name in self._broker.vhosts:
                 text = lost_entry(self._broker.users, self.user, name) or text
             error = NotAllowed(text, ConnectionOpen.ID >> 16, ConnectionOpen.ID & 0xFFFF)
             raise HandshakeError(str(error), close_frame(error)) from refused
 
-    def _try_to_send(self, octets):
-        """Send a last answer to a client that may be gone already. The socket then lingers (hub.linger):
-        closing it with unread octets would reset the connection before the client has read the answer.
+    # its time
 
-        May switch.
+    def _start_timer(self, seconds):
+        self._timer = gevent.get_hub().loop.timer(seconds)
+        self._timer.start(self._out_of_time)
+
+    def _out_of_time(self):
+        self.end()
+        self._connection.stream.stop(HandshakeError(f"no login within {self._timeout_s} s"))
+
+    # its failure
+
+    def refusal(self, error):
+        """The octets to say, when the stream has ended with this HandshakeError or OSError (None: the client
+        has ended it). The log is told why.
         """
-        try:
-            sent = False
-            with Timeout(self._timeout_s, False):
-                self._socket.sendall(octets)
-                sent = True
-            if sent and octets:
-                self._server.hub.lingering.end(self._socket)
-        except OSError as error:
-            LOG.debug("connection %s: the refusal could not be sent: %s", self.name, error)
+        handshake, name, host = self._handshake, self._connection.name, self._connection.peer_host
+        strangers = self._server.strangers
+        if isinstance(error, OSError):
+            strangers.info(
+                ("lost", host), "connection %s lost in handshake state %s: %s", name, handshake.state,
+                error.strerror or error)
+            return b""
+        if error is None and handshake.state == LEFT:
+            strangers.info(("closed", host), "connection %s closed by the client in handshake", name)
+            return b""
+        if error is None:
+            error = HandshakeError(f"the peer closed the socket in handshake state {handshake.state}")
+        strangers.warning(
+            ("refused", host, handshake.state), "connection %s refused: %s", name, error)
+        return error.reply

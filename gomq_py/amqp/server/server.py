@@ -45,8 +45,8 @@ class AMQPServer:
         return given if isinstance(given, str) and given else self._node_name
 
     def handle(self, socket, address):
-        """Let one client in. Returns what is called with what to call when it is gone; None: it is. The
-        caller closes the socket then. May switch.
+        """Serve one client. Returns what is called with what to call when it is gone; None: it is. The caller
+        closes the socket then.
         """
         if self.hub.clients.is_closing:
             return None
@@ -56,4 +56,5 @@ class AMQPServer:
         client = Served(
             Connection(self, socket, address, admitted), "amqp", address, self.strangers,
             partial(self.gate.leave, admitted))
-        return client.when_gone if client.begin() else None
+        client.begin()
+        return client.when_gone

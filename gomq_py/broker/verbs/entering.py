@@ -36,6 +36,17 @@ def check_credentials(logins, clients, username, password, host, patience):
     return user
 
 
+def check_at_once(logins, clients, username, password, host):
+    """As ``check_credentials``, for whom nobody has to wait (``Logins.login_at_once``); None: ask that one.
+    """
+    if clients.refusing_logins or password is None:
+        return None
+    user = logins.login_at_once(username, password, host)
+    if user is not None and not clients.is_closing:
+        clients.churn.logins_succeeded += 1
+    return user
+
+
 def lost_entry(users, user, name):
     """Why a User that was let in before may not enter the vhost of this name any more; None: it may."""
     if may_enter(user, name):

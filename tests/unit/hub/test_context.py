@@ -6,8 +6,12 @@ import gevent
 import pytest
 from gevent import socket
 
-from gomq_py.amqp.server.login import LoginAttempt
-from gomq_py.amqp.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver, QueueDeclare, QueueDeclareOk
+from gomq_py.amqp.server.handshake import Handshake
+from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.methods import (
+    BasicConsume, BasicConsumeOk, BasicDeliver, ConnectionOpen, ConnectionStart, ConnectionTune,
+    ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
+)
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.hub.turns import give_way
@@ -202,16 +206,20 @@ def test_nothing_is_sent_after_the_end(tmp_path):
 
 def test_a_login_that_ends_after_the_hub_is_no_connection(tmp_path, monkeypatch):
     with Door(tmp_path / "data") as door:
-        run = LoginAttempt.run
+        opened = Handshake.opened
 
-        def run_and_close(attempt):
-            session = run(attempt)
+        def open_and_close(handshake):
             door.hub.close()
-            return session
+            return opened(handshake)
 
-        monkeypatch.setattr(LoginAttempt, "run", run_and_close)
+        monkeypatch.setattr(Handshake, "opened", open_and_close)
         client = door.stranger()
-        client.log_in()
+        client.send(PROTOCOL_HEADER)
+        client.expect(ConnectionStart, 0)
+        client.start_ok()
+        client.expect(ConnectionTune, 0)
+        client.send_method(ConnectionTuneOk(channel_max=10, frame_max=4096), 0)
+        client.send_method(ConnectionOpen(virtual_host="/"), 0)
 
         client.expect_end()
         assert door.hub.clients.churn.connection_created == 0

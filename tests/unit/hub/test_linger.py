@@ -85,6 +85,94 @@ def test_peer_that_has_gone_is_not_waited_for():
     ending(Lingering(), ours).get(timeout=in_time(30))
 
 
+def test_the_end_of_a_plain_socket_is_awaited_without_a_greenlet():
+    lingering, gone = Lingering(), []
+    ours, theirs = socket_pair()
+    ours.sendall(b"last word")
+
+    lingering.end_later(ours, lambda: gone.append(ours.fileno() >= 0))
+
+    assert theirs.recv(100) == b"last word" and theirs.recv(100) == b""
+    for _ in range(10):
+        theirs.sendall(b"x" * 100_000)
+    assert len(lingering) == 1 and gone == []
+    theirs.close()
+    wait_until(lambda: gone, sleep=gevent.sleep)
+    assert len(lingering) == 0 and gone == [True]
+    ours.close()
+
+
+@pytest.mark.parametrize("octets", [200_000, 16 * 1024 * 1024])
+def test_a_plain_peer_that_writes_and_writes_or_does_nothing_is_given_up(octets):
+    lingering, gone = Lingering(octets=octets, seconds=0.05 if octets > 200_000 else 3600), []
+    ours, theirs = socket_pair()
+
+    def over():
+        gone.append("gone")
+        ours.close()
+
+    lingering.end_later(ours, over)
+    if octets == 200_000:
+        with pytest.raises(OSError):
+            while True:
+                theirs.sendall(b"x" * 10_000)
+
+    wait_until(lambda: gone, sleep=gevent.sleep)
+    assert gone == ["gone"] and len(lingering) == 0
+    theirs.close()
+
+
+def test_there_are_only_so_many_plain_ones_at_a_time_and_none_after_the_close():
+    lingering, gone = Lingering(most=1), []
+    peers = [socket_pair() for _ in range(3)]
+    lingering.end_later(peers[0][0], lambda: gone.append("first"))
+
+    lingering.end_later(peers[1][0], lambda: gone.append("second"))
+
+    assert gone == ["second"] and len(lingering) == 1
+    lingering.close()
+    assert gone == ["second", "first"] and len(lingering) == 0
+    lingering.end_later(peers[2][0], lambda: gone.append("third"))
+    assert gone == ["second", "first", "third"] and len(lingering) == 0
+    for one in sum(peers, ()):
+        one.close()
+
+
+def test_a_plain_peer_that_has_gone_is_not_waited_for():
+    lingering, gone = Lingering(), []
+    ours, theirs = socket_pair()
+    theirs.close()
+
+    lingering.end_later(ours, lambda: gone.append("gone"))
+
+    assert gone == ["gone"] and len(lingering) == 0
+    ours.close()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_is_like_a_socket_takes_a_greenlet_to_its_end(is_closed):
+    class Wrapped:
+        """Like TLS: what lies below it is not for us."""
+
+        def __init__(self, socket):
+            self.shutdown, self.recv = socket.shutdown, socket.recv
+
+    lingering, gone = Lingering(), []
+    ours, theirs = socket_pair()
+    if is_closed:
+        lingering.close()
+
+    lingering.end_later(Wrapped(ours), lambda: gone.append("gone"))
+    if not is_closed:
+        assert theirs.recv(100) == b""
+        assert gone == []
+    theirs.close()
+
+    wait_until(lambda: gone, sleep=gevent.sleep)
+    assert gone == ["gone"] and len(lingering) == 0
+    ours.close()
+
+
 def test_over_tls_the_end_is_said_and_what_comes_later_is_read_all_the_same(tmp_path):
     files = certificates.make(tmp_path / "server")
     context = gevent_ssl.SSLContext(gevent_ssl.PROTOCOL_TLS_SERVER)

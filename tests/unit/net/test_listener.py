@@ -162,6 +162,69 @@ def test_accepted_sockets_have_the_options(listen):
     assert seen == {"nodelay": 1, "keepalive": 1, "idle_s": 7, "interval_s": 8, "probes": 9}
 
 
+@pytest.mark.parametrize("keepalive", [Keepalive(7, 8, 9), None])
+@pytest.mark.parametrize("is_inherited", [False, True])
+def test_options_that_change_are_those_of_the_next_socket(listen, keepalive, is_inherited, monkeypatch):
+    """What it has of its listener, where the system has that, was set before."""
+    seen = []
+
+    def look(connection, _address):
+        seen.append((
+            connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+            connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 50_000))
+        connection.sendall(b"done")
+
+    if not is_inherited:
+        monkeypatch.setattr(SocketOptions, "apply_to_listener", lambda *_: 0)
+    options = SocketOptions(nodelay=keepalive is not None, keepalive=keepalive)
+    listening = listen(look, options)
+    assert ask(listening.port) == b"done"
+    options.update(False, None, 50_000, 0)
+    assert ask(listening.port) == b"done"
+    options.update(True, Keepalive(17, 8, 9), 0, 0)
+    assert ask(listening.port) == b"done"
+
+    first = (0, 0) if keepalive is None else (1, 1, 7)
+    assert seen[0][:len(first)] == first
+    assert seen[1][:2] == (0, 0) and seen[1][3]
+    assert seen[2][:3] == (1, 1, 17)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_door_that_does_not_switch_takes_no_greenlet(listen, at_once):
+    greenlets, serving = [], []
+
+    def handle(connection, _address):
+        greenlets.append(gevent.getcurrent())
+        connection.sendall(b"done")
+        return serving.append
+
+    listening = listen(handle, at_once=at_once)
+
+    for _ in range(2):
+        assert ask(listening.port) == b"done"
+    wait_until(lambda: len(serving) == 2, sleep=gevent.sleep)
+    assert (greenlets[0] is greenlets[1]) == at_once
+    for gone in serving:
+        gone()
+
+
+def test_a_fault_of_a_door_that_does_not_switch_keeps_nobody_else_out(listen, caplog):
+    def handle(connection, _address):
+        if not caplog.messages:
+            raise RuntimeError("a fault")
+        connection.sendall(b"done")
+
+    listening = listen(handle, at_once=True)
+
+    with socket.create_connection(("127.0.0.1", listening.port), timeout=in_time(30)) as client:
+        assert client.recv(100) == b""
+    assert ask(listening.port) == b"done"
+    assert "ended by a fault of the broker" in caplog.text
+
+
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the system has no such option")
 @pytest.mark.parametrize("is_inherited", [False, True])
 def test_the_system_keeps_little_for_a_peer_that_does_not_read(listen, is_inherited):
@@ -257,6 +320,9 @@ class ScriptedSocket:
 
     def getsockname(self):
         return ("127.0.0.1", 5672)
+
+    def setsockopt(self, *_):
+        raise OSError(errno.ENOPROTOOPT, "scripted")
 
     def close(self):
         self.closed.set()

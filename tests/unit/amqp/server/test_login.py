@@ -1,10 +1,9 @@
 """Coming in: credentials, virtual hosts, and no time or memory for strangers who dawdle."""
-from types import SimpleNamespace
-
 import gevent
 import pytest
 
 from gomq_py.amqp.server import login
+from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.login import LoginAttempt
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
@@ -15,8 +14,10 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.auth import attempts, patience
 from gomq_py.auth.errors import LoginRefused
 from gomq_py.content.fields import encode_table
-from tests.support.door import Door
-from tests.support.waiting import wait_until
+from gomq_py.net.listener import serve
+from tests.support.door import Client, Door
+from tests.support.sockets import socket_pair
+from tests.support.waiting import in_time, wait_until
 
 REFUSED = (
     "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
@@ -114,23 +115,33 @@ def timeouts(monkeypatch):
     return NotedTimeout.started
 
 
-def test_wait_for_the_password_to_be_checked_is_no_time_of_the_client(door, timeouts):
+def test_wait_for_the_password_to_be_checked_is_no_time_of_the_client(door, timeouts, monkeypatch):
     """It may be a minute long, behind other people's failures, and a right password comes through in the end:
     so the timer has that much more.
     """
     door.settings.login_timeout = 3600
-    running = []
+    running, timers = [], []
+    start_timer = LoginAttempt._start_timer
+
+    def start_noted_timer(attempt, seconds):
+        timers.append(seconds)
+        start_timer(attempt, seconds)
+
+    monkeypatch.setattr(LoginAttempt, "_start_timer", start_noted_timer)
 
     def checked(name, password, address, check=door.broker.logins.login):
         running.extend(timeout.seconds for timeout in timeouts if timeout.pending)
         return check(name, password, address)
 
     door.broker.logins.login = checked
+    door.broker.logins.login_at_once = lambda *credentials: None
 
     asked_in(door).expect(ConnectionTune, 0)
 
     assert len(running) == 1 and 3600 < running[0] <= 3600 + patience.PAUSE_S
-    assert [timeout.pending for timeout in timeouts] == [False, False, True] and timeouts[-1].seconds <= 3600
+    assert not any(timeout.pending for timeout in timeouts)
+    # one for the time until then, and one for what is left of it
+    assert len(timers) == 2 and timers[0] == 3600 and 0 < timers[1] <= 3600
 
 
 def test_client_that_dawdles_after_its_password_was_checked_is_dropped(tmp_path):
@@ -144,30 +155,55 @@ def test_client_that_dawdles_after_its_password_was_checked_is_dropped(tmp_path)
             pass
 
 
-def test_client_whose_socket_is_full_is_waited_for(door):
+@pytest.mark.parametrize("taken", [0, 3])
+def test_client_whose_socket_is_full_is_waited_for(door, taken):
     """Which is rare: a login's answers fit in every socket's buffer."""
-    socket = door.socket()
-    attempt = LoginAttempt(door.server, socket, "slow", "127.0.0.1")
-    sent = []
-    attempt._send_now = lambda octets: 3
-    attempt._socket = SimpleNamespace(sendall=sent.append)
+    ours, theirs = socket_pair()
+    reluctant = ReluctantSocket(theirs, taken)
+    served = gevent.spawn(serve, door.server.handle, reluctant, "")
+    client = Client(ours)
 
-    attempt._send(b"taken in part")
-    attempt._send_now = refuse
-    attempt._send(b"not taken")
+    client.log_in()
+    client.call(ChannelOpen(), ChannelOpenOk)
 
-    assert sent == [b"en in part", b"not taken"]
+    assert reluctant.refusals == 4
+    ours.close()
+    served.get(timeout=in_time(30))
+    theirs.close()
 
 
-def refuse(octets):
-    raise BlockingIOError
+class ReluctantSocket:
+    """A socket that takes some octets of what it is first given, and nothing of it the next time, twice."""
+
+    def __init__(self, socket, taken):
+        self._socket = socket
+        self._taken = [taken, 0] * 2
+        self._sent = 0
+        self.refusals = 0
+
+    def __getattr__(self, name):
+        return getattr(self._socket, name)
+
+    def receive_functions(self):
+        return self._socket._sock.recv_into, None
+
+    def send(self, octets):
+        if not self._taken:
+            return self._socket._sock.send(octets)
+        self.refusals += 1
+        taken = self._taken.pop(0)
+        if not taken:
+            raise BlockingIOError
+        return self._socket._sock.send(bytes(octets)[:taken])
 
 
 def test_default_user_comes_in_from_this_machine_only(door):
-    attempt = LoginAttempt(door.server, door.socket(), "far away", "192.0.2.1")
+    with socket_pair()[0] as socket:
+        attempt = LoginAttempt(Connection(door.server, socket, ("192.0.2.1", 50_000)))
 
-    with pytest.raises(login.HandshakeError):
-        attempt._check(login.Login("PLAIN", "guest", b"guest"))
+        with pytest.raises(login.HandshakeError):
+            attempt._check(
+                login.Login("PLAIN", "guest", b"guest"), patience.Patience(3600, RuntimeError("too late")))
 
 
 def test_missing_virtual_host_is_refused(door):

@@ -15,14 +15,12 @@ class Connection:
 
     peer = "10.0.0.7:50000"
 
-    def __init__(self, is_served, is_left_alone):
+    def __init__(self, is_left_alone):
         self.hub = SimpleNamespace(is_closed=False)
-        self._is_served = is_served
         self._is_left_alone = is_left_alone
 
     def begin(self, over):
         self.over = over
-        return self._is_served
 
     def is_left_alone(self):
         return self._is_left_alone
@@ -31,9 +29,9 @@ class Connection:
         raise ConnectionResetError(104, "Connection reset by peer")
 
 
-def served(log, is_served=True, is_left_alone=True):
+def served(log, is_left_alone=True):
     strangers = SimpleNamespace(info=lambda key, *_: log.append(key))
-    connection = Connection(is_served, is_left_alone)
+    connection = Connection(is_left_alone)
     return Served(connection, "amqp", ADDRESS, strangers, lambda: log.append("given back")), connection
 
 
@@ -41,7 +39,7 @@ def served(log, is_served=True, is_left_alone=True):
 def test_an_end_is_told_by_the_clients_host_and_all_is_given_back_once(is_left_alone):
     log: list = []
     client, connection = served(log, is_left_alone=is_left_alone)
-    assert client.begin()
+    client.begin()
     client.when_gone(lambda: log.append("gone"))
 
     connection.over()
@@ -51,9 +49,26 @@ def test_an_end_is_told_by_the_clients_host_and_all_is_given_back_once(is_left_a
     assert log == [("lost", "10.0.0.7"), "given back", "gone"]
 
 
-def test_whoever_is_not_let_in_gives_everything_back():
+def test_whoever_is_gone_before_it_is_asked_for_has_given_everything_back():
     log: list = []
-    client, _ = served(log, is_served=False)
+    client, connection = served(log)
+    client.begin()
+    connection.over()
+    wait_until(lambda: "given back" in log, sleep=gevent.sleep)
 
-    assert not client.begin()
-    assert log == ["given back"]
+    client.when_gone(lambda: log.append("gone"))
+
+    assert log == [("lost", "10.0.0.7"), "given back", "gone"]
+
+
+def test_a_client_whose_hub_is_closed_is_cut_off_and_nobody_is_told():
+    log: list = []
+    client, connection = served(log)
+    client.begin()
+    connection.hub.is_closed = True
+    connection.cut_off = lambda: log.append("cut off")
+
+    connection.over()
+    wait_until(lambda: "given back" in log, sleep=gevent.sleep)
+
+    assert log == ["cut off", "given back"]

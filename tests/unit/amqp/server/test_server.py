@@ -1,17 +1,25 @@
 """The door as a whole: taking leave of its clients."""
+import gc
+import weakref
+
 import gevent
 import pytest
 from gevent import socket
 from gevent.event import Event
 
+from gomq_py.amqp.server import server
+from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.handshake import Handshake
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     ChannelOpen, ChannelOpenOk, ConnectionClose, ConnectionCloseOk, ConnectionOpen, ConnectionOpenOk,
-    ConnectionStart, ConnectionTune, ConnectionTuneOk,
+    ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
 )
 from gomq_py.hub import clients as clients_module
+from gomq_py.observability.quiet_log import QuietLog
 from tests.support.door import Client, poll_until
+from tests.support.no_switch import no_switch
 from tests.support.waiting import in_time
 
 FORCED = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
@@ -101,6 +109,102 @@ def test_client_is_served_without_the_greenlet_that_let_it_in(door, takes_leave)
     assert gone.wait(in_time(30))
     poll_until(lambda: not door.hub.clients)
     theirs.close()
+
+
+def test_login_takes_no_greenlet_of_whom_is_known(door, monkeypatch):
+    """And he who accepts clients does not wait for one."""
+    door.client().close()  # from now on the password is known
+    poll_until(lambda: not door.hub.clients)
+    ours, theirs = socket.socketpair()
+    gone = []
+    begun = []
+    spawn = gevent.spawn
+    monkeypatch.setattr(gevent, "spawn", lambda *arguments: begun.append(arguments) or spawn(*arguments))
+
+    with no_switch():
+        when_gone = door.server.handle(theirs, "")
+    when_gone(lambda: gone.append(theirs.close()))
+    client = Client(ours)
+    client.log_in()
+    client.call(ConnectionClose(reply_code=200), ConnectionCloseOk, 0)
+    client.expect_end()
+    client.close()
+
+    poll_until(lambda: gone)
+    assert begun == [] and not door.hub.clients and not door.hub.admission.count
+
+
+def test_refused_client_leaves_no_cycle_of_objects(door):
+    """Memory that waits for the collector, at whatever rate strangers come."""
+    made = []
+
+    class Noted(Connection):
+        __slots__ = ()
+
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            made.append(weakref.ref(self))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "Connection", Noted)
+        patch.setattr(QuietLog, "warning", lambda *_: None)  # pytest keeps what a line was made of
+        wrong = door.stranger()
+        wrong.send(PROTOCOL_HEADER)
+        wrong.expect(ConnectionStart, 0)
+        gc.collect()
+        gc.disable()
+        try:
+            wrong.start_ok("guest", "wrong")
+            wrong.expect(ConnectionClose, 0)
+            wrong.close()
+            poll_until(lambda: not door.hub.admission.count)
+            poll_until(lambda: made[0]() is None)
+        finally:
+            gc.enable()
+
+
+def test_client_that_goes_while_its_password_is_checked_leaves_nothing(door):
+    asked, checked, login = Event(), Event(), door.broker.logins.login
+
+    def slowly(*credentials):
+        asked.set()
+        checked.wait()
+        return login(*credentials)
+
+    door.broker.logins.login = slowly
+    door.broker.logins.login_at_once = lambda *credentials: None
+    late = asked_in(door)
+    asked.wait(in_time(30))
+    late.close()
+    checked.set()
+
+    poll_until(lambda: not door.hub.admission.count)
+    assert door.hub.clients.churn.connection_created == 0
+
+
+def test_what_follows_credentials_whose_check_takes_its_time_is_walked_in_order(door):
+    login = door.broker.logins.login
+
+    def slowly(*credentials):
+        gevent.sleep(0)
+        return login(*credentials)
+
+    door.broker.logins.login = slowly
+    door.broker.logins.login_at_once = lambda *credentials: None
+    client = door.stranger()
+
+    client.send(
+        PROTOCOL_HEADER, method_frame(0, ConnectionStartOk(
+            client_properties={}, mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US")),
+        method_frame(0, ConnectionTuneOk(channel_max=10, frame_max=4096)),
+        method_frame(0, ConnectionOpen(virtual_host="/")),
+        *(method_frame(number, ChannelOpen()) for number in range(1, 6)))
+
+    client.expect(ConnectionStart, 0)
+    client.expect(ConnectionTune, 0)
+    client.expect(ConnectionOpenOk, 0)
+    for number in range(1, 6):
+        client.expect(ChannelOpenOk, number)
 
 
 def test_nobody_comes_in_after_close(door):
