@@ -9,8 +9,8 @@ import mmap
 import weakref
 from contextlib import suppress
 
-# A few bodies of the sizes that clients really send; larger ones have memory of their own each time.
-KEPT_OCTETS = 32 * 1024 * 1024
+# One body of the largest size that is usual (max_message_size), or some of the sizes that clients send.
+KEPT_OCTETS = 160 * 1024 * 1024
 KEPT_MS = 5000
 # Buffers are multiples of this, so that one does for bodies of about the same size.
 STEP_OCTETS = 256 * 1024
@@ -45,6 +45,7 @@ class BodyBuffers:
                 return lent
         buffer = _made(octets)
         lent = Lent(buffer)
+        self._make_room(len(buffer))
         if self.kept_octets() + len(buffer) <= KEPT_OCTETS:
             self._kept.append([buffer, weakref.ref(lent)])
             if self._timer is None:
@@ -54,6 +55,14 @@ class BodyBuffers:
     def kept_octets(self):
         """Octets of the buffers that are kept, in use or not."""
         return sum(len(buffer) for buffer, _ in self._kept)
+
+    def _make_room(self, octets):
+        """Let go of kept buffers that are free, the oldest first, where one of this size could be kept."""
+        for kept in list(self._kept):
+            if self.kept_octets() + octets <= KEPT_OCTETS or octets > KEPT_OCTETS:
+                break
+            if kept[1]() is None:
+                self._kept.remove(kept)
 
     def _look(self):
         self._timer = None

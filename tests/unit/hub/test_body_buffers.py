@@ -82,9 +82,28 @@ def test_a_small_body_does_not_take_a_large_buffer(buffers):
 
 
 def test_no_more_is_kept_than_the_limit(buffers):
-    in_use = [buffers.take(10 << 20) for _ in range(5)]
+    in_use = [buffers.take(50 << 20) for _ in range(5)]
 
-    assert len(in_use) == 5 and buffers.kept_octets() == 30 << 20 <= KEPT_OCTETS
+    assert len(in_use) == 5 and buffers.kept_octets() == 150 << 20 <= KEPT_OCTETS
+
+
+def test_body_of_the_largest_usual_size_is_received_into_a_kept_buffer(buffers):
+    lent = buffers.take(2048 + (128 << 20))
+    lent.octets[:5] = b"first"
+    del lent
+
+    assert bytes(buffers.take(2048 + (128 << 20)).octets[:5]) == b"first"
+
+
+def test_free_buffers_make_room_for_one_of_another_size_and_those_in_use_do_not(buffers):
+    first, second = [buffers.take(50 << 20) for _ in range(2)]
+    del first
+
+    buffers.take(110 << 20)
+
+    assert buffers.kept_octets() == 160 << 20
+    buffers.take(130 << 20)
+    assert buffers.kept_octets() == 50 << 20 and len(second.octets) == 50 << 20
 
 
 def test_buffers_go_when_no_body_has_come_for_a_while(buffers, clock):
