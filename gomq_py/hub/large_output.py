@@ -1,10 +1,11 @@
 """Large output: one budget for large messages that have been delivered but not read,
 over all connections of a hub.
 
-Beside delivery, which asks before it copies a message that is larger than the hub's output buffer. Such a
-copy stays with its connection until the socket has taken it; a hundred consumers that read nothing would hold
-a hundred of them. Beyond the limit consumers wait for each other, and whoever reads nothing while others wait
-is given up. Without a copy under way one is always admitted, whatever its size. Never holds a message itself.
+Beside delivery, which asks before it copies a message that is larger than the hub's output buffer, or has it
+sent from its file. Such a copy, or file, stays with its connection until the socket has taken it; a hundred
+consumers that read nothing would hold a hundred of them. Beyond the limit consumers wait for each other, and
+whoever reads nothing while others wait is given up. Without a copy under way one is always admitted, whatever
+its size. Never holds a message itself.
 """
 import gevent
 

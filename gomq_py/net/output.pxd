@@ -5,22 +5,28 @@ cimport cython
 cdef class Output:
     cdef readonly HubBuffers buffers
     cdef readonly uint64_t sent_octets
-    cdef readonly bint blocked, broken
+    cdef readonly bint blocked, broken, takes_sources
     cdef readonly object error
     cdef public object on_drained, on_overflow, on_broken
     cdef public Py_ssize_t limit
     cdef Py_ssize_t allowance
     cdef bint corked, overflowed
     cdef object send, watcher, fileno
-    cdef bytearray pending
+    cdef bytearray pending, ahead
     cdef list waiters
+    cdef object source
     cpdef write(self, data)
     cpdef write_large(self, data)
     cpdef Py_ssize_t pending_octets(self) except -1
     cpdef cork(self)
     cpdef uncork(self)
     cpdef send_filled(self, Py_ssize_t count)
+    cpdef write_source(self, source)
     cdef _flush(self)
+    @cython.locals(sent=Py_ssize_t)
+    cdef _send_kept(self, bytearray kept)
+    cdef _send_source(self)
+    cdef _drop_source(self)
     cdef Py_ssize_t _send_first(self, data) except -1
     @cython.locals(sent=Py_ssize_t)
     cdef Py_ssize_t _send(self, view) except -1

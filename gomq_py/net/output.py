@@ -6,8 +6,10 @@ Above the socket, below doors and their deliveries. What the socket does not tak
 when the loop says that the socket is writable again. Deliveries stop while it is ``blocked``; replies go on
 into the kept octets up to ``limit``, then ``on_overflow`` is told, whose business it is to stop reading from
 that client. Never raises for the socket's sake: a broken one swallows what it is given and tells
-``on_broken`` once.
+``on_broken`` once. What lies in a file is sent from there, by a Source.
 """
+import os
+import socket as system_socket
 from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
@@ -25,23 +27,26 @@ LIMIT_OCTETS = 1024 * 1024
 # not take again, and no less of it.
 SEND_OCTETS = 256 * 1024
 WRITABLE = 2
+CAN_SEND_FILES = hasattr(os, "sendfile") and hasattr(system_socket, "MSG_MORE")
 
 
 class Output:
     """The one way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
 
     ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``.
-    ``sent_octets`` counts what the socket took.
+    ``sent_octets`` counts what the socket took. ``takes_sources``: see write_source().
     """
 
     __slots__ = (
         "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken",
         "limit", "allowance", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
+        "takes_sources", "source", "ahead",
     )
 
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
         self.buffers = buffers
         self.send = send_function(socket)
+        self.takes_sources = CAN_SEND_FILES and type(socket) is PlainSocket
         self.fileno = socket.fileno()
         self.limit = limit
         self.sent_octets = self.allowance = 0
@@ -49,12 +54,14 @@ class Output:
         self.error = self.on_drained = self.on_overflow = self.on_broken = self.watcher = None
         self.pending = bytearray()
         self.waiters = None
+        self.source = None  # while there is one, it is sent before what is pending
+        self.ahead = None  # what was pending when it came, and is sent before it
 
     def write(self, data):
         """Send ``data`` (bytes or a bytearray the caller gives away) behind everything written before."""
         if self.broken:
             return
-        if self.corked or self.pending:
+        if self.corked or self.pending or self.source is not None:
             self.pending += data
             if not self.corked and not self.blocked:
                 self._flush()
@@ -78,6 +85,24 @@ class Output:
         if not self.pending:
             self.allowance = 0
 
+    def write_source(self, source):
+        """Send all that ``source`` gives behind everything written before. Only where ``takes_sources``, and
+        not while ``blocked``.
+
+        A Source has ``send(send, fileno) -> octets``, which gives the socket what it takes, and no more than
+        others can wait for, ``left``, how many octets are still to come, and ``close()``, called once when
+        these are 0 or nobody wants them any more. It raises OSError where the connection has to end.
+        """
+        if self.pending and not self.blocked:
+            self._flush()
+        if self.broken:
+            source.close()
+            return
+        self.source = source
+        self.ahead, self.pending = self.pending, bytearray()
+        if not self.blocked:
+            self._flush()
+
     def send_filled(self, count):
         """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied
         out of it.
@@ -88,7 +113,7 @@ class Output:
             return
         view = self.buffers.output_view
         sent = 0
-        if not self.pending:
+        if not self.pending and self.source is None:
             sent = self._send(view[:count])
         if sent < count and not self.broken:
             self.pending += view[sent:count]
@@ -113,20 +138,23 @@ class Output:
 
     def pending_octets(self):
         """Octets accepted but not yet taken by the socket."""
-        return len(self.pending)
+        if self.source is None:
+            return len(self.pending)
+        return len(self.ahead) + self.source.left + len(self.pending)
 
     def wait_drained(self, timeout_s):
         """Wait until nothing is pending or the socket broke. Returns whether all was sent. May switch."""
-        if self.pending and not self.broken:
+        if self.pending_octets() and not self.broken:
             drained = Event()
             self.call_when_drained(drained.set)
             drained.wait(timeout_s)
-        return not self.pending and not self.broken
+        return not self.pending_octets() and not self.broken
 
     def close(self):
         """Drop what is pending and stop watching the socket; the caller closes the socket afterwards."""
         self.broken = True
         self.pending = bytearray()
+        self._drop_source()
         self.on_drained = self.on_overflow = self.on_broken = None
         if self.watcher is not None:
             self.watcher.stop()
@@ -157,16 +185,47 @@ class Output:
             return self._send(part)
 
     def _flush(self):
-        while self.pending and not self.blocked and not self.broken:
-            view = memoryview(self.pending)
+        if self.source is not None:
+            self._send_kept(self.ahead)
+            self._send_source()
+        self._send_kept(self.pending)
+        if not self.pending:
+            self.allowance = 0
+
+    def _send_kept(self, kept):
+        while kept and not self.blocked and not self.broken:
+            view = memoryview(kept)
             part = view[:SEND_OCTETS]
             sent = self._send(part)
             part.release()
             view.release()
             # CPython moves the start of a bytearray instead of its content.
-            del self.pending[:sent]
-        if not self.pending:
-            self.allowance = 0
+            del kept[:sent]
+
+    def _send_source(self):
+        """Send some of the source, if it is its turn. What it has left waits for the loop, even where the
+        socket would take more.
+        """
+        if self.blocked or self.broken:
+            return
+        try:
+            self.sent_octets += self.source.send(self.send, self.fileno)
+        except OSError as error:
+            self._break(error)
+            return
+        except Exception:
+            LOG.exception("fault while sending: the connection ends")
+            self._break(OSError("a fault of the broker"))
+            return
+        if self.source.left:
+            self._watch()
+        else:
+            self._drop_source()
+
+    def _drop_source(self):
+        source, self.source, self.ahead = self.source, None, None
+        if source is not None:
+            source.close()
 
     def _over_limit(self):
         """More is kept than should be.
@@ -205,6 +264,7 @@ class Output:
         self.blocked = False
         self.error = error
         self.pending = bytearray()
+        self._drop_source()
         if self.watcher is not None:
             self.watcher.stop()
         if self.on_broken is not None:

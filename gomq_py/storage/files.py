@@ -184,6 +184,27 @@ class File:
             self._aside(close_parts, mapping, fd)
 
 
+class Reading:
+    """A mapped file as it is read by somebody who may be slow: it stays open, and is not used again, until
+    close(). ``fd`` is a descriptor of it.
+    """
+
+    __slots__ = ("file", "fd")
+
+    def __init__(self, file, fd):
+        file.retain()
+        self.file = file
+        self.fd = fd
+
+    def close(self):
+        """It is read no more. A second time changes nothing."""
+        file, self.file = self.file, None
+        if file is not None:
+            if self.fd != file.fd:
+                posix.close(self.fd)
+            file.release()
+
+
 class LogFile(File):
     """An open log.
 
@@ -301,15 +322,14 @@ class Files:
     def make(self, path, size, fetched=True):
         """As ``create``, for a thread: nobody is told before the hub calls ``made`` of it.
 
-        What it holds is in the system's cache, unless ``fetched`` is False:
+        What it holds is in the system's cache; if ``fetched`` is False, only its head:
         for what is written with calls. Blocks.
         """
-        file = self._create(os.fspath(path), size)
-        return self._described_or_not(fetch_ahead(file) if fetched else file)
+        return self._described_or_not(fetch_ahead(self._create(os.fspath(path), size), fetched))
 
-    def make_unnamed(self, folder, size):
-        """As ``create_unnamed``, for a thread. What it holds is in the system's cache. Blocks."""
-        return fetch_ahead(self._create_unnamed(os.fspath(folder), size))
+    def make_unnamed(self, folder, size, fetched=True):
+        """As ``create_unnamed``, for a thread, and ``make``. Blocks."""
+        return fetch_ahead(self._create_unnamed(os.fspath(folder), size), fetched)
 
     def made(self, file):
         """Tell the listeners of a file that ``make`` or ``make_log`` has made."""
@@ -401,6 +421,10 @@ class Files:
         if file.named:
             for listener in self._listeners:
                 listener.appended(file, start, end)
+
+    def reading(self, file):
+        """A Reading of a mapped file. Raises OSError."""
+        return Reading(file, file.fd if file.fd >= 0 else self._opened_again(file))
 
     def write(self, file, start, octets):
         """Write octets into a mapped file where none were before, and announce them.

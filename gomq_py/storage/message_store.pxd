@@ -51,6 +51,8 @@ cdef class MessageStore(segment_log.SegmentLog):
     @cython.locals(at=Py_ssize_t, segment=Segment)
     cpdef bint read(self, uint64_t location, Message message) except -1
     @cython.locals(segment=Segment)
+    cpdef body_file(self, uint64_t location)
+    @cython.locals(segment=Segment)
     cpdef int flush(self) except -1
     @cython.locals(first=uint64_t)
     cpdef bint take_back(self, uint64_t place) except -1

@@ -255,6 +255,15 @@ class MessageStore(segment_log.SegmentLog):
         message.redelivered = message.delivery_count > 0
         return True
 
+    def body_file(self, location):
+        segment = self._find(location)
+        if segment is None or self.pool.keeps(segment.capacity):
+            return None
+        try:
+            return self.files.reading(segment.msgs)
+        except OSError:
+            return None
+
     def flush(self):
         """End of a batch: what was appended, delivered and deleted is in the mappings, so that a killed
         process keeps it, and announced.

@@ -12,13 +12,14 @@ _POPULATE_READ = 22  # MADV_POPULATE_READ, linux/mman.h
 _WOULD_BE_SIGBUS = frozenset({errno.EFAULT, 133})  # what it answers then; 133 is EHWPOISON
 
 
-def fetch_ahead(file):
-    """Have the system give the file its pages, and return it.
+def fetch_ahead(file, whole=True):
+    """Have the system give the file its pages, or the first one alone, and return it.
 
     The first touch of a new mapping would have Linux fetch as much as its readahead at once: 4 MiB took 4 ms.
     """
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(file.fd, 0, file.size, os.POSIX_FADV_WILLNEED)
+        count = file.size if whole else min(mmap.PAGESIZE, file.size)
+        os.posix_fadvise(file.fd, 0, count, os.POSIX_FADV_WILLNEED)
     return file
 
 

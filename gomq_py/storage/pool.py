@@ -185,6 +185,12 @@ class SegmentPool:
 
     # ahead of need
 
+    def keeps(self, msgs_bytes):
+        """Whether segments of this size are used again when they are emptied. Others, of a message that is
+        larger than usual segments, are not.
+        """
+        return msgs_bytes in self._kept
+
     def has(self, msgs_bytes, shelf=None, folders=()):
         """Whether a writer need not wait for such files and these folders: they are there, or no thread makes
         any.
@@ -325,10 +331,11 @@ class SegmentPool:
         if not is_awaited:
             self._check_room(shelf if paths is None else self.folder, msgs_bytes)
         if paths is None:
-            return self.files.make_unnamed(shelf, msgs_bytes)
-        is_pair = len(paths) > 1  # a busy stream writes with calls: its file need not be in the cache
+            return self.files.make_unnamed(shelf, msgs_bytes, self.keeps(msgs_bytes))
+        # A busy stream writes with calls, and so is a large message: their files need not be in the cache.
+        fetched = len(paths) > 1 and self.keeps(msgs_bytes)
         return self._create_each(
-            lambda path, size: self.files.make(path, size, is_pair), self.files.unmake, paths, msgs_bytes
+            lambda path, size: self.files.make(path, size, fetched), self.files.unmake, paths, msgs_bytes
         )
 
     def _check_room(self, folder, msgs_bytes):

@@ -196,6 +196,9 @@ class PriorityStore(_store.Store):
         """Show an unacked message again."""
         return self._of(location).read(location, message)
 
+    def body_file(self, location):
+        return self._of(location).body_file(location)
+
     def flush(self):
         """End of a batch, on every level."""
         for store in self._used:

@@ -158,6 +158,12 @@ class Store:
         """Show an unacked message again, by its location. False when the store was fenced meanwhile."""
         return False
 
+    def body_file(self, location):
+        """A Reading of the file in which the body of a message that was shown lies, at ``body_at``, if that
+        is never written to again nor used for other messages; else None. It is the caller's to close.
+        """
+        return None
+
     def pick(self, location):
         """Take a ready message out of its turn: it is unacked until delete, requeue or unpick.
 

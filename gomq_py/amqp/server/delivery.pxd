@@ -57,3 +57,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Py_ssize_t _translated_size(self) except -2
     @cython.locals(data=bytearray, out=cython.p_uchar, at=Py_ssize_t, message=Message)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1
+    @cython.locals(out=cython.p_uchar, at=Py_ssize_t, message=Message)
+    cdef Py_ssize_t _deliver_from(self, reading, Py_ssize_t size) except -1
+    @cython.locals(message=Message)
+    cdef _take_large(self)

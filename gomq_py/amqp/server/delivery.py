@@ -5,6 +5,7 @@ calls it, the socket never holds it up: when the output is blocked its capacity 
 drained. Never yields.
 """
 from gomq_py import octets
+from gomq_py.amqp.server.file_delivery import FileDelivery
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms
@@ -244,6 +245,10 @@ class AMQPConsumer(consumers.Consumer):
         if not self.admits_large(size):
             return 0
         message = self.message
+        if message.kind == BASIC and self.output.takes_sources:
+            reading = self.source.body_file(message)
+            if reading is not None:
+                return self._deliver_from(reading, size)
         data = bytearray(size)
         out = octets.pointer(data)
         if message.kind == BASIC:
@@ -259,6 +264,40 @@ class AMQPConsumer(consumers.Consumer):
             if size < 0:
                 return 0
             del data[size:]
+        self._take_large()
+        self.output.write(data)
+        self.wrote_large(size)
+        return size
+
+    def _deliver_from(self, reading, size):
+        """Deliver one message whose body is sent from its file."""
+        message = self.message
+        lead = bytearray(
+            2 * delivery.HEADER_OVERHEAD + len(self.prefix) + message.routing_length
+            + message.properties_length)
+        out = octets.pointer(lead)
+        at = delivery.write_delivery(
+            out, 0, self.channel.id, octets.pointer(self.prefix), len(self.prefix),
+            self.channel.unacked.next_tag, message.redelivered, message.buffer, message.routing_at,
+            message.routing_length)
+        at = delivery.write_header(
+            out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length,
+            message.body_length)
+        del lead[at:]
+        frames = FileDelivery(
+            reading, message.body_at, message.body_length, lead, self.channel.id, self.frame_max)
+        try:
+            self._take_large()
+        except BaseException:
+            frames.close()
+            raise
+        self.output.write_source(frames)
+        self.wrote_large(size)
+        return size
+
+    def _take_large(self):
+        """Take ``message``, which is delivered next."""
+        message = self.message
         self.source.take(message, self.no_ack)
         if self.no_ack:
             self.channel.unacked.skip()
@@ -269,9 +308,6 @@ class AMQPConsumer(consumers.Consumer):
             if self.source.consumer_timeout_ms and not self.channel.watched:
                 self.channel.watch_unacked()
         self.source.flush()
-        self.output.write(data)
-        self.wrote_large(size)
-        return size
 
     def admits_large(self, size):
         """Whether there is memory for a copy of so many octets. If not, nothing is delivered until

@@ -17,6 +17,9 @@ cdef Py_ssize_t write_content(
     unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source,
     Py_ssize_t properties_at, Py_ssize_t properties_length,
     Py_ssize_t body_at, Py_ssize_t body_length, Py_ssize_t frame_max) noexcept
+cdef Py_ssize_t write_header(
+    unsigned char* out, Py_ssize_t at, unsigned int channel, const unsigned char* source,
+    Py_ssize_t properties_at, Py_ssize_t properties_length, Py_ssize_t body_length) noexcept
 @cython.locals(end=Py_ssize_t)
 cdef Py_ssize_t write_translated(
     unsigned char* out, Py_ssize_t at, unsigned int channel, forms.Form form, const unsigned char* source,

@@ -56,6 +56,12 @@ def write_content(
     out, at, channel, source, properties_at, properties_length, body_at, body_length, frame_max
 ):
     """Write the header frame and the body frames at ``at``; returns the offset behind them."""
+    at = write_header(out, at, channel, source, properties_at, properties_length, body_length)
+    return write_body(out, at, channel, source, body_at, body_length, frame_max)
+
+
+def write_header(out, at, channel, source, properties_at, properties_length, body_length):
+    """Write the header frame at ``at``; returns the offset behind it."""
     out[at] = 2
     octets.put_be16(out, at + 1, channel)
     octets.put_be32(out, at + 3, 12 + properties_length)
@@ -64,7 +70,7 @@ def write_content(
     octets.copy(out, at + 19, source, properties_at, properties_length)
     at += 19 + properties_length
     out[at] = 0xCE
-    return write_body(out, at + 1, channel, source, body_at, body_length, frame_max)
+    return at + 1
 
 
 def write_translated(

@@ -42,6 +42,7 @@ cdef class Queue(destination.Destination):
     cpdef bint read(self, uint64_t location, Message message) except -1
     cpdef bint get(self, Message message, bint no_ack) except -1
     cdef bint _show_readable(self, Message message) except -1
+    cpdef body_file(self, Message message)
     cpdef take(self, Message message, bint no_ack)
     cpdef bint is_opening(self) except -1
     cpdef settle(self, uint64_t location)

@@ -163,6 +163,10 @@ class Queue(destination.Destination):
         """Fill ``message`` with an unacked one. False: it is not there."""
         return not self.closed and self.store.read(location, message)
 
+    def body_file(self, message):
+        """As Store.body_file, of a message that was peeked at."""
+        return self.store.body_file(message.location)
+
     def take(self, message, no_ack):
         """Take what the last peek() showed: it waits for settle(), requeue() or reject() of its location,
         unless ``no_ack``.

@@ -80,3 +80,21 @@ def test_message_larger_than_the_budget_is_delivered_alone(tmp_path):
         client.call(BasicConsume(queue="q"), BasicConsumeOk)
 
         assert len(client.expect_message(BasicDeliver)[2]) == 3 * MIB
+
+
+def test_messages_that_are_sent_from_their_files_count_as_copies_do(tmp_path):
+    """Each has a segment of its own, whose room on the disk and descriptor it keeps."""
+    with Door(tmp_path / "data", max_large_output=20 * MIB) as door:
+        client = door.client()
+        client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+        for number in range(3):
+            client.publish("q", b"%d" % number * (9 * MIB))
+        wait_until(lambda: door.queue("q").ready_count == 3, sleep=gevent.sleep)
+        clients = [consumer_that_does_not_read(door) for _ in range(3)]
+        wait_until(lambda: door.queue("q").ready_count == 1, sleep=gevent.sleep)
+        assert 9 * MIB < door.hub.large_output.held <= 20 * MIB
+
+        bodies = [client.expect_message(BasicDeliver)[2] for client in clients]
+
+        assert sorted(bodies) == [b"%d" % number * (9 * MIB) for number in range(3)]
+        wait_until(lambda: not door.hub.large_output.held, sleep=gevent.sleep)

@@ -1,4 +1,5 @@
 """Output: order, what a full socket does, limits, and a broken peer."""
+import contextlib
 from ssl import SSLWantWriteError
 
 import pytest
@@ -223,3 +224,121 @@ def test_what_tls_could_not_take_is_tried_again_at_its_full_length(pair, kind):
 
     assert tls.taken == data
     output.close()
+
+
+# what gives its octets by and by
+
+class Source:
+    """``octets``, ``part`` of them at a time; ``closed`` counts."""
+
+    def __init__(self, octets, part=4096, error=None):
+        self.octets, self.part, self.error = octets, part, error
+        self.calls = self.closed = 0
+
+    @property
+    def left(self):
+        return len(self.octets)
+
+    def send(self, send, fileno):
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            sent = send(self.octets[:self.part])
+        self.octets = self.octets[sent:]
+        return sent
+
+    def close(self):
+        self.closed += 1
+
+
+def test_source_is_sent_between_what_was_written_before_and_after_it(pair, output):
+    source = Source(bytes(range(256)) * 256)
+    whole = b"before" + source.octets + b"after"
+
+    output.cork()
+    output.write(b"before")
+    output.write_source(source)
+    output.write(b"after")
+    output.uncork()
+
+    assert output.pending_octets() == len(whole) - output.sent_octets > 0 and output.blocked
+    assert receive_exactly(pair[1], len(whole)) == whole
+    assert output.wait_drained(30) and source.closed == 1 and output.sent_octets == len(whole)
+
+
+def test_source_waits_for_what_the_socket_did_not_take_before_it(pair, output):
+    """A read that is walked: its answers were gathered and do not fit."""
+    before, source = bytes(range(256)) * 4096, Source(b"source")
+    output.cork()
+    output.write(before)
+
+    output.write_source(source)
+    output.buffers.output[:6] = b"filled"
+    output.send_filled(6)
+    output.uncork()
+
+    assert source.calls == 0
+    assert receive_exactly(pair[1], len(before) + 12) == before + b"sourcefilled"
+
+
+def test_source_sends_once_for_each_look_at_the_sockets(pair, output):
+    """However fast its peer is, others have their turn in between."""
+    source = Source(bytes(10 * 1000), part=1000)
+
+    with no_switch():
+        output.write_source(source)
+    assert source.calls == 1 and output.blocked
+
+    assert receive_exactly(pair[1], 10_000) == bytes(10_000)
+    assert output.wait_drained(30) and not output.blocked
+    assert source.calls == 10
+
+
+def test_waiters_hear_when_a_source_was_sent(pair, output):
+    told = []
+    output.write_source(Source(bytes(MEGABYTE), part=65536))
+    output.call_when_drained(lambda: told.append(output.pending_octets()))
+
+    receive_exactly(pair[1], MEGABYTE)
+    assert output.wait_drained(30)
+
+    assert told == [0]
+
+
+@pytest.mark.parametrize("how", ["closed", "peer gone", "fault", "closed before"])
+def test_source_is_closed_once_where_nobody_wants_it_any_more(pair, output, how):
+    source = Source(bytes(MEGABYTE), part=MEGABYTE)
+    if how == "closed before":
+        output.close()
+    output.write_source(source)
+
+    if how == "closed":
+        output.close()
+    elif how == "peer gone":
+        pair[1].close()
+        assert not output.wait_drained(30)
+    elif how == "fault":
+        source.error = RuntimeError("a fault of the test")
+        receive_exactly(pair[1], output.sent_octets)
+        assert not output.wait_drained(30)
+
+    assert output.broken and source.closed == 1 and output.pending_octets() == 0
+    output.close()
+    assert source.closed == 1
+
+
+def test_source_whose_file_cannot_be_read_ends_the_connection(pair, output):
+    told = []
+    output.on_broken = told.append
+    error = OSError(5, "no such sector")
+
+    output.write_source(Source(b"x", error=error))
+
+    assert told == [error] and output.broken
+
+
+def test_what_is_no_plain_socket_takes_no_source(pair, output):
+    assert output.takes_sources
+    assert not Output(Tls(pair[0].fileno()), HubBuffers()).takes_sources

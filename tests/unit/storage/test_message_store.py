@@ -6,6 +6,7 @@ import pytest
 
 from gomq_py.content.gathered import Gathered
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.files import Files
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from tests.support.faulty_files import FaultyFiles
@@ -344,3 +345,31 @@ def test_a_disk_that_does_not_take_a_large_body_fences_the_store_and_one_that_ta
         with pytest.raises(StoreError):
             bench.push(gathered())
         assert bench.fenced
+
+
+# whose file is never used for others
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("descriptors", [0, 128])
+def test_message_with_a_segment_of_its_own_has_a_file_to_be_read_from(tmp_path, durable, descriptors):
+    files = Files()
+    files.mapped_descriptors = descriptors
+    (tmp_path / "queue").mkdir()
+    bench = StoreBench(tmp_path, files=files, segment_bytes=65536, durable=durable)
+    for body in (b"a", LARGE, b"b"):
+        bench.push(body)
+
+    found = []
+    for _ in range(3):
+        assert bench.store.peek(bench.message)
+        shown = bench.message.describe()
+        found.append(bench.store.body_file(shown["location"]))
+        bench.store.shift()
+
+    assert found[0] is None
+    file, fd = found[1].file, found[1].fd
+    assert LARGE in os.pread(fd, file.size, 0)
+    for reading in found[1:]:
+        if reading is not None:
+            reading.close()
+    assert not file.held and file.fd == (fd if descriptors or not durable else -1)

@@ -1,5 +1,6 @@
 """Segment pool: what is used again, and when."""
 import errno
+import mmap
 import os
 
 import pytest
@@ -581,6 +582,24 @@ def test_files_that_nobody_takes_in_the_end_are_kept_as_far_as_others_are(bench,
     bench.committer.run_aside()
 
     assert len(bench.names()[1]) == 2 * kept
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system is not asked")
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("size, is_kept", [(SIZE, True), (3 * SIZE, False)])
+def test_files_of_large_messages_are_read_ahead_up_to_their_heads_alone(
+    bench, monkeypatch, size, is_kept, is_named,
+):
+    """They are written with calls, which make the pages themselves."""
+    asked = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, start, count, advice: asked.append((start, count)))
+    bench.pool.wait_for(size, None if is_named else bench.root, (), lambda error: None)
+
+    bench.committer.run_aside()
+
+    sizes = [size, capacity_for(size)][:1 + is_named]
+    assert asked == [(0, each if is_kept else min(each, mmap.PAGESIZE)) for each in sizes]
+    assert bench.pool.keeps(size) is is_kept
 
 
 def test_who_waits_when_the_pool_closes_is_told(bench):

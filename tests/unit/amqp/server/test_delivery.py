@@ -1,4 +1,5 @@
 """An AMQP consumer: the frames it writes, its credit, and what a full socket does to it."""
+import os
 import struct
 
 import gevent
@@ -477,3 +478,112 @@ class Counted:
     def __call__(self):
         self.calls += 1
         return self.function()
+
+
+# messages that have a file of their own, and are sent from it
+
+LARGE = bytes(range(256)) * (9 << 12)
+
+
+@pytest.fixture
+def sent_from_files(monkeypatch):
+    """Octets that the system sent from files."""
+    counted, sendfile = [], os.sendfile
+
+    def counting(*arguments):
+        counted.append(sendfile(*arguments))
+        return counted[-1]
+
+    monkeypatch.setattr(os, "sendfile", counting)
+    return counted
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("frame_max", [4096, 131072])
+def test_message_with_a_file_of_its_own_is_sent_from_it(
+    bench, client, sent_from_files, frame_max, durable, no_ack,
+):
+    queue = bench.queue(durable=durable)
+    client.consume(queue, no_ack=no_ack, frame_max=frame_max)
+
+    publish(bench, queue, b"a", LARGE, b"b", properties=b"\x80\x00\x03abc")
+
+    for tag, body in enumerate((b"a", LARGE, b"b"), 1):
+        wait_until(lambda: bench.settle() or queue.delivered >= tag, sleep=gevent.sleep)
+        client.receive(delivery(body, tag=tag, properties=b"\x80\x00\x03abc", frame_max=frame_max))
+    assert sum(sent_from_files) == len(LARGE)
+    assert queue.unacked_count == (0 if no_ack else 3)
+
+
+def test_message_in_a_file_that_is_used_again_is_not_sent_from_it(bench, queue, client, sent_from_files):
+    """The system would send what is in the file when the client reads: perhaps somebody else's message."""
+    client.consume(queue, no_ack=True)
+
+    publish(bench, queue, LARGE[:7 << 20])
+
+    client.receive(delivery(LARGE[:7 << 20]))
+    assert not sent_from_files
+
+
+def test_message_with_a_file_of_its_own_from_mqtt_is_copied(bench, queue, client, sent_from_files):
+    client.consume(queue, no_ack=True)
+
+    put(bench, queue, over_mqtt(LARGE))
+
+    client.receive(from_mqtt(LARGE))
+    assert not sent_from_files
+
+
+@pytest.mark.parametrize("how", ["automatic ack", "purge", "delete"])
+def test_message_is_whole_though_its_file_goes_and_others_come_while_it_is_sent(
+    bench, queue, sent_from_files, how,
+):
+    client = Client(bench, 65536)
+    client.consume(queue, no_ack=how == "automatic ack")
+    publish(bench, queue, LARGE)
+    assert 0 < sum(sent_from_files) < len(LARGE) and client.output.blocked
+
+    if how == "purge":
+        client.channel.ack(1, False)
+        queue.store.purge()
+    elif how == "delete":
+        queue.store.delete_files()
+    other = bench.queue("other")
+    for _ in range(3):
+        publish(bench, other, LARGE[::-1])
+
+    client.receive(delivery(LARGE))
+    assert client.output.wait_drained(30)
+    client.close()
+
+
+def test_client_that_goes_lets_go_of_the_file_it_was_sent_from(bench, queue):
+    publish(bench, queue, LARGE)
+    shown = Message()
+    assert queue.peek(shown)
+    reading = queue.body_file(shown)
+    file = reading.file
+    reading.close()
+    client = Client(bench, 65536)
+    client.consume(queue)
+    assert client.output.blocked and file.held
+
+    client.close()
+
+    assert not file.held and not file.closed
+
+
+def test_consumer_takes_the_next_when_one_was_sent_from_its_file(bench, queue, sent_from_files):
+    client = Client(bench, 65536)
+    client.consume(queue, no_ack=True)
+    publish(bench, queue, LARGE, b"next", LARGE[::-1])
+    assert queue.ready_count == 2
+
+    client.receive(delivery(LARGE))
+    wait_until(lambda: bench.settle() or queue.ready_count < 2, sleep=gevent.sleep)
+    client.receive(delivery(b"next", tag=2))
+    wait_until(lambda: bench.settle() or queue.ready_count == 0, sleep=gevent.sleep)
+    client.receive(delivery(LARGE[::-1], tag=3))
+    assert sum(sent_from_files) == 2 * len(LARGE)
+    client.close()
