@@ -10,7 +10,7 @@ import errno
 import os
 from functools import partial
 
-from gomq_py.storage import locations, store as _store
+from gomq_py.storage import locations, pages, store as _store
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
@@ -392,6 +392,7 @@ class SegmentLog(_store.Store):
             return
         self._announce(segment)
         if self._is_idle(segment):
+            pages.let_go(segment.msgs)
             self._mark_messages(segment)
 
     def _come_to(self, segment, can_wait):
