@@ -42,7 +42,10 @@ def open_doors():
     def open_(inherited=(), **settings):
         made.append(Doors(
             Settings(**{**OFF, **settings}),
-            {AMQP: (lambda connection, address: None, None), MQTT: (lambda connection, address: None, None)},
+            {
+                AMQP: (lambda connection, address: None, None, True),
+                MQTT: (lambda connection, address: None, None, False),
+            },
             SideDoor, inherited,
         ))
         made[-1].open()
