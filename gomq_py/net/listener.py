@@ -241,7 +241,7 @@ class Listener:
         self._handle = handle
         self._options = options
         self._at_once = at_once and handshake is None
-        self._inherited = 0
+        self._inherited = self._will_inherit = 0
         self._greenlet: Any = None
         self._accepted = 0
         self._name = listening.getsockname()
@@ -255,7 +255,9 @@ class Listener:
 
     def start(self) -> None:
         """Begin to accept."""
-        self._inherited = self._options.apply_to_listener(self._socket)
+        self._will_inherit = self._options.apply_to_listener(self._socket)
+        # Whoever came before that has what the socket had then: accept() says when nobody of them is left.
+        self._socket.settimeout(0.0)
         self._greenlet = gevent.spawn(self._accept_forever)
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
@@ -284,6 +286,10 @@ class Listener:
                 gevent.sleep(0)
             try:
                 connection, address = self._socket.accept()
+            except BlockingIOError:
+                self._inherited = self._will_inherit
+                self._socket.settimeout(None)
+                continue
             except OSError as error:
                 if error.errno in _PEER_GONE:
                     continue
@@ -306,9 +312,9 @@ class Listener:
                 connection.close()
                 continue
             if self._at_once and (self._proxies is None or not self._proxies.may_announce(address)):
-                self._serve_at_once(connection, address, admitted)
+                self._serve_at_once(connection, address, admitted, self._inherited)
                 continue
-            greenlet = gevent.spawn(self._serve, connection, address, admitted)
+            greenlet = gevent.spawn(self._serve, connection, address, admitted, self._inherited)
             greenlet.name = f"{self.protocol} {format_address(address)}"
 
     def _admitted(self, connection: Any, address: Any) -> AdmittedSocket | None:
@@ -327,11 +333,13 @@ class Listener:
         self._accepted += 1
         return unix_peer(connection, self._accepted)
 
-    def _serve(self, connection: Any, address: Any, admitted: AdmittedSocket | None) -> None:
+    def _serve(
+        self, connection: Any, address: Any, admitted: AdmittedSocket | None, inherited: int,
+    ) -> None:
         when_gone = None
         try:
             with telling_why(self.protocol, address, self._strangers):
-                self._options.apply(connection, self._inherited)
+                self._options.apply(connection, inherited)
                 if self._proxies is not None:
                     address = self._proxies.client_of(connection, address)
                 if self._handshake is not None:
@@ -343,9 +351,11 @@ class Listener:
         if when_gone is not None:
             when_gone(partial(self._leave, connection, admitted))
 
-    def _serve_at_once(self, connection: Any, address: Any, admitted: AdmittedSocket | None) -> None:
+    def _serve_at_once(
+        self, connection: Any, address: Any, admitted: AdmittedSocket | None, inherited: int,
+    ) -> None:
         try:
-            self._serve(connection, address, admitted)
+            self._serve(connection, address, admitted, inherited)
         except Exception:  # the others are to be accepted all the same
             LOG.exception(
                 "%s connection from %s ended by a fault of the broker", self.protocol,

@@ -162,6 +162,29 @@ def test_accepted_sockets_have_the_options(listen):
     assert seen == {"nodelay": 1, "keepalive": 1, "idle_s": 7, "interval_s": 8, "probes": 9}
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_whoever_came_before_anybody_was_accepted_has_the_options(listen, at_once):
+    """As the client does whose coming had a service manager start the broker."""
+    seen = []
+
+    def look(connection, _address):
+        seen.append((
+            connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
+            connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)))
+        connection.sendall(b"done")
+
+    bound = bind_tcp("127.0.0.1", 0, BACKLOG)
+    early = [socket.create_connection(bound.getsockname(), timeout=in_time(30)) for _ in range(3)]
+    options = SocketOptions(nodelay=True, keepalive=Keepalive(7, 8, 9))
+    listening = listen(look, options, bound, at_once=at_once)
+
+    for client in early:
+        assert client.recv(100) == b"done"
+        client.close()
+    assert ask(listening.port) == b"done"
+    assert seen == [(1, 7)] * 4
+
+
 @pytest.mark.parametrize("keepalive", [Keepalive(7, 8, 9), None])
 @pytest.mark.parametrize("is_inherited", [False, True])
 def test_options_that_change_are_those_of_the_next_socket(listen, keepalive, is_inherited, monkeypatch):
@@ -323,6 +346,9 @@ class ScriptedSocket:
 
     def setsockopt(self, *_):
         raise OSError(errno.ENOPROTOOPT, "scripted")
+
+    def settimeout(self, _seconds):
+        pass
 
     def close(self):
         self.closed.set()
