@@ -3,7 +3,7 @@ checked and the virtual host found (broker.verbs.entering), all within ``login_t
 
 Between the connection's stream, whose lane it is until the client is let in, and the handshake's state table.
 Takes no greenlet, but for a password whose check takes its time. A client that has not logged in can make it
-hold one small frame at most.
+hold one small frame at most, and what it sends ahead of such a check (``max_octets_before_login``).
 """
 import time
 from functools import lru_cache
@@ -90,20 +90,18 @@ class LoginAttempt:
     def process(self, start, end, now_ms):
         """Hand what was read to the handshake, and carry out its steps. Raises HandshakeError."""
         connection, handshake = self._connection, self._handshake
-        octets = connection.stream.received_octets
-        if octets > self._server.settings.max_octets_before_login:
-            raise HandshakeError(
-                f"{octets} octets in handshake state {handshake.state} (max_octets_before_login)")
         handshake.feed(connection.hub.buffers.input_view[start:end])
         while True:
             step = handshake.next_step()
             if step is None:
+                self._check_octets()
                 return end
             kind = type(step)
             if kind is Send:
                 connection.output.write(step.octets)
             elif kind is Login:
                 if not self._log_in_at_once(step):
+                    self._check_octets()
                     self._log_in_later(step)
                     return end - len(handshake.rest())
             elif kind is Closed:
@@ -112,6 +110,16 @@ class LoginAttempt:
             else:
                 return self._open(step.virtual_host, end, now_ms)
             self._check_not_stopping()
+
+    def _check_octets(self):
+        """Nobody sends any number of octets without coming in; whoever does may have sent more behind that.
+
+        Raises HandshakeError.
+        """
+        octets = self._connection.stream.received_octets
+        if octets > self._server.settings.max_octets_before_login:
+            raise HandshakeError(
+                f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
 
     def finish(self):
         """Nothing is kept for the end of a walk."""

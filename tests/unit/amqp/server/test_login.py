@@ -277,6 +277,20 @@ def test_stranger_sends_no_more_octets_than_its_limit(tmp_path, caplog):
         assert "octets in handshake state starting (max_octets_before_login)" in caplog.text
 
 
+def test_what_comes_behind_a_login_counts_for_no_limit_of_strangers(tmp_path):
+    with Door(tmp_path, max_octets_before_login=8192) as door:
+        client = asked_in(door)
+        client.expect(ConnectionTune, 0)
+
+        client.send(
+            method_frame(0, ConnectionTuneOk(channel_max=10, frame_max=4096)),
+            method_frame(0, ConnectionOpen(virtual_host="/")), HEARTBEAT_FRAME * 1100,
+            method_frame(1, ChannelOpen()))
+
+        client.expect(ConnectionOpenOk, 0)
+        client.expect(ChannelOpenOk)
+
+
 def test_user_has_as_many_connections_as_its_limit(door):
     door.broker.users.set_user("bob", "secret", grants=("/",))
     door.broker.user_limits.set("bob", "max-connections", 1)
