@@ -67,12 +67,13 @@ class FileDelivery:
         self._reading.close()
 
     def _send_body(self, send, fileno):
+        count = min(self._part, SLICE_OCTETS)  # while the client reads, one call would send all of it
         try:
-            sent = os.sendfile(fileno, self._reading.fd, self._at, self._part)
+            sent = os.sendfile(fileno, self._reading.fd, self._at, count)
         except OSError as error:
             if error.errno not in NOT_SENT:
                 raise
-            octets = self._reading.file.read(self._at, self._at + self._part)
+            octets = self._reading.file.read(self._at, self._at + count)
             sent = send(octets) if octets else 0
         if not sent:
             raise OSError(errno.EIO, f"the file ends at {self._at}, in a message", self._reading.file.path)

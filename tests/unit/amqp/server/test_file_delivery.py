@@ -64,9 +64,10 @@ def test_body_is_cut_into_frames_behind_the_lead(file, pair, count, frame_max, s
     source.close()
 
 
-def test_slice_ends_though_the_socket_takes_more(file, pair, monkeypatch):
+@pytest.mark.parametrize("frame_max", [131072, len(BODY) + 8])
+def test_slice_ends_though_the_socket_takes_more(file, pair, monkeypatch, frame_max):
     monkeypatch.setattr(os, "sendfile", lambda target, source, start, count: count)
-    source = FileDelivery(FILES.reading(file), 100, len(BODY), b"", 7, 131072)
+    source = FileDelivery(FILES.reading(file), 100, len(BODY), b"", 7, frame_max)
     counts = []
 
     while source.left:
