@@ -51,7 +51,7 @@ cdef class MessageStore(segment_log.SegmentLog):
     @cython.locals(at=Py_ssize_t, segment=Segment)
     cpdef bint read(self, uint64_t location, Message message) except -1
     @cython.locals(segment=Segment)
-    cpdef body_file(self, uint64_t location)
+    cpdef body_file(self, Message message)
     @cython.locals(segment=Segment)
     cpdef int flush(self) except -1
     @cython.locals(first=uint64_t)

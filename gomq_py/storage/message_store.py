@@ -255,9 +255,9 @@ class MessageStore(segment_log.SegmentLog):
         message.redelivered = message.delivery_count > 0
         return True
 
-    def body_file(self, location):
-        segment = self._find(location)
-        if segment is None or self.pool.keeps(segment.capacity):
+    def body_file(self, message):
+        segment = self._find(message.location)
+        if segment is None or message.buffer is not segment.p or self.pool.keeps(segment.capacity):
             return None
         try:
             return self.files.reading(segment.msgs)

@@ -33,7 +33,7 @@ cdef class PriorityStore(_store.Store):
     cpdef int requeue(self, uint64_t location) except -1
     @cython.locals(store=MessageStore)
     cpdef bint read(self, uint64_t location, Message message) except -1
-    cpdef body_file(self, uint64_t location)
+    cpdef body_file(self, Message message)
     @cython.locals(store=MessageStore)
     cpdef bint pick(self, uint64_t location) except -1
     @cython.locals(store=MessageStore)

@@ -196,8 +196,8 @@ class PriorityStore(_store.Store):
         """Show an unacked message again."""
         return self._of(location).read(location, message)
 
-    def body_file(self, location):
-        return self._of(location).body_file(location)
+    def body_file(self, message):
+        return self._of(message.location).body_file(message)
 
     def flush(self):
         """End of a batch, on every level."""

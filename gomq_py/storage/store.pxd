@@ -29,7 +29,7 @@ cdef class Store:
     cpdef int delete(self, uint64_t location) except -1
     cpdef int requeue(self, uint64_t location) except -1
     cpdef bint read(self, uint64_t location, Message message) except -1
-    cpdef body_file(self, uint64_t location)
+    cpdef body_file(self, Message message)
     cpdef bint pick(self, uint64_t location) except -1
     cpdef int unpick(self, uint64_t location) except -1
     cpdef Py_ssize_t purge(self) except -1

@@ -158,9 +158,10 @@ class Store:
         """Show an unacked message again, by its location. False when the store was fenced meanwhile."""
         return False
 
-    def body_file(self, location):
+    def body_file(self, message):
         """A Reading of the file in which the body of a message that was shown lies, at ``body_at``, if that
-        is never written to again nor used for other messages; else None. It is the caller's to close.
+        is never written to again nor used for other messages; else None, as of one that was copied since
+        (Message.own). It is the caller's to close.
         """
         return None
 

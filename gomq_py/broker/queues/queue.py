@@ -165,7 +165,7 @@ class Queue(destination.Destination):
 
     def body_file(self, message):
         """As Store.body_file, of a message that was peeked at."""
-        return self.store.body_file(message.location)
+        return self.store.body_file(message)
 
     def take(self, message, no_ack):
         """Take what the last peek() showed: it waits for settle(), requeue() or reject() of its location,

@@ -362,8 +362,7 @@ def test_message_with_a_segment_of_its_own_has_a_file_to_be_read_from(tmp_path, 
     found = []
     for _ in range(3):
         assert bench.store.peek(bench.message)
-        shown = bench.message.describe()
-        found.append(bench.store.body_file(shown["location"]))
+        found.append(bench.store.body_file(bench.message))
         bench.store.shift()
 
     assert found[0] is None
@@ -373,3 +372,15 @@ def test_message_with_a_segment_of_its_own_has_a_file_to_be_read_from(tmp_path, 
         if reading is not None:
             reading.close()
     assert not file.held and file.fd == (fd if descriptors or not durable else -1)
+
+
+def test_message_that_was_copied_since_it_was_shown_is_not_read_from_its_file(tmp_path):
+    """It lies elsewhere in its copy, with properties of another length."""
+    (tmp_path / "queue").mkdir()
+    bench = StoreBench(tmp_path, segment_bytes=65536)
+    bench.push(LARGE)
+    assert bench.store.peek(bench.message)
+
+    bench.message.own()
+
+    assert bench.store.body_file(bench.message) is None

@@ -7,9 +7,11 @@ import pytest
 
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.hot_channel import HotChannel
+from gomq_py.broker.features.retry import FAILED
 from gomq_py.broker.policies.queue_settings import QueueSettings
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.content.fields import encode_table
 from gomq_py.hub.buffers import HubBuffers
 from gomq_py.net.output import Output
 from gomq_py.storage.errors import StoreError
@@ -533,6 +535,22 @@ def test_message_with_a_file_of_its_own_from_mqtt_is_copied(bench, queue, client
 
     client.receive(from_mqtt(LARGE))
     assert not sent_from_files
+
+
+def test_message_that_shows_how_often_it_came_back_is_whole(bench, queue, client):
+    """A queue that counts gives it another header, and so copies it."""
+    queue.limits = QueueLimits(queue, None, bench.timers, None)
+    queue.limits.configure(QueueSettings({"x-delivery-limit": 3}))
+    client.consume(queue)
+    publish(bench, queue, LARGE)
+    wait_until(lambda: bench.settle() or queue.delivered == 1, sleep=gevent.sleep)
+    client.receive(delivery(LARGE))
+
+    client.channel.reject(1, False, FAILED)
+
+    wait_until(lambda: bench.settle() or queue.delivered == 2, sleep=gevent.sleep)
+    client.receive(delivery(
+        LARGE, tag=2, redelivered=True, properties=b"\x20\x00" + encode_table({"x-delivery-count": 1})))
 
 
 @pytest.mark.parametrize("how", ["automatic ack", "purge", "delete"])
