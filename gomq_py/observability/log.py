@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 import time
+from _thread import RLock
 from contextlib import suppress
 from functools import lru_cache
 from logging import Formatter, Handler, Logger, LogRecord
@@ -103,13 +104,38 @@ class JSONFormatter(Formatter):
         return json.dumps(entry)
 
 
-class _Complaining(Handler):
+class SystemLocked(Handler):
+    """A handler with the system's own lock. gevent's, where it is put in place of that, is for greenlets that
+    wait for each other, and costs half of a write; ``emit`` must not switch.
+    """
+
+    def createLock(self) -> None:
+        """And have it made anew in a forked child."""
+        super().createLock()
+        self.lock = RLock()
+
+
+class _Complaining(SystemLocked, logging.StreamHandler):
     """Says in one line that a line of the log was lost, and why.
 
     The standard library prints a traceback and all arguments of the line.
     """
 
     _complained_s = -COMPLAIN_EVERY_S
+
+    def emit(self, record: LogRecord) -> None:
+        """Write the line. Its lock is held; the standard library takes it again to flush."""
+        stream = self.stream
+        if stream is None:  # closed, and opened again
+            super().emit(record)
+            return
+        try:
+            stream.write(self.format(record) + self.terminator)
+            stream.flush()
+        except RecursionError:
+            raise
+        except Exception:
+            self.handleError(record)
 
     def handleError(self, record: LogRecord) -> None:
         """In place of the traceback."""
@@ -140,7 +166,7 @@ class _FileHandler(_Complaining, logging.FileHandler):
             super().close()
 
 
-class _StreamHandler(_Complaining, logging.StreamHandler):
+class _StreamHandler(_Complaining):
     pass
 
 

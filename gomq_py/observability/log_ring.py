@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from typing import Callable
 
-from gomq_py.observability.log import ROOT, escape, level_name, message_of
+from gomq_py.observability.log import ROOT, SystemLocked, escape, level_name, message_of
 
 LINES = 1000
 OCTETS = 512 * 1024
@@ -28,9 +28,9 @@ class Line:
         self.message = message
 
 
-class LogRing(logging.Handler):
+class LogRing(SystemLocked):
     """The last lines that this process logged at the level that is set. ``heard()`` is called for each new
-    one, maybe by another thread. ``close`` ends it.
+    one, maybe by another thread, and must not switch. ``close`` ends it.
     """
 
     def __init__(self, heard: Callable[[], None] = lambda: None) -> None:

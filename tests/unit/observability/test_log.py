@@ -6,6 +6,7 @@ import re
 import pytest
 
 from gomq_py.observability import log
+from gomq_py.observability.log_ring import LogRing
 
 
 @pytest.fixture
@@ -156,3 +157,31 @@ def test_line_of_a_greenlet_makes_no_object_of_a_thread(lines, monkeypatch):
     monkeypatch.setattr("threading.current_thread", asked)
     log.logger("amqp").info("a line")
     assert read()[-1].endswith("a line")
+
+
+def test_a_line_waits_for_no_lock_that_was_put_in_place_of_the_systems(kept_logging, tmp_path, monkeypatch):
+    """Which cost as much as a write, and nothing switches here."""
+
+    class Replaced:
+        def acquire(self):
+            raise AssertionError("waited for")
+
+    monkeypatch.setattr("threading.RLock", Replaced)
+    handler, ring = log.open_handler("text", str(tmp_path / "log")), LogRing()
+    monkeypatch.undo()
+    log.use(handler)
+    log.set_level("info")
+
+    log.logger("amqp").info("a line")
+    ring.close()
+
+    assert (tmp_path / "log").read_text().endswith("a line\n") and ring.last == 1
+
+
+def test_a_file_that_was_closed_takes_a_line_that_comes_late(kept_logging, tmp_path):
+    handler = log.configure("info", "text", str(tmp_path / "log"))
+    handler.close()
+
+    log.logger("amqp").info("late")
+
+    assert (tmp_path / "log").read_text().endswith("amqp: late\n")
