@@ -30,6 +30,7 @@ cdef class StreamQueue(queue.Queue):
     cpdef check_exclusive(self, bint exclusive)
     @cython.locals(was_ready=bint)
     cpdef offer(self, Consumer consumer)
+    cpdef bint is_outrun(self) except -1
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(octets=Py_ssize_t, rivals=Py_ssize_t, taken=Py_ssize_t, more=bint, consumer=Consumer)
     cdef Py_ssize_t _deliver(self) except -1

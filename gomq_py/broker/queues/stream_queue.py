@@ -279,6 +279,12 @@ class StreamQueue(queue.Queue):
                 return
             self.scheduler.touch(self)
 
+    def is_outrun(self):
+        """Never: what a stream holds is kept for readers that come later, too, and does not wait for those of
+        now.
+        """
+        return False
+
     def waiting(self):
         """Messages that a turn could deliver, to a reader that stands at the first. hold() keeps none back:
         nothing comes back to a stream that others could overtake.

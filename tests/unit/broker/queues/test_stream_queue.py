@@ -156,3 +156,19 @@ def test_what_goes_back_to_a_stream_holds_nobody_up(bench, tmp_path):
     stream.release()
     settle(bench)
     stream.close()
+
+
+def test_a_stream_is_never_outrun_however_much_it_holds_and_readers_take(bench, tmp_path):
+    """Of a queue that holds so much and is read so fast its publishers would be held."""
+    stream = stream_in(bench, tmp_path / "stream")
+    stream.add_consumer(Reader(stream))
+
+    outrun = []
+    for _ in range(60):
+        bench.now_ms += 1
+        bench.publish(stream, *(b"%d" % number for number in range(100)))
+        settle(bench)
+        outrun.append(stream.is_outrun())
+
+    assert stream.delivered > 60 * 50 and stream.ready_count == 60 * 100
+    assert not any(outrun)
