@@ -134,9 +134,13 @@ class Connection:
         hub = self.hub
         self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
-        self.login = LoginAttempt(self)
-        self.login.begin()
-        self.stream.begin(self.login, self.login, b"", over)
+        try:
+            self.login = LoginAttempt(self)
+            self.login.begin()
+            self.stream.begin(self.login, self.login, b"", over)
+        except BaseException:
+            self._end()
+            raise
 
     def let_in(self, user, vhost, handshake):
         """Of its login: the client is served from here on."""

@@ -25,8 +25,12 @@ class Served:
         self.is_gone = False
 
     def begin(self):
-        """Read what the client says from now on."""
-        self.connection.begin(self.over)
+        """Read what the client says from now on. A fault gives back what was taken, and is raised."""
+        try:
+            self.connection.begin(self.over)
+        except BaseException:
+            self.give_back()
+            raise
 
     def when_gone(self, callback):
         """Call ``callback()`` when the client is gone and all is given back: the socket may be closed."""

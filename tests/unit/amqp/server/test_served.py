@@ -49,6 +49,20 @@ def test_an_end_is_told_by_the_clients_host_and_all_is_given_back_once(is_left_a
     assert log == [("lost", "10.0.0.7"), "given back", "gone"]
 
 
+def test_a_fault_at_the_beginning_gives_everything_back_and_is_raised():
+    log: list = []
+    client, connection = served(log)
+
+    def fails(over):
+        raise OSError(9, "Bad file descriptor")
+
+    connection.begin = fails
+
+    with pytest.raises(OSError, match="Bad file"):
+        client.begin()
+    assert log == ["given back"]
+
+
 def test_whoever_is_gone_before_it_is_asked_for_has_given_everything_back():
     log: list = []
     client, connection = served(log)

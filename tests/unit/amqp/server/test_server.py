@@ -54,6 +54,25 @@ def asked_in(door, username="guest"):
     return client
 
 
+def checked_slowly(door):
+    """(a client whose password is being checked, an Event that ends the check). Whoever comes next is let in
+    at once.
+    """
+    asked, checked, logins = Event(), Event(), door.broker.logins
+    login, login_at_once = logins.login, logins.login_at_once
+
+    def slowly(*credentials):
+        asked.set()
+        checked.wait()
+        return login(*credentials)
+
+    logins.login, logins.login_at_once = slowly, lambda *credentials: None
+    late = asked_in(door)
+    assert asked.wait(in_time(30))
+    logins.login, logins.login_at_once = login, login_at_once
+    return late, checked
+
+
 def ask_for_vhost(client):
     client.expect(ConnectionTune, 0)
     client.send_method(ConnectionTuneOk(channel_max=10, frame_max=4096), 0)
@@ -164,17 +183,7 @@ def test_refused_client_leaves_no_cycle_of_objects(door):
 
 
 def test_client_that_goes_while_its_password_is_checked_leaves_nothing(door):
-    asked, checked, login = Event(), Event(), door.broker.logins.login
-
-    def slowly(*credentials):
-        asked.set()
-        checked.wait()
-        return login(*credentials)
-
-    door.broker.logins.login = slowly
-    door.broker.logins.login_at_once = lambda *credentials: None
-    late = asked_in(door)
-    asked.wait(in_time(30))
+    late, checked = checked_slowly(door)
     late.close()
     checked.set()
 
@@ -215,18 +224,7 @@ def test_nobody_comes_in_after_close(door):
 
 def test_login_whose_password_is_checked_while_the_server_closes_comes_to_nothing(door, closing):
     """As that of a costly hash, whose thread is not waited for."""
-    asked, checked, login = Event(), Event(), door.broker.logins.login
-
-    def slowly(*credentials):
-        asked.set()
-        checked.wait()
-        return login(*credentials)
-
-    door.broker.logins.login = slowly
-    door.broker.logins.login_at_once = lambda *credentials: None
-    late = asked_in(door)
-    asked.wait(in_time(30))
-    door.broker.logins.login = login
+    late, checked = checked_slowly(door)
     closing()
     succeeded = door.hub.clients.churn.logins_succeeded
 
