@@ -115,16 +115,7 @@ class Address:
         if not room.has(length + message.body_length):
             return False
         octets.copy(room.p, 0, octets.pointer(self.head), 0, length)
-        octets.copy(room.p, length, message.buffer, message.body_at, message.body_length)
-        copy.owner = room.owner
-        copy.buffer = room.p
-        copy.routing_at = 0
-        copy.routing_length = copy.properties_at = self.routing_length
-        copy.properties_length = length - self.routing_length
-        copy.body_at = length
-        copy.body_length = message.body_length
-        copy.priority = message.priority
-        copy.persistent = message.persistent
+        room.complete(copy, message, self.routing_length, length)
         return True
 
 

@@ -365,16 +365,7 @@ class ReleasedMessages(_engine.Target):
         octets.put_be32(target, table - 4, to - table)
         octets.copy(target, to, p, rest, end - rest)
         to += end - rest
-        octets.copy(target, to, p, message.body_at, message.body_length)
-        copy.owner = self._room.owner
-        copy.buffer = target
-        copy.routing_at = 0
-        copy.routing_length = copy.properties_at = message.routing_length
-        copy.properties_length = to - message.routing_length
-        copy.body_at = to
-        copy.body_length = message.body_length
-        copy.persistent = message.persistent
-        copy.priority = message.priority
+        self._room.complete(copy, message, message.routing_length, to)
         # Its age begins now, and not before it was due, though a slice has one time.
         copy.timestamp_ms = max(self._queue.scheduler.now_ms, message.expires_at_ms)
         return True

@@ -28,6 +28,7 @@ cdef class CopyRoom:
     cdef object owner
     cdef Py_ssize_t _count
     cdef bint has(self, Py_ssize_t count) except -1
+    cdef complete(self, Message copy, Message message, Py_ssize_t routing_length, Py_ssize_t length)
     cdef let_go(self)
     cdef bint _grow(self, Py_ssize_t count) except -1
 

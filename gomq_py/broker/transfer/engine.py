@@ -141,6 +141,21 @@ class CopyRoom:
         """Whether there is room for so many octets; what was written last may be gone then."""
         return count <= self._count or self._grow(count)
 
+    def complete(self, copy, message, routing_length, length):
+        """Routing and properties have been written, of ``length`` octets in all: put the body of ``message``
+        behind them, and have ``copy`` be that, as durable and urgent as ``message`` is.
+        """
+        octets.copy(self.p, length, message.buffer, message.body_at, message.body_length)
+        copy.owner = self.owner
+        copy.buffer = self.p
+        copy.routing_at = 0
+        copy.routing_length = copy.properties_at = routing_length
+        copy.properties_length = length - routing_length
+        copy.body_at = length
+        copy.body_length = message.body_length
+        copy.persistent = message.persistent
+        copy.priority = message.priority
+
     def let_go(self):
         """The slice is over: keep nothing."""
         self.owner = NOTHING
