@@ -19,6 +19,7 @@ from array import array
 import gevent
 from gevent.event import Event
 
+from gomq_py.http.look import Look
 from gomq_py.hub.turns import paced
 
 # Looks closer together than this share one rate, so that two dashboards do not chop each other's windows up.
@@ -137,16 +138,33 @@ class Rates:
 
     # rates
 
-    def _rates_of(self, group, thing, values):
-        now = self._now_s()
+    def looks_of(self, group):
+        """The looks at the things of a group: a dict by their references, which only this changes."""
         looks = self._looks.get(group)
         if looks is None:
             looks = self._looks[group] = _Looks()
+        return looks
+
+    def look_at(self, group, thing):
+        """The Look at a thing, with the rates of now; None where there are too many."""
+        return self._look(group, thing, group.read(thing))
+
+    def now_s(self):
+        """The seconds by which looks are told apart."""
+        return self._now_s()
+
+    def _rates_of(self, group, thing, values):
+        look = self._look(group, thing, values)
+        return array("d", bytes(8 * len(values))) if look is None else look.rates
+
+    def _look(self, group, thing, values):
+        now = self._now_s()
+        looks = self.looks_of(group)
         look = looks.find(thing)
         if look is None:
             if self._looks_count() >= LOOKS_MAX:
-                return array("d", bytes(8 * len(values)))
-            look = looks.add(thing, _Look(now, array("d", values), array("d", bytes(8 * len(values)))))
+                return None
+            look = looks.add(thing, Look(now, array("d", values), array("d", bytes(8 * len(values)))))
         # Changed in place: ten thousand new objects per list would have the collector go through the whole
         # broker, for 60 ms.
         elapsed = now - look.at
@@ -155,7 +173,7 @@ class Rates:
         elif elapsed >= LEAST_WINDOW_S:
             look.take(now, values, [(value - before) / elapsed for value, before in zip(values, look.values)])
         self._keep()
-        return look.rates
+        return look
 
     def _looks_count(self):
         return sum(len(looks) for looks in self._looks.values())
@@ -263,12 +281,12 @@ class _Strong:
 
 
 class _Looks(dict):
-    """{reference of a thing: _Look} of one group. A look goes with its thing: beside clients that come and go
+    """{reference of a thing: Look} of one group. A look goes with its thing: beside clients that come and go
     those of a minute would be ten times as many as there are things, and memory would never come to rest.
     """
 
     def find(self, thing):
-        """The _Look, or None."""
+        """The Look, or None."""
         return self.get(_reference(thing))
 
     def add(self, thing, look):
@@ -278,24 +296,6 @@ class _Looks(dict):
 
     def _gone(self, reference):
         self.pop(reference, None)
-
-
-class _Look:
-    """What was seen when, and the rates that came of it."""
-
-    __slots__ = ("at", "values", "rates")
-
-    def __init__(self, at, values, rates):
-        self.at = at
-        self.values = values
-        self.rates = rates
-
-    def take(self, at, values, rates):
-        """Another look."""
-        self.at = at
-        for index, value in enumerate(values):
-            self.values[index] = value
-            self.rates[index] = rates[index]
 
 
 class History:

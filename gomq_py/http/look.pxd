@@ -1,0 +1,6 @@
+cdef class Look:
+    cdef readonly object values, rates
+    cdef public object in_force
+    cdef public double at
+    cdef public bytes counted, head
+    cpdef take(self, at, values, rates)
