@@ -7,6 +7,7 @@ sources have another. Times of files decide nothing: a checkout, a copy or an un
 """
 import hashlib
 import importlib.util
+import os
 import platform
 import re
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -30,9 +31,15 @@ _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 
 def hot_modules(root: Path = ROOT) -> list[str]:
     """Dotted names of the modules that are compiled: those with C types for them beside the source."""
-    declared = (path for path in (root / "gomq_py").rglob("*.pxd") if path.stem not in NOT_COMPILED)
-    paths = (path for path in declared if path.with_suffix(".py").exists())
-    return sorted(".".join(path.relative_to(root).with_suffix("").parts) for path in paths)
+    found = []
+    for folder, folders, files in os.walk(root / "gomq_py"):  # a third of what Path.rglob takes of each boot
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        package = os.path.relpath(folder, root).replace(os.sep, ".")
+        stems = {stem for stem, suffix in map(os.path.splitext, files) if suffix == ".pxd"}
+        found += [
+            f"{package}.{stem}" for stem in stems.difference(NOT_COMPILED) if f"{stem}.py" in files
+        ]
+    return sorted(found)
 
 
 def sources_of(name: str, root: Path = ROOT) -> list[Path]:
@@ -93,9 +100,9 @@ def left_over(root: Path = ROOT) -> list[Path]:
     return sorted(found - {compiled_file(name, root) for name in hot_modules(root)})
 
 
-def interpreted_modules() -> list[str]:
-    """Hot modules that an import would take as plain Python now."""
-    return [name for name in hot_modules() if not _is_compiled(name)]
+def interpreted_modules(hot: list[str] | None = None) -> list[str]:
+    """Those of the ``hot`` modules, of all unless told, that an import would take as plain Python now."""
+    return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 
 def _is_compiled(name: str) -> bool:
@@ -105,7 +112,8 @@ def _is_compiled(name: str) -> bool:
 
 def speed() -> str:
     """"compiled", "interpreted", or how much of it is which."""
-    hot, interpreted = hot_modules(), interpreted_modules()
+    hot = hot_modules()
+    interpreted = interpreted_modules(hot)
     if not interpreted:
         return "compiled"
     return "interpreted" if len(interpreted) == len(hot) else f"partly interpreted ({', '.join(interpreted)})"

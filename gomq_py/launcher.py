@@ -152,8 +152,9 @@ class Launcher:
         Raises BootError; nothing stays open then. May switch.
         """
         began = time.monotonic()
-        LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), build_info.speed())
-        self._say_what_is_unusual()
+        speed = build_info.speed()  # goes through the package's folders
+        LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), speed)
+        self._say_what_is_unusual(speed)
         missing = self.settings.missing()
         if missing is not None:
             raise BootError(missing)
@@ -245,8 +246,7 @@ class Launcher:
             self._listening = None
         return inherited
 
-    def _say_what_is_unusual(self) -> None:
-        speed = build_info.speed()
+    def _say_what_is_unusual(self, speed: str) -> None:
         if speed != "compiled":
             LOG.warning(
                 "the hot modules run %s: about 30 times slower than compiled; a C compiler at installation "
