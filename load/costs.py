@@ -7,6 +7,7 @@ started; it gives {key: figure}.
 import base64
 import contextlib
 import http.client
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from gomq_py.client.errors import ClientError
 from gomq_py.perf.process import cpu_seconds, memory_octets, raise_descriptor_limit
 from load import logins, management
 from load.brokers import BrokerFailed
-from load.scenarios import QUEUE, delete_queues, run, start
+from load.scenarios import QUEUE, delete_queues, figures_of, run, start
 
 WAITING_COUNT = 1_000_000
 CONNECTION_COUNT, GONE_COUNT = 1000, 5000
@@ -26,7 +27,11 @@ FAN, FAN_OUT = "bench-fan", 500
 PAIRS = (
     "--queue-pattern bench-pair-% --queue-pattern-to 1000 --queue-args '{\"x-expires\": 60000}' --drain 2"
 )
+PAIRS_S = 5
+# From so many messages on a share of them is more than chance.
+PAIRS_LEAST = 500_000
 _SETTLE_S = 1
+_LOOK_S = 0.2
 _GONE_S = 2
 _FLOOD_S = 6
 # etc/gomq.ini has no other stats_interval.
@@ -151,14 +156,34 @@ def waiting(make):
 
 
 def pairs(make):
-    """A thousand publishers, queues and consumers."""
-    with running(make()) as broker:
+    """A thousand publishers, queues and consumers, while they publish: the least share that the broker had
+    delivered of what it had taken in, and the queues of which it had delivered anything at the end.
+
+    The broker is asked, because most of what publishers have written still lies in their sockets: 1.5 of
+    1.6 GB, which no broker has taken in.
+    """
+    with running(make(management=True)) as broker:
         before = memory_octets(broker.pid)["anonymous"]
-        figures = run(broker, "throughput", f"{PAIRS} -z 5 --broker-pid {broker.pid}")
+        child = start(broker, f"{PAIRS} -z {PAIRS_S} --broker-pid {broker.pid}")
+        shares = [1.0]
+        ends_at = None
+        while child.poll() is None and (ends_at is None or time.monotonic() < ends_at):
+            stats = _asked(broker, "/api/overview")["message_stats"]
+            if stats["publish"] and ends_at is None:
+                ends_at = time.monotonic() + PAIRS_S - _LOOK_S
+            if stats["publish"] >= PAIRS_LEAST:
+                shares.append(stats["deliver_get"] / stats["publish"])
+            time.sleep(_LOOK_S)
+        queues = _asked(broker, "/api/queues?columns=message_stats.deliver_get")
+        served = sum(queue["message_stats"]["deliver_get"] > 0 for queue in queues)
+        memory = figures_of(child)["broker_memory"]["most_anonymous"] - before
     return {
-        "pairs-share": figures["delivered_share_while_publishing"] * 100,
-        "pairs-memory": figures["broker_memory"]["most_anonymous"] - before,
+        "pairs-share": min(shares) * 100, "pairs-served": served / len(queues) * 100, "pairs-memory": memory
     }
+
+
+def _asked(broker, path):
+    return json.loads(fetch(broker.http_port, path)[1])
 
 
 def newcomers(make):
@@ -245,10 +270,14 @@ COSTS = (
     Cost("waiting", "1 million waiting messages of 16 octets", 2e6, "octets", waiting),
     Cost("unacked", "an unacked message", 24, "octets", waiting),
     Cost(
-        "pairs-share", "1000 publishers and 1000 consumers on 1000 queues: delivered of what comes in", 90,
-        "%", pairs, is_least=True,
+        "pairs-share", "1000 publishers and 1000 consumers on 1000 queues: delivered of what was taken in",
+        90, "%", pairs, is_least=True, ours=True,
     ),
-    Cost("pairs-memory", "the most anonymous memory that takes", 60e6, "octets", pairs),
+    Cost(
+        "pairs-served", "queues of which anything was delivered within 5 s there", 90, "%", pairs,
+        is_least=True, ours=True,
+    ),
+    Cost("pairs-memory", "the most anonymous memory that takes", 60e6, "octets", pairs, ours=True),
     Cost(
         "login-beside", "slowest login beside 4 publishers that flood a fan-out to 500 queues", 100, "ms",
         newcomers,
@@ -262,7 +291,7 @@ COSTS = (
 )
 COMMANDS = {
     connections: f"gomq-py-perf amqp connection-count -x {GONE_COUNT} -c 0 -z 0.1 --broker-pid PID",
-    pairs: f"gomq-py-perf amqp throughput -z 5 {PAIRS}",
+    pairs: f"gomq-py-perf amqp throughput -z {PAIRS_S} {PAIRS}",
     newcomers: (
         f"gomq-py-perf amqp throughput -x 0 -y 1 -e {FAN} --exchange-type fanout --queue-pattern {FAN}-% "
         f"--queue-pattern-to {FAN_OUT} --transient-queue; beside it gomq-py-perf amqp throughput -x 4 -y 0 "

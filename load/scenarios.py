@@ -236,8 +236,12 @@ def start(broker, arguments, scenario="throughput", protocol="amqp"):
 
 def run(broker, scenario, arguments):
     """The figures of ``gomq-py-perf amqp``. Raises RuntimeError where it fails."""
-    child = start(broker, arguments, scenario)
+    return figures_of(start(broker, arguments, scenario))
+
+
+def figures_of(child):
+    """What a ``start``ed one prints at its end. Raises RuntimeError where it fails."""
     output, errors = child.communicate()
     if child.returncode:
-        raise RuntimeError(f"gomq-py-perf amqp {scenario} {arguments}: {errors or output}")
+        raise RuntimeError(f"{shlex.join(child.args[2:])}: {errors or output}")
     return json.loads(output)

@@ -1,7 +1,8 @@
 """Aside: work on files that may take long and that no flush waits for.
 
-One lane does its work in order, one piece at a time, each in a thread. ``storage.sync`` has three lanes. The
-greenlet of a lane runs only while there is work.
+One lane does its work in order, one piece at a time, each in a thread. After pieces that were done together
+others are, too, as far as nobody hears of them, such as closing descriptors. ``storage.sync`` has three
+lanes. The greenlet of a lane runs only while there is work.
 """
 import logging
 from collections import deque
@@ -20,10 +21,11 @@ class Aside:
         self._name = name
         self._threads_of = threads_of
         self._work = deque()  # (function, arguments, done or None)
-        # the same, which comes before that, in turns: who waits without end may not keep the rest from being
-        # done
+        # the same and how many pieces it is, which comes before that, in turns: who waits without end may not
+        # keep the rest from being done
         self._first = deque()
         self._was_first = False
+        self._pieces = 1  # of the work whose turn is next
         self._greenlet = None
         self._taken = None  # (function, arguments, done or None) that waits for a thread
         self._under_way = None  # (the work in a thread, its done or None)
@@ -37,12 +39,16 @@ class Aside:
         """Whether all of it is done."""
         return self._greenlet is None
 
-    def add(self, function, arguments, done, first=False):
+    def add(self, function, arguments, done, first=0):
         """Have ``function(*arguments)`` called in a thread.
 
-        ``done(result, error)``, if given, is called in the hub after it.
+        ``done(result, error)``, if given, is called in the hub after it. ``first``: it comes before the rest,
+        of which as many pieces have their turn after it.
         """
-        (self._first if first else self._work).append((function, arguments, done))
+        if first:
+            self._first.append((function, arguments, done, int(first)))
+        else:
+            self._work.append((function, arguments, done))
         if self._greenlet is None:
             self._begin()
 
@@ -72,7 +78,28 @@ class Aside:
         if taken is not None:  # of a greenlet that was ended
             return taken
         self._was_first = bool(self._first) and not (self._was_first and self._work)
-        return (self._first if self._was_first else self._work).popleft()
+        if self._was_first:
+            *taken, self._pieces = self._first.popleft()
+            return taken
+        pieces, self._pieces = self._pieces, 1
+        taken = self._work.popleft()
+        if taken[2] is None and pieces > 1:
+            return self._do_each, ([taken, *self._next_unheard(pieces - 1)],), None
+        return taken
+
+    def _next_unheard(self, count):
+        """So many of the next pieces, as far as nobody hears of them."""
+        while count > 0 and self._work and self._work[0][2] is None:
+            yield self._work.popleft()
+            count -= 1
+
+    def _do_each(self, pieces):
+        """In a thread."""
+        for function, arguments, _ in pieces:
+            try:
+                function(*arguments)
+            except Exception as error:
+                self._tell(None, None, error)
 
     def _begin(self):
         self._greenlet = gevent.spawn(self._run)

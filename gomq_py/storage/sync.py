@@ -291,8 +291,9 @@ class GroupCommit:
 
     def aside(self, function, *arguments, done=None, first=False):
         """Have ``function(*arguments)`` called in a thread soon, beside the flushes: one at a time, in order.
-        ``first``: before other work, because somebody waits for it. ``done(result, error)`` is called in the
-        hub after it, and must neither switch nor raise.
+        ``first``: before other work, because somebody waits for it; as a number: it is so many pieces, and as
+        many of the others have their turn after it. ``done(result, error)`` is called in the hub after it,
+        and must neither switch nor raise.
         """
         self._aside.add(function, arguments, done, first)
 

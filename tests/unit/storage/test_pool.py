@@ -2,12 +2,13 @@
 import errno
 import mmap
 import os
+from functools import partial
 
 import pytest
 
 from gomq_py.storage.files import Files
 from gomq_py.storage.format.acks import capacity_for
-from gomq_py.storage.pool import ALONE, SegmentPool
+from gomq_py.storage.pool import ALONE, TOGETHER, TOGETHER_BYTES, SegmentPool
 
 SIZE = 65536
 
@@ -21,6 +22,7 @@ class HeldCommitter:
         self.folders = []
         self.callbacks = []
         self.asides = []
+        self.firsts = []  # the pieces of each that somebody waits for
         self.changes = None  # a list: they are made when the test says so
 
     def mark_folder(self, path):
@@ -31,6 +33,8 @@ class HeldCommitter:
 
     def aside(self, function, *arguments, done=None, first=False):
         self.asides.append((function, arguments, done))
+        if first:
+            self.firsts.append(int(first))
 
     def change(self, changes, done=None, soon=False):
         if self.changes is not None:
@@ -84,6 +88,17 @@ class Bench:
 
     def take(self, number, size=SIZE):
         return self.pool.take(*self.paths(number), size)
+
+    def wait_and_take(self, number, told, folders=(), size=SIZE, shelf=None):
+        """As a writer does: ``told`` has (number, error) when it has been told."""
+        def take(error):
+            told.append((number, error))
+            if shelf == ALONE:
+                self.pool.take_alone(self.paths(number)[0], size)
+            else:
+                self.take(number, size)
+
+        self.pool.wait_for(size, shelf, folders, take)
 
     def retire(self, number, pair, synced):
         self.pool.retire(*pair, *self.paths(number), synced)
@@ -492,6 +507,115 @@ def test_who_waits_for_files_is_told_when_a_thread_has_made_them_one_after_the_o
 
     assert [(number, error) for number, error, _ in taken] == [(1, None), (2, None), (3, None)]
     assert len(bench.names()[0]) == 6 and bench.names()[1] == []
+
+
+@pytest.mark.parametrize("shelf, files", [(None, 2), (ALONE, 1)])
+def test_those_who_wait_have_their_files_made_in_one_trip_up_to_so_many(bench, shelf, files):
+    """A trip takes a turn of the hub. The first one's begins before others wait."""
+    told = []
+    for number in range(TOGETHER + 3):
+        bench.wait_and_take(number, told, (bench.root / f"folder {number}",), shelf=shelf)
+
+    bench.committer.run_aside()
+
+    assert told == [(number, None) for number in range(TOGETHER + 3)]
+    assert bench.committer.firsts == [files, files * TOGETHER, files * 2]
+    assert all((bench.root / f"folder {number}").is_dir() for number in range(TOGETHER + 3))
+
+
+def test_large_files_are_made_one_by_one(bench):
+    """Whoever waits for the first of them does not wait for the others, too."""
+    for _ in range(3):
+        bench.pool.wait_for(TOGETHER_BYTES // 2 + 4096, None, (), lambda error: None)
+
+    bench.committer.run_aside()
+
+    assert bench.committer.firsts == [2, 2, 2]
+
+
+def test_what_one_of_a_trip_fails_with_concerns_no_other(bench):
+    (bench.root / "in the way").write_bytes(b"")
+    told = []
+    for folder in ("first", "second", "in the way", "third"):
+        bench.pool.wait_for(SIZE, None, (bench.root / folder,), told.append)
+
+    bench.committer.run_aside()
+
+    assert [type(error) for error in told] == [type(None), type(None), FileExistsError, type(None)]
+    assert bench.committer.firsts == [2, 6]
+
+
+def test_a_trip_ends_where_the_disk_is_full_and_the_rest_waits_on(bench, monkeypatch):
+    """Those before hear at once; who finds it full is given what others do not use, and goes on."""
+    bench.pool.expect(SIZE)
+    bench.committer.run_aside()
+    make, events = bench.files.make, []
+
+    def make_in_little_room(path, size, *more):
+        if len([event for event in events if event == "made"]) == 4 and bench.pool._pairs[SIZE]:
+            events.append("full")
+            raise OSError(errno.ENOSPC, "full")
+        events.append("made")
+        return make(path, size, *more)
+
+    monkeypatch.setattr(bench.files, "make", make_in_little_room)
+    for number in range(4):
+        bench.wait_and_take(number, events, size=2 * SIZE)
+
+    bench.committer.run_aside()
+
+    assert [event for event in events if event != "made"] == [
+        (0, None), "full", (1, None), (2, None), (3, None)]
+    assert not bench.pool._pairs[SIZE] and not bench.committer.asides
+
+
+def test_a_full_disk_is_said_to_each_who_waits(bench, monkeypatch):
+    def refuse(path, size, *more):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(bench.files, "make", refuse)
+    told = []
+    for number in range(3):
+        bench.pool.wait_for(SIZE, None, (), lambda error, number=number: told.append((number, error.errno)))
+
+    bench.committer.run_aside()
+
+    assert told == [(number, errno.ENOSPC) for number in range(3)] and not bench.committer.asides
+
+
+def test_a_trip_makes_nothing_for_a_store_that_has_ended(bench):
+    class Store:
+        failure = None
+
+    stores, told = [Store() for _ in range(5)], []
+    folders = [bench.root / f"folder {number}" for number in range(5)]
+    for number, store in enumerate(stores):
+        bench.pool.wait_for(
+            SIZE, None, (folders[number],), lambda error, number=number: told.append((number, error)),
+            store=store,
+        )
+    stores[2].failure = stores[3].failure = OSError("deleted")
+
+    bench.committer.run_aside()
+
+    assert told == [(number, None) for number in range(5)]
+    assert [folder.exists() for folder in folders] == [True, True, False, False, True]
+
+
+def test_who_waits_again_when_told_is_behind_the_others_of_the_trip(bench):
+    told = []
+
+    def wait_again(number, error):
+        told.append(number)
+        if number < 10:
+            bench.pool.wait_for(SIZE, None, (), partial(wait_again, number + 10))
+
+    for number in range(4):
+        bench.pool.wait_for(SIZE, None, (), partial(wait_again, number))
+
+    bench.committer.run_aside()
+
+    assert told == [0, 1, 2, 3, 10, 11, 12, 13]
 
 
 def test_who_waits_has_the_last_room_of_the_disk(bench, monkeypatch):

@@ -986,6 +986,25 @@ def test_work_aside_that_somebody_waits_for_comes_first_and_keeps_the_rest_from_
     committer.stop()
 
 
+def test_after_pieces_that_somebody_waits_for_as_many_others_have_their_turn(caplog):
+    """Or files would be emptied faster than closed; one that fails keeps none of the others from it."""
+    committer, done = GroupCommit(SlowFiles()), []
+    for name in ("a", "b", "c"):
+        committer.aside(done.append, name, first=3)
+    committer.aside(done.append, 0)
+    committer.aside(lambda: 1 / 0)
+    for number in range(1, 5):
+        committer.aside(done.append, number)
+    committer.aside(done.append, 5, done=lambda result, error: done.append("heard"))
+    committer.aside(done.append, 6)
+
+    wait_until(lambda: len(done) == 11)
+
+    assert done == ["a", 0, 1, "b", 2, 3, 4, "c", 5, "heard", 6]
+    assert "division by zero" in caplog.text
+    committer.stop()
+
+
 def test_work_aside_that_a_crash_overtakes():
     """What was to be closed is closed, as the system does it then; nothing is made any more."""
     committer, done = GroupCommit(SlowFiles()), []
@@ -995,6 +1014,17 @@ def test_work_aside_that_a_crash_overtakes():
     committer.kill()
 
     assert done == ["closed"]
+
+
+def test_work_aside_whose_turn_was_to_come_together_is_done_though_a_crash_overtakes_it():
+    committer, done = GroupCommit(SlowFiles()), []
+    committer.aside(done.append, "made", done=lambda result, error: done.append("called back"), first=2)
+    for name in ("closed", "closed too", "and that"):
+        committer.aside(done.append, name)
+
+    committer.kill()
+
+    assert done == ["closed", "closed too", "and that"]
 
 
 def test_work_aside_that_ends_in_the_moment_of_a_crash(monkeypatch):
