@@ -1,5 +1,4 @@
 """/api/vhosts: list, create, delete; the connections and channels of one."""
-from flask import Blueprint, g
 
 from gomq_py.broker.features.arguments import TYPES
 from gomq_py.errors import PreconditionFailed
@@ -11,8 +10,9 @@ from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
 from gomq_py.http.paging import listing
+from gomq_py.http.web import Blueprint, g
 
-blueprint = Blueprint("vhosts", __name__)
+blueprint = Blueprint("vhosts")
 
 
 @blueprint.get("/api/vhosts")
