@@ -74,7 +74,7 @@ def _sayable(value, depth):
 
 def paced_answer(parts, content_type="application/json"):
     """An answer of a list of octets, which is used up, written a bit at a time: writing many megabytes at
-    once would hold everybody up.
+    once would hold everybody up. What is no octets has a length, and is ``written()`` when its turn comes.
     """
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
@@ -86,7 +86,8 @@ def _paced(parts):
     clock = SliceClock()
     parts.reverse()
     while parts:  # each is freed when it is written: 600 of 64 KiB at once take 13 ms
-        some.append(parts.pop())
+        part = parts.pop()
+        some.append(part if isinstance(part, bytes) else part.written())
         octets += len(some[-1])
         if octets >= WRITTEN_OCTETS:
             yield b"".join(some)

@@ -4,8 +4,9 @@ A list of 20 000 queues is 30 MB of JSON, nearly all of it the same for each. Be
 alone (its head, which is kept with its rates) and its figures lie texts that a Template finds by having
 ``shapes.queue_figures`` written with marks in place of figures; so the shape stands in one place. What is
 rare is written from the object as everywhere else: queues that are closed, paused or of a connection, and
-those with messages set aside or with consumers that are named. Nothing is kept of the figures: what is
-written is true then.
+those with messages set aside or with consumers that are named. An answer says how long it is before its
+first octet, but is not put together until it is sent: of each queue the figures and where its head lies are
+kept so long, a tenth of its JSON.
 """
 import re
 from weakref import ref
@@ -20,10 +21,14 @@ from gomq_py.hub.turns import paced
 
 # Queues that are written between two looks at the clock: some 50 us, or 1 ms where all are rare.
 QUEUES_LOOK = 40
-# Octets behind the last of a part: a queue of a long name and with many arguments is written from its object.
-ROOM = 16 * 1024
+# Queues of one part.
+PART_QUEUES = 64
+# Octets of a queue that is written from its counters though some of its rates are not 0; others need none.
+_MOVING_ROOM = 4096
 # Of one figure, with the text in front of it: 20 digits of a counter, or a rate.
 _FIGURE_ROOM = 32
+# How a queue of a part is written.
+_IDLE, _BUSY, _WHOLE = 0, 1, 2
 # Marks of a template, which is told from the digits of everything else in it.
 _COUNT_MARK, _RATE_MARK = 8_700_000_000_000_000_000, 870_000_000.5
 _MARKS = re.compile(rb"8700000000000000(\d{3})|870000(\d{3})\.5")
@@ -32,16 +37,18 @@ _FACTS = len(shapes.QUEUE_FACTS)
 _RATES = _FACTS + len(statistics.QUEUE.names)
 _FIGURES = _RATES + len(statistics.QUEUE.names)
 _COUNTED_AT, _COUNTED_OCTETS = 8 * _FACTS, 8 * (_RATES - _FACTS)
+_RECORD = 8 * _RATES
 
 
 class Template:
     """The texts between the figures of a queue: ``text`` is all of them, ``slots`` of each how long it is and
     the number of the figure behind it, as little-endian numbers of 32 bits; behind the last is none.
 
-    ``room``: octets that it takes with its figures, at most.
+    ``counts`` are the numbers of its counters, an octet each; ``least``: octets of all else where its rates
+    are 0; ``room``: octets that it takes with its figures, at most.
     """
 
-    __slots__ = ("text", "slots", "slot_count", "room")
+    __slots__ = ("text", "slots", "slot_count", "counts", "count_count", "least", "room")
 
     def __init__(self, has_consumers):
         facts = [_COUNT_MARK + number for number in range(_FACTS)]
@@ -52,9 +59,10 @@ class Template:
             statistics.QUEUE, [_COUNT_MARK + _FACTS + number for number in counted],
             [_RATE_MARK + number for number in counted], None, None)
         written = b"," + json_octets(shapes.queue_figures(facts, view))[1:]
-        texts, slots, at = [], bytearray(), 0
+        texts, slots, numbers, at = [], bytearray(), [], 0
         for mark in _MARKS.finditer(written):
             number = int(mark[1]) if mark[1] else _RATES + int(mark[2])
+            numbers.append(number)
             slots += (mark.start() - at).to_bytes(4, "little") + number.to_bytes(4, "little")
             texts.append(written[at:mark.start()])
             at = mark.end()
@@ -63,34 +71,79 @@ class Template:
         self.slot_count = len(texts)
         self.text = b"".join(texts)
         self.slots = bytes(slots)
+        self.counts = bytes(number for number in numbers if number < _RATES)
+        self.count_count = len(self.counts)
+        self.least = len(self.text) + len(b"0.0") * (len(numbers) - self.count_count)
         self.room = len(self.text) + _FIGURE_ROOM * self.slot_count
 
 
 _templates: list = []  # of queues without consumers and with some, once somebody lists many
 
 
+class Part:
+    """Some queues of a list as they were looked at, with commas. Its length is known before it is
+    ``written``.
+    """
+
+    __slots__ = ("_length", "_is_first", "_count", "_figures", "_texts", "_kinds", "_out")
+
+    def __init__(self, length, is_first, figures, texts, kinds, out):
+        """``texts``: of each queue its head, or all of it; ``out``: the bytearray that parts are written in.
+        """
+        self._length = length
+        self._is_first = is_first
+        self._count = len(texts)
+        self._figures = figures
+        self._texts = texts
+        self._kinds = kinds
+        self._out = out
+
+    def __len__(self):
+        return self._length
+
+    def written(self):
+        """Its octets."""
+        out = self._out if len(self._out) >= self._length else bytearray(self._length)
+        target, at = octets.pointer(out), 0
+        figures, kinds = octets.pointer(self._figures), octets.pointer(self._kinds)
+        for place in range(self._count):
+            if place or not self._is_first:
+                target[at] = 44  # a comma
+                at += 1
+            text = self._texts[place]
+            octets.copy(target, at, octets.pointer(text), 0, len(text))
+            at += len(text)
+            if kinds[place] != _WHOLE:
+                at = _fill(target, at, _templates[kinds[place]], figures, _RECORD * place, None)
+        assert at == self._length
+        with memoryview(out) as written:
+            return bytes(written[:at])
+
+
 class QueueLines:
-    """Writes queues as elements of a JSON array: ``parts`` are octets, with commas between the elements."""
+    """Writes queues as elements of a JSON array: ``parts`` are Parts, with commas between the elements."""
 
     __slots__ = (
-        "parts", "count", "_rates", "_looks", "_vhosts", "_part_octets", "_idle", "_busy", "_out", "_at",
-        "_figures",
+        "parts", "count", "_rates", "_looks", "_vhosts", "_part_octets", "_out", "_length", "_texts",
+        "_kinds", "_figures", "_moving",
     )
 
     def __init__(self, rates, vhosts, part_octets=WRITTEN_OCTETS):
-        """``rates`` is the node's, ``vhosts`` its dict of them."""
+        """``rates`` is the node's, ``vhosts`` its dict of them; a part has so many octets, and an element."""
         if not _templates:
             _templates.extend((Template(False), Template(True)))
-        self._idle, self._busy = _templates
         self.parts = []
         self.count = 0
         self._rates = rates
         self._looks = None
         self._vhosts = vhosts
         self._part_octets = part_octets
-        self._out = bytearray(part_octets + ROOM + 1)
-        self._at = 0
-        self._figures = bytearray(8 * _RATES)
+        self._out = bytearray(part_octets + _MOVING_ROOM)
+        self._length = 0
+        self._texts = []
+        self._kinds = bytearray(PART_QUEUES)
+        self._figures = bytearray(_RECORD * PART_QUEUES)
+        self._moving = bytearray(_MOVING_ROOM)
 
     def write(self, rows):
         """Those of these queues that are there now."""
@@ -106,35 +159,34 @@ class QueueLines:
             if queue is None:
                 continue
             if self.count:
-                self._out[self._at] = 44  # a comma
-                self._at += 1
+                self._length += 1  # a comma
             self.count += 1
-            if not self._write_plain(queue, now_s):
-                self._write_object(json_octets(shapes.queue(queue)))
-            if self._at >= self._part_octets:
+            if not self._take(queue, now_s):
+                self._add(json_octets(shapes.queue(queue)), _WHOLE)
+            if self._length >= self._part_octets or len(self._texts) == PART_QUEUES:
                 self._hand_over()
 
     def end(self):
-        """All is written. Returns the parts."""
+        """There are no more. Returns the parts."""
         self._hand_over()
         return self.parts
 
-    def _write_object(self, element):
-        if len(element) >= ROOM:
-            self._hand_over()
-            self.parts.append(element)
-        else:
-            octets.copy(octets.pointer(self._out), self._at, octets.pointer(element), 0, len(element))
-            self._at += len(element)
+    def _add(self, text, kind):
+        octets.pointer(self._kinds)[len(self._texts)] = kind
+        self._texts.append(text)
+        self._length += len(text)
 
     def _hand_over(self):
-        if self._at:
-            with memoryview(self._out) as written:
-                self.parts.append(bytes(written[:self._at]))
-        self._at = 0
+        count = len(self._texts)
+        if count:
+            self.parts.append(Part(
+                self._length, not self.parts, bytes(self._figures[:_RECORD * count]), self._texts,
+                bytes(self._kinds[:count]), self._out))
+        self._texts = []
+        self._length = 0
 
-    def _write_plain(self, queue, now_s):
-        """Write a queue that is nothing special. False: it is, and nothing was written."""
+    def _take(self, queue, now_s):
+        """Take over a queue that is nothing special. False: it is, and nothing was taken."""
         if (
             queue.closed or queue.paused or queue.exclusive_owner is not None or queue.aside is not None
             or queue.store is None
@@ -145,15 +197,16 @@ class QueueLines:
             consumers = len(ring.consumers)
             if consumers and (ring.single_active or _is_exclusive(ring.consumers)):
                 return False
+        at = _RECORD * len(self._texts)
         figures = octets.pointer(self._figures)
-        self._read(queue, consumers, figures)
+        self._read(queue, consumers, figures, at)
         look = self._looks.get(ref(queue))
         if look is None or now_s - look.at >= LEAST_WINDOW_S:
             if look is not None and look.counted is not None and octets.same(
-                    figures, _COUNTED_AT, octets.pointer(look.counted), 0, _COUNTED_OCTETS):
+                    figures, at + _COUNTED_AT, octets.pointer(look.counted), 0, _COUNTED_OCTETS):
                 look.at = now_s  # as it was at the last look: its rates are still 0
             else:
-                look = self._looked_at(queue)
+                look = self._looked_at(queue, at)
                 if look is None:
                     return False
         head = look.head
@@ -161,51 +214,58 @@ class QueueLines:
             head = json_octets(shapes.queue_head(queue))
             head = look.head = head[:len(head) - 1]
             look.in_force = queue.in_force
-        template = self._busy if consumers else self._idle
-        if len(head) + template.room > ROOM:
+        kind = _BUSY if consumers else _IDLE
+        if look.counted is not None:
+            self._add(head, kind)
+            self._length += _filled_length(_templates[kind], figures, at)
+            return True
+        return self._add_moving(head, _templates[kind], figures, at, look.rates)
+
+    def _add_moving(self, head, template, figures, at, rates):
+        """At once, for its rates may be others when it is sent. False: there is no room."""
+        if len(head) + template.room > _MOVING_ROOM:
             return False
-        octets.copy(octets.pointer(self._out), self._at, octets.pointer(head), 0, len(head))
-        self._at += len(head)
-        self._at = _fill(
-            octets.pointer(self._out), self._at, octets.pointer(template.text),
-            octets.pointer(template.slots), template.slot_count, figures,
-            None if look.counted is not None else look.rates)
+        moving = octets.pointer(self._moving)
+        octets.copy(moving, 0, octets.pointer(head), 0, len(head))
+        end = _fill(moving, len(head), template, figures, at, rates)
+        with memoryview(self._moving) as written:
+            self._add(bytes(written[:end]), _WHOLE)
         return True
 
-    def _looked_at(self, queue):
+    def _looked_at(self, queue, at):
         """The look at a queue whose counters have moved, or None where there are too many looks."""
         look = self._rates.look_at(statistics.QUEUE, queue)
         if look is not None and not any(look.rates):
-            look.counted = bytes(self._figures[_COUNTED_AT:])
+            look.counted = bytes(self._figures[at + _COUNTED_AT:at + _RECORD])
         return look
 
-    def _read(self, queue, consumers, figures):
+    def _read(self, queue, consumers, figures, at):
         """As ``shapes.queue_facts`` and ``statistics.QUEUE`` read it."""
         ready, unacked = queue.ready_count, queue.unacked_count
         ready_bytes, unacked_bytes = queue.store.ready_bytes, queue.store.unacked_bytes
         no_ack = queue.auto_delivered - queue.auto_got
-        _put(figures, 0, consumers)
-        _put(figures, 1, ready_bytes + unacked_bytes)
-        _put(figures, 2, ready_bytes)
-        _put(figures, 3, unacked_bytes)
-        _put(figures, 4, ready_bytes + unacked_bytes if queue.durable else 0)
-        _put(figures, 5, ready + unacked if queue.durable else 0)
-        _put(figures, 6, ready + unacked)
-        _put(figures, 7, ready)
-        _put(figures, 8, unacked)
-        _put(figures, 9, queue.published)
-        _put(figures, 10, queue.delivered - queue.got - no_ack)
-        _put(figures, 11, no_ack)
-        _put(figures, 12, queue.got - queue.auto_got)
-        _put(figures, 13, queue.auto_got)
-        _put(figures, 14, queue.got_none)
-        _put(figures, 15, queue.delivered)
-        _put(figures, 16, queue.requeued)
-        _put(figures, 17, queue.acked)
+        _put(figures, at, 0, consumers)
+        _put(figures, at, 1, ready_bytes + unacked_bytes)
+        _put(figures, at, 2, ready_bytes)
+        _put(figures, at, 3, unacked_bytes)
+        _put(figures, at, 4, ready_bytes + unacked_bytes if queue.durable else 0)
+        _put(figures, at, 5, ready + unacked if queue.durable else 0)
+        _put(figures, at, 6, ready + unacked)
+        _put(figures, at, 7, ready)
+        _put(figures, at, 8, unacked)
+        _put(figures, at, 9, queue.published)
+        _put(figures, at, 10, queue.delivered - queue.got - no_ack)
+        _put(figures, at, 11, no_ack)
+        _put(figures, at, 12, queue.got - queue.auto_got)
+        _put(figures, at, 13, queue.auto_got)
+        _put(figures, at, 14, queue.got_none)
+        _put(figures, at, 15, queue.delivered)
+        _put(figures, at, 16, queue.requeued)
+        _put(figures, at, 17, queue.acked)
 
 
 def lines(rows, places):
-    """(how many, the elements of a JSON array as a list of octets) of the queues at these places of a list.
+    """(how many, the elements of a JSON array as a list of Parts) of the queues at these places of a list.
 
     May switch.
     """
@@ -222,20 +282,31 @@ def _is_exclusive(consumers):
     return False
 
 
-def _put(figures, number, value):
-    octets.put_le64(figures, 8 * number, value)
+def _put(figures, at, number, value):
+    octets.put_le64(figures, at + 8 * number, value)
 
 
-def _fill(out, at, text, slots, slot_count, figures, rates):
-    """Write a template with its figures. Returns the offset behind it. ``rates``: None where all are 0."""
-    text_at = 0
-    for slot in range(slot_count):
+def _filled_length(template, figures, at):
+    """Octets of a template with the figures that lie at ``at``, where its rates are 0."""
+    length, counts = template.least, octets.pointer(template.counts)
+    for count in range(template.count_count):
+        length += _digits(octets.le64(figures, at + 8 * counts[count]))
+    return length
+
+
+def _fill(out, at, template, figures, figures_at, rates):
+    """Write a template with the figures that lie at ``figures_at``. Returns the offset behind it.
+
+    ``rates``: None where all are 0.
+    """
+    text, slots, text_at = octets.pointer(template.text), octets.pointer(template.slots), 0
+    for slot in range(template.slot_count):
         length, number = octets.le32(slots, 8 * slot), octets.le32(slots, 8 * slot + 4)
         octets.copy(out, at, text, text_at, length)
         at += length
         text_at += length
         if number < _RATES:
-            at = _write_decimal(out, at, octets.le64(figures, 8 * number))
+            at = _write_decimal(out, at, octets.le64(figures, figures_at + 8 * number))
         elif number < _FIGURES:
             if rates is None:
                 octets.copy(out, at, octets.pointer(b"0.0"), 0, 3)
@@ -247,15 +318,21 @@ def _fill(out, at, text, slots, slot_count, figures, rates):
     return at
 
 
+def _digits(number):
+    """How many decimal digits a number has."""
+    digits = 1
+    while number >= 10:
+        number //= 10
+        digits += 1
+    return digits
+
+
 def _write_decimal(out, at, number):
     """Write a number in decimal digits. Returns the offset behind it."""
     if number < 10:
         out[at] = 48 + number
         return at + 1
-    digits, rest = 1, number
-    while rest >= 10:
-        rest //= 10
-        digits += 1
+    digits = _digits(number)
     end = at + digits
     while digits > 0:
         digits -= 1

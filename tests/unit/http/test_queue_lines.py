@@ -13,7 +13,7 @@ from gomq_py.http.answers import json_octets
 from gomq_py.http.queue_lines import QueueLines
 from tests.support.waiting import in_time
 
-# More than there is room for a queue that is written from its counters.
+# More than there is room for a queue whose rates are not 0.
 ROOM = 16 * 1024
 PLAIN = [f"plain-{number}" for number in range(60)]
 QUEUES = {
@@ -76,12 +76,19 @@ def both(broker, part_octets=1000):
             lines = QueueLines(launcher._node._management._rates, launcher.broker.vhosts, part_octets)
             lines.write(rows)
             assert lines.count == len(rows)
-            return b"[" + b"".join(lines.end()) + b"]", [json_octets(shapes.queue(row)) for row in rows]
+            return in_octets(lines), [json_octets(shapes.queue(row)) for row in rows]
 
     written, alone = broker.call(read)
     return tuple(
         {one["name"]: one for one in shown} for shown in (json.loads(written), map(json.loads, alone))
     )
+
+
+def in_octets(lines):
+    """What was written, as a JSON array; each part is as long as it said."""
+    parts = [(len(part), part.written()) for part in lines.end()]
+    assert [length for length, _ in parts] == [len(octets) for _, octets in parts]
+    return b"[" + b"".join(octets for _, octets in parts) + b"]"
 
 
 def in_app(launcher):
@@ -92,7 +99,8 @@ def test_queues_are_written_as_each_is_by_itself(some, clock):
     """At the first look, at the next within a second, once their counters have moved, and while they rest."""
     broker, channel = some
     shown = [both(broker)]
-    for name in (*PLAIN[::7], "busy", "stream", "prioritized", "limited", "consumed", "transient", "paused"):
+    names = ("busy", "stream", "prioritized", "limited", "consumed", "transient", "paused", "long")
+    for name in (*PLAIN[::7], *names):
         for octets in (0, 9, 10, 12_345):
             channel.publish("", name, b"x" * octets)
     channel.queue_declare("busy", passive=True)  # what was published has come
@@ -128,6 +136,30 @@ def test_policies_and_consumers_are_those_of_now(some, clock):
     assert with_both == alone
 
 
+def test_what_changes_before_a_part_is_sent_is_not_in_it(some, clock):
+    """Its length has been told: numbers have more digits by then, and rates are no longer 0."""
+    broker, channel = some
+
+    def begin(launcher):
+        rows = list(launcher.broker.vhosts["/"].queues.values())
+        with in_app(launcher):
+            lines = QueueLines(launcher._node._management._rates, launcher.broker.vhosts)
+            lines.write(rows)
+            return lines, [json_octets(shapes.queue(row)) for row in rows]
+
+    both(broker)
+    lines, before = broker.call(begin)
+    for name in (*PLAIN[:5], "prioritized"):
+        for _ in range(1200):
+            channel.publish("", name, b"x" * 100)
+        channel.queue_declare(name, passive=True)  # what was published has come
+    clock.now += 3.0
+    changed, _ = both(broker)
+
+    assert json.loads(broker.call(lambda launcher: in_octets(lines))) == [json.loads(one) for one in before]
+    assert changed[PLAIN[0]]["message_stats"]["publish_details"]["rate"] > 0
+
+
 @pytest.mark.parametrize("octets", [1, 1571, ROOM, 1024 * 1024])
 def test_parts_of_any_size_are_one_list(some, clock, octets):
     written, alone = both(some[0], octets)
@@ -157,11 +189,11 @@ def test_queues_that_go_while_a_list_is_written_are_left_out(some, clock, monkey
             lines.write(rows[2:4])
             vhost.queues[gone.name] = gone
             lines.write(rows[2:3])
-        return lines.count, lines.end(), [row.name for row in rows[:4]]
+        return lines.count, in_octets(lines), [row.name for row in rows[:4]]
 
-    count, parts, names = broker.call(write)
+    count, written, names = broker.call(write)
 
-    shown = [one["name"] for one in json.loads(b"[" + b"".join(parts) + b"]")]
+    shown = [one["name"] for one in json.loads(written)]
     assert shown == [names[0], names[1], names[3], names[2]]
     assert count == len(shown)
 
