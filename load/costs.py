@@ -8,6 +8,11 @@ import base64
 import contextlib
 import http.client
 import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +35,9 @@ PAIRS = (
 PAIRS_S = 5
 # From so many messages on a share of them is more than chance.
 PAIRS_LEAST = 500_000
+# Names, in the environment, the command of RabbitMQ's PerfTest.
+PERF_TEST = "PERF_TEST"
+PERF_TEST_S = 10
 _SETTLE_S = 1
 _LOOK_S = 0.2
 _GONE_S = 2
@@ -186,6 +194,24 @@ def _asked(broker, path):
     return json.loads(fetch(broker.http_port, path)[1])
 
 
+def perf_test(make):
+    """RabbitMQ's PerfTest without options, whose publisher outruns its consumer; nothing where it is not
+    installed.
+    """
+    command = shlex.split(os.environ.get(PERF_TEST, "perf-test"))
+    if shutil.which(command[0]) is None:
+        print(f"there is no {command[0]}: {PERF_TEST} names the command", file=sys.stderr)
+        return {}
+    with running(make()) as broker:
+        output = subprocess.run(
+            [*command, "-h", broker.uri, "-z", str(PERF_TEST_S)], capture_output=True, text=True, check=False
+        ).stdout
+    found = re.search(r"consumer latency min/median/\S+ \d+/(\d+)/", output)  # of all of it: no colon
+    if found is None:
+        raise RuntimeError(f"PerfTest: {output[-500:]}")
+    return {"perf-test": int(found[1]) / 1000}
+
+
 def newcomers(make):
     """The slowest login, and the slowest declare, while four publishers flood a fan-out."""
     with running(make()) as broker:
@@ -278,6 +304,7 @@ COSTS = (
         is_least=True, ours=True,
     ),
     Cost("pairs-memory", "the most anonymous memory that takes", 60e6, "octets", pairs, ours=True),
+    Cost("perf-test", "RabbitMQ's PerfTest without options: median latency", 40, "ms", perf_test),
     Cost(
         "login-beside", "slowest login beside 4 publishers that flood a fan-out to 500 queues", 100, "ms",
         newcomers,
@@ -292,6 +319,7 @@ COSTS = (
 COMMANDS = {
     connections: f"gomq-py-perf amqp connection-count -x {GONE_COUNT} -c 0 -z 0.1 --broker-pid PID",
     pairs: f"gomq-py-perf amqp throughput -z {PAIRS_S} {PAIRS}",
+    perf_test: f"perf-test -h URL -z {PERF_TEST_S}",
     newcomers: (
         f"gomq-py-perf amqp throughput -x 0 -y 1 -e {FAN} --exchange-type fanout --queue-pattern {FAN}-% "
         f"--queue-pattern-to {FAN_OUT} --transient-queue; beside it gomq-py-perf amqp throughput -x 4 -y 0 "
@@ -318,7 +346,7 @@ def measured(makers, wanted, rounds):
                     faults.append(f"{measure.__name__}, {name}: {error}")
                     continue
                 print(f"{measure.__name__} {name}: {found}", file=sys.stderr, flush=True)
-                for cost in costs:
+                for cost in (cost for cost in costs if cost.key in found):
                     before = figures[name].get(cost.key, found[cost.key])
                     figures[name][cost.key] = cost.better((before, found[cost.key]))
     return figures, faults

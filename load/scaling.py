@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gomq_py.amqp.wire.methods import QueueBind
 from gomq_py.client.connection import Connection
+from gomq_py.hub.admission import DESCRIPTORS_SHARE
 from gomq_py.perf.process import cpu_seconds, memory_octets, raise_descriptor_limit
 from load.bench import DOCUMENT, circumstances, write
 from load.brokers import ROOT, GomqBroker
@@ -27,8 +28,8 @@ from load.scenarios import QUEUE, run
 BEGIN, END = "<!-- scaling: written by python -m load.scaling -->", "<!-- end of scaling -->"
 IMAGES = ROOT / "docs" / "images"
 PUBLISHES = 50_000
-# Of this process and of the broker, for what are no connections.
-SPARE_DESCRIPTORS = 500
+# Descriptors of the generator for what are no connections, and connections that the load is not made of.
+SPARE_DESCRIPTORS, SPARE_CONNECTIONS = 500, 10
 
 
 @dataclass(frozen=True)
@@ -175,10 +176,11 @@ def measured(growth, make, most):
 
 
 def _possible(key):
-    """How many the descriptors of this machine allow."""
+    """How many the descriptors of this machine allow, of which the broker keeps a share for files."""
     if key not in ("connections", "consumers"):
         return 1 << 62
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[1] - SPARE_DESCRIPTORS
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return min(descriptors - SPARE_DESCRIPTORS, int(descriptors * DESCRIPTORS_SHARE) - SPARE_CONNECTIONS)
 
 
 def _options(arguments):

@@ -1,5 +1,6 @@
 """The benchmark runs on our broker and prints its tables; what it measures is nobody's test."""
 import os
+import resource
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gomq_py.hub.admission import DESCRIPTORS_SHARE
 from load import bench, costs, scaling, shovels
 from load.costs import COSTS, Cost
 from load.plot import log_plot
@@ -117,6 +119,13 @@ def test_the_best_of_a_cost_counts_and_one_that_cannot_be_measured_is_told():
     assert [cost.is_met(figures["a"][cost.key]) for cost in wanted[:2]] == [True, False]
 
 
+def test_a_cost_whose_program_is_not_installed_has_no_figure(monkeypatch):
+    monkeypatch.setenv(costs.PERF_TEST, "no-such-program --of-any-kind")
+    wanted = [cost for cost in COSTS if cost.key == "perf-test"]
+
+    assert costs.measured({"a": (None, True)}, wanted, 1) == ({"a": {}}, [])
+
+
 def test_figures_of_earlier_runs_stay_where_there_are_no_newer_ones():
     before = {"results": {"small": {"cpu_us": 1, "faults": ["lost"]}, "four": 4}, "versions": {"a": "1"}}
     now = {"results": {"small": {"cpu_us": 2, "faults": []}}, "versions": {"a": ""}}
@@ -180,19 +189,32 @@ def test_the_document_has_a_place_for_the_plots():
     assert page.index(scaling.BEGIN) < page.index(scaling.END)
 
 
+class NoBroker:
+    """One of which nothing is asked."""
+
+    def start(self):
+        return self
+
+    def stop(self):
+        pass
+
+
 def test_a_size_that_this_machine_does_not_do_ends_its_line():
     def measure(_, size):
         if size > 10:
             raise RuntimeError("no descriptors")
         return {"us": size}
 
-    class Broker:
-        def start(self):
-            return self
-
-        def stop(self):
-            pass
-
     growth = scaling.Growth("queues", "Queues", "queues", (1, 10, 100, 1000), measure, {})
 
-    assert scaling.measured(growth, Broker, 1000) == {"us": [(1, 1), (10, 10)]}
+    assert scaling.measured(growth, NoBroker, 1000) == {"us": [(1, 1), (10, 10)]}
+
+
+@pytest.mark.parametrize("descriptors", [1024, 20_000, 1_000_000])
+def test_connections_end_where_the_broker_lets_in_no_more(monkeypatch, descriptors):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    growth = scaling.Growth("connections", "", "", (1 << 30,), lambda _, size: {"us": size}, {})
+
+    ((asked, _),) = scaling.measured(growth, NoBroker, 1 << 40)["us"]
+
+    assert 0 < asked < descriptors * DESCRIPTORS_SHARE
