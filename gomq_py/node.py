@@ -201,7 +201,7 @@ class Node:
 
     def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
         if self._management is None:
-            # here, because a broker without it should not carry Werkzeug
+            # here, because a broker without it should not carry Flask
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,

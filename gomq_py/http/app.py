@@ -5,6 +5,7 @@ A factory, so that several brokers live in one process.
 import contextlib
 from http import HTTPStatus
 
+from flask import Flask, current_app, g, request
 from werkzeug.routing import UnicodeConverter
 
 import gomq_py
@@ -17,7 +18,6 @@ from gomq_py.http.api import (
 from gomq_py.http.login import LocalOperator, LoginCounts
 from gomq_py.http.session import Sessions
 from gomq_py.http.sign_on import policy_with
-from gomq_py.http.web import App, current_app, g, request
 
 RESOURCES = (
     docs, identity, overview, nodes, health, metrics, connections, exchanges, queues, queue_states, streams,
@@ -52,10 +52,12 @@ class NameConverter(UnicodeConverter):
 
 def create_app(node):
     """The WSGI app that manages ``node``."""
-    app = App({"default": NameConverter, "name": NameConverter})
+    app = Flask("gomq_py.http", static_folder=None)
     app.extensions["gomq.node"] = node
     app.extensions["gomq.logins"] = LoginCounts()
     app.extensions["gomq.sessions"] = Sessions()
+    app.url_map.strict_slashes = False
+    app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
     for resource in RESOURCES:
         app.register_blueprint(resource.blueprint)
     errors.register(app)
@@ -85,7 +87,7 @@ def create_control_app(node):
 
 def create_metrics_app(node):
     """The WSGI app of the metrics port: /metrics for everybody who reaches it."""
-    app = App()
+    app = Flask("gomq_py.http.metrics", static_folder=None)
     app.extensions["gomq.node"] = node
     app.register_blueprint(metrics.public)
     errors.register(app)

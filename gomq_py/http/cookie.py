@@ -7,9 +7,10 @@ alone, so that neither another host of the domain nor somebody on the line can p
 """
 from urllib.parse import urlsplit
 
+from flask import request
+
 from gomq_py.http.foreign_pages import is_over_tls
 from gomq_py.http.session import ENDS_AFTER_S
-from gomq_py.http.web import request
 
 NAME = "gomq_session"
 TLS_PREFIX = "__Host-"

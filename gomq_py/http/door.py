@@ -1,6 +1,6 @@
 """The management doors as the launcher sees them: opened on listening sockets, closed again.
 
-Importing it is what brings Werkzeug in.
+Importing it is what brings Flask in.
 
     http, https     users log in; over TCP, TLS or a unix socket
     control         no login: whoever may connect to the socket's path may do everything

@@ -1,11 +1,11 @@
 """Answers about changes leave when the changes are safe, as the AMQP door's do: what was answered outlives a
 power cut.
 """
+from flask import request
 
 from gomq_py.http import errors
 from gomq_py.http.answers import node
 from gomq_py.http.foreign_pages import READING
-from gomq_py.http.web import request
 from gomq_py.observability.log import logger
 
 LOG = logger("http")

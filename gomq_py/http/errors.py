@@ -5,10 +5,10 @@ Answers name what the caller asked for and nothing of our insides; what was not 
 answered with 500 and no detail.
 """
 import orjson
+from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
 from gomq_py.errors import AccessRefused, NoPermission, NotFound, Refused
-from gomq_py.http.web import Response, request
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
@@ -165,7 +165,7 @@ def from_refused(error):
 
 
 def from_http_error(error):
-    """What the web library itself refuses: unknown paths, methods, malformed requests."""
+    """What Flask itself refuses: unknown paths, methods, malformed requests."""
     if error.code == 404:
         return answer(404, "Object Not Found", "Not Found")
     response = answer(error.code or 500, error.name, error.name)

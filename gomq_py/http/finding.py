@@ -1,4 +1,5 @@
 """Finding what a path names, for somebody who may see it. Raises what the answer will be."""
+from flask import g, request
 
 from gomq_py.broker.names import described
 from gomq_py.broker.verbs.access import Access
@@ -6,7 +7,6 @@ from gomq_py.broker.verbs.caller import Caller
 from gomq_py.http.answers import node
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised
 from gomq_py.http.login import sees_vhost
-from gomq_py.http.web import g, request
 
 
 def find_vhost(name):

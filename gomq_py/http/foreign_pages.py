@@ -11,9 +11,10 @@ token besides, which only our own pages can read.
 import hmac
 from urllib.parse import urlsplit
 
+from flask import request
+
 from gomq_py.http.errors import ForeignPage, UnsupportedType
 from gomq_py.http.session import TOKEN_HEADER
-from gomq_py.http.web import request
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 FOREIGN_SITES = frozenset(("cross-site", "same-site"))

@@ -10,12 +10,12 @@ out.
 import time
 
 import gevent
+from flask import Response, g, request
 from gevent.event import Event
 
 from gomq_py.http import login
 from gomq_py.http.answers import json_octets, node
 from gomq_py.http.errors import Unavailable
-from gomq_py.http.web import Response, g, request
 
 MEDIA_TYPE = "text/event-stream"
 # Of one user and of one port; a part of the port's connections, too.

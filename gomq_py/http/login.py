@@ -8,6 +8,7 @@ slows down whoever guesses, and nowhere else. A request without them may be one 
 """
 import functools
 
+from flask import current_app, g, request
 from werkzeug.datastructures import Authorization
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
@@ -18,7 +19,6 @@ from gomq_py.broker.verbs.access import may_enter
 from gomq_py.http import cookie, foreign_pages
 from gomq_py.http.answers import MAX_BODY_OCTETS, node, receive_body
 from gomq_py.http.errors import LoginFailed, NotAuthorised, SessionEnded, Throttled
-from gomq_py.http.web import current_app, g, request
 from gomq_py.observability.log import logger
 
 LOG = logger("http")

@@ -10,8 +10,9 @@ import hashlib
 import re
 from pathlib import Path
 
-from gomq_py.http.web import Blueprint, Response, abort, request
-blueprint = Blueprint("page")
+from flask import Blueprint, Response, abort, request
+
+blueprint = Blueprint("page", __name__)
 FOLDER = Path(__file__).parent / "ui"
 # Every path that there can be: no dot but the one before the ending, so that none leads out of the folder.
 _PATH = re.compile(r"(?:[a-z0-9_]+/)*[a-z0-9_]+\.(html|css|js|svg)")

@@ -7,6 +7,7 @@ A pattern from a query is matched with a limit on its length and on the time it 
 from typing import Any
 
 import orjson
+from flask import request
 
 from gomq_py.http.answers import elements, node, paced_answer
 from gomq_py.http.arguments import number_in
@@ -14,7 +15,6 @@ from gomq_py.http.columns import cut, paths_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.index import Rows, chunks
 from gomq_py.http.kinds import JSON
-from gomq_py.http.web import request
 from gomq_py.patterns import Pattern
 
 DEFAULT_PAGE_SIZE = 100

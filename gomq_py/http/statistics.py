@@ -9,13 +9,14 @@ import os
 import resource
 from operator import attrgetter
 
+from flask import g, request
+
 from gomq_py.broker.signals.totals import QUEUE_COUNTERS
 from gomq_py.http import sums
 from gomq_py.http.answers import node
 from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
-from gomq_py.http.web import g, request
 from gomq_py.observability import resources
 
 # Oldest age that a query may ask for; of single things only the last ``stats_log_size`` samples are kept.

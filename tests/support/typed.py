@@ -15,7 +15,7 @@ UNTYPED = {
     "tests/ctl": "click and the management API",
     "tests/e2e": "the command: what it says, signals, configuration, TLS, packages",
     "tests/embedding": "a broker in another program, and the pytest plugin",
-    "tests/management": "the web, JSON and metrics, above the same broker",
+    "tests/management": "Flask, JSON and metrics, above the same broker",
     "tests/spark": "what runs in Spark is plain, and a step of its own",
     "tests/unit/auth": "users, rights and passwords are plain",
     "tests/unit/client": "the client is plain, and the codec under it has tests of its own",

@@ -1,6 +1,8 @@
 """/api/bindings: list, add and remove, by the two ends and the binding's properties key."""
 from urllib.parse import quote
 
+from flask import Blueprint
+
 from gomq_py.broker.topology.binding import Binding, escaped
 from gomq_py.broker.verbs import bindings
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE
@@ -11,9 +13,8 @@ from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import caller, find_vhost, named, there_is, visible_vhosts, writable_vhost
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint
 
-blueprint = Blueprint("bindings")
+blueprint = Blueprint("bindings", __name__)
 KINDS = {"q": QUEUE, "e": EXCHANGE}
 
 

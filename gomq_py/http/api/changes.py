@@ -1,6 +1,7 @@
 """/api/changes: what came, went or changed since a number that an earlier answer gave; /api/events: the same
 as it comes. gomq-py's own.
 """
+from flask import Blueprint, g, request
 
 from gomq_py.http import live
 from gomq_py.http.answers import json_answer, node
@@ -9,10 +10,9 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import (
     ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, access, user_sees_vhost,
 )
-from gomq_py.http.web import Blueprint, g, request
 from gomq_py.hub.turns import paced
 
-blueprint = Blueprint("changes")
+blueprint = Blueprint("changes", __name__)
 # In one answer: whoever asks with its ``last`` gets the next ones.
 SHOWN_MAX = 1000
 # Changes between two looks at the clock: a microsecond each.

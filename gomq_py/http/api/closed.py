@@ -1,11 +1,11 @@
 """/api/closed: why connections and channels ended lately; gomq-py's own."""
+from flask import Blueprint, g, request
 
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.login import MANAGEMENT, MONITORING, access
-from gomq_py.http.web import Blueprint, g, request
 
-blueprint = Blueprint("closed")
+blueprint = Blueprint("closed", __name__)
 KINDS = ("connections", "channels")
 
 

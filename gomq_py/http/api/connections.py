@@ -1,5 +1,6 @@
 """/api/connections, /api/channels, /api/consumers: who is here and what they are doing; closing connections.
 """
+from flask import Blueprint, g, request
 
 from gomq_py.http import kinds, shapes, statistics
 from gomq_py.http.answers import body, json_answer, no_content, node
@@ -8,10 +9,9 @@ from gomq_py.http.errors import NoSuchObject, NotAuthorised
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access, sees_vhost
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, g, request
 from gomq_py.hub.turns import paced
 
-blueprint = Blueprint("connections")
+blueprint = Blueprint("connections", __name__)
 # The reason is shown to the client, who asked for nothing of the sort: short.
 MAX_REASON = 200
 

@@ -4,6 +4,8 @@ too.
 from collections import Counter, deque
 from itertools import islice
 
+from flask import Blueprint, request
+
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.topology.definitions import DefinitionsError, Importer, sections, sections_of_vhost
 from gomq_py.http.answers import body_pieces, no_content, node, paced_answer
@@ -12,14 +14,13 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_vhost
 from gomq_py.http.json_slices import NotJSON, TooLong, dumped, parsed
 from gomq_py.http.login import ADMINISTRATOR, access, set_by
-from gomq_py.http.web import Blueprint, request
 from gomq_py.hub.turns import paced
 from gomq_py.judgement.difference import KEYS, Difference
 from gomq_py.observability.garbage import held_while_making
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
-blueprint = Blueprint("definitions")
+blueprint = Blueprint("definitions", __name__)
 # Some hundred thousand queues with their bindings.
 MAX_DEFINITIONS_OCTETS = 64 * 1024 * 1024
 # Rows of a difference in one answer; how many there are is told.

@@ -1,4 +1,5 @@
 """/api/delayed: messages that delayed exchanges hold until their time; gomq-py's own."""
+from flask import Blueprint, request
 
 from gomq_py.broker.verbs import exchanges
 from gomq_py.http.answers import json_answer, paced_list
@@ -8,11 +9,10 @@ from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.finding import caller, find_exchange, find_vhost, visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.shapes import set_aside
-from gomq_py.http.web import Blueprint, request
 from gomq_py.hub.turns import paced
 from gomq_py.storage.message import Message
 
-blueprint = Blueprint("delayed")
+blueprint = Blueprint("delayed", __name__)
 # Messages in one answer, the next ones to go: finding so many in the heap takes 2 ms.
 MOST, USUAL = 1000, 100
 # Octets of a body that are shown unless told, and at most.

@@ -4,11 +4,12 @@ Needs no login and tells no secret.
 """
 from html import escape
 
+from flask import Blueprint, Response, current_app, redirect
+
 from gomq_py.http import cookie
 from gomq_py.http.answers import json_answer
-from gomq_py.http.web import Blueprint, Response, current_app, redirect
 
-blueprint = Blueprint("docs")
+blueprint = Blueprint("docs", __name__)
 STYLE = """body { font: 16px/1.4 sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
 table { border-collapse: collapse; width: 100% }
 td { border-top: 1px solid #ccc; padding: .3rem .6rem; vertical-align: top }

@@ -1,12 +1,12 @@
 """/api/doctor: what is wrong, or soon will be, and what to do about it; gomq-py's own."""
+from flask import Blueprint, g
 
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.doctor import OF_LINKS, OF_NODE
 from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, access, sees_vhost
-from gomq_py.http.web import Blueprint, g
 from gomq_py.judgement.findings import BAD
 
-blueprint = Blueprint("doctor")
+blueprint = Blueprint("doctor", __name__)
 
 
 @blueprint.get("/api/doctor")

@@ -4,6 +4,8 @@ import binascii
 import struct
 from functools import partial
 
+from flask import Blueprint, request
+
 from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.verbs import exchanges
 from gomq_py.broker.verbs.publishing import prepare, store_and_wait
@@ -18,9 +20,8 @@ from gomq_py.http.finding import (
 )
 from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, request
 
-blueprint = Blueprint("exchanges")
+blueprint = Blueprint("exchanges", __name__)
 # A message published by hand: larger ones go over AMQP.
 MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
 

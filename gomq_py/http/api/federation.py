@@ -3,15 +3,15 @@ shows them, and a verb for operators.
 
 Upstreams and policies are set where parameters and policies are. No password is in any of it.
 """
+from flask import Blueprint, g
 
 from gomq_py.http.answers import no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, g
 
-blueprint = Blueprint("federation")
+blueprint = Blueprint("federation", __name__)
 DOWN = "error", "stopped", "terminated", "waiting"
 
 

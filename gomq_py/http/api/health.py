@@ -3,6 +3,8 @@
 """
 import time
 
+from flask import Blueprint
+
 from gomq_py.broker.verbs.aliveness import is_alive
 from gomq_py.http import certificate, shapes
 from gomq_py.http.answers import json_answer, node
@@ -10,9 +12,8 @@ from gomq_py.http.arguments import number_in
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import caller, find_vhost
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.web import Blueprint
 
-blueprint = Blueprint("health")
+blueprint = Blueprint("health", __name__)
 PROTOCOLS = {
     "amqp": "amqp", "amqp091": "amqp", "amqp0.9.1": "amqp", "amqp0-9-1": "amqp",
     "amqp/ssl": "amqps", "amqps": "amqps", "http": "http", "https": "https", "mqtt": "mqtt",

@@ -1,6 +1,7 @@
 """Who is asking whom: /api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions,
 /api/feature-flags, /api/deprecated-features.
 """
+from flask import Blueprint, current_app, g
 
 import gomq_py
 from gomq_py.auth import passwords
@@ -9,9 +10,8 @@ from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
-from gomq_py.http.web import Blueprint, current_app, g
 
-blueprint = Blueprint("identity")
+blueprint = Blueprint("identity", __name__)
 
 
 @blueprint.get("/api/whoami")

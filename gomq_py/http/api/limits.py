@@ -1,4 +1,5 @@
 """/api/vhost-limits and /api/user-limits: how much a vhost or a user may open."""
+from flask import Blueprint
 
 from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
 from gomq_py.broker.policies.vhost_limits import NAME as LIMITS_NAME
@@ -6,9 +7,8 @@ from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.api.parameters import set_value
 from gomq_py.http.finding import find_user, find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
-from gomq_py.http.web import Blueprint
 
-blueprint = Blueprint("limits")
+blueprint = Blueprint("limits", __name__)
 
 
 @blueprint.get("/api/vhost-limits")

@@ -1,13 +1,13 @@
 """/api/log: the last lines of the broker's log, and those to come; gomq-py's own."""
+from flask import Blueprint, request
 
 from gomq_py.http import live
 from gomq_py.http.answers import json_answer, node
 from gomq_py.http.api.changes import resumed_at
 from gomq_py.http.arguments import integer_of
 from gomq_py.http.login import ADMINISTRATOR, access
-from gomq_py.http.web import Blueprint, request
 
-blueprint = Blueprint("log")
+blueprint = Blueprint("log", __name__)
 # Lines of one answer, and what a stream begins with, unless told.
 USUAL, MOST = 200, 1000
 # Lines of one write of a stream.

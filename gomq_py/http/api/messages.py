@@ -1,6 +1,7 @@
 """/api/queues/…/messages, move, copy, replay: looking at messages without taking them, and bringing them
 elsewhere.
 """
+from flask import Blueprint, request
 from gevent.event import AsyncResult
 
 from gomq_py.broker.queues.peeking import browse
@@ -12,11 +13,10 @@ from gomq_py.http.encoding import content_shown
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import caller, find_queue, find_vhost, there_is
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.web import Blueprint, request
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 
-blueprint = Blueprint("messages")
+blueprint = Blueprint("messages", __name__)
 MAX_PEEK = 1000
 DEFAULT_PEEK = 10
 # Octets of bodies in one answer; a message that would go beyond is cut, and says so in payload_bytes.

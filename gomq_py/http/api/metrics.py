@@ -4,6 +4,7 @@ On the management port for users, on a port of its own for everybody there.
 """
 from itertools import chain
 
+from flask import Blueprint, request
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from gomq_py.http.answers import node, paced_answer
@@ -13,10 +14,9 @@ from gomq_py.http.exposition import rendered
 from gomq_py.http.link_metrics import LinkFamilies
 from gomq_py.http.metrics import PREFIX, Families
 from gomq_py.http.own_metrics import OwnFamilies
-from gomq_py.http.web import Blueprint, request
 
-blueprint = Blueprint("metrics")
-public = Blueprint("public_metrics")
+blueprint = Blueprint("metrics", __name__)
+public = Blueprint("public_metrics", __name__)
 
 # LavinMQ's bound.
 MAX_PREFIX = 20

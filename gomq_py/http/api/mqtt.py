@@ -2,6 +2,7 @@
 
 A user sees its own, everybody's with the monitoring tag; what is retained it sees as a client would.
 """
+from flask import Blueprint, g, request
 
 from gomq_py.http import shapes
 from gomq_py.http.answers import json_answer, no_content
@@ -13,11 +14,10 @@ from gomq_py.http.finding import caller, find_vhost, visible_vhosts
 from gomq_py.http.kinds import MQTT_CONNECTIONS, MQTT_SESSIONS, MQTT_SUBSCRIPTIONS
 from gomq_py.http.login import MANAGEMENT, MONITORING, access
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, g, request
 from gomq_py.hub.turns import paced
 from gomq_py.mqtt.model import administration
 
-blueprint = Blueprint("mqtt")
+blueprint = Blueprint("mqtt", __name__)
 MOST_TOPICS, USUAL_TOPICS = 1000, 100
 # Topics that are looked at for one page, also of those that are not shown.
 TOPICS_LOOKED_AT = 2000

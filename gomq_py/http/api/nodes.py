@@ -3,6 +3,8 @@ import gc
 import os
 import resource
 
+from flask import Blueprint
+
 import gomq_py
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.broker.signals.alarms import DISK, MEMORY
@@ -10,11 +12,10 @@ from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import json_answer, no_content, node
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.login import ADMINISTRATOR, MONITORING, access
-from gomq_py.http.web import Blueprint
 from gomq_py.observability import resources
 from gomq_py.observability.garbage import collect_everything
 
-blueprint = Blueprint("nodes")
+blueprint = Blueprint("nodes", __name__)
 
 
 def node_shape():

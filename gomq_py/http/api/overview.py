@@ -1,6 +1,8 @@
 """/api/overview: what there is and how fast it moves, over the vhosts that the user sees."""
 import sys
 
+from flask import Blueprint, g
+
 import gomq_py
 from gomq_py.broker.exchanges.types import EXCHANGE_TYPES
 from gomq_py.build_info import RABBITMQ_VERSION
@@ -9,9 +11,8 @@ from gomq_py.http.answers import json_answer, node, no_content
 from gomq_py.http.errors import NoSuchObject
 from gomq_py.http.finding import visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
-from gomq_py.http.web import Blueprint, g
 
-blueprint = Blueprint("overview")
+blueprint = Blueprint("overview", __name__)
 # How long samples are kept; RabbitMQ's three kinds of them are one here.
 RETENTION = ("global", "basic", "detailed")
 

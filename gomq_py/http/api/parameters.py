@@ -2,6 +2,7 @@
 
 Passwords in them are not shown.
 """
+from flask import Blueprint
 
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
@@ -10,10 +11,9 @@ from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, POLICYMAKER, access, require_tag, set_by
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint
 from gomq_py.observability.secrets import restored, shown, without_passwords
 
-blueprint = Blueprint("parameters")
+blueprint = Blueprint("parameters", __name__)
 SHOVEL = "shovel"
 # What has routes of its own that only administrators may change things by.
 ADMINISTRATORS_OWN = (OPERATOR_POLICY, LIMITS)

@@ -2,6 +2,7 @@
 
 For administrators.
 """
+from flask import Blueprint
 
 from gomq_py.http import kinds, shapes
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
@@ -10,9 +11,8 @@ from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import find_user, find_vhost
 from gomq_py.http.login import ADMINISTRATOR, access
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint
 
-blueprint = Blueprint("permissions")
+blueprint = Blueprint("permissions", __name__)
 
 
 def rights(user):

@@ -2,6 +2,7 @@
 
 One implementation, registered twice.
 """
+from flask import Blueprint
 
 from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY, policy_of
 from gomq_py.broker.policies.preview import previewed
@@ -10,11 +11,10 @@ from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, access, set_by
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint
 from gomq_py.hub.turns import paced
 from gomq_py.observability.secrets import shown
 
-blueprint = Blueprint("policies")
+blueprint = Blueprint("policies", __name__)
 # Changes that a preview shows.
 PREVIEWED = 200
 

@@ -2,14 +2,14 @@
 
 LavinMQ's routes.
 """
+from flask import Blueprint
 
 from gomq_py.broker.verbs import queues
 from gomq_py.http.answers import no_content
 from gomq_py.http.finding import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.web import Blueprint
 
-blueprint = Blueprint("queue_states")
+blueprint = Blueprint("queue_states", __name__)
 
 
 @blueprint.put("/api/queues/<vhost>/<name>/pause")

@@ -2,6 +2,7 @@
 import time
 from itertools import islice
 
+from flask import Blueprint, request
 from gevent.event import AsyncResult
 
 from gomq_py.broker.verbs import queues
@@ -19,10 +20,9 @@ from gomq_py.http.finding import (
 )
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, request
 from gomq_py.hub.turns import paced
 
-blueprint = Blueprint("queues")
+blueprint = Blueprint("queues", __name__)
 # How messages that were looked at go back or away; RabbitMQ's four.
 ACK_MODES = {
     "ack_requeue_true": (True, False), "ack_requeue_false": (False, False),

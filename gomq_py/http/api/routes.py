@@ -1,6 +1,8 @@
 """/api/exchanges/…/route: where a message would go, and why; gomq-py's own."""
 import time
 
+from flask import Blueprint
+
 from gomq_py.broker.envelope import envelope_of
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.topology.definitions import jsonable
@@ -12,9 +14,8 @@ from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_exchange, find_vhost
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.web import Blueprint
 
-blueprint = Blueprint("routes")
+blueprint = Blueprint("routes", __name__)
 
 
 @blueprint.post("/api/exchanges/<vhost>/<name>/route")

@@ -7,6 +7,7 @@ import fnmatch
 import re
 
 import orjson
+from flask import Blueprint
 
 from gomq_py.broker.queues.peeking import browse
 from gomq_py.broker.verbs import queues
@@ -18,13 +19,12 @@ from gomq_py.http.arguments import boolean_of, integer_of
 from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import caller, find_queue
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.web import Blueprint
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
 from gomq_py.patterns import Pattern
 from gomq_py.storage.message import Message
 
-blueprint = Blueprint("search")
+blueprint = Blueprint("search", __name__)
 # Messages and octets of bodies that one request looks at, at most and unless told.
 MOST_EXAMINED, USUAL_EXAMINED = 100_000, 10_000
 MOST_OCTETS, USUAL_OCTETS = 256 * 1024 * 1024, 32 * 1024 * 1024

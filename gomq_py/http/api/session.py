@@ -1,15 +1,16 @@
 """/api/session: log in with a cookie, for pages; what a page needs to know of it; log out. gomq-py's own."""
 import time
 
+from flask import Blueprint, current_app, g, request
+
 from gomq_py.http import cookie, login
 from gomq_py.http.answers import body, json_answer, no_content, node, receive_body
 from gomq_py.http.arguments import text_of
 from gomq_py.http.errors import BadRequest, NoSuchObject, UnsupportedType
 from gomq_py.http.finding import visible_vhosts
 from gomq_py.http.login import MANAGEMENT, access
-from gomq_py.http.web import Blueprint, current_app, g, request
 
-blueprint = Blueprint("session")
+blueprint = Blueprint("session", __name__)
 # A name and a password, or a token in its place.
 MAX_CREDENTIALS_OCTETS = 16 * 1024
 

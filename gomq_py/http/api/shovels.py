@@ -2,15 +2,15 @@
 
 Their definitions are parameters (api.parameters). No password is in any of it.
 """
+from flask import Blueprint, g
 
 from gomq_py.http.answers import json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, NotAuthorised, Unprocessable
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER, REFUSALS, access, set_by
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, g
 
-blueprint = Blueprint("shovels")
+blueprint = Blueprint("shovels", __name__)
 
 
 @blueprint.get("/api/shovels")

@@ -7,6 +7,8 @@ what has been flushed only, so that an offset once read never means another mess
 import os
 import posix
 
+from flask import Blueprint, Response, request
+
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.verbs import queues
 from gomq_py.http.answers import json_answer, no_content, paced_list
@@ -15,12 +17,11 @@ from gomq_py.http.arguments import integer_of
 from gomq_py.http.errors import BadRequest, NoSuchObject
 from gomq_py.http.finding import caller, find_queue
 from gomq_py.http.login import ANYBODY, MANAGEMENT, access
-from gomq_py.http.web import Blueprint, Response, request
 from gomq_py.hub.threads import in_thread
 from gomq_py.hub.turns import give_way
 from gomq_py.storage.message import Message
 
-blueprint = Blueprint("streams")
+blueprint = Blueprint("streams", __name__)
 
 # Octets of a segment read at a time: by a thread, because a cold file waits for the disk.
 CHUNK_OCTETS = 256 * 1024

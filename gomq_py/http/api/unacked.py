@@ -1,6 +1,8 @@
 """/api/unacked: who holds messages without acknowledging them, and since when; gomq-py's own."""
 import time
 
+from flask import Blueprint
+
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.verbs import queues
 from gomq_py.http import shapes
@@ -10,10 +12,9 @@ from gomq_py.http.arguments import integer_of, text_of
 from gomq_py.http.errors import NoSuchObject, Unprocessable
 from gomq_py.http.finding import caller, find_queue, find_vhost
 from gomq_py.http.login import MANAGEMENT, access, sees_vhost
-from gomq_py.http.web import Blueprint
 from gomq_py.hub.turns import paced
 
-blueprint = Blueprint("unacked")
+blueprint = Blueprint("unacked", __name__)
 # Consumers in one answer.
 SHOWN_MAX = 10_000
 # Messages of one channel that are looked at for the oldest of each of its consumers.

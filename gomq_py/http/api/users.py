@@ -1,4 +1,5 @@
 """/api/users: who may come in. For administrators."""
+from flask import Blueprint, request
 
 from gomq_py.http import shapes
 from gomq_py.http.answers import body, json_answer, no_content, node
@@ -7,10 +8,9 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.finding import find_user
 from gomq_py.http.login import ADMINISTRATOR, access, check_login
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, request
 from gomq_py.hub.turns import paced
 
-blueprint = Blueprint("users")
+blueprint = Blueprint("users", __name__)
 
 
 @blueprint.get("/api/users")

@@ -1,4 +1,5 @@
 """/api/vhosts: list, create, delete; the connections and channels of one."""
+from flask import Blueprint, g
 
 from gomq_py.broker.features.arguments import TYPES
 from gomq_py.errors import PreconditionFailed
@@ -10,9 +11,8 @@ from gomq_py.http.errors import BadRequest, NoSuchObject, PreconditionNotMet
 from gomq_py.http.finding import find_vhost, visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, access, check_login
 from gomq_py.http.paging import listing
-from gomq_py.http.web import Blueprint, g
 
-blueprint = Blueprint("vhosts")
+blueprint = Blueprint("vhosts", __name__)
 
 
 @blueprint.get("/api/vhosts")

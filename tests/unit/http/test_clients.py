@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import gevent
 import pytest
+from flask import Flask, request
 from gevent import socket
 from gevent.select import POLLIN, poll
 
@@ -14,7 +15,6 @@ from gomq_py.http import clients as clients_module
 from gomq_py.http import errors
 from gomq_py.http.clients import LEAST_OCTETS_PER_S, Clients
 from gomq_py.http.server import ManagementServer
-from gomq_py.http.web import App, Blueprint, Response, request
 from gomq_py.net.listener import bind_tcp
 from tests.support.waiting import wait_until
 
@@ -35,26 +35,24 @@ def app():
     """/ answers, and keeps bodies in ``bodies``; /refused does not read what it is sent; /large answers with
     40 MB, which ``asked`` notes.
     """
-    app, blueprint = App(), Blueprint("limits")
+    app = Flask("limits")
     app.bodies, app.asked = [], []
     errors.register(app)
 
+    @app.route("/", methods=["GET", "POST"])
     def take():
         app.bodies.append(request.stream.read())
-        return Response(json.dumps({"octets": len(app.bodies[-1])}), mimetype="application/json")
+        return {"octets": len(app.bodies[-1])}
 
-    blueprint.add_url_rule("/", view_func=take, methods=("GET", "POST"))
-
-    @blueprint.post("/refused")
+    @app.route("/refused", methods=["POST"])
     def refuse():
         raise errors.NotAuthorised("no")
 
-    @blueprint.get("/large")
+    @app.route("/large")
     def large():
         app.asked.append("/large")
-        return Response(bytes(40_000_000))
+        return bytes(40_000_000)
 
-    app.register_blueprint(blueprint)
     return app
 
 

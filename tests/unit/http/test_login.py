@@ -4,14 +4,12 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from werkzeug.test import Client
 
 from gomq_py.auth.errors import LoginRefused, LoopbackOnly, TooManyAttempts
 from gomq_py.auth.users import User
 from gomq_py.http.answers import no_content
 from gomq_py.http.app import create_app
 from gomq_py.http.login import ADMINISTRATOR, access
-from gomq_py.http.web import Blueprint
 
 # Pages log in by name and password alone.
 NO_SIGN_ON = SimpleNamespace(oauth_client_id="")
@@ -32,7 +30,7 @@ def test_refusals_say_nothing_but_what_to_do(error, status, headers, failed):
     app = create_app(SimpleNamespace(
         broker=SimpleNamespace(logins=SimpleNamespace(login=login)), settings=NO_SIGN_ON))
 
-    answer = Client(app).get("/api/whoami", auth=("bob", "guess"))
+    answer = app.test_client().get("/api/whoami", auth=("bob", "guess"))
 
     assert answer.status_code == status and "secret" not in answer.text
     assert {name: answer.headers[name] for name in headers} == headers
@@ -83,10 +81,8 @@ def door(bob):
             settings=NO_SIGN_ON,
         )
     )
-    blueprint = Blueprint("tests")
-    blueprint.add_url_rule("/api/act", view_func=access(ADMINISTRATOR)(no_content), methods=["PUT"])
-    app.register_blueprint(blueprint)
-    return Client(app)
+    app.add_url_rule("/api/act", view_func=access(ADMINISTRATOR)(no_content), methods=["PUT"])
+    return app.test_client()
 
 
 def basic(door):
@@ -157,7 +153,7 @@ def test_over_tls_a_cookie_that_others_can_put_there_is_no_session(door):
     begun = door.post("/api/session", base_url="http://mq.example:15671", headers=basic(door), json={})
     number = begun.headers["Set-Cookie"].partition("=")[2].partition(";")[0]
 
-    browser = Client(door.application, use_cookies=False)
+    browser = door.application.test_client(use_cookies=False)
     answers = [
         browser.get(
             "/api/session", base_url="https://mq.example:15671", headers={"Cookie": f"{name}={number}"}
