@@ -3,8 +3,9 @@ from gomq_py cimport octets
 cdef Py_ssize_t SCRATCH_OCTETS, SMALL_SPARE_OCTETS, SPARE_OCTETS, SPARES
 
 cdef class HubBuffers:
-    cdef readonly object input, output, input_view, input_room, output_view
-    cdef readonly Py_ssize_t reserve, input_octets, output_octets
+    cdef readonly object input, output, input_view, input_room, flood_room, output_view
+    cdef readonly Py_ssize_t reserve, input_octets, output_octets, flood_output_octets
+    cdef public unsigned long long full_reads
     cdef unsigned char* input_at
     cdef unsigned char* output_at
     cdef bytearray _scratch

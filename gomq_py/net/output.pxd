@@ -10,6 +10,7 @@ cdef class Output:
     cdef public object on_drained, on_overflow, on_broken
     cdef public Py_ssize_t limit
     cdef Py_ssize_t allowance
+    cdef uint64_t taken_whole
     cdef bint corked, overflowed
     cdef object send, watcher, fileno
     cdef bytearray pending, ahead
@@ -20,6 +21,7 @@ cdef class Output:
     cpdef Py_ssize_t pending_octets(self) except -1
     cpdef cork(self)
     cpdef uncork(self)
+    cpdef Py_ssize_t room_to_fill(self) except -1
     cpdef send_filled(self, Py_ssize_t count)
     cpdef write_source(self, source)
     cdef _flush(self)

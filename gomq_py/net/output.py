@@ -26,6 +26,8 @@ LIMIT_OCTETS = 1024 * 1024
 # Most octets handed to one send(): larger ones are cut by the socket buffer anyway. TLS wants what it could
 # not take again, and no less of it.
 SEND_OCTETS = 256 * 1024
+# Who has taken so many octets of deliveries, and never less at a time than it was given, keeps up.
+KEEPS_UP_OCTETS = 1024 * 1024
 WRITABLE = 2
 CAN_SEND_FILES = hasattr(os, "sendfile") and hasattr(system_socket, "MSG_MORE")
 
@@ -40,7 +42,7 @@ class Output:
     __slots__ = (
         "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken",
         "limit", "allowance", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
-        "takes_sources", "source", "ahead",
+        "takes_sources", "source", "ahead", "taken_whole",
     )
 
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
@@ -49,7 +51,7 @@ class Output:
         self.takes_sources = CAN_SEND_FILES and type(socket) is PlainSocket
         self.fileno = socket.fileno()
         self.limit = limit
-        self.sent_octets = self.allowance = 0
+        self.sent_octets = self.allowance = self.taken_whole = 0
         self.blocked = self.broken = self.corked = self.overflowed = False
         self.error = self.on_drained = self.on_overflow = self.on_broken = self.watcher = None
         self.pending = bytearray()
@@ -103,6 +105,12 @@ class Output:
         if not self.blocked:
             self._flush()
 
+    def room_to_fill(self):
+        """How much of the hub's output buffer may be filled at a time: little, until the peer keeps up."""
+        if self.taken_whole < KEEPS_UP_OCTETS:
+            return self.buffers.output_octets
+        return self.buffers.flood_output_octets
+
     def send_filled(self, count):
         """Send the first ``count`` octets of the hub's output buffer; what the socket does not take is copied
         out of it.
@@ -115,6 +123,8 @@ class Output:
         sent = 0
         if not self.pending and self.source is None:
             sent = self._send(view[:count])
+            if sent == count:
+                self.taken_whole += count
         if sent < count and not self.broken:
             self.pending += view[sent:count]
 
@@ -240,6 +250,7 @@ class Output:
                 self.on_overflow()
 
     def _watch(self):
+        self.taken_whole = 0
         if not self.blocked:
             self.blocked = True
             if self.watcher is None:

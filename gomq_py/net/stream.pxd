@@ -23,9 +23,11 @@ cdef class Stream:
     cdef Py_ssize_t least_octets, small_reads, small_octets
     cdef uint64_t flood_sent_octets
     cdef double flood_began
+    cdef unsigned long long full_read
+    cdef bint reads_more
 
     cpdef let_go(self, Hold hold)
-    @cython.locals(count=Py_ssize_t, reserve=Py_ssize_t, tail=bytes)
+    @cython.locals(count=Py_ssize_t, reserve=Py_ssize_t, tail=bytes, buffers=HubBuffers, is_long=bint)
     cdef Py_ssize_t _read(self) except -1
     @cython.locals(count=Py_ssize_t, more=Py_ssize_t)
     cdef Py_ssize_t _read_direct(self) except -1
@@ -33,6 +35,7 @@ cdef class Stream:
     @cython.locals(output=Output, position=Py_ssize_t)
     cdef int _walk(self, Py_ssize_t start, Py_ssize_t end, bytes tail) except -1
     cdef _keep_tail(self, Py_ssize_t position, Py_ssize_t end)
+    cdef int _was_full(self) except -1
     cdef _read_again(self)
     cdef int _look_for_flood(self) except -1
     cdef bint _can_wait(self) except -1

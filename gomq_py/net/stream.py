@@ -66,7 +66,7 @@ class Stream:
         "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane",
         "handler", "over", "is_over", "direct", "direct_octets", "error", "after_poll", "tail", "holds",
         "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets", "flood_began",
-        "flood_sent_octets",
+        "flood_sent_octets", "full_read", "reads_more",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -86,6 +86,8 @@ class Stream:
         self.together = False
         self.least_octets = self.small_reads = self.small_octets = self.flood_sent_octets = 0
         self.flood_began = 0.0
+        self.full_read = 0  # which of the hub's full reads this stream's last one was
+        self.reads_more = False  # until somebody else has one
 
     def run(self, lane, handler, rest=b""):
         """Read until the peer closes or stop() is called; returns then.
@@ -169,6 +171,7 @@ class Stream:
         if self.holds is None:
             self.holds = {}
         self.holds[hold] = None
+        self.full_read = 0  # it brings more already than can be dealt with
         self._stop_watching()
         return hold
 
@@ -263,14 +266,27 @@ class Stream:
         if self.direct is not None:
             count = self._read_direct()
         else:
-            count = self._receive(self.buffers.input_room)
+            buffers = self.buffers
+            is_long = self.reads_more and self.full_read == buffers.full_reads
+            count = self._receive(buffers.flood_room if is_long else buffers.input_room)
+            if count >= buffers.input_octets:
+                self._was_full()
             if count:
-                reserve = self.buffers.reserve
+                reserve = buffers.reserve
                 tail = self.tail
                 self._walk(reserve - len(tail), reserve + count, tail)
         if self.pending is not None and not self.is_over and self.pending() and not self.holds:
             self._read_again()
         return count
+
+    def _was_full(self):
+        """After a read that was full: while the last one of all was of this stream, too, the next may be
+        longer. Nobody else who floods is delayed by it.
+        """
+        self.reads_more = self.full_read == self.buffers.full_reads
+        self.buffers.full_reads += 1
+        self.full_read = self.buffers.full_reads
+        return 0
 
     def read_into(self, target, count):
         """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets go
@@ -350,7 +366,7 @@ class Stream:
 
     def _keep_tail(self, position, end):
         self.tail = bytes(self.buffers.input_view[position:end])
-        if len(self.tail) > self.buffers.reserve and not self.holds:
+        if len(self.tail) > self.buffers.reserve and not self.holds and not self.rewalk:
             raise AssertionError(
                 f"a lane left {len(self.tail)} octets, more than the {self.buffers.reserve} that fit before "
                 "the next read"

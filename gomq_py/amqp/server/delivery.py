@@ -138,7 +138,7 @@ class AMQPConsumer(consumers.Consumer):
         buffers = self.output.buffers
         out = buffers.output_at
         limit = min(limit, self.capacity())
-        room = buffers.output_octets
+        room = self.output.room_to_fill()
         prefix = octets.pointer(self.prefix)
         prefix_length = len(self.prefix)
         channel = self.channel.id
@@ -155,7 +155,7 @@ class AMQPConsumer(consumers.Consumer):
                     size = delivery.delivery_size(
                         prefix_length, message.routing_length, message.properties_length, message.body_length,
                         self.frame_max)
-                    if at + size > room:
+                    if at + size > room or size > buffers.output_octets:
                         if at == 0:
                             return self._deliver_large(size)
                         break
@@ -195,7 +195,7 @@ class AMQPConsumer(consumers.Consumer):
             self._pass_over(error)
             return -1
         size = self._translated_size()
-        if at + size <= room:
+        if at + size <= room and size <= self.output.buffers.output_octets:
             return self._write_translated(out, at, at + size)
         if at == 0:
             self.apart += self._deliver_large(size)

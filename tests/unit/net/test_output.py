@@ -5,7 +5,7 @@ from ssl import SSLWantWriteError
 import pytest
 
 from gomq_py.hub.buffers import HubBuffers
-from gomq_py.net.output import Output
+from gomq_py.net.output import KEEPS_UP_OCTETS, Output
 from tests.support.no_switch import no_switch
 from tests.support.sockets import receive_exactly, socket_pair
 
@@ -74,6 +74,20 @@ def test_the_output_buffer_may_be_filled_again_at_once(pair, output):
 
     assert output.blocked
     assert receive_exactly(pair[1], 2 * size) == b"a" * size + b"b" * size
+
+
+def test_who_keeps_up_gets_more_at_a_time_until_a_send_takes_less(pair, output):
+    buffers = output.buffers
+    for _ in range(KEEPS_UP_OCTETS // 4096):
+        assert output.room_to_fill() == buffers.output_octets
+        output.send_filled(4096)
+        receive_exactly(pair[1], 4096)
+    assert output.room_to_fill() == buffers.flood_output_octets
+
+    while not output.blocked:
+        output.send_filled(output.room_to_fill())
+
+    assert output.room_to_fill() == buffers.output_octets
 
 
 def test_a_corked_output_sends_once_uncorked(pair, output):

@@ -3,7 +3,7 @@ import gevent
 import pytest
 from gevent import socket
 
-from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.buffers import FLOOD_OCTETS, INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
@@ -277,6 +277,51 @@ def test_a_busy_connection_leaves_others_their_turn(peer):
     flood.kill()
     other.running.kill()
     assert order.index("quiet") - sent_at <= 3
+
+
+def sizes_of_reads(*peers, until):
+    """What each peer's reads bring, as (peer's number, octets), of floods on all of them."""
+    reads = []
+    for number, peer in enumerate(peers):
+        process = peer.lane.process
+        peer.lane.process = lambda start, end, now_ms, process=process, number=number: (
+            reads.append((number, end - start)), process(start, end, now_ms)
+        )[1]
+    floods = [gevent.spawn(peer.send, b"-" * 60 * 1024 * 1024) for peer in peers]
+    wait_until(lambda: until(reads), sleep=gevent.sleep)
+    for flood in floods:
+        flood.kill()
+    return reads
+
+
+def test_who_floods_alone_is_read_more_at_a_time(peer):
+    reads = sizes_of_reads(peer, until=lambda reads: any(size > INPUT_OCTETS for _, size in reads))
+
+    assert reads[0][1] <= INPUT_OCTETS and max(size for _, size in reads) <= FLOOD_OCTETS
+
+
+def test_two_that_flood_are_read_as_little_as_ever(peer):
+    """A longer read of the one would delay the other."""
+    other = Peer(peer.lane.buffers)
+    full = lambda reads: [size for _, size in reads].count(INPUT_OCTETS)  # noqa: E731
+
+    reads = sizes_of_reads(peer, other, until=lambda reads: full(reads) >= 20)
+
+    other.running.kill()
+    for before, after in zip(reads, reads[1:]):
+        if before[0] != after[0]:
+            assert after[1] <= INPUT_OCTETS
+
+
+def test_who_was_held_is_read_less_again(peer):
+    sizes_of_reads(peer, until=lambda reads: any(size > INPUT_OCTETS for _, size in reads))
+    hold = peer.stream.hold("the test")
+    wait_until(lambda: peer.stream.paused, sleep=gevent.sleep)
+
+    hold.release()
+    reads = sizes_of_reads(peer, until=len)
+
+    assert reads[0][1] <= INPUT_OCTETS
 
 
 def test_stream_that_was_stopped_before_it_runs_reads_nothing():
