@@ -59,21 +59,22 @@ class File:
 
     ``map`` is its read-write mapping, or None for a log or an empty file; pointers into it die at truncate,
     extend and close. ``fd`` is -1 where the mapping has to do, and once it is closed; ``identity`` (device,
-    inode) is known of those without.
+    inode) is known of those without. ``cached``: what lies behind so many octets is better written with
+    calls, because the system has no pages for it.
 
     While somebody holds it (``retain``: a running sync, a follower, a backup) it is not closed, and its owner
     must not recycle it. Hub thread only.
     """
 
     __slots__ = (
-        "path", "fd", "size", "synced_size", "map", "mapped", "named", "broken", "identity", "closed",
-        "_holders", "_closing", "_aside", "_counted_in",
+        "path", "fd", "size", "cached", "synced_size", "map", "mapped", "named", "broken", "identity",
+        "closed", "_holders", "_closing", "_aside", "_counted_in",
     )
 
     def __init__(self, path, fd, size, mapped, named=True):
         self.path = path
         self.fd = -1  # still the caller's
-        self.size = size
+        self.size = self.cached = size
         # how long the file was when the last successful sync of this File began; 0: not known
         self.synced_size = 0
         self.map = None

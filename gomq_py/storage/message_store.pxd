@@ -36,6 +36,7 @@ cdef class MessageStore(segment_log.SegmentLog):
 
     @cython.locals(size=Py_ssize_t, at=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
+    cdef bint _append_uncached(self, Segment segment, Message message, Py_ssize_t size) except -1
     cdef bint _write_body(self, Segment segment, Message message) except -1
     @cython.locals(segment=Segment)
     cpdef bint peek(self, Message message) except -1

@@ -13,6 +13,7 @@ from gomq_py.storage.format import sizes
 from gomq_py.storage.format.acks import due_value
 from gomq_py.storage.format.head import ACKS_SEAL_AT, DELIVERED_AT, HEAD_BYTES
 from gomq_py.storage.opening import Proof
+from gomq_py.storage.pool import UNCACHED
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.segment import MSGS
 from gomq_py.storage.segment_log import PROVEN_BYTES
@@ -85,18 +86,37 @@ class MessageStore(segment_log.SegmentLog):
         """
         size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         segment = self._write
-        if segment is None or segment.end + size > segment.capacity:
+        if segment is None or segment.end + self._staged + size > segment.capacity:
             segment = self._roll(size, message.may_wait)
-        if message.body_length < WRITTEN_OCTETS or not self._write_body(segment, message):
-            at = segment.append(message)
-        else:
-            at = segment.append_around(message)
+        at = segment.end + self._staged
+        if at + size <= segment.cached or not self._append_uncached(segment, message, size):
+            if message.body_length < WRITTEN_OCTETS or not self._write_body(segment, message):
+                segment.append(message)
+            else:
+                segment.append_around(message)
         message.location = locations.pack(self._level_bits, segment.number, at)
         self.ready_count += 1
         self.ready_bytes += message.body_length
         if message.persistent and not segment.unsynced & MSGS:
             self._mark_messages(segment)
         return 0
+
+    def _append_uncached(self, segment, message, size):
+        """As Segment.append, where the system has no pages for the record: a page that is first written
+        through the mapping is cleared before, and a fault. It is written with the batch's others, by way of
+        the stage.
+
+        False: the stage cannot have it, nor has it others of this store. Raises StoreClosed when it was full
+        and could not be written.
+        """
+        if not message.at_once and self._has_stage(size):
+            self._put_on_stage(segment, message, size)
+            return True
+        if self._staged and not self._write_staged():
+            raise self.failure
+        if message.body_length < WRITTEN_OCTETS:
+            segment.fetch_pages(segment.end + size)
+        return False
 
     def _write_body(self, segment, message):
         """Write the body of the next record to the segment's file. False: it lies where only a copy reaches
@@ -268,6 +288,8 @@ class MessageStore(segment_log.SegmentLog):
         """End of a batch: what was appended, delivered and deleted is in the mappings, so that a killed
         process keeps it, and announced.
         """
+        if self._staged:
+            self._write_staged()
         segment = self._write
         if segment is not None and segment.end >= self._expect_at:
             self._expect_next()
@@ -368,6 +390,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def purge(self):
         """Forget all ready messages. Returns how many there were."""
+        self._end_stage()
         count = self.ready_count
         self._peeked = 0
         if self._read is not None and self._read.acks is not None:
@@ -400,6 +423,7 @@ class MessageStore(segment_log.SegmentLog):
         """
         if self.ready_count == 0:
             return 0
+        self._end_stage()
         oldest = 0
         if self._requeued is not None and self._requeued.count:
             location = self._requeued.first()
@@ -418,6 +442,7 @@ class MessageStore(segment_log.SegmentLog):
     def ready_octets(self):
         """As Store.ready_octets: their bodies, and of what is beside bodies in the records the average."""
         beside = count = 0
+        self._end_stage()
         segment = self._read
         while segment is not None:
             beside += segment.end - HEAD_BYTES - segment.body_bytes
@@ -455,6 +480,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def end_of_log(self):
         """(segment number, position) behind the newest message."""
+        self._end_stage()
         if self._last is None:
             return 0, 0
         return self._last.number, self._last.end
@@ -520,6 +546,12 @@ class MessageStore(segment_log.SegmentLog):
 
     # what the log asks
 
+    def _next_shelf(self):
+        """The pages of a segment that the cursor is in are written through its mapping. A queue that grows is
+        written to with calls.
+        """
+        return UNCACHED if self.durable and self._read is not self._write else self._shelf
+
     def _stop(self, failure):
         segment_log.SegmentLog._stop(self, failure)
         self._run.turn_to(None)
@@ -576,6 +608,7 @@ class MessageStore(segment_log.SegmentLog):
     def _find(self, location):
         """The open segment of a location that was handed out; None when the store was fenced or closed since.
         """
+        self._end_stage()
         number = locations.number_of(location)
         segment = self._segments.get(number)
         if segment is None or not segment.is_open:
@@ -590,6 +623,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def _before_cursor(self, location):
         """The segment of a location that the cursor has not come to, or None."""
+        self._end_stage()
         number = locations.number_of(location)
         segment = self._segments.get(number)
         if segment is None or self._read is None or number < self._read.number:
@@ -736,6 +770,7 @@ class MessageStore(segment_log.SegmentLog):
 
     def _advance(self):
         """Move the cursor to the next record there is to show. False at the end."""
+        self._end_stage()
         while self._read is not None:
             segment = self._read
             if not segment.is_open and not self._try_to_open(segment, True):

@@ -47,9 +47,11 @@ ROOM_FOR_PAIRS = 8
 TOGETHER = 32
 TOGETHER_BYTES = 8 * 1024 * 1024
 
-# Which files of the pool a writer takes: None for pairs, the folder of files without names, or this for those
-# of streams, which have no acks.
+# Which files of the pool a writer takes: None for pairs, the folder of files without names, or one of these:
+# those of streams, which have no acks; pairs that are written with calls, so that new ones need no pages in
+# the system's cache. Pairs are one stock, whoever expects them.
 ALONE = "alone"
+UNCACHED = "uncached"
 
 
 class SegmentPool:
@@ -302,7 +304,9 @@ class SegmentPool:
     # made ahead
 
     def _ready(self, shelf):
-        return self._pairs if shelf is None else self._alone if shelf == ALONE else self._unnamed
+        if shelf is None or shelf == UNCACHED:
+            return self._pairs
+        return self._alone if shelf == ALONE else self._unnamed
 
     def _make_ahead(self, key):
         msgs_bytes, shelf = key
@@ -335,8 +339,8 @@ class SegmentPool:
         ] or [()]
 
     def _paths_for(self, shelf):
-        if shelf is None or shelf == ALONE:
-            return self._new_paths()[:2 if shelf is None else 1]
+        if shelf is None or shelf == UNCACHED or shelf == ALONE:
+            return self._new_paths()[:1 if shelf == ALONE else 2]
         return None
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
@@ -364,8 +368,9 @@ class SegmentPool:
             self._check_room(shelf if paths is None else self.folder, msgs_bytes)
         if paths is None:
             return self.files.make_unnamed(shelf, msgs_bytes, self.keeps(msgs_bytes))
-        # A busy stream writes with calls, and so is a large message: their files need not be in the cache.
-        fetched = len(paths) > 1 and self.keeps(msgs_bytes)
+        # A busy stream writes with calls, and so does a queue that grows; so is a large message: their files
+        # need not be in the cache.
+        fetched = shelf is None and self.keeps(msgs_bytes)
         return self._create_each(
             lambda path, size: self.files.make(path, size, fetched), self.files.unmake, paths, msgs_bytes
         )

@@ -8,11 +8,11 @@ from gomq_py.storage.message cimport Message
 
 ctypedef unsigned char* octets_pointer
 
-cdef Py_ssize_t LOOK_BYTES
+cdef Py_ssize_t LOOK_BYTES, FETCHED_BYTES
 
 @cython.final
 cdef class Segment:
-    cdef readonly Py_ssize_t number, capacity, end, last_at, entries, entry_capacity
+    cdef readonly Py_ssize_t number, capacity, end, cached, last_at, entries, entry_capacity
     cdef public Segment next
     cdef readonly object msgs, acks
     cdef unsigned char* p
@@ -50,6 +50,8 @@ cdef class Segment:
     cdef Py_ssize_t append_around(self, Message message) except -1
     cdef Py_ssize_t body_place(self, Message message) except -1
     cdef int wrote(self, Py_ssize_t size, Py_ssize_t last) except -1
+    cdef int _has_pages(self) except -1
+    cdef int fetch_pages(self, Py_ssize_t end) except -1
     @cython.locals(p=octets_pointer, routing_length=Py_ssize_t, properties_length=Py_ssize_t,
         body_length=Py_ssize_t)
     cdef Py_ssize_t fill(self, Py_ssize_t at, Message message) except -1

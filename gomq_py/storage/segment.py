@@ -8,6 +8,7 @@ twice. Never yields, never flushes.
 from array import array
 
 from gomq_py import octets
+from gomq_py.storage import pages
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
@@ -20,6 +21,10 @@ ACKS = 2
 # A header with its routing: what is looked at before a record's length is known.
 LOOK_BYTES = 1024
 
+# What is made at a time for a segment that is written to through its mapping though it has no pages: some
+# 5 us, for each of hundreds of queues that get the same messages.
+FETCHED_BYTES = 32768
+
 _NOWHERE = b""
 
 
@@ -30,6 +35,8 @@ class Segment:
     are gone. ``end`` is where the data ends, ``capacity`` where it must end. Of a stream's segment,
     ``first_offset`` is the offset of the record with ordinal 0, and ``readers`` counts the cursors in it.
 
+    Up to ``cached`` the system has pages for the msgs file; behind it the mapping is not to be written to.
+
     ``written_here``: this run made it, so that what is read from it needs no check; ``is_direct``: it is
     open, too. Of a segment of an earlier run, ``runs`` and ``counts`` say what the acks file said when it was
     opened, and ``delivered_before`` how far its records had been delivered. ``synced_once``: a flush of some
@@ -37,8 +44,8 @@ class Segment:
     """
 
     __slots__ = (
-        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "seed",
-        "ack_seed", "generation", "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes",
+        "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "cached",
+        "seed", "ack_seed", "generation", "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes",
         "acked", "acked_bytes", "entries", "entry_capacity", "patchy", "delivered", "announced",
         "announced_entries", "unsynced", "syncing", "synced_once", "named_in", "written_here", "sealed",
         "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at",
@@ -49,7 +56,7 @@ class Segment:
     def __init__(self, number):
         self.number = number
         self.next = self.msgs = self.acks = None
-        self.capacity = self.end = self.seed = self.ack_seed = 0
+        self.capacity = self.end = self.cached = self.seed = self.ack_seed = 0
         self.generation = self.ordinal = self.last_at = 0
         self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
@@ -73,6 +80,7 @@ class Segment:
         self.msgs = msgs
         self.acks = acks
         self.p = octets.pointer(msgs.map)
+        self.cached = msgs.cached
         self.proven = 0
         self.is_open = True
         self.is_direct = self.written_here and self.picked is None
@@ -129,6 +137,7 @@ class Segment:
         at = self.end
         self.last_at = at
         self.end = at + self.encode(self.p, at, message, True)
+        self._has_pages()
         return at
 
     def body_place(self, message):
@@ -158,6 +167,19 @@ class Segment:
         self.last_at = self.end + last
         self.end += size
         self.announced = self.end
+        self._has_pages()
+        return 0
+
+    def _has_pages(self):
+        """What was written with a call is in the system's cache."""
+        if self.cached < self.end:
+            self.cached = self.msgs.cached = self.end
+        return 0
+
+    def fetch_pages(self, end):
+        """Have the system make pages for the msgs file up to ``end`` and some more."""
+        pages.fetch_on(self.msgs, min(self.capacity, end + FETCHED_BYTES))
+        self.cached = self.msgs.cached
         return 0
 
     def fill(self, at, message):

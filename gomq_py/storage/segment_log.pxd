@@ -2,11 +2,15 @@ cimport cython
 
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport locations, store as _store
+from gomq_py.storage cimport locations, stage, store as _store
+from gomq_py.storage.message cimport Message
 from gomq_py.storage.segment cimport Segment
+from gomq_py.storage.stage cimport Stage
 
 cdef class SegmentLog(_store.Store):
-    cdef object _shelf, _outer
+    cdef object _shelf, _expected_shelf, _outer
+    cdef Stage _stage
+    cdef Py_ssize_t _staged, _last_staged
     cdef readonly dict _segments
     cdef Segment _write, _last
     cdef Py_ssize_t _next_number, _next_bytes, _expect_at, _expected_bytes
@@ -31,10 +35,16 @@ cdef class SegmentLog(_store.Store):
     cpdef synced(self)
     @cython.locals(is_whole=bint)
     cdef int _note_synced(self, Segment segment) except -1
+    cdef bint _has_stage(self, Py_ssize_t size) except -1
+    cdef int _put_on_stage(self, Segment segment, Message message, Py_ssize_t size) except -1
+    @cython.locals(segment=Segment, count=Py_ssize_t)
+    cdef bint _write_staged(self) except -1
+    cdef int _end_stage(self) except -1
     @cython.locals(before=Segment, segment=Segment)
     cdef Segment _roll(self, Py_ssize_t size, bint may_wait)
     cdef int _begin_small(self) except -1
     cdef int _expect_next(self) except -1
+    cdef _next_shelf(self)
     cdef int _unexpect(self) except -1
     cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) except -1
     cdef int _check_ready(self, Py_ssize_t capacity) except -1

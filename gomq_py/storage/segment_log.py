@@ -10,7 +10,7 @@ import errno
 import os
 from functools import partial
 
-from gomq_py.storage import locations, pages, store as _store
+from gomq_py.storage import locations, pages, stage, store as _store
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
 from gomq_py.storage.format.acks import capacity_for
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
@@ -40,19 +40,25 @@ class SegmentLog(_store.Store):
     """A store whose messages lie in segments, by number in ``_segments`` and linked by ``next``: ``_last`` is
     the newest, ``_write`` the one that is written to. Subclasses say what is written, and implement ``flush``
     and ``_is_idle``.
+
+    ``_staged`` octets of records, the last of which begins ``_last_staged`` octets into them, lie in the
+    pool's stage and not in the file: behind ``_write.end``, until the batch ends or anybody looks for them.
     """
 
     __slots__ = (
         "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
         "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf",
-        "_outer", "_is_unawaited",
+        "_expected_shelf", "_outer", "_is_unawaited", "_stage", "_staged", "_last_staged",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
         _store.Store.__init__(
             self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
         )
-        self._shelf = None if durable else self.folder  # which of the pool's files it takes
+        # which of the pool's files it takes
+        self._shelf = self._expected_shelf = None if durable else self.folder
+        self._stage = pool.stage
+        self._staged = self._last_staged = 0
         self._outer = None
         self._segments = {}
         self._write = self._last = None
@@ -94,9 +100,9 @@ class SegmentLog(_store.Store):
 
         The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it.
         """
+        self.flush()  # which may fence
         if self.failure is not None:
             return
-        self.flush()
         self._stop(StoreClosed(self.folder, 0, "the store is closed"))
         if not self.durable:
             for segment in self._segments.values():
@@ -164,6 +170,7 @@ class SegmentLog(_store.Store):
     def layout(self):
         """[(number, octets of room, octets still wanted, about)] of each segment, oldest first."""
         found = []
+        self._end_stage()
         for number in sorted(self._segments):
             segment = self._segments[number]
             overhead = segment.end - HEAD_BYTES - segment.body_bytes
@@ -180,7 +187,7 @@ class SegmentLog(_store.Store):
         segment = self._last
         if segment is None:
             return locations.pack(0, self._next_number, 0)
-        return locations.pack(0, segment.number, segment.end)
+        return locations.pack(0, segment.number, segment.end + self._staged)
 
     def holds_behind(self, place):
         """As Store.holds_behind."""
@@ -189,6 +196,7 @@ class SegmentLog(_store.Store):
     def _first_behind(self, place):
         """The place of the first message behind this one; 0: there is none."""
         number, position = locations.number_of(place), locations.position_of(place)
+        self._end_stage()
         for each in sorted(self._segments):
             start = position if each == number else HEAD_BYTES
             if each >= number and self._segments[each].end > max(start, HEAD_BYTES):
@@ -210,9 +218,9 @@ class SegmentLog(_store.Store):
 
     def sync_files(self, acks_too):
         """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced."""
+        self.flush()  # before it is asked whether the store was fenced: this may do it
         if self._fenced:
             raise self.failure
-        self.flush()
         self._marked = False
         what = MSGS | ACKS if acks_too else MSGS
         files = []
@@ -260,6 +268,51 @@ class SegmentLog(_store.Store):
             self._close_segment(segment)
         return 0
 
+    # records that are put together before they are written
+
+    def _has_stage(self, size):
+        """Whether the next record, of this size, can be put into the stage. If not, nothing of this store is
+        in it. Raises StoreClosed when it was full and could not be written.
+        """
+        if self._staged and self._staged + size > stage.STAGE_OCTETS and not self._write_staged():
+            raise self.failure
+        return size <= stage.STAGE_OCTETS and self._stage.take(self)
+
+    def _put_on_stage(self, segment, message, size):
+        """As Segment.append, into the stage."""
+        segment.encode(self._stage.p, self._staged, message, False)
+        self._last_staged = self._staged
+        self._staged += size
+        return 0
+
+    def _write_staged(self):
+        """Write the records in the stage, and leave that to others.
+
+        False: the disk did not take them, and the store is fenced.
+        """
+        segment = self._write
+        count, self._staged = self._staged, 0
+        self._stage.release()
+        self._announce(segment)
+        try:
+            self._put_staged(segment, self._stage.content(count))
+        except OSError as error:
+            self.fence(error)
+            return False
+        segment.wrote(count, self._last_staged)
+        return True
+
+    def _put_staged(self, segment, octets):
+        """Write this behind the segment's end, and announce it. Raises OSError."""
+        self.files.put(segment.msgs, segment.end, octets)
+        self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
+
+    def _end_stage(self):
+        """What was appended is in the file, or the store is fenced."""
+        if self._staged:
+            self._write_staged()
+        return 0
+
     # segments
 
     def _roll(self, size, may_wait):
@@ -267,6 +320,7 @@ class SegmentLog(_store.Store):
 
         Raises StoreLater, if it may, where a thread has to make files.
         """
+        self._end_stage()
         if self.failure is not None:
             raise self.failure
         if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
@@ -326,12 +380,17 @@ class SegmentLog(_store.Store):
         """Tell the pool that the writer will need another segment soon."""
         self._expect_at = _NEVER
         self._expected_bytes = self._next_bytes
-        self.pool.expect(self._expected_bytes, self._shelf)
+        self._expected_shelf = self._next_shelf()
+        self.pool.expect(self._expected_bytes, self._expected_shelf)
         return 0
+
+    def _next_shelf(self):
+        """Which of the pool's files it will take."""
+        return self._shelf
 
     def _unexpect(self):
         if self._expected_bytes:
-            self.pool.unexpect(self._expected_bytes, self._shelf)
+            self.pool.unexpect(self._expected_bytes, self._expected_shelf)
             self._expected_bytes = 0
         return 0
 
@@ -633,6 +692,9 @@ class SegmentLog(_store.Store):
     def _stop(self, failure):
         """Nothing goes in or out any more."""
         self.failure = failure
+        if self._staged:
+            self._staged = 0
+            self._stage.release()
         self._unexpect()
         self._write = self._last = None
         for opening in list(self._openings.values()) if self._openings is not None else ():

@@ -1,13 +1,13 @@
-"""Stage: where the records of a busy stream are put together, to be written to its file with one call for a
-batch.
+"""Stage: where records are put together that are written to their file with one call for a batch: those of a
+busy stream, and of a queue that grows.
 
 One per broker.
 
-Beside stream_store. A stream's segments are never recycled, so all of its pages are fresh: each one that is
-first written through the mapping is a fault, 3.4 us for 4 KiB, and the flush interrupts every processor that
-the process runs on to clean it. Writing a batch with a call takes 1.2 us for 4 KiB, and readers have the
-pages in their mapping sixteen at a time. One store has the stage, until the end of its batch; others write
-through their mappings meanwhile, as those do that have little to write. Never yields.
+Below segment_log. A stream's segments are never recycled, and those of a queue only once they were consumed,
+so that all of its pages are fresh: each one that is first written through the mapping is cleared and a fault,
+3.4 us for 4 KiB, and the flush interrupts every processor that the process runs on to clean it. Writing a
+batch with a call takes 1.2 us for 4 KiB, and readers have the pages in their mapping sixteen at a time. One
+store has the stage, until the end of its batch; others write through their mappings meanwhile. Never yields.
 """
 from gomq_py import octets
 

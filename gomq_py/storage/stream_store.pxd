@@ -1,11 +1,10 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from gomq_py.storage cimport segment_log, stage
+from gomq_py.storage cimport segment_log
 from gomq_py.storage.format cimport sizes
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.segment cimport Segment
-from gomq_py.storage.stage cimport Stage
 
 cdef unsigned int MSGS
 cdef Py_ssize_t BUSY_OCTETS
@@ -15,9 +14,8 @@ cdef class StreamStore(segment_log.SegmentLog):
     cdef public bint rolled
     cdef readonly object offsets
     cdef list _order
-    cdef Stage _stage
     cdef bint _is_busy
-    cdef Py_ssize_t _staged, _last_staged, _unstaged
+    cdef Py_ssize_t _unstaged
     cdef set _reported, _dropped
     cdef uint64_t _sync_offset
     cdef Py_ssize_t _sync_number, _sync_end, _synced_number, _synced_end
@@ -25,12 +23,10 @@ cdef class StreamStore(segment_log.SegmentLog):
     @cython.locals(size=Py_ssize_t, segment=Segment)
     cpdef int append(self, Message message) except -1
     cdef int _append_staged(self, Segment segment, Message message, Py_ssize_t size) except -1
-    cpdef uint64_t log_end(self) except? 0
     @cython.locals(segment=Segment, count=Py_ssize_t)
     cpdef int flush(self) except -1
-    @cython.locals(segment=Segment, count=Py_ssize_t)
+    @cython.locals(count=Py_ssize_t)
     cdef bint _write_staged(self) except -1
-    cdef int _stop(self, failure) except -1
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, segment=Segment)
     cpdef Segment find(self, uint64_t offset)
     cdef bint enter(self, Segment segment, bint can_wait) except -1

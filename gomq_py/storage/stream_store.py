@@ -11,7 +11,7 @@ import os
 from functools import partial
 
 from gomq_py.observability.log import logger
-from gomq_py.storage import damage, segment_log, stage
+from gomq_py.storage import damage, segment_log
 from gomq_py.storage.errors import StoreFull
 from gomq_py.storage.format import sizes
 from gomq_py.storage.format.head import HEAD_BYTES
@@ -39,8 +39,8 @@ class StreamStore(segment_log.SegmentLog):
     """
 
     __slots__ = (
-        "first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_stage", "_staged",
-        "_last_staged", "_unstaged", "_is_busy", "_order", "_dropped", "_reported", "_sync_offset",
+        "first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_unstaged", "_is_busy",
+        "_order", "_dropped", "_reported", "_sync_offset",
         "_sync_number", "_sync_end", "_synced_number", "_synced_end",
     )
 
@@ -51,14 +51,12 @@ class StreamStore(segment_log.SegmentLog):
         self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
         self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
         self.rolled = self._is_busy = False
-        self._stage = pool.stage
-        # octets there, where the last record begins, what left it in this batch
-        self._staged = self._last_staged = self._unstaged = 0
+        self._unstaged = 0  # octets that left the stage in this batch
         self.offsets = StreamOffsets(self.folder, files, incarnation)
         self._order = []
         self._dropped = set()  # left the log, still in the folder until that is safe
         self._reported = set()
-        self._shelf = ALONE
+        self._shelf = self._expected_shelf = ALONE
 
     # the hot verb
 
@@ -93,19 +91,11 @@ class StreamStore(segment_log.SegmentLog):
 
         Raises StoreClosed when it was full and could not be written.
         """
-        if self._staged + size > stage.STAGE_OCTETS and self._staged and not self._write_staged():
-            raise self.failure
-        if size > stage.STAGE_OCTETS or not self._stage.take(self):
+        if self._has_stage(size):
+            self._put_on_stage(segment, message, size)
+        else:
             segment.append(message)
-            return 0
-        segment.encode(self._stage.p, self._staged, message, False)
-        self._last_staged = self._staged
-        self._staged += size
         return 0
-
-    def log_end(self):
-        """As Store.log_end, with what is in the stage."""
-        return segment_log.SegmentLog.log_end(self) + self._staged
 
     def flush(self):
         """End of a batch: what was appended is in the file and announced.
@@ -127,22 +117,14 @@ class StreamStore(segment_log.SegmentLog):
         return 0
 
     def _write_staged(self):
-        """Write the records in the stage, and leave that to others.
-
-        False: the disk did not take them, and the store is fenced.
-        """
-        segment = self._write
-        count, self._staged = self._staged, 0
-        self._stage.release()
-        self._announce(segment)
-        try:
-            self.files.write(segment.msgs, segment.end, self._stage.content(count))
-        except OSError as error:
-            self.fence(error)
+        count = self._staged
+        if not segment_log.SegmentLog._write_staged(self):
             return False
-        segment.wrote(count, self._last_staged)
         self._unstaged += count
         return True
+
+    def _put_staged(self, segment, octets):
+        self.files.write(segment.msgs, segment.end, octets)
 
     # reading
 
@@ -394,7 +376,6 @@ class StreamStore(segment_log.SegmentLog):
 
     def sync_files(self, acks_too):
         """As SegmentLog.sync_files; notes what the sync will have covered."""
-        self.flush()  # before it is asked whether the store was fenced: this may do it
         files = segment_log.SegmentLog.sync_files(self, acks_too)
         self._sync_offset = self.next_offset
         if self._last is not None:
@@ -412,8 +393,6 @@ class StreamStore(segment_log.SegmentLog):
 
     def _begin_segment(self, size, may_wait=False):
         """A new segment to write to."""
-        if self._staged:
-            self._write_staged()
         before = self._last
         segment = self._roll(size, may_wait)
         self._order.append(segment)
@@ -438,12 +417,6 @@ class StreamStore(segment_log.SegmentLog):
             segment.note_timestamps()
             self._announce(segment)
             self._mark_messages(segment)
-
-    def _stop(self, failure):
-        if self._staged:
-            self._staged = 0
-            self._stage.release()
-        return segment_log.SegmentLog._stop(self, failure)
 
     def _note_newest(self):
         self.flush()

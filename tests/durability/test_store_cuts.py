@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.files import File
 from tests.durability import flush_pool
 from tests.durability.account import Account
 from tests.durability.seeds import seeds
@@ -69,8 +70,23 @@ def check_cut_twice(folder, account, random):
     return len(cuts.taken)
 
 
+@pytest.fixture
+def uncached(monkeypatch):
+    """The system never has pages for a new file: all that is appended is written with calls."""
+    monkeypatch.setattr(File, "cached", property(lambda file: 0, lambda file, cached: None))
+
+
 @pytest.mark.parametrize("seed", seeds(6))
 def test_power_cuts_at_any_moment_and_in_recovery(tmp_path, seed):
+    cut_at_any_moment_and_in_recovery(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_power_cuts_while_batches_are_written_with_calls(tmp_path, seed, uncached):
+    cut_at_any_moment_and_in_recovery(tmp_path, seed)
+
+
+def cut_at_any_moment_and_in_recovery(tmp_path, seed):
     random = Random(seed)
     (tmp_path / "data").mkdir()
     account = Account()
@@ -97,6 +113,15 @@ def test_a_failed_flush_confirms_nothing_now_or_later(tmp_path, seed):
 
     Whatever was answered as durable is on the disk in the worst case.
     """
+    fail_flushes(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_a_failed_flush_of_what_was_written_with_calls_confirms_nothing(tmp_path, seed, uncached):
+    fail_flushes(tmp_path, seed)
+
+
+def fail_flushes(tmp_path, seed):
     random = Random(seed)
 
     def fail_sometimes(path):

@@ -77,7 +77,6 @@ ENTERED_BY = {
     "gomq_py.mqtt.server.sink": "tests/unit/mqtt/server/test_outbound.py",
     "gomq_py.mqtt.wire.texts": "tests/unit/mqtt/wire/test_frames.py",
     "gomq_py.storage.browser": "tests/unit/broker/transfer/test_moves.py",
-    "gomq_py.storage.stage": "tests/unit/storage/test_stream_store.py",
     "gomq_py.storage.stream_cursor": "tests/unit/storage/test_stream_store.py",
 }
 

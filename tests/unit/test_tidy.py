@@ -50,9 +50,6 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.content.fields": (
         "the kinds of field values: from octets, to octets, checked and edited in place"
     ),
-    "gomq_py.storage.stream_store": (
-        "the segments of a stream: appended to, read from any offset, dropped at the front"
-    ),
     "gomq_py.storage.data_dir": (
         "the data folder as a whole: its lock, version, last run and what is moved aside"
     ),
