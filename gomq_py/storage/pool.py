@@ -392,15 +392,17 @@ class SegmentPool:
                 folder.told()
         for (folders, _), (files, error) in zip(jobs, made):
             if error is None:
-                self._add_made(key, folders, files)
-        if self._closed:
-            self.close()
-        for _, error in made:
-            if is_awaited and is_full(error) and (spare := self._take_largest_spare()):
+                self._add_made(key, folders, files)  # for one: who is told may take all that are there
+            elif (
+                is_awaited and is_full(error) and not self._closed
+                and (spare := self._take_largest_spare())
+            ):
                 self._drop_aside(spare, lambda: self._make_again(key))
                 return
             if error is None or is_awaited:
                 self._tell_waiting(key, error)
+        if self._closed:
+            self.close()
         self._in_making.discard(key)  # none is begun while some of these have not been told
         if error is None or key in self._waiting:
             self._make_ahead(key)
@@ -430,7 +432,10 @@ class SegmentPool:
         _, callback, _ = waiting.popleft()
         if not waiting:
             del self._waiting[key]
-        callback(error)
+        try:
+            callback(error)
+        except Exception:  # a fault of ours: the others are told, and files are made still
+            LOG.exception("one who waited for the files of a new segment")
 
     def _let_go_of_ended(self, key):
         """Make nothing for those who wait for a store that has ended meanwhile: its folder may be removed

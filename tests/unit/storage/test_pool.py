@@ -602,6 +602,66 @@ def test_a_trip_makes_nothing_for_a_store_that_has_ended(bench):
     assert [folder.exists() for folder in folders] == [True, True, False, False, True]
 
 
+def test_who_needs_many_takes_none_that_were_made_for_others(bench):
+    """A message for many queues goes on as soon as it is told, with the next queue."""
+    took = []
+
+    def take(name, number, left, error):
+        while left and bench.pool.has(SIZE):
+            number += 1
+            left -= 1
+            bench.take(number)
+            took.append(name)
+        if left:
+            bench.pool.wait_for(SIZE, None, (), partial(take, name, number, left))
+
+    bench.pool.wait_for(SIZE, None, (), lambda error: None)  # whose trip begins before others wait
+    for name, left in (("many", 6), ("a", 1), ("b", 1), ("c", 1)):
+        bench.pool.wait_for(SIZE, None, (), partial(take, name, 100 * len(name) + ord(name[0]), left))
+
+    bench.committer.run_aside()
+
+    assert took == ["many", "many", "a", "b", "c", *["many"] * 4]  # what the first one left was for the next
+
+
+def test_one_who_fails_when_told_keeps_no_other_from_being_told(bench, caplog):
+    told = []
+    for number in range(3):
+        bench.pool.wait_for(SIZE, None, (), lambda error: told.append(1 / 0))
+    bench.wait_and_take(4, told)
+
+    bench.committer.run_aside()
+    bench.wait_and_take(5, told)
+    bench.committer.run_aside()
+
+    assert told == [(4, None), (5, None)]
+    assert caplog.text.count("ZeroDivisionError") == 3
+
+
+def test_what_a_trip_has_made_goes_where_the_broker_has_stopped_meanwhile(bench, monkeypatch):
+    """Also where it ended because the disk was full."""
+    make, told = bench.files.make, []
+
+    def make_some(path, size, *more):
+        if len(bench.names()[1]) == 4:
+            raise OSError(errno.ENOSPC, "full")
+        return make(path, size, *more)
+
+    monkeypatch.setattr(bench.files, "make", make_some)
+    bench.pool.wait_for(SIZE, None, (), lambda error: bench.take(0))
+    for number in range(4):
+        bench.pool.wait_for(SIZE, None, (), lambda error: told.append(error.errno))
+    for step in (lambda: None, bench.pool.close):
+        function, arguments, done = bench.committer.asides.pop(0)
+        made = function(*arguments)
+        step()
+        done(made, None)
+    bench.committer.run_aside()
+
+    assert told == [errno.ECANCELED] * 4
+    assert bench.names()[1] == []
+
+
 def test_who_waits_again_when_told_is_behind_the_others_of_the_trip(bench):
     told = []
 
