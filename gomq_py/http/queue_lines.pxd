@@ -6,7 +6,8 @@ from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
 from gomq_py.broker.queues.queue cimport Queue
 from gomq_py.http.look cimport Look
 
-cdef Py_ssize_t _FACTS, _RATES, _FIGURES, _COUNTED_AT, _COUNTED_OCTETS, _RECORD, _MOVING_ROOM, PART_QUEUES
+cdef Py_ssize_t _FACTS, _RATES, _FIGURES, _COUNTED_AT, _COUNTED_OCTETS, _RECORD, _ROOM, PART_QUEUES
+cdef Py_ssize_t OBJECTS_OCTETS
 cdef int _IDLE, _BUSY, _WHOLE
 cdef double LEAST_WINDOW_S
 cdef list _templates
@@ -31,10 +32,11 @@ cdef class QueueLines:
     cdef object _rates, _looks, _vhosts
     cdef list _texts
     cdef bytearray _out, _figures, _kinds, _moving
-    cdef Py_ssize_t _length, _part_octets
+    cdef Py_ssize_t _length, _part_octets, _from_objects
 
-    @cython.locals(row=Queue, queue=Queue, now_s=double)
-    cpdef write(self, list rows)
+    @cython.locals(row=Queue, queue=Queue, now_s=double, done=Py_ssize_t)
+    cpdef Py_ssize_t write(self, list rows) except -1
+    cdef bytes _from_object(self, dict shape)
     cdef int _add(self, bytes text, int kind) except -1
     @cython.locals(count=Py_ssize_t)
     cdef int _hand_over(self) except -1
@@ -42,7 +44,7 @@ cdef class QueueLines:
         at=Py_ssize_t, kind=int)
     cdef bint _take(self, Queue queue, double now_s) except -1
     @cython.locals(moving="unsigned char*", end=Py_ssize_t)
-    cdef bint _add_moving(
+    cdef int _add_moving(
         self, bytes head, Template template, unsigned char* figures, Py_ssize_t at, object rates) except -1
     cdef Look _looked_at(self, Queue queue, Py_ssize_t at)
     @cython.locals(ready=uint64_t, unacked=uint64_t, ready_bytes=uint64_t, unacked_bytes=uint64_t,

@@ -4,9 +4,9 @@ A list of 20 000 queues is 30 MB of JSON, nearly all of it the same for each. Be
 alone (its head, which is kept with its rates) and its figures lie texts that a Template finds by having
 ``shapes.queue_figures`` written with marks in place of figures; so the shape stands in one place. What is
 rare is written from the object as everywhere else: queues that are closed, paused or of a connection, and
-those with messages set aside or with consumers that are named. An answer says how long it is before its
-first octet, but is not put together until it is sent: of each queue the figures and where its head lies are
-kept so long, a tenth of its JSON.
+those with messages set aside, with consumers that are named or with long arguments. An answer says how long
+it is before its first octet, but is not put together until it is sent: of each queue the figures and where
+its head lies are kept so long, a tenth of its JSON.
 """
 import re
 from weakref import ref
@@ -17,14 +17,16 @@ from gomq_py import octets
 from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import WRITTEN_OCTETS, json_octets, node
 from gomq_py.http.rates import LEAST_WINDOW_S, View
-from gomq_py.hub.turns import paced
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.hub.turns import give_way
 
-# Queues that are written between two looks at the clock: some 50 us, or 1 ms where all are rare.
-QUEUES_LOOK = 40
+# Queues that are written between two looks at the clock: some 50 us, or 1 ms where all are rare. Fewer where
+# so many octets come from their objects: arguments may be of a megabyte.
+QUEUES_LOOK, OBJECTS_OCTETS = 40, 32 * 1024
 # Queues of one part.
 PART_QUEUES = 64
-# Octets of a queue that is written from its counters though some of its rates are not 0; others need none.
-_MOVING_ROOM = 4096
+# Octets of a queue that is written from its counters.
+_ROOM = 4096
 # Of one figure, with the text in front of it: 20 digits of a counter, or a rate.
 _FIGURE_ROOM = 32
 # How a queue of a part is written.
@@ -125,7 +127,7 @@ class QueueLines:
 
     __slots__ = (
         "parts", "count", "_rates", "_looks", "_vhosts", "_part_octets", "_out", "_length", "_texts",
-        "_kinds", "_figures", "_moving",
+        "_kinds", "_figures", "_moving", "_from_objects",
     )
 
     def __init__(self, rates, vhosts, part_octets=WRITTEN_OCTETS):
@@ -138,19 +140,26 @@ class QueueLines:
         self._looks = None
         self._vhosts = vhosts
         self._part_octets = part_octets
-        self._out = bytearray(part_octets + _MOVING_ROOM)
+        self._out = bytearray(part_octets + _ROOM)
         self._length = 0
         self._texts = []
         self._kinds = bytearray(PART_QUEUES)
         self._figures = bytearray(_RECORD * PART_QUEUES)
-        self._moving = bytearray(_MOVING_ROOM)
+        self._moving = bytearray(_ROOM)
+        self._from_objects = 0  # octets, since write() was called
 
     def write(self, rows):
-        """Those of these queues that are there now."""
+        """Those of these queues that are there now, up to where others should have their turn. Returns how
+        many of them are done with.
+        """
+        self._from_objects = done = 0
         now_s = self._rates.now_s()
         self._looks = self._rates.looks_of(statistics.QUEUE)  # all may have been forgotten
         vhost, queues = None, {}
         for row in rows:
+            if self._from_objects >= OBJECTS_OCTETS:
+                break
+            done += 1
             if row.vhost != vhost:
                 vhost = row.vhost
                 there = self._vhosts.get(vhost)
@@ -162,14 +171,20 @@ class QueueLines:
                 self._length += 1  # a comma
             self.count += 1
             if not self._take(queue, now_s):
-                self._add(json_octets(shapes.queue(queue)), _WHOLE)
+                self._add(self._from_object(shapes.queue(queue)), _WHOLE)
             if self._length >= self._part_octets or len(self._texts) == PART_QUEUES:
                 self._hand_over()
+        return done
 
     def end(self):
         """There are no more. Returns the parts."""
         self._hand_over()
         return self.parts
+
+    def _from_object(self, shape):
+        text = json_octets(shape)
+        self._from_objects += len(text)
+        return text
 
     def _add(self, text, kind):
         octets.pointer(self._kinds)[len(self._texts)] = kind
@@ -210,27 +225,29 @@ class QueueLines:
                 if look is None:
                     return False
         head = look.head
-        if look.in_force is not queue.in_force:
-            head = json_octets(shapes.queue_head(queue))
-            head = look.head = head[:len(head) - 1]
+        if look.in_force is not queue.in_force or look.arguments is not queue.arguments:
+            head = self._from_object(shapes.queue_head(queue))
+            head = head[:len(head) - 1] if len(head) + _templates[_BUSY].room <= _ROOM else b""
+            look.head = head
             look.in_force = queue.in_force
+            look.arguments = queue.arguments
+        if not head:
+            return False
         kind = _BUSY if consumers else _IDLE
         if look.counted is not None:
             self._add(head, kind)
             self._length += _filled_length(_templates[kind], figures, at)
             return True
-        return self._add_moving(head, _templates[kind], figures, at, look.rates)
+        self._add_moving(head, _templates[kind], figures, at, look.rates)
+        return True
 
     def _add_moving(self, head, template, figures, at, rates):
-        """At once, for its rates may be others when it is sent. False: there is no room."""
-        if len(head) + template.room > _MOVING_ROOM:
-            return False
+        """At once, for its rates may be others when it is sent."""
         moving = octets.pointer(self._moving)
         octets.copy(moving, 0, octets.pointer(head), 0, len(head))
         end = _fill(moving, len(head), template, figures, at, rates)
         with memoryview(self._moving) as written:
             self._add(bytes(written[:end]), _WHOLE)
-        return True
 
     def _looked_at(self, queue, at):
         """The look at a queue whose counters have moved, or None where there are too many looks."""
@@ -270,8 +287,12 @@ def lines(rows, places):
     May switch.
     """
     written = QueueLines(node().rates, node().broker.vhosts)
-    for start in paced(range(0, len(places), QUEUES_LOOK)):
-        written.write([rows[place] for place in places[start:start + QUEUES_LOOK]])
+    done, clock = 0, SliceClock()
+    while done < len(places):
+        done += written.write([rows[place] for place in places[done:done + QUEUES_LOOK]])
+        if clock.is_over():
+            give_way()
+            clock.begin()
     return written.count, written.end()
 
 

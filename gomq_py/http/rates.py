@@ -26,9 +26,9 @@ from gomq_py.hub.turns import paced
 LEAST_WINDOW_S = 1.0
 # After a pause as long as this a rate would be the mean of what nobody cares for any more: it is forgotten.
 LONGEST_WINDOW_S = 60.0
-# Things with a rate: some 600 octets each. What is looked at over the bound has the rate 0 until others are
-# forgotten: if it took their place, a list of more things than that would find none of them again, and
-# replace them all each time.
+# Things with a rate: some 600 octets each, and of queues in long lists up to 2 KiB of JSON. What is looked at
+# over the bound has the rate 0 until others are forgotten: if it took their place, a list of more things than
+# that would find none of them again, and replace them all each time.
 LOOKS_MAX = 100_000
 # Looks that are forgotten between two of the clock: less than a microsecond each, and 100 000 at once take 50
 # ms.

@@ -74,7 +74,7 @@ def both(broker, part_octets=1000):
         rows = list(launcher.broker.vhosts["/"].queues.values())
         with in_app(launcher):
             lines = QueueLines(launcher._node._management._rates, launcher.broker.vhosts, part_octets)
-            lines.write(rows)
+            write(lines, rows)
             assert lines.count == len(rows)
             return in_octets(lines), [json_octets(shapes.queue(row)) for row in rows]
 
@@ -82,6 +82,12 @@ def both(broker, part_octets=1000):
     return tuple(
         {one["name"]: one for one in shown} for shown in (json.loads(written), map(json.loads, alone))
     )
+
+
+def write(lines, rows):
+    """All of them, as ``queue_lines.lines`` does."""
+    while rows:
+        rows = rows[lines.write(rows):]
 
 
 def in_octets(lines):
@@ -136,6 +142,41 @@ def test_policies_and_consumers_are_those_of_now(some, clock):
     assert with_both == alone
 
 
+def test_arguments_are_those_of_now(some, clock):
+    """A session of MQTT that comes back with another expiry has others, under the same policies."""
+    broker, _ = some
+
+    def redefine(arguments):
+        def act(launcher):
+            vhost = launcher.broker.vhosts["/"]
+            assert vhost.redefine_queue(vhost.queues["transient"], arguments)
+        broker.call(act)
+        return both(broker)
+
+    before = both(broker)
+    redefined = redefine({"x-expires": 3_600_000})
+    after = redefine({})
+
+    seen = [written["transient"]["arguments"] for written, _ in (before, redefined, after)]
+    assert seen == [{}, {"x-expires": 3_600_000}, {}]
+    assert redefined[0] == redefined[1]
+
+
+def test_fewer_queues_are_written_at_once_where_their_arguments_are_long(some, clock):
+    """At 32 KiB, or 40 of them with arguments of a megabyte would hold everybody up."""
+    broker, _ = some
+
+    def done(launcher):
+        queues = launcher.broker.vhosts["/"].queues
+        with in_app(launcher):
+            lines = QueueLines(launcher._node._management._rates, launcher.broker.vhosts)
+            write(lines, [queues[name] for name in PLAIN])
+            return [
+                lines.write([queues[name]] * queue_lines.QUEUES_LOOK) for name in (PLAIN[0], "long", "long")]
+
+    assert broker.call(done) == [queue_lines.QUEUES_LOOK, 1, 2]  # the first has its head written, too
+
+
 def test_what_changes_before_a_part_is_sent_is_not_in_it(some, clock):
     """Its length has been told: numbers have more digits by then, and rates are no longer 0."""
     broker, channel = some
@@ -144,7 +185,7 @@ def test_what_changes_before_a_part_is_sent_is_not_in_it(some, clock):
         rows = list(launcher.broker.vhosts["/"].queues.values())
         with in_app(launcher):
             lines = QueueLines(launcher._node._management._rates, launcher.broker.vhosts)
-            lines.write(rows)
+            write(lines, rows)
             return lines, [json_octets(shapes.queue(row)) for row in rows]
 
     both(broker)
