@@ -32,9 +32,13 @@ class Gathered:
         """So many octets were put into room()."""
         self.received += count
 
-    def room(self, count):
-        """Where the next ``count`` octets belong."""
-        start = self.at + self.received
+    def to_come(self):
+        """How many octets are not there yet."""
+        return self.size - self.received
+
+    def room(self, count, ahead=0):
+        """Where the next ``count`` octets belong, or those that come ``ahead`` octets later."""
+        start = self.at + self.received + ahead
         return self.octets[start:start + count]
 
     def lead(self, octets):

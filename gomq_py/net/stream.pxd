@@ -12,13 +12,13 @@ cdef class Stream:
     cdef readonly HubBuffers buffers
     cdef readonly Output output
     cdef readonly uint64_t received_octets
-    cdef object socket, receive_into, pending, watcher, lane, handler, over, after_poll
+    cdef object socket, receive_into, receive_parts, pending, watcher, lane, handler, over, after_poll
     cdef readonly object error
     cdef bytes tail
     cdef dict holds
     cdef bint rewalk, together, is_over
     cdef object direct
-    cdef Py_ssize_t direct_octets
+    cdef Py_ssize_t direct_octets, frame_octets, doubted_frames
     cdef object coalescer
     cdef Py_ssize_t least_octets, small_reads, small_octets
     cdef uint64_t flood_sent_octets
@@ -31,7 +31,17 @@ cdef class Stream:
     cdef Py_ssize_t _read(self) except -1
     @cython.locals(count=Py_ssize_t, more=Py_ssize_t)
     cdef Py_ssize_t _read_direct(self) except -1
-    cdef Py_ssize_t _receive(self, view) except -1
+    @cython.locals(here=Py_ssize_t)
+    cdef Py_ssize_t _came(self, Py_ssize_t count) except -1
+    @cython.locals(
+        parts=list, sizes=list, total=Py_ssize_t, count=Py_ssize_t, start=Py_ssize_t, number=Py_ssize_t,
+        size=Py_ssize_t, head=Py_ssize_t)
+    cdef Py_ssize_t _read_ahead(self) except -1
+    @cython.locals(
+        ahead=Py_ssize_t, left=Py_ssize_t, most=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t, room=Py_ssize_t)
+    cdef tuple _parts(self, target)
+    cdef _put_back(self, bytes octets)
+    cdef Py_ssize_t _receive(self, room, receive=*) except -1
     @cython.locals(output=Output, position=Py_ssize_t)
     cdef int _walk(self, Py_ssize_t start, Py_ssize_t end, bytes tail) except -1
     cdef _keep_tail(self, Py_ssize_t position, Py_ssize_t end)

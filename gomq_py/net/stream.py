@@ -15,6 +15,7 @@ import gevent
 from gevent.event import Event
 from gevent.socket import socket as PlainSocket
 
+from gomq_py.net.put_back import PutBack
 from gomq_py.net.records import RecordReader
 
 READABLE = 1
@@ -25,6 +26,13 @@ SMALL_OCTETS = 2048
 FLOOD_S = FLOOD_READS * 60e-6
 # A frame's last octet, and what says of the next one how long it is.
 HEAD_OCTETS = 8
+# One read takes so much of a body whose frames are alike, as much as is sent of one in a go. Smaller frames
+# go the usual way, as does what is behind the body, of which so much is read with it.
+AHEAD_OCTETS = 1024 * 1024
+LEAST_FRAME_OCTETS = 16 * 1024
+BEHIND_OCTETS = 4096
+# So many frames are read one by one after one was not like the one before it.
+DOUBTED_FRAMES = 64
 # Small segments that a read by the clock must bring for the next to be by the clock too: 12 000 a second.
 LEAST_TOGETHER = 3
 # From so many octets on a poll of its own is nothing beside the walk of a read.
@@ -63,10 +71,11 @@ class Stream:
     """
 
     __slots__ = (
-        "buffers", "output", "received_octets", "socket", "receive_into", "pending", "watcher", "lane",
-        "handler", "over", "is_over", "direct", "direct_octets", "error", "after_poll", "tail", "holds",
-        "rewalk", "coalescer", "together", "least_octets", "small_reads", "small_octets", "flood_began",
-        "flood_sent_octets", "full_read", "reads_more",
+        "buffers", "output", "received_octets", "socket", "receive_into", "receive_parts", "pending",
+        "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "frame_octets",
+        "doubted_frames", "error", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
+        "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
+        "full_read", "reads_more",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -75,13 +84,14 @@ class Stream:
         self.received_octets = 0
         self.socket = socket
         self.receive_into, self.pending = receive_functions(socket)
+        self.receive_parts = parts_function(socket)
         self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = None
         self.is_over = False
         self.tail = b""
         self.holds = None
         self.rewalk = False
         self.direct = None
-        self.direct_octets = 0
+        self.direct_octets = self.frame_octets = self.doubted_frames = 0
         self.coalescer = coalescer
         self.together = False
         self.least_octets = self.small_reads = self.small_octets = self.flood_sent_octets = 0
@@ -288,23 +298,28 @@ class Stream:
         self.full_read = self.buffers.full_reads
         return 0
 
-    def read_into(self, target, count):
-        """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets go
-        to ``target.room(count)``, which gives the view of as many as are still to come, and hears with
-        ``came(count)`` of those that are there. What is behind them is walked.
+    def read_into(self, target, count, frame_octets):
+        """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets, the
+        rest of a frame of ``frame_octets``, go to ``target.room(count)``, which gives the view of as many as
+        are still to come. It hears with ``came(count)`` of those that are there. What is behind them is
+        walked. Of a target that has more ``to_come()`` the next frames are expected to be alike, and read to
+        ``room(count, ahead)`` at once: so many octets behind those that are to come first.
         """
         if count:
             self.direct = target
             self.direct_octets = count
+            self.frame_octets = frame_octets
 
     def _read_direct(self):
+        if self.receive_parts is not None and not self.doubted_frames:
+            return self._read_ahead()
+        if self.doubted_frames:
+            self.doubted_frames -= 1
         target = self.direct
         count = self._receive(target.room(self.direct_octets))
         if count:
-            target.came(count)
-            self.direct_octets -= count
-        if count and not self.direct_octets:
-            self.direct = None
+            self._came(count)
+        if count and self.direct is None:
             # the end of the frame and the head of the next one, which says where its octets belong
             more = self._receive(self.buffers.input_room[:HEAD_OCTETS])
             if more:
@@ -312,10 +327,90 @@ class Stream:
                 self._walk(self.buffers.reserve, self.buffers.reserve + more, b"")
         return count
 
-    def _receive(self, view):
-        """Octets that were read into the view. 0: there are none, or the stream has ended."""
+    def _came(self, count):
+        """Up to so many octets are in their place. Returns how many are behind the frame."""
+        here = min(count, self.direct_octets)
+        self.direct.came(here)
+        self.direct_octets -= here
+        if not self.direct_octets:
+            self.direct = None
+        return count - here
+
+    def _read_ahead(self):
+        """Read the rest of a frame, those behind it as if they were of the same size, and the beginning of
+        what follows the body, in one call. Returns the octets.
+
+        Each end of a frame is walked with the head of the next one, as ever: where that is not the frame that
+        was expected, what was read behind it is put back.
+        """
+        target = self.direct
+        parts, sizes = self._parts(target)
+        total = count = self._receive(parts, self.receive_parts)
+        if not count:
+            return 0
+        start = self.buffers.reserve - HEAD_OCTETS
+        number = 0
+        for size in sizes:
+            count = self._came(count)
+            if not count:
+                return total
+            head = min(count, HEAD_OCTETS)
+            count -= head
+            number += 2
+            self.buffers.input_view[start:start + head] = parts[number - 1][:head]
+            self._walk(start, start + head, b"")
+            if not count or self.is_over:
+                return total
+            if self.direct is not target or self.direct_octets != size:
+                self._put_back(b"".join(parts[number:])[:count])
+                return total
+        count = self._came(count)
+        if count:
+            self._walk(self.buffers.reserve, self.buffers.reserve + count, b"")
+        return total
+
+    def _parts(self, target):
+        """Where the next octets go: [frame, head, frame, head, frame, ..., what is behind them], and the
+        sizes of the frames but the first. The last one may have room for its beginning only, and nothing
+        behind it.
+        """
+        ahead = self.direct_octets
+        left = target.to_come() - ahead
+        most = max(AHEAD_OCTETS, ahead)
+        heads = memoryview(bytearray(HEAD_OCTETS * (AHEAD_OCTETS // self.frame_octets + 1)))
+        parts, sizes = [target.room(ahead)], []
+        at = 0
+        while left >= LEAST_FRAME_OCTETS and ahead < most:
+            size = min(left, self.frame_octets)
+            sizes.append(size)
+            room = min(size, most - ahead)
+            parts.append(heads[at:at + HEAD_OCTETS])
+            parts.append(target.room(room, ahead))
+            at += HEAD_OCTETS
+            ahead += room
+            left -= size
+        if ahead < most and left < LEAST_FRAME_OCTETS:
+            parts.append(self.buffers.input_room[:left + BEHIND_OCTETS])
+        return parts, sizes
+
+    def _put_back(self, octets):
+        """These are read once more, before anything else."""
+        self.received_octets -= len(octets)
+        self.doubted_frames = DOUBTED_FRAMES
+        put_back = PutBack(octets, self._nothing_put_back)
+        self.receive_into, self.pending = put_back.receive_into, put_back.pending
+        self.receive_parts = None
+
+    def _nothing_put_back(self):
+        self.receive_into, self.pending = receive_functions(self.socket)
+        self.receive_parts = parts_function(self.socket)
+
+    def _receive(self, room, receive=None):
+        """Octets that were read into the view, or, with ``receive``, into what that takes. 0: there are none,
+        or the stream has ended.
+        """
         try:
-            count = self.receive_into(view)
+            count = self.receive_into(room) if receive is None else receive(room)[0]
         except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
             return 0
         except Exception as error:  # a fault, too: the loop watches no more for whom it calls in vain
@@ -371,6 +466,11 @@ class Stream:
                 f"a lane left {len(self.tail)} octets, more than the {self.buffers.reserve} that fit before "
                 "the next read"
             )
+
+
+def parts_function(socket):
+    """The non-blocking recvmsg_into of a plain gevent socket; None of any other."""
+    return getattr(socket._sock, "recvmsg_into", None) if type(socket) is PlainSocket else None
 
 
 def receive_functions(socket):

@@ -331,7 +331,7 @@ class Connection:
             return False
         gathered.add(self.hub.buffers.input_view[start:end])
         self._body = channel, gathered, size
-        self.stream.read_into(gathered, size - (end - start))
+        self.stream.read_into(gathered, size - (end - start), size)
         return True
 
     def body_ends(self):

@@ -56,16 +56,15 @@ class Content:
             )
         return UnexpectedFrame("expected content body, got non content body frame instead")
 
-    def gather(self, payload):
-        """The rest of the body is put where these octets are put now, if the system has room for it."""
+    def gather(self):
+        """The rest of the body is put where what is there of it is put now, if the system has room for it."""
         room = ROUTING_OCTETS + len(self.properties)
         try:
             lent = self.channel.connection.hub.body_buffers.take(room + self.size)
         except OSError:
-            self.chunks.append(payload)
             return
         self.gathered = Gathered(lent, room, self.size)
-        for chunk in (*self.chunks, payload):
+        for chunk in self.chunks:
             self.gathered.add(chunk)
         self.chunks.clear()
 
@@ -120,10 +119,10 @@ def content_body(channel, payload):
         raise content.unexpected_frame()
     if content.gathered is not None:
         content.gathered.add(payload)
-    elif content.size < GATHERED_OCTETS or content.received == content.size:
-        content.chunks.append(payload)
     else:
-        content.gather(payload)
+        content.chunks.append(payload)
+        if content.received < content.size >= GATHERED_OCTETS:
+            content.gather()
     return _received(channel, content, len(payload))
 
 
@@ -132,8 +131,10 @@ def body_begins(channel, size):
     the frame has to come whole. Then body_ends() is called, if the frame ends as it should.
     """
     content = channel.content
-    if content is None or content.gathered is None or content.received + size > content.size:
+    if content is None or content.size < GATHERED_OCTETS or content.received + size > content.size:
         return None
+    if content.gathered is None:
+        content.gather()
     return content.gathered
 
 

@@ -21,6 +21,18 @@ def test_parts_are_put_behind_each_other_however_they_come():
     assert bytes(body) == b"abcdefghij" and len(body) == body.size == 10
 
 
+def test_room_is_there_for_what_comes_later_too():
+    body = gathered()
+    body.add(b"abc")
+    body.room(3, ahead=2)[:] = b"fgh"
+    body.room(2)[:] = b"de"
+
+    assert body.to_come() == 7
+    body.came(5)
+
+    assert bytes(body) == b"abcdefgh" and body.to_come() == 2
+
+
 def test_what_leads_stands_directly_before_the_body():
     body = gathered()
     body.add(b"abc")

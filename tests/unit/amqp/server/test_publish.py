@@ -33,6 +33,13 @@ def publisher(client):
     return client
 
 
+@pytest.fixture
+def small_budget_door(tmp_path):
+    """A door that holds 1 MiB of unfinished bodies."""
+    with Door(tmp_path, max_unfinished_bodies=1 << 20) as door:
+        yield door
+
+
 def encoded(**properties):
     return Properties(**properties).encode()
 
@@ -141,6 +148,69 @@ def test_large_body_arrives_whole_though_the_system_has_no_room_for_it_in_one_pi
 
 def refuse_memory(octets):
     raise OSError(errno.ENOMEM, "no memory")
+
+
+HEARTBEAT = frame(8, 0, b"")
+ORDINARY = FRAME_MAX - 8
+TRICKY_SIZES = (ORDINARY, ORDINARY, ORDINARY, ORDINARY - 1, 16 * 1024, 16 * 1024 - 1, 40_000, 1)
+
+
+def tricky_publish(chance, body, channel):
+    """Frames of a publish, in a list: as a rule alike, and some of other sizes."""
+    header = frame(HEADER, channel, header_payload(b"\0\0", len(body)))
+    frames = [method_frame(channel, BasicPublish(routing_key="q")), header]
+    size, at = ORDINARY, 0
+    while at < len(body):
+        if chance.random() < 0.2:
+            size = chance.choice(TRICKY_SIZES)
+        frames.append(frame(BODY, channel, body[at:at + size]))
+        at += size
+    return frames
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_large_bodies_arrive_whole_whatever_stands_between_their_frames(door, seed):
+    """A read goes on behind a frame as if those that follow were like it: here many are not, or heartbeats
+    and frames of another channel stand between.
+    """
+    chance = random.Random(seed)
+    client = door.client(channels=(1, 2))
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    sizes = (200_000, 700_000, 2_200_000, 3 * ORDINARY)
+    bodies = [chance.randbytes(chance.choice(sizes)) for _ in range(4)]
+    of_each = [[], []]
+    for number, body in enumerate(bodies):
+        of_each[number % 2] += tricky_publish(chance, body, 1 + number % 2)
+    octets, frames = [], of_each[0]
+    while any(of_each):
+        if not frames or chance.random() < 0.1:
+            frames = chance.choice([frames for frames in of_each if frames])
+        octets.append(frames.pop(0))
+        if chance.random() < 0.1:
+            octets.append(HEARTBEAT)
+
+    client.send(*octets)
+
+    assert sorted(stored(client)[1] for _ in bodies) == sorted(bodies)
+
+
+def test_bodies_that_wait_for_room_go_on_with_what_had_been_read_ahead(small_budget_door):
+    door = small_budget_door
+    bodies = [random.Random(number).randbytes(5 * FRAME_MAX) for number in range(8)]
+    getter, *clients = [door.client() for _ in range(9)]
+    getter.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    half = len(publish_frames("q", bodies[0])) // 2
+
+    for client, body in zip(clients, bodies):
+        client.send(publish_frames("q", body)[:half])
+    wait_until(
+        lambda: any(connection.stream.waits_for for connection in door.hub.clients), sleep=gevent.sleep)
+    for client, body in zip(clients, bodies):
+        gevent.spawn(client.send, publish_frames("q", body)[half:])
+
+    wait_until(lambda: count(getter) == len(bodies), sleep=gevent.sleep)
+    assert sorted(stored(getter)[1] for _ in bodies) == sorted(bodies)
+    assert door.hub.bodies.held == 0
 
 
 def split_frames(octets):
