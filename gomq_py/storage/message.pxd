@@ -8,7 +8,7 @@ cdef class Message:
     cdef unsigned char* buffer
     cdef object owner
     cdef Py_ssize_t routing_at, routing_length, properties_at, properties_length, body_at, body_length
-    cdef uint64_t timestamp_ms, expires_at_ms, location
+    cdef uint64_t timestamp_ms, expires_at_ms, location, waits_until_ms
     cdef unsigned int delivery_count
     cdef readonly uint32_t ordinal
     cdef unsigned char kind, flags, priority

@@ -25,14 +25,15 @@ class Message:
     ``at_once``: it is to be in a file, which outlives the process, when its append has ended, and not with
     its batch only.
     ``may_wait``: whoever publishes it waits where a thread has to make files for it first; ``lacking`` is the
-    ``wait`` of the StoreLater then.
+    ``wait`` of the StoreLater then. ``waits_until_ms``: likewise, when one that could be handed to a consumer
+    soon is stored instead; 0: it has not waited for that.
     """
 
     __slots__ = (
         "buffer", "owner", "routing_at", "routing_length", "properties_at", "properties_length", "body_at",
         "body_length", "timestamp_ms", "expires_at_ms", "location", "delivery_count", "kind", "flags",
         "priority", "persistent", "redelivered", "may_wait", "at_once", "lacking", "ordinal",
-        "publisher",
+        "publisher", "waits_until_ms",
     )
 
     def __init__(self):
@@ -41,7 +42,7 @@ class Message:
         self.buffer = octets.pointer(owner)
         self.routing_at = self.routing_length = self.properties_at = self.properties_length = 0
         self.body_at = self.body_length = 0
-        self.timestamp_ms = self.expires_at_ms = self.location = 0
+        self.timestamp_ms = self.expires_at_ms = self.location = self.waits_until_ms = 0
         self.delivery_count = self.flags = self.priority = self.ordinal = 0
         self.kind = BASIC
         self.persistent = self.redelivered = self.may_wait = self.at_once = False
@@ -86,7 +87,7 @@ class Message:
         self.expires_at_ms = expires_at_ms
         self.priority = priority
         self.persistent = persistent
-        self.location = self.delivery_count = self.flags = self.ordinal = 0
+        self.location = self.delivery_count = self.flags = self.ordinal = self.waits_until_ms = 0
         self.kind = BASIC
         self.redelivered = False
         self.publisher = None

@@ -183,6 +183,7 @@ def _queue_consumer(channel, method, tag):
             frame_max=channel.connection.frame_max, on_cancel=_cancelled,
         )
     consumer.large = channel.connection.hub.large_output
+    consumer.timers = channel.connection.hub.timers
     channel.consumers[tag] = consumer
     channel.connection.events.emit("consumer.created", events.consumer_created, consumer)
     return consumer

@@ -14,6 +14,7 @@ cimport cython
 
 cdef unsigned char BASIC
 cdef Py_ssize_t UNREADABLE_OCTETS
+cdef uint64_t OCTETS_PER_MS
 
 cdef class AMQPConsumer(consumers.Consumer):
     cdef readonly Output output
@@ -27,7 +28,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef bytes prefix
     cdef Message message
     cdef bint waiting, held
-    cdef public object large
+    cdef public object large, timers
     cdef forms.Form form
     cdef Py_ssize_t apart
     cpdef bint admits_large(self, Py_ssize_t size) except -1
@@ -57,7 +58,14 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Py_ssize_t _translated_size(self) except -2
     @cython.locals(data=bytearray, out=cython.p_uchar, at=Py_ssize_t, message=Message)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1
-    @cython.locals(out=cython.p_uchar, at=Py_ssize_t, message=Message)
+    @cython.locals(lead=bytearray, out=cython.p_uchar, at=Py_ssize_t)
+    cdef bytearray _lead(self, Message message)
+    @cython.locals(message=Message)
     cdef Py_ssize_t _deliver_from(self, reading, Py_ssize_t size) except -1
+    @cython.locals(size=Py_ssize_t)
+    cpdef bint hand_over(self, Message message) except -1
+    cdef bint _can_have(self, Message message) except -1
+    @cython.locals(most_ms=uint64_t)
+    cpdef wait_for(self, Message message, uint64_t now_ms)
     @cython.locals(message=Message)
     cdef _take_large(self)

@@ -6,6 +6,7 @@ drained. Never yields.
 """
 from gomq_py import octets
 from gomq_py.amqp.server.file_delivery import FileDelivery
+from gomq_py.amqp.server.memory_delivery import OCTETS_PER_MS, MemoryDelivery, Turn
 from gomq_py.amqp.wire import delivery
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms
@@ -23,13 +24,13 @@ class AMQPConsumer(consumers.Consumer):
 
     ``prefetch``: unacked messages it may hold, 0 for no limit (and for no_ack);
     ``on_cancel(consumer, reason)`` tells the peer when the queue is gone; ``large`` (a LargeOutput, or None)
-    admits large messages. Raises AccessRefused from start() where an exclusive consumer is in the way; the
-    channel checks before it answers.
+    admits large messages, ``timers`` (the hub's, or None) lets them wait for each other. Raises AccessRefused
+    from start() where an exclusive consumer is in the way; the channel checks before it answers.
     """
 
     __slots__ = (
         "output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix",
-        "message", "waiting", "held", "large", "form", "apart",
+        "message", "waiting", "held", "large", "timers", "form", "apart",
     )
 
     def __init__(
@@ -45,7 +46,7 @@ class AMQPConsumer(consumers.Consumer):
         self.frame_max = frame_max
         self.on_cancel = on_cancel
         self.started = self.waiting = self.held = False
-        self.large = self.form = None
+        self.large = self.timers = self.form = None
         self.apart = 0  # octets of a turn that went elsewhere than into the output buffer
         name = tag.encode("utf-8", "surrogateescape")
         self.prefix = b"\x00\x3c\x00\x3c" + bytes((len(name),)) + name
@@ -269,9 +270,8 @@ class AMQPConsumer(consumers.Consumer):
         self.wrote_large(size)
         return size
 
-    def _deliver_from(self, reading, size):
-        """Deliver one message whose body is sent from its file."""
-        message = self.message
+    def _lead(self, message):
+        """The frames of its delivery before those of its body."""
         lead = bytearray(
             2 * delivery.HEADER_OVERHEAD + len(self.prefix) + message.routing_length
             + message.properties_length)
@@ -284,6 +284,12 @@ class AMQPConsumer(consumers.Consumer):
             out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length,
             message.body_length)
         del lead[at:]
+        return lead
+
+    def _deliver_from(self, reading, size):
+        """Deliver one message whose body is sent from its file."""
+        message = self.message
+        lead = self._lead(message)
         frames = FileDelivery(
             reading, message.body_at, message.body_length, lead, self.channel.id, self.frame_max)
         try:
@@ -294,6 +300,42 @@ class AMQPConsumer(consumers.Consumer):
         self.output.write_source(frames)
         self.wrote_large(size)
         return size
+
+    def hand_over(self, message):
+        """As Consumer.hand_over: the body is sent from where it was received, but not over TLS."""
+        if not self._can_have(message):
+            return False
+        size = delivery.delivery_size(
+            len(self.prefix), message.routing_length, message.properties_length, message.body_length,
+            self.frame_max)
+        if not self.admits_large(size):
+            return False
+        frames = MemoryDelivery(
+            message.owner, message.body_view(), self._lead(message), self.channel.id, self.frame_max)
+        self.channel.unacked.skip()
+        self.output.write_source(frames)
+        self.wrote_large(size)
+        return True
+
+    def _can_have(self, message):
+        """Whether it can be handed this message, where it has capacity."""
+        return (
+            self.no_ack and self.output.takes_sources and not self.channel.tracing and message.kind == BASIC
+            and message.body_view() is not None)
+
+    def wait_for(self, message, now_ms):
+        """As Consumer.wait_for: while its client reads another large message."""
+        if (
+            self.timers is None or not self.started or self.held or self.output.broken
+            or not self.output.blocked or not self._can_have(message)
+        ):
+            return None
+        most_ms = 1 + message.body_length // OCTETS_PER_MS
+        if not message.waits_until_ms:
+            message.waits_until_ms = now_ms + most_ms
+        if message.waits_until_ms <= now_ms:
+            return None
+        return Turn(self.output, self.timers, min(most_ms, message.waits_until_ms - now_ms))
 
     def _take_large(self):
         """Take ``message``, which is delivered next."""

@@ -19,8 +19,8 @@ SLICE_OCTETS = 1024 * 1024
 # What the system says of a file system whose files it does not send.
 NOT_SENT = frozenset({errno.EINVAL, errno.ENOSYS})
 
-_HEAD = Struct(">BHI")
-_END = bytes((FRAME_END,))
+HEAD = Struct(">BHI")
+END = bytes((FRAME_END,))
 # More comes at once: no packet for seven octets.
 _MORE = getattr(socket, "MSG_MORE", 0)
 
@@ -55,7 +55,7 @@ class FileDelivery:
                 elif self._part:
                     sent = self._send_body(send, fileno)
                 else:
-                    self._lead = _END + self._begin_frame()
+                    self._lead = END + self._begin_frame()
                     continue
                 self.left -= sent
         except BlockingIOError:
@@ -84,4 +84,4 @@ class FileDelivery:
     def _begin_frame(self):
         """The head of the next body frame; nothing where there is none."""
         self._part = min(self._end - self._at, self._room)
-        return _HEAD.pack(FRAME_BODY, self._channel, self._part) if self._part else b""
+        return HEAD.pack(FRAME_BODY, self._channel, self._part) if self._part else b""

@@ -1,4 +1,6 @@
 cimport cython
+from libc.stdint cimport uint64_t
+from gomq_py.storage.message cimport Message
 
 cdef Py_ssize_t UNLIMITED
 
@@ -9,6 +11,8 @@ cdef class Consumer:
     cdef bint ringed
     cpdef Py_ssize_t capacity(self) except -1
     cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
+    cpdef bint hand_over(self, Message message) except -1
+    cpdef wait_for(self, Message message, uint64_t now_ms)
     cpdef bint is_behind(self) except -1
     cpdef cancel(self, reason)
 
@@ -24,5 +28,8 @@ cdef class ConsumerRing:
     cpdef offer(self, Consumer consumer)
     @cython.locals(consumer=Consumer)
     cpdef Consumer take_next(self)
+    @cython.locals(consumer=Consumer)
+    cpdef Consumer show_next(self)
+    cpdef pass_on(self, Consumer consumer)
     cdef _unring(self, Consumer consumer)
     cdef Py_ssize_t ready_at_top(self) except -1

@@ -42,6 +42,18 @@ class Consumer:
         """
         raise NotImplementedError
 
+    def hand_over(self, message):
+        """Write out a message that no store has, as far as its socket goes without waiting, where this
+        consumer can have it so: what it takes it need not acknowledge. Whether it did.
+        """
+        return False
+
+    def wait_for(self, message, now_ms):
+        """What a message that may wait waits for (its ``lacking``), where this consumer has no capacity now
+        and hand_over() may do soon. None: it is to be stored.
+        """
+        return None
+
     def is_behind(self):
         """Streams only: whether there is something it has not looked at."""
         return True
@@ -130,6 +142,24 @@ class ConsumerRing:
                 if consumer.capacity() > 0:
                     return consumer
         return None
+
+    def show_next(self):
+        """The consumer that take_next() would take; it stays in the ring. None: there is none."""
+        for level in self.levels:
+            while level:
+                consumer = level[0]
+                if consumer.capacity() > 0:
+                    return consumer
+                level.popleft()
+                consumer.ringed = False
+                self.ready -= 1
+        return None
+
+    def pass_on(self, consumer):
+        """It has had its turn while it was in the ring: others of its priority come first."""
+        if consumer.ringed:
+            self._unring(consumer)
+        self.offer(consumer)
 
     def has_ready(self):
         """Whether any consumer is in the ring."""

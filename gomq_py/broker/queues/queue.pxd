@@ -8,7 +8,7 @@ from gomq_py.storage.message cimport Message
 from gomq_py.storage.store cimport Store
 cimport cython
 
-cdef Py_ssize_t TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS
+cdef Py_ssize_t HANDED_OCTETS, TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS
 cdef long long FLOOD_RATE, BEHIND_MS
 
 cdef class Queue(destination.Destination):
@@ -27,10 +27,13 @@ cdef class Queue(destination.Destination):
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t dead_letter_count
     cdef readonly object aside
+    cdef Consumer handed
     cdef readonly list _waiting_for_files
     cdef uint64_t _flood_from, _window_from
     cdef long long _window_ms, _flood_rate
     cdef object __weakref__
+    @cython.locals(consumer=Consumer)
+    cdef int _hand_over(self, Message message) except -1
     cpdef next_store(self)
     cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1

@@ -22,6 +22,9 @@ LOG = logger("queue")
 
 # Octets one queue writes in a turn before others get theirs: two full output buffers.
 TURN_OCTETS = 256 * 1024
+# A message of so many octets or more is handed to a consumer that waits for one and acknowledges none without
+# being stored first, which costs more than all else that is done with it.
+HANDED_OCTETS = 128 * 1024
 # In a flood a consumer gets up to so many messages at a time though there is less than one for each: a write
 # to a socket costs as much as 20 to 50 small messages.
 FLOOD_QUANTUM = 64
@@ -56,8 +59,8 @@ class Queue(destination.Destination):
         "on_expiring", "limits", "store", "scheduler", "ring",
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
-        "in_force", "is_state", "on_turn", "_waiting_for_files", "_flood_from", "_flood_rate", "_window_from",
-        "_window_ms", "__weakref__",
+        "in_force", "is_state", "on_turn", "handed", "_waiting_for_files", "_flood_from", "_flood_rate",
+        "_window_from", "_window_ms", "__weakref__",
     )
 
     def __init__(
@@ -80,6 +83,7 @@ class Queue(destination.Destination):
         self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
         self.on_turn = self._waiting_for_files = None
+        self.handed = None  # the consumer that was handed a message last, while it is here
         if store is not None:
             store.listener = self
 
@@ -95,8 +99,13 @@ class Queue(destination.Destination):
             if admitted != _guard.ADMITTED:
                 self.unable = bool(self.closed)
                 return 1 if admitted == _guard.DUPLICATE else 0
-        elif message.expires_at_ms and self.on_expiring is not None:
-            self.on_expiring(self)
+        elif message.expires_at_ms:
+            if self.on_expiring is not None:
+                self.on_expiring(self)
+        elif message.body_length >= HANDED_OCTETS and not self.store.ready_count:
+            answer = self._hand_over(message)
+            if answer:
+                return answer
         try:
             self.store.append(message)
             if self.limits is not None:
@@ -110,6 +119,36 @@ class Queue(destination.Destination):
         self.published += 1
         if not self.touched:
             self.scheduler.touch(self)
+        return 1
+
+    def _hand_over(self, message):
+        """Give a large message to the consumer whose turn it is, instead of storing it: no other is ready. 1:
+        it has it. LATER: it may have it in a moment. 0: it is to be stored.
+        """
+        if (
+            self.ring is None or self.paused or self.holds or self.turning
+            or self._waiting_for_files is not None
+        ):
+            return 0
+        consumer = self.ring.show_next()
+        if consumer is None:
+            if self.handed is None or not message.may_wait:
+                return 0
+            wait = self.handed.wait_for(message, self.scheduler.now_ms)
+            if wait is None:
+                return 0
+            message.lacking = wait
+            return destination.LATER
+        if not consumer.hand_over(message):
+            return 0
+        self.published += 1
+        self.delivered += 1
+        self.auto_delivered += 1
+        if self.ring is not None and consumer.queue is self:  # else its socket broke
+            self.handed = consumer
+            self.ring.pass_on(consumer)
+        if self.on_turn is not None:
+            self.wake()
         return 1
 
     def next_store(self):
@@ -376,6 +415,8 @@ class Queue(destination.Destination):
 
     def remove_consumer(self, consumer):
         """Detach; its unacked messages stay with its channel. Calls ``on_unused`` when it was the last."""
+        if self.handed is consumer:
+            self.handed = None
         if self.ring is None or not self.ring.remove(consumer):
             consumer.queue = None  # perhaps the queue is gone and it has not been told yet
             return
@@ -699,6 +740,7 @@ class Queue(destination.Destination):
         if self._waiting_for_files is not None:
             self.wake()
         ring, self.ring = self.ring, None
+        self.handed = None
         if ring is not None:
             for consumer in ring.consumers:
                 consumer.ringed = False

@@ -15,7 +15,8 @@ def wait_for_files(hub, stream, vhost, message, destinations, taken, done, befor
     """The client of ``stream`` is not read until the message is stored, and its octets count among those of
     unfinished bodies. For the rest as HeldPublish.
     """
-    hold, octets = stream.hold(WAITS_FOR), message.get_body_length()
+    hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
+    octets = message.get_body_length()
     hub.bodies.count_whole(octets)
 
     def stored(taken, somebody_took):
