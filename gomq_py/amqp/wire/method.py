@@ -10,12 +10,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from gomq_py.amqp.wire.errors import FrameError
-from gomq_py.content.fields import decode_table, encode_shortstr, encode_table
-from gomq_py.errors import Malformed
-
-OCTET, SHORT, LONG, LONGLONG, BIT, SHORTSTR, LONGSTR, TABLE = (
-    "octet", "short", "long", "longlong", "bit", "shortstr", "longstr", "table"
+from gomq_py.amqp.wire.method_fields import (
+    BIT, LONG, LONGLONG, LONGSTR, OCTET, SHORT, SHORTSTR, TABLE, read_fields,
 )
+from gomq_py.content.fields import encode_shortstr, encode_table
+from gomq_py.errors import Malformed
 
 _STRUCTS = {OCTET: Struct(">B"), SHORT: Struct(">H"), LONG: Struct(">I"), LONGLONG: Struct(">Q")}
 _DEFAULTS = {OCTET: 0, SHORT: 0, LONG: 0, LONGLONG: 0, BIT: False, SHORTSTR: "", LONGSTR: b"", TABLE: None}
@@ -59,58 +58,14 @@ class Method:
         Raises FrameError unless they fill it exactly.
         """
         self = cls.__new__(cls)
-        bits = bit = 0
-        for name, kind in cls.FIELDS:
-            if kind is BIT:
-                if not bit & 0xFF:
-                    bits, offset, bit = cls._octet(payload, offset), offset + 1, 1
-                setattr(self, name, bits & bit != 0)
-                bit <<= 1
-                continue
-            bit = 0
-            value, offset = cls._field(payload, offset, kind)
-            setattr(self, name, value)
-        if offset != len(payload):
-            raise cls._malformed()
-        return self
-
-    @classmethod
-    def _octet(cls, payload, offset):
-        if offset >= len(payload):
-            raise cls._malformed()
-        return payload[offset]
-
-    @classmethod
-    def _field(cls, payload, offset, kind):
-        if kind is SHORTSTR:
-            start = offset + 1
-            end = start + cls._octet(payload, offset)
-        elif kind is TABLE:
-            try:
-                return decode_table(payload, offset)
-            except Malformed:
-                raise cls._malformed() from None
-        else:
-            start = offset
-            struct = _SIZE if kind is LONGSTR else _STRUCTS[kind]
-            end = start + struct.size
-            if end > len(payload):
-                raise cls._malformed()
-            value = struct.unpack_from(payload, offset)[0]
-            if kind is not LONGSTR:
-                return value, end
-            start, end = end, end + value
-        if end > len(payload):
-            raise cls._malformed()
-        raw = bytes(payload[start:end])
-        if kind is LONGSTR:
-            return raw, end
         try:
-            return raw.decode("utf-8"), end
+            if read_fields(self, cls.FIELDS, payload, offset, cls.ANY_OCTETS):
+                return self
         except UnicodeDecodeError:
-            if cls.ANY_OCTETS:
-                return raw.decode("utf-8", "surrogateescape"), end
             raise FrameError("Malformed UTF-8 in shortstr") from None
+        except Malformed:
+            pass
+        raise cls._malformed()
 
     @classmethod
     def _malformed(cls):
