@@ -14,7 +14,8 @@ from typing import Any
 
 import gevent
 from gevent import Timeout
-from gevent.socket import socket as PlainSocket
+
+from gomq_py.hub.loop_socket import is_plain
 
 # A client closes at once when it has read our end; one behind a slow network needs a few round trips.
 LINGER_S = 5
@@ -64,7 +65,7 @@ class Lingering:
         """As ``end``, but ``gone()`` is called in place of a return, perhaps before this returns; a plain
         socket takes no greenlet.
         """
-        if type(socket) is not PlainSocket:
+        if not is_plain(socket):
             gevent.spawn(self._end_and_tell, socket, gone)
             return
         watched = _Watched(socket._sock, self._octets, partial(self._forget, gone))
@@ -161,7 +162,7 @@ def end_our_side(socket: Any) -> None:
     What is read then is what lies below TLS.
     """
     # a plain socket of gevent's takes 2 us to say that it has none
-    ssl_object = None if type(socket) is PlainSocket else getattr(socket, "_sslobj", None)
+    ssl_object = None if is_plain(socket) else getattr(socket, "_sslobj", None)
     if ssl_object is not None:
         try:
             ssl_object.shutdown()

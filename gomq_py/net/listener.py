@@ -19,9 +19,9 @@ from typing import Any
 import gevent
 from gevent import socket
 from gevent.event import Event
-from greenlet import GreenletExit
 
 from gomq_py.hub.admission import AdmittedSocket, Gate
+from gomq_py.hub.loop_socket import LoopSocket
 from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
@@ -41,6 +41,7 @@ ACCEPTS_PER_TURN = 32
 UNSENT_OCTETS = 128 * 1024
 # Between two looks whether there is room for another login.
 FULL_PAUSE_S = 0.02
+READABLE = 1
 
 # Serves a client. What it returns, if anything, is called with what to call when the client is gone; until
 # then it is served without a greenlet.
@@ -192,11 +193,12 @@ class SocketOptions:
         """Set them, but for what a socket has of its listener, on which those of the revision ``inherited``
         were set. Raises OSError when the peer has gone already.
         """
+        if inherited == self.revision and not self._sizes:
+            return
         if connection.family != socket.AF_UNIX:
             if inherited != self.revision:
                 _set_all(connection, self._options)
-            if self._sizes:
-                _set_all(connection, self._sizes)
+            _set_all(connection, self._sizes)
 
     def apply_to_listener(self, listening: Any) -> int:
         """Set what accepted sockets have from there on Linux, and return what ``apply`` is told of that: 0
@@ -243,10 +245,13 @@ class Listener:
         self._at_once = at_once and handshake is None
         self._inherited = self._will_inherit = 0
         self._greenlet: Any = None
+        self._watcher: Any = None
         self._accepted = 0
         self._name = listening.getsockname()
+        self._family = int(listening.family)
+        self._is_unix = listening.family == socket.AF_UNIX
         self._path_id = path_id(self._name) if isinstance(self._name, str) and not inherited else None
-        if inherited and listening.family != socket.AF_UNIX:
+        if inherited and not self._is_unix:
             keep_little_unsent(listening)
         self.address = format_address(self._name)
         """HOST:PORT, [HOST]:PORT or the path of a unix socket."""
@@ -258,6 +263,8 @@ class Listener:
         self._will_inherit = self._options.apply_to_listener(self._socket)
         # Whoever came before that has what the socket had then: accept() says when nobody of them is left.
         self._socket.settimeout(0.0)
+        if self._at_once:
+            self._watcher = gevent.get_hub().loop.io(self._socket.fileno(), READABLE)
         self._greenlet = gevent.spawn(self._accept_forever)
         self._greenlet.name = f"listener {self.protocol} {self.address}"
 
@@ -268,6 +275,9 @@ class Listener:
         """
         if self._greenlet is not None:
             self._greenlet.kill()
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
         self._socket.close()
         if self._path_id is not None:
             remove_path(self._name, self._path_id)
@@ -285,10 +295,11 @@ class Listener:
                 in_a_row = 0
                 gevent.sleep(0)
             try:
-                connection, address = self._socket.accept()
+                # one whose peer may announce another address first is read by who waits for it
+                connection, address = self._accept_plain() if self._at_once else self._socket.accept()
             except BlockingIOError:
                 self._inherited = self._will_inherit
-                self._socket.settimeout(None)
+                self._wait_for_more()
                 continue
             except OSError as error:
                 if error.errno in _PEER_GONE:
@@ -305,17 +316,32 @@ class Listener:
                 gevent.sleep(EXHAUSTED_PAUSE_S)
                 continue
             exhausted = False
-            if connection.family == socket.AF_UNIX:
+            if self._is_unix:
                 address = self._unix_peer(connection)
             admitted = self._admitted(connection, address)
             if admitted is None and self._gate is not None:
                 connection.close()
-                continue
-            if self._at_once and (self._proxies is None or not self._proxies.may_announce(address)):
+            elif type(connection) is LoopSocket:
                 self._serve_at_once(connection, address, admitted, self._inherited)
-                continue
-            greenlet = gevent.spawn(self._serve, connection, address, admitted, self._inherited)
-            greenlet.name = f"{self.protocol} {format_address(address)}"
+            else:
+                greenlet = gevent.spawn(self._serve, connection, address, admitted, self._inherited)
+                greenlet.name = f"{self.protocol} {format_address(address)}"
+
+    def _accept_plain(self) -> tuple[Any, Any]:
+        """The socket of the next peer, which nobody waits for unless its peer may announce an address first,
+        and what accept() says of the peer. Raises OSError; does not wait.
+        """
+        descriptor, address = self._socket._sock._accept()
+        if self._proxies is None or not self._proxies.may_announce(address):
+            return LoopSocket(self._family, descriptor), address
+        return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
+
+    def _wait_for_more(self) -> None:
+        """May switch."""
+        if self._watcher is None:
+            self._socket.settimeout(None)
+        else:
+            gevent.get_hub().wait(self._watcher)
 
     def _admitted(self, connection: Any, address: Any) -> AdmittedSocket | None:
         """Who may come in, when there is room to log in; those behind wait in the kernel meanwhile.
@@ -336,15 +362,16 @@ class Listener:
     def _serve(
         self, connection: Any, address: Any, admitted: AdmittedSocket | None, inherited: int,
     ) -> None:
-        when_gone = None
+        when_gone, accepted_from = None, address
         try:
-            with telling_why(self.protocol, address, self._strangers):
-                self._options.apply(connection, inherited)
-                if self._proxies is not None:
-                    address = self._proxies.client_of(connection, address)
-                if self._handshake is not None:
-                    connection = self._handshake(connection)
-                when_gone = self._handle(connection, address)
+            self._options.apply(connection, inherited)
+            if self._proxies is not None:
+                address = self._proxies.client_of(connection, address)
+            if self._handshake is not None:
+                connection = self._handshake(connection)
+            when_gone = self._handle(connection, address)
+        except Exception as error:
+            tell_why(error, self.protocol, accepted_from, self._strangers)
         finally:
             if when_gone is None:
                 self._leave(connection, admitted)
@@ -381,20 +408,22 @@ def telling_why(protocol: str, address: Any, strangers: QuietLog) -> Iterator[No
     """Around the serving of one connection: what ends it is in the log, and nowhere else."""
     try:
         yield
-    except GreenletExit:
-        raise
-    except ProxyProtocolError as error:
+    except Exception as error:
+        tell_why(error, protocol, address, strangers)
+
+
+def tell_why(error: Exception, protocol: str, address: Any, strangers: QuietLog) -> None:
+    """In the log: what ended one connection from this address."""
+    peer = format_address(address)
+    if isinstance(error, ProxyProtocolError):
         strangers.warning(
-            ("proxy", host_of(address)), "%s connection from %s refused: %s", protocol,
-            format_address(address), error)
-    except OSError as error:
+            ("proxy", host_of(address)), "%s connection from %s refused: %s", protocol, peer, error)
+    elif isinstance(error, OSError):
         strangers.info(
-            ("lost", host_of(address)), "%s connection from %s lost: %s", protocol, format_address(address),
+            ("lost", host_of(address)), "%s connection from %s lost: %s", protocol, peer,
             error.strerror or error)
-    except Exception:
-        LOG.exception(
-            "%s connection from %s ended by a fault of the broker", protocol, format_address(address)
-        )
+    else:
+        LOG.error("%s connection from %s ended by a fault of the broker", protocol, peer, exc_info=error)
 
 
 def path_id(path: str) -> tuple[int, int] | None:

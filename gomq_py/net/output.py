@@ -14,8 +14,8 @@ from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
 from gevent.event import Event
-from gevent.socket import socket as PlainSocket
 
+from gomq_py.hub.loop_socket import is_plain
 from gomq_py.observability.log import logger
 
 LOG = logger("net")
@@ -48,7 +48,7 @@ class Output:
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
         self.buffers = buffers
         self.send = send_function(socket)
-        self.takes_sources = CAN_SEND_FILES and type(socket) is PlainSocket
+        self.takes_sources = CAN_SEND_FILES and is_plain(socket)
         self.fileno = socket.fileno()
         self.limit = limit
         self.sent_octets = self.allowance = self.taken_whole = 0
@@ -295,7 +295,7 @@ def send_function(socket):
     """The non-blocking send of a gevent socket: its own would wait for the loop. What is like a socket
     (net.websocket) has one that does not.
     """
-    if type(socket) is PlainSocket:  # one of gevent's takes 2 us to say what it has not
+    if is_plain(socket):  # one of gevent's takes 2 us to say what it has not
         return socket._sock.send
     if hasattr(socket, "receive_functions"):
         return socket.send

@@ -13,8 +13,8 @@ from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
 from gevent.event import Event
-from gevent.socket import socket as PlainSocket
 
+from gomq_py.hub.loop_socket import is_plain
 from gomq_py.net.put_back import PutBack
 from gomq_py.net.records import RecordReader
 
@@ -470,14 +470,14 @@ class Stream:
 
 def parts_function(socket):
     """The non-blocking recvmsg_into of a plain gevent socket; None of any other."""
-    return getattr(socket._sock, "recvmsg_into", None) if type(socket) is PlainSocket else None
+    return getattr(socket._sock, "recvmsg_into", None) if is_plain(socket) else None
 
 
 def receive_functions(socket):
     """The non-blocking recv_into of a gevent socket, and for TLS the count of octets decrypted but not yet
     read. What is like a socket (net.websocket) brings both.
     """
-    if type(socket) is PlainSocket:  # one of gevent's takes 2 us to say what it has not
+    if is_plain(socket):  # one of gevent's takes 2 us to say what it has not
         return socket._sock.recv_into, None
     own = getattr(socket, "receive_functions", None)
     if own is not None:

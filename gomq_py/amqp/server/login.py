@@ -9,7 +9,6 @@ import time
 from functools import lru_cache
 
 import gevent
-from gevent.socket import socket as PlainSocket
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.handshake import (
@@ -25,6 +24,7 @@ from gomq_py.auth.patience import Patience
 from gomq_py.broker.verbs.entering import check_at_once, check_credentials, enter, lost_entry
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
+from gomq_py.hub.loop_socket import is_plain
 
 # As admission, limits and lists of connections know this door.
 DOOR, LOCAL = "amqp", "local"
@@ -66,7 +66,7 @@ class LoginAttempt:
             certified = connection.local_user.name
         else:
             socket = connection.socket
-            certified = None if type(socket) is PlainSocket else certified_name(socket, settings)
+            certified = None if is_plain(socket) else certified_name(socket, settings)
         self._handshake = Handshake(
             offered_limits(settings.channel_max, settings.frame_max, settings.heartbeat),
             greeting(server.cluster_name, certified is not None), certified, settings.initial_frame_max)

@@ -3,15 +3,18 @@ import errno
 import os
 
 import gevent
+import gevent.socket
 import pytest
 from gevent import socket
 from gevent.event import Event
 
 from gomq_py.config.kinds import Keepalive
+from gomq_py.hub.loop_socket import LoopSocket
 from gomq_py.net import listener
 from gomq_py.net.listener import (
     UNSENT_OCTETS, BindError, Listener, SocketOptions, bind_tcp, bind_unix, format_address,
 )
+from gomq_py.net.proxy_protocol import Proxies
 from tests.support.waiting import in_time, wait_until
 
 BACKLOG = 16
@@ -232,6 +235,22 @@ def test_a_door_that_does_not_switch_takes_no_greenlet(listen, at_once):
     assert (greenlets[0] is greenlets[1]) == at_once
     for gone in serving:
         gone()
+
+
+@pytest.mark.parametrize(("trusted", "kind"), [((), LoopSocket), (("127.0.0.1",), gevent.socket.socket)])
+def test_a_door_that_does_not_switch_has_sockets_of_the_loop_unless_a_proxy_speaks_first(
+        listen, trusted, kind):
+    kinds = []
+
+    def handle(connection, _address):
+        kinds.append(type(connection))
+        connection.sendall(b"done")
+
+    proxies = Proxies(bool(trusted), trusted, in_time(30))
+    listening = listen(handle, at_once=True, proxies=proxies)
+
+    assert ask(listening.port, b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n") == b"done"
+    assert kinds == [kind]
 
 
 def test_a_fault_of_a_door_that_does_not_switch_keeps_nobody_else_out(listen, caplog):
