@@ -132,7 +132,8 @@ class Handshake:
                 frame = self._reader.next_frame()
                 if frame is None:
                     return None
-                method = self._method(*frame)
+                kind, channel, payload = frame
+                method = self._method(kind, channel, payload)
                 if method is not None:
                     return self._handle(method)
         except AMQPError as error:

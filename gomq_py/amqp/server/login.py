@@ -208,16 +208,16 @@ class LoginAttempt:
         """
         connection, handshake = self._connection, self._handshake
         self._vhost(name)
+        # It leaves with what the walk answers to the rest, when all is done: a client that is woken before
+        # takes the processor, and the caches with it.
         connection.output.write(handshake.opened())
-        connection.output.uncork()
         # Again: while the client was told, user or vhost may have been deleted, and others may have come in.
         vhost = self._vhost(name)
         self._check_not_stopping()
         self.end()
         rest = handshake.rest()
         connection.let_in(self.user, vhost, handshake)
-        connection.output.cork()
-        return connection.lane.process(end - len(rest), end, now_ms)
+        return connection.lane.process(end - len(rest), end, now_ms) if rest else end
 
     def _check_not_stopping(self):
         """Nobody comes in once the server stops. Called after everything that may have switched.

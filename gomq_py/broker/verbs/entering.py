@@ -67,11 +67,11 @@ def enter(broker, clients, user, name, door, most=0):
     vhost = broker.vhosts.get(name)
     if vhost is None:
         raise NotFound(f"vhost {name} not found")
-    no_access = refusal(f"vhost '{name}'", user)
     if not may_enter(user, name):
-        raise AccessRefused(no_access)
+        raise AccessRefused(refusal(f"vhost '{name}'", user))
     limit = vhost.limits.get(MAX_CONNECTIONS)
     if limit is not None and clients.count_in_vhost(vhost) >= limit:
+        no_access = refusal(f"vhost '{name}'", user)
         raise OutOfResources(f"{no_access}: connection limit ({limit}) is reached")
     limit = broker.user_limits.limit(user, CONNECTIONS)
     if limit is not None and clients.count_of_user(user.name) >= limit:

@@ -1,4 +1,6 @@
 """Coming in: credentials, virtual hosts, and no time or memory for strangers who dawdle."""
+import select
+
 import gevent
 import pytest
 
@@ -48,6 +50,24 @@ def test_server_introduces_itself(door):
 
     assert said.start.server_properties["product"] == "RabbitMQ"
     assert (said.tune.channel_max, said.tune.frame_max, said.tune.heartbeat) == (2047, 131072, 60)
+
+
+def test_client_hears_that_its_vhost_is_open_when_it_is_served(door, monkeypatch):
+    """Not before: a client that is woken takes the processor from who serves it."""
+    heard = []
+    let_in = Connection.let_in
+
+    def let_in_watched(connection, *arguments):
+        let_in(connection, *arguments)
+        readable, _, _ = select.select([client.socket], [], [], 0)
+        heard.append(bool(readable))
+
+    monkeypatch.setattr(Connection, "let_in", let_in_watched)
+    client = opening(door, "/")
+
+    client.expect(ConnectionOpenOk, 0)
+
+    assert heard == [False]
 
 
 def test_limits_come_from_the_settings(tmp_path):
