@@ -227,7 +227,7 @@ def kept_logging():
     """
     root, package = logging.getLogger(), logging.getLogger(log.ROOT)
     handlers, levels = list(root.handlers), (root.level, package.level)
-    names = ("logThreads", "logProcesses", "logMultiprocessing", "_srcfile")
+    names = ("logThreads", "logProcesses", "logMultiprocessing", "_srcfile", "_logRecordFactory")
     asked = {name: getattr(logging, name) for name in names}
     for handler in handlers:
         root.removeHandler(handler)  # or a reload would close them

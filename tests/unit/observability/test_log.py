@@ -33,6 +33,37 @@ def test_line_has_time_level_source_and_message(lines):
     )
 
 
+def test_line_of_one_mapping_takes_what_it_says_from_there(lines):
+    read = lines()
+
+    log.logger("amqp").info("%(what)s of %(who)s", {"what": "login", "who": "bob"})
+
+    assert read()[0].endswith("amqp: login of bob")
+
+
+def test_record_has_the_attributes_that_other_handlers_read(kept_logging):
+    """As the standard library's; of the place in the code and the thread nothing is known."""
+    log.configure("none")
+
+    ours = logging.makeLogRecord({}).__class__
+    assert ours is log.Line
+    line = logging.getLogger("x").makeRecord("x", logging.INFO, "a/b.py", 7, "%s", ("y",), None)
+
+    assert vars(logging.LogRecord("x", 20, "", 1, "", (), None)).keys() <= vars(line).keys()
+    assert (line.getMessage(), line.levelname, line.lineno, line.exc_text) == ("y", "INFO", 0, None)
+    assert logging.Formatter("%(threadName)s %(module)s %(message)s").format(line) == "None (unknown file) y"
+
+
+def test_filter_of_a_handler_is_asked(lines):
+    read = lines()
+    logging.getLogger().handlers[-1].addFilter(lambda record: "shown" in record.getMessage())
+
+    log.logger("amqp").info("hidden")
+    log.logger("amqp").info("shown")
+
+    assert len(read()) == 1
+
+
 def test_json_line_is_one_object(lines):
     read = lines(format_="json")
 
