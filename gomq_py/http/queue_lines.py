@@ -15,7 +15,7 @@ import orjson
 
 from gomq_py import octets
 from gomq_py.http import shapes, statistics
-from gomq_py.http.answers import WRITTEN_OCTETS, json_octets, node
+from gomq_py.http.answers import WRITTEN_OCTETS, WRITTEN_S, json_octets, node
 from gomq_py.http.rates import LEAST_WINDOW_S, View
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
@@ -287,7 +287,7 @@ def lines(rows, places):
     May switch.
     """
     written = QueueLines(node().rates, node().broker.vhosts)
-    done, clock = 0, SliceClock()
+    done, clock = 0, SliceClock(WRITTEN_S)
     while done < len(places):
         done += written.write([rows[place] for place in places[done:done + QUEUES_LOOK]])
         if clock.is_over():
