@@ -15,6 +15,7 @@ from ssl import SSLWantReadError, SSLWantWriteError
 import gevent
 from gevent.event import Event
 
+from gomq_py.hub.buffers import FLOOD_OUTPUT_OCTETS
 from gomq_py.hub.loop_socket import is_plain
 from gomq_py.observability.log import logger
 
@@ -24,8 +25,8 @@ LOG = logger("net")
 # declare-oks.
 LIMIT_OCTETS = 1024 * 1024
 # Most octets handed to one send(): larger ones are cut by the socket buffer anyway. TLS wants what it could
-# not take again, and no less of it.
-SEND_OCTETS = 256 * 1024
+# not take again, and no less of it, so that this is no less than what is ever filled at a time.
+SEND_OCTETS = FLOOD_OUTPUT_OCTETS
 # Who has taken so many octets of deliveries, and never less at a time than it was given, keeps up.
 KEEPS_UP_OCTETS = 1024 * 1024
 WRITABLE = 2

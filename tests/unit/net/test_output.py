@@ -240,6 +240,21 @@ def test_what_tls_could_not_take_is_tried_again_at_its_full_length(pair, kind):
     output.close()
 
 
+def test_deliveries_that_tls_could_not_take_are_tried_again_at_their_full_length(pair):
+    buffers = HubBuffers()
+    count = buffers.flood_output_octets
+    buffers.output_view[:count] = data = bytes(range(256)) * (count // 256)
+    tls = Tls(pair[0].fileno())
+    output = Output(tls, buffers)
+
+    output.send_filled(count)
+    tls.is_full = False
+    assert output.wait_drained(30)
+
+    assert tls.taken == data
+    output.close()
+
+
 # what gives its octets by and by
 
 class Source:
