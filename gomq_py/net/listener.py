@@ -365,7 +365,8 @@ class Listener:
         when_gone, accepted_from = None, address
         try:
             self._options.apply(connection, inherited)
-            if self._proxies is not None:
+            # nobody waits on a LoopSocket: its peer was not to announce anything when it came
+            if self._proxies is not None and type(connection) is not LoopSocket:
                 address = self._proxies.client_of(connection, address)
             if self._handshake is not None:
                 connection = self._handshake(connection)

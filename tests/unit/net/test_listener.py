@@ -1,6 +1,7 @@
 """Binding, accepting and letting go, on real sockets."""
 import errno
 import os
+from types import SimpleNamespace
 
 import gevent
 import gevent.socket
@@ -251,6 +252,25 @@ def test_a_door_that_does_not_switch_has_sockets_of_the_loop_unless_a_proxy_spea
 
     assert ask(listening.port, b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n") == b"done"
     assert kinds == [kind]
+
+
+def test_who_was_accepted_before_proxies_were_believed_announces_nobody(listen):
+    """It waited for room to log in, and has a socket that nobody waits for."""
+    proxies, room, asked = Proxies(), Event(), Event()
+    gate = SimpleNamespace(
+        has_room=lambda: asked.set() or room.is_set(), enter=lambda _connection, host: host,
+        leave=lambda _admitted: None)
+
+    def handle(connection, address):
+        connection.sendall(address[0].encode())
+
+    listening = listen(handle, at_once=True, proxies=proxies, gate=gate)
+    with socket.create_connection(("127.0.0.1", listening.port), timeout=in_time(30)) as client:
+        assert asked.wait(in_time(30))
+        proxies.update(True, (), in_time(30))
+        room.set()
+
+        assert client.recv(100) == b"127.0.0.1"
 
 
 def test_a_fault_of_a_door_that_does_not_switch_keeps_nobody_else_out(listen, caplog):
