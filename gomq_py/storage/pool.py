@@ -13,6 +13,7 @@ message_store and files; never flushes by itself.
 """
 import errno
 import os
+import time
 from collections import deque
 from itertools import islice, takewhile
 
@@ -42,10 +43,12 @@ KEPT_SMALL_PAIRS = 2
 ROOM_FOR_PAIRS = 8
 
 # Of those who wait for files of one size so many have theirs made in one trip to a thread, of at most so many
-# octets. A trip takes a turn of the hub each way, 10 to 20 ms under load: one by one, a thousand new queues
-# that are published to at once waited for 16 s.
+# octets; a pair takes 1 to 3 ms. A trip takes a turn of the hub each way, 10 to 20 ms under load: one by one,
+# a thousand new queues that are published to at once waited for 16 s.
 TOGETHER = 32
 TOGETHER_BYTES = 8 * 1024 * 1024
+# On a slow disk a trip ends after this time, for whoever waits for files of another size or kind.
+TOGETHER_S = 0.1
 
 # Which files of the pool a writer takes: None for pairs, the folder of files without names, or one of these:
 # those of streams, which have no acks; pairs that are written with calls, so that new ones need no pages in
@@ -344,10 +347,11 @@ class SegmentPool:
         return None
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):
-        """In a thread: the (folders, paths) of each of ``jobs``, up to one for which the disk has no room.
-        [(files or None, what they failed with or None)]. Blocks.
+        """In a thread: the (folders, paths) of each of ``jobs``, up to one for which the disk has no room, or
+        as far as there is time. [(files or None, what they failed with or None)]. Blocks.
         """
         made: list = []
+        until = time.monotonic() + TOGETHER_S
         for folders, paths in jobs:
             try:
                 made.append((self._make(folders, shelf, paths, msgs_bytes, is_awaited), None))
@@ -355,6 +359,8 @@ class SegmentPool:
                 made.append((None, error))
                 if is_full(error):
                     break
+            if time.monotonic() >= until:
+                break
         return made
 
     def _make(self, folders, shelf, paths, msgs_bytes, is_awaited):
@@ -384,7 +390,7 @@ class SegmentPool:
 
     def _made(self, key, jobs, made, is_awaited):
         """Files are there that a thread has made, or could not be made:
-        then whoever needs them will hear why. Those for whom there was no room wait on.
+        then whoever needs them will hear why. Those for whom there was no room, or no time, wait on.
         """
         msgs_bytes, shelf = key
         for folders, _ in jobs:

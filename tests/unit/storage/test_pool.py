@@ -1,5 +1,6 @@
 """Segment pool: what is used again, and when."""
 import errno
+import math
 import mmap
 import os
 from functools import partial
@@ -108,7 +109,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path, monkeypatch):
+    monkeypatch.setattr("gomq_py.storage.pool.TOGETHER_S", math.inf)  # however slow this machine is
     bench = Bench(tmp_path)
     yield bench
     bench.committer.run_aside()  # descriptors are closed there
@@ -521,6 +523,20 @@ def test_those_who_wait_have_their_files_made_in_one_trip_up_to_so_many(bench, s
     assert told == [(number, None) for number in range(TOGETHER + 3)]
     assert bench.committer.firsts == [files, files * TOGETHER, files * 2]
     assert all((bench.root / f"folder {number}").is_dir() for number in range(TOGETHER + 3))
+
+
+def test_a_trip_ends_when_it_takes_long_and_others_come_in_between(bench, monkeypatch):
+    """Who waits for files of another kind waits for one of many publishers to new queues, on a slow disk."""
+    monkeypatch.setattr("gomq_py.storage.pool.TOGETHER_S", 0.0)
+    told = []
+    for number in range(4):
+        bench.wait_and_take(number, told, (bench.root / f"folder {number}",))
+    bench.wait_and_take(9, told, shelf=ALONE)
+
+    bench.committer.run_aside()
+
+    assert told == [(0, None), (9, None), (1, None), (2, None), (3, None)]
+    assert all((bench.root / f"folder {number}").is_dir() for number in range(4))
 
 
 def test_large_files_are_made_one_by_one(bench):
