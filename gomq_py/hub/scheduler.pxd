@@ -19,4 +19,7 @@ cdef class Scheduler:
     cdef _put_behind(self)
     cdef _arm(self)
     cdef _let_go(self)
+    cpdef flush(self)
     cdef _flush_late(self)
+    @cython.locals(taker=TurnTaker)
+    cdef _flush(self, list takers)

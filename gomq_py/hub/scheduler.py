@@ -128,11 +128,19 @@ class Scheduler:
             else:
                 self._finish()
 
+    def flush(self):
+        """What was done until now outlives a kill from here on, whoever has yet to have a turn."""
+        self._flush(list(self.touched))
+        self._flush_late()
+
     def _flush_late(self):
         """Those whose turn comes later may have been acked to in this batch, and what the client hears next
         says that they were: a killed process must not have them back.
         """
-        for taker in self.late:
+        self._flush(list(self.late))
+
+    def _flush(self, takers):
+        for taker in takers:
             try:
                 taker.flush()
             except Exception:

@@ -1,17 +1,20 @@
 """Dead letters under power cuts: what was confirmed is in the queue or among the letters,
 however the cut falls between the two.
 """
+import shutil
 from random import Random
 
 import gevent
 import pytest
 
 from gomq_py.broker.queues.peeking import browse
+from gomq_py.storage.files import File
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
 from tests.support.reading import get
+from tests.support.watched_files import WatchedFiles
 
 # How a message dies: the queue's arguments.
 WAYS = {
@@ -114,3 +117,58 @@ def test_no_confirmed_message_is_lost_on_its_way(tmp_path, seed, way):
     for folder, promised in cuts:
         assert promised <= survivors(folder), f"lost: {sorted(promised - survivors(folder))}"
     assert survivors(tmp_path / "data") == set(range(60))
+
+
+class KilledFiles(WatchedFiles):
+    """Once ``begun``, copies the ``folder`` whenever a batch is about to be written with a call: what a kill
+    there leaves.
+    """
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+        self.begun = False
+        self.copies = []
+
+    def about_to(self, call, subject):
+        if self.begun and call == "put":
+            self.copies.append(f"{self.folder}{len(self.copies)}")
+            shutil.copytree(self.folder, self.copies[-1])
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_what_a_kill_finds_in_no_file_of_the_letters_is_in_the_queue_still(tmp_path, monkeypatch, persistent):
+    """Of what need not be on disk nobody waits for a flush: then a copy that is in memory alone would be lost
+    with the process, because acks that do not follow one another are in the mapping at once.
+    """
+    # the system never has pages for a new file
+    monkeypatch.setattr(File, "cached", property(lambda file: 0, lambda file, cached: None))
+    (tmp_path / "data").mkdir()
+    files = KilledFiles(tmp_path / "data")
+    node = Node(tmp_path / "data", files)
+    node.vhost.declare_queue("dead", durable=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)
+    for number in range(30):
+        assert node.publish("", "q", b"%d" % number, persistent=persistent) == [1]
+    assert node.publish("", "dead", b"30") == [1]  # its files are there
+    locations = [get_one(queue) for _ in range(30)]
+    queue.flush()
+    node.committer.wait()
+    files.begun = True
+
+    for location in locations[::2]:
+        queue.reject(location, False)
+    node.wait(lambda: len(letters_in(node)) == 16 and queue.unacked_count == 15)
+    node.kill()
+
+    assert files.copies
+    for folder in files.copies:
+        assert survivors(folder) == set(range(31))
+
+
+def get_one(queue):
+    """The location of the next message of a queue, unacked."""
+    message = Message()
+    assert get(queue, message)
+    return message.describe()["location"]

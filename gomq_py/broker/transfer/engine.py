@@ -303,8 +303,11 @@ class Transfer(Job):
         )
 
     def _make_safe(self):
-        """What was sent is dropped when it is safe."""
+        """What was sent is dropped when it is safe: at once where nothing waits for the disk, and it must not
+        be in memory alone then while its originals are dropped.
+        """
         if self._sent:
+            self._scheduler.flush()
             sent, octets = self._sent, self._sent_octets
             self._sent, self._sent_octets = [], 0
             self._unsafe += len(sent)
