@@ -317,6 +317,7 @@ class MessageStore(segment_log.SegmentLog):
         """
         at = locations.position_of(location)
         self._peeked = 0
+        self._end_stage()  # which may fence: then there is nothing to take
         if (
             self._counts is not None and self._requeued is not None and self._counts.get(location)
             and self._requeued.discard(location)
@@ -976,6 +977,8 @@ class MessageStore(segment_log.SegmentLog):
             self._counts = DeliveryCounts()
         entry = self._peeked_entry
         segment = self._find(location)
+        if segment is None:
+            return 0
         if segment.acks is not None:
             if entry == 0 and segment.spare_entries() < 2:
                 self._grow_acks(segment)

@@ -14,7 +14,7 @@ message_store and files; never flushes by itself.
 import errno
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from itertools import islice, takewhile
 
 from gomq_py.observability.log import logger
@@ -52,7 +52,8 @@ TOGETHER_S = 0.1
 
 # Which files of the pool a writer takes: None for pairs, the folder of files without names, or one of these:
 # those of streams, which have no acks; pairs that are written with calls, so that new ones need no pages in
-# the system's cache. Pairs are one stock, whoever expects them.
+# the system's cache. Pairs are one stock, of which whoever comes first takes one: how those that are made
+# ahead are made, most of those who expect them say.
 ALONE = "alone"
 UNCACHED = "uncached"
 
@@ -84,6 +85,7 @@ class SegmentPool:
         self._unnamed = {size: [] for size in self._kept}
         self._alone = {size: [] for size in self._kept}
         self._expected = {}  # (msgs_bytes, shelf) -> how many writers will need such files soon
+        self._uncached = Counter()  # msgs_bytes -> how many of these will write them with calls
         # the same -> (folders, callback) of writers who wait for them, each for one and for its folders
         self._waiting = {}
         self._in_making = set()  # of these
@@ -223,18 +225,24 @@ class SegmentPool:
 
     def expect(self, msgs_bytes, shelf=None):
         """Have such files made, because a writer will soon take them."""
-        key = (msgs_bytes, shelf)
+        key = self._expected_key(msgs_bytes, shelf, 1)
         self._expected[key] = self._expected.get(key, 0) + 1
         self._make_ahead(key)
 
     def unexpect(self, msgs_bytes, shelf=None):
         """Make none for a writer that was expected: it has taken its files, or is gone."""
-        key = (msgs_bytes, shelf)
+        key = self._expected_key(msgs_bytes, shelf, -1)
         self._expected[key] -= 1
         if self._expected[key]:
             self._make_ahead(key)
         else:
             del self._expected[key]
+
+    def _expected_key(self, msgs_bytes, shelf, count):
+        if shelf != UNCACHED:
+            return msgs_bytes, shelf
+        self._uncached[msgs_bytes] += count
+        return msgs_bytes, None
 
     def retire(self, msgs, acks, msgs_path, acks_path, synced):
         """Take the files of an emptied segment: keep the pair, or unlink it.
@@ -307,9 +315,7 @@ class SegmentPool:
     # made ahead
 
     def _ready(self, shelf):
-        if shelf is None or shelf == UNCACHED:
-            return self._pairs
-        return self._alone if shelf == ALONE else self._unnamed
+        return self._pairs if shelf is None else self._alone if shelf == ALONE else self._unnamed
 
     def _make_ahead(self, key):
         msgs_bytes, shelf = key
@@ -323,13 +329,16 @@ class SegmentPool:
         if waiting is None and len(ready) >= min(self._expected.get(key, 0), self._kept.get(msgs_bytes, 0)):
             return
         self._in_making.add(key)
+        how = shelf
+        if waiting is None and shelf is None and 2 * self._uncached[msgs_bytes] >= self._expected[key]:
+            how = UNCACHED
         jobs = [
             ([self.files.having_folder(path) for path in folders if self.files.lacks_folder(path)],
              self._paths_for(shelf))
             for folders in self._next_waiting(key)
         ]
         self._aside(
-            self._make_each, jobs, shelf, msgs_bytes, waiting is not None,
+            self._make_each, jobs, how, msgs_bytes, waiting is not None,
             first=0 if waiting is None else sum(1 if paths is None else len(paths) for _, paths in jobs),
             done=lambda made, error: self._made(key, jobs, made or [(None, error)], waiting is not None),
         )
@@ -342,8 +351,8 @@ class SegmentPool:
         ] or [()]
 
     def _paths_for(self, shelf):
-        if shelf is None or shelf == UNCACHED or shelf == ALONE:
-            return self._new_paths()[:1 if shelf == ALONE else 2]
+        if shelf is None or shelf == ALONE:
+            return self._new_paths()[:2 if shelf is None else 1]
         return None
 
     def _make_each(self, jobs, shelf, msgs_bytes, is_awaited):

@@ -9,7 +9,7 @@ import pytest
 
 from gomq_py.storage.files import Files
 from gomq_py.storage.format.acks import capacity_for
-from gomq_py.storage.pool import ALONE, TOGETHER, TOGETHER_BYTES, SegmentPool
+from gomq_py.storage.pool import ALONE, TOGETHER, TOGETHER_BYTES, UNCACHED, SegmentPool
 
 SIZE = 65536
 
@@ -415,6 +415,44 @@ def test_no_more_is_made_ahead_than_is_expected_or_kept(bench):
     assert len(bench.names()[1]) == 2  # begun when the first had been taken
     bench.pool.expect(2 * SIZE)
     assert not bench.committer.asides
+
+
+@pytest.mark.parametrize("shelves", [(None, UNCACHED), (UNCACHED, None), (UNCACHED, UNCACHED)])
+def test_each_of_two_that_expect_a_pair_finds_one_however_they_write_it(bench, shelves):
+    for shelf in shelves:
+        bench.pool.expect(SIZE, shelf)
+        bench.committer.run_aside()
+
+    for number, shelf in enumerate(shelves):
+        assert bench.pool.has(SIZE)
+        bench.take(number)
+        bench.pool.unexpect(SIZE, shelf)
+        bench.committer.run_aside()
+
+
+def test_a_pair_that_is_being_made_for_one_who_writes_with_calls_is_for_whoever_waits_first(bench):
+    told = []
+    bench.pool.expect(SIZE, UNCACHED)
+    bench.wait_and_take(1, told)
+    assert len(bench.committer.asides) == 1
+
+    bench.committer.run_aside()
+
+    assert told == [(1, None)]
+
+
+@pytest.mark.parametrize("shelves, fetched", [
+    ([None, None], [True, True]), ([UNCACHED, UNCACHED], [False, False]),
+    ([None, UNCACHED, UNCACHED], [True, False]), ([UNCACHED, None, None], [False, True]),
+])
+def test_pairs_are_made_ahead_as_most_of_those_who_expect_them_then_write_them(bench, shelves, fetched):
+    for shelf in shelves:
+        bench.pool.expect(SIZE, shelf)
+    bench.committer.run_aside()
+
+    made = [bench.take(number)[0] for number in range(2)]
+
+    assert [msgs.cached == SIZE for msgs in reversed(made)] == fetched
 
 
 def test_a_pair_that_cannot_be_made_ahead_is_made_when_it_is_taken(bench, monkeypatch):

@@ -183,6 +183,26 @@ def test_a_batch_that_cannot_be_written_fences_the_store_and_confirms_nothing(tm
     bench.close()
 
 
+@pytest.mark.parametrize("verb", ["pick", "shift"])
+def test_who_takes_what_came_back_while_a_batch_cannot_be_written_hears_so(tmp_path, uncached, verb):
+    files = FaultyFiles()
+    bench = StoreBench(tmp_path, files)
+    push_all(bench, numbered(3))
+    location = bench.shift()[0]
+    bench.store.requeue(location)
+    bench.store.flush()
+    bench.peek()
+    push_all(bench, numbered(3, 3))
+    files.fail_at, files.how = len(files.calls) + 1, "dead"
+
+    if verb == "pick":
+        assert not bench.store.pick(location)
+    else:
+        bench.store.shift()
+
+    assert len(bench.fenced) == 1 and bench.pool.stage.user is None and bench.peek() is None
+
+
 def test_a_store_that_is_deleted_within_a_batch_leaves_the_stage_to_others(tmp_path, uncached):
     bench = StoreBench(tmp_path)
     push_all(bench, numbered(10))
