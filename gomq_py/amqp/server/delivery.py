@@ -333,9 +333,9 @@ class AMQPConsumer(consumers.Consumer):
         most_ms = 1 + message.body_length // OCTETS_PER_MS
         if not message.waits_until_ms:
             message.waits_until_ms = now_ms + most_ms
-        if message.waits_until_ms <= now_ms:
-            return None
-        return Turn(self.output, self.timers, min(most_ms, message.waits_until_ms - now_ms))
+        if not now_ms < message.waits_until_ms <= now_ms + most_ms:
+            return None  # it has waited for so long, or the clock was set back
+        return Turn(self.output, self.timers, message.waits_until_ms - now_ms)
 
     def _take_large(self):
         """Take ``message``, which is delivered next."""

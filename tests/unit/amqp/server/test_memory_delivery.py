@@ -13,7 +13,9 @@ from gomq_py.amqp.wire.methods import (
     ConfirmSelect, ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare,
     QueueDeclareOk, QueueDelete, QueueDeleteOk,
 )
+from gomq_py.broker.verbs import held_publish
 from gomq_py.content.properties import Properties
+from gomq_py.hub.scheduler import unix_ms
 from tests.support.door import poll_until, publish_frames
 from tests.support.lanes import frame
 
@@ -285,6 +287,16 @@ def test_message_is_stored_where_its_consumer_does_not_read(door, consumer, publ
     assert [publisher.expect(BasicAck).delivery_tag for _ in range(2)] == [2, 3]
     assert door.queue("q").ready_count == 2 and not waiting(door)
     assert [delivered(consumer) for _ in range(3)] == [BODY, LARGE, LARGE]
+
+
+def test_message_waits_no_longer_where_the_clock_is_set_back(door, consumer, publisher, monkeypatch):
+    fill(publisher)
+    monkeypatch.setattr(held_publish, "unix_ms", lambda: unix_ms() - 3_600_000)
+
+    publish(publisher)
+
+    assert publisher.expect(BasicAck).delivery_tag == 2
+    assert door.queue("q").ready_count == 1 and not waiting(door)
 
 
 @pytest.mark.parametrize("how", ["cancel", "close", "delete"])
