@@ -12,6 +12,7 @@ from collections import deque
 from gomq_py.broker.header_edit import told_in_headers
 from gomq_py.content.properties import Properties
 from gomq_py.hub.job import Job
+from gomq_py.hub.scheduler import unix_ms
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.observability.secrets import shown
@@ -106,7 +107,8 @@ class Events(Job):
             QUIET.error(key, "event %s cannot be told", key, exc_info=error)
             return
         headers["user_who_performed_action"] = self.actor
-        headers["timestamp_in_ms"] = self._scheduler.now_ms
+        # no time of a batch: what happens while nobody publishes would be told as of the last one
+        headers["timestamp_in_ms"] = unix_ms()
         headers["node"] = node_name()
         if len(self._waiting) >= WAITING_EVENTS:
             self._waiting.popleft()

@@ -1,4 +1,5 @@
 """Event exchange: what happens, told to those who are bound, and to nobody else at no cost."""
+import time
 from collections import Counter
 
 import pytest
@@ -213,6 +214,16 @@ def test_passwords_are_in_no_event(node):
     assert "sesame" not in repr(events_)
     assert repr(events_).count("amqp://ann:***@elsewhere/v") == 11
     assert node.broker.parameters.global_["g"] == {"uri": uri}
+
+
+def test_event_of_a_quiet_broker_is_of_its_own_time(node):
+    before_ms = int(time.time() * 1000)
+    node.broker.scheduler.now_ms = 1  # of the last batch, long ago
+
+    node.vhost.declare_queue("q")
+
+    [(_, headers)] = told_in_full(node, 1)
+    assert headers["timestamp_in_ms"] >= before_ms
 
 
 def test_event_carries_its_time_node_and_actor(node):
