@@ -217,7 +217,8 @@ class LoginAttempt:
         self.end()
         rest = handshake.rest()
         connection.let_in(self.user, vhost, handshake)
-        return connection.lane.process(end - len(rest), end, now_ms) if rest else end
+        # also where there is none: the lane's finish() gives turns, and they are of this time
+        return connection.lane.process(end - len(rest), end, now_ms)
 
     def _check_not_stopping(self):
         """Nobody comes in once the server stops. Called after everything that may have switched.

@@ -1,5 +1,6 @@
 """Coming in: credentials, virtual hosts, and no time or memory for strangers who dawdle."""
 import select
+import time
 
 import gevent
 import pytest
@@ -68,6 +69,21 @@ def test_client_hears_that_its_vhost_is_open_when_it_is_served(door, monkeypatch
     client.expect(ConnectionOpenOk, 0)
 
     assert heard == [False]
+
+
+def test_turns_at_the_end_of_a_login_are_of_its_time(door, monkeypatch):
+    scheduler, let_in = door.hub.scheduler, Connection.let_in
+
+    def let_in_after_silence(connection, *arguments):
+        scheduler.now_ms = 1
+        let_in(connection, *arguments)
+
+    monkeypatch.setattr(Connection, "let_in", let_in_after_silence)
+    before_ms = int(time.time() * 1000)
+
+    opening(door, "/").expect(ConnectionOpenOk, 0)
+
+    assert scheduler.now_ms >= before_ms
 
 
 def test_limits_come_from_the_settings(tmp_path):
