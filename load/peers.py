@@ -7,7 +7,7 @@ LAVINMQ = {
     "": "LavinMQ, elsewhere",
     "small": "0.99 us, 1.07 M/s", "four": "0.98 us, 1.01 M/s", "kilo": "3.9 us, 265 k/s",
     "confirms": "1.60 us, 94 k/s", "each": "1.96 us, 482 k/s (window 10 000)",
-    "stream": "3.6 us", "segments": "0.94 us, 800 k/s", "publish": "0.55 us, 1.8 M/s",
+    "stream": "3.6 us", "writes": "0.94 us, 800 k/s", "publish": "0.55 us, 1.8 M/s",
     "consumers-100": "1.0 us, 1.07 M/s", "consumers-1000": "1.4 to 2.6 us, 650 k/s",
     "topic-mixed": "3.8 us, 288 k/s", "dead-letters": "6.4 us", "mebi": "3760 us",
     "body-16": "2.4 ns", "tls-16": "4.3 us, 104 k/s", "tls-1024": "6.8 us, 63 k/s",

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py.hub.buffers cimport HubBuffers
+from gomq_py.net.dense_flood cimport DenseFlood
 from gomq_py.net.output cimport Output
 
 cdef class Hold:
@@ -20,9 +21,10 @@ cdef class Stream:
     cdef object direct
     cdef Py_ssize_t direct_octets, frame_octets, doubted_frames
     cdef object coalescer
-    cdef Py_ssize_t least_octets, small_reads, small_octets
+    cdef Py_ssize_t least_octets, small_reads, small_octets, smallest_octets
     cdef uint64_t flood_sent_octets
     cdef double flood_began
+    cdef DenseFlood dense
     cdef unsigned long long full_read
     cdef bint reads_more
 

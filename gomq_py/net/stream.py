@@ -15,6 +15,7 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.hub.loop_socket import is_plain
+from gomq_py.net.dense_flood import DenseFlood
 from gomq_py.net.put_back import PutBack
 from gomq_py.net.records import RecordReader
 
@@ -74,8 +75,8 @@ class Stream:
         "buffers", "output", "received_octets", "socket", "receive_into", "receive_parts", "pending",
         "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "frame_octets",
         "doubted_frames", "error", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
-        "least_octets", "small_reads", "small_octets", "flood_began", "flood_sent_octets",
-        "full_read", "reads_more",
+        "least_octets", "small_reads", "small_octets", "smallest_octets", "flood_began", "flood_sent_octets",
+        "dense", "full_read", "reads_more",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -85,7 +86,7 @@ class Stream:
         self.socket = socket
         self.receive_into, self.pending = receive_functions(socket)
         self.receive_parts = parts_function(socket)
-        self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = None
+        self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = self.dense = None
         self.is_over = False
         self.tail = b""
         self.holds = None
@@ -94,7 +95,8 @@ class Stream:
         self.direct_octets = self.frame_octets = self.doubted_frames = 0
         self.coalescer = coalescer
         self.together = False
-        self.least_octets = self.small_reads = self.small_octets = self.flood_sent_octets = 0
+        self.least_octets = self.small_reads = self.small_octets = self.smallest_octets = 0
+        self.flood_sent_octets = 0
         self.flood_began = 0.0
         self.full_read = 0  # which of the hub's full reads this stream's last one was
         self.reads_more = False  # until somebody else has one
@@ -230,6 +232,8 @@ class Stream:
         elif count > 0:
             self.small_reads += 1
             self.small_octets += count
+            if self.small_reads == 1 or count < self.smallest_octets:
+                self.smallest_octets = count
             if self.small_reads == FLOOD_READS:
                 self._look_for_flood()
 
@@ -245,6 +249,7 @@ class Stream:
         if self.together:
             self.watcher.stop()
             self.least_octets = self.small_octets * LEAST_TOGETHER // FLOOD_READS
+            self.dense = self.dense or DenseFlood()
         self.small_reads = self.small_octets = 0
 
     def _can_wait(self):
@@ -253,13 +258,19 @@ class Stream:
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """The coalescer's clock: read what has come since its last tick; leave it when that was little, or so
+        """The coalescer's clock: read what has come since the last read; leave it when that was little, or so
         much that a poll is nothing beside.
         """
-        if self.together:
-            count = self._read()
-            if not self.least_octets <= count < MOST_OCTETS or not self._can_wait():
-                self._leave_coalescer()
+        dense = self.dense
+        if not self.together or not dense.is_due():
+            return
+        count = self._read()
+        if count < self.least_octets or self.flood_sent_octets != self.output.sent_octets:
+            dense.ends()
+        else:
+            dense.look(self.socket, self.received_octets, self.smallest_octets)
+        if not self.least_octets <= count < MOST_OCTETS or not self._can_wait():
+            self._leave_coalescer()
 
     def _leave_coalescer(self):
         if self.together:

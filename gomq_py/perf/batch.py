@@ -10,7 +10,7 @@ from bisect import bisect_right
 
 from gomq_py import octets
 
-_END_OF_RECORD = getattr(socket, "MSG_EOR", 0)
+END_OF_RECORD = getattr(socket, "MSG_EOR", 0)
 
 
 class PublishBatch:
@@ -70,19 +70,19 @@ class PublishBatch:
             octets.put_be16(p, self.bodies[i] - self.identifier_before, identifier)
             identifier = identifier + 1 if identifier < 65535 else 1
 
-    def write_singly(self, sock, first, last):
-        """Write the messages ``first`` to ``last`` (exclusive) with a system call and a TCP segment each,
-        until the socket takes no more.
+    def write_singly(self, sock, first, last, flags):
+        """Write the messages ``first`` to ``last`` (exclusive) with a system call each, until the socket
+        takes no more. Raises OSError.
 
-        TCP_NODELAY alone does not keep them apart: what cannot leave at once is merged while it waits (20
-        messages to a segment were seen). MSG_EOR does. (messages begun, octets of the last one that are still
-        to be written). Raises OSError.
+        (messages begun, octets of the last one that are still to be written). ``flags``: END_OF_RECORD for a
+        TCP segment each. TCP_NODELAY alone does not keep them apart: what cannot leave at once is merged
+        while it waits (20 messages to a segment were seen).
         """
         room = memoryview(self.buffer)
         for i in range(first, last):
             start, end = self.starts[i], self.starts[i + 1]
             try:
-                written = sock.send(room[start:end], _END_OF_RECORD)
+                written = sock.send(room[start:end], flags)
             except BlockingIOError:
                 return i - first, 0
             if written < end - start:

@@ -82,7 +82,11 @@ def add_writing(add):
     """Options of how it is written and waited for, with the ``add_argument`` of a group."""
     add(
         "--write-octets", type=count, default=messages.WRITE_OCTETS, metavar="N",
-        help="octets per write (%(default)s); 1: a TCP segment each",
+        help="octets per write (%(default)s); 1: a message in each, and a TCP segment",
+    )
+    add(
+        "--mergeable", action="store_true",
+        help="with --write-octets 1: the system may merge writes that have to wait, as those of most clients",
     )
     add(
         "--processes", type=count, default=0, metavar="N",

@@ -11,6 +11,7 @@ from select import POLLIN, POLLOUT
 
 from gomq_py.client.errors import ClientError
 from gomq_py.perf import messages, shared
+from gomq_py.perf.batch import END_OF_RECORD
 
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _WRITES_IN_A_ROW = 4  # then the worker's other connections have their turn
@@ -131,6 +132,7 @@ class PublisherRole(Role):
         self._phase = phase
         # A write through TLS is a record of its own anyway, and takes no flags.
         self._singly = options.write_octets == 1 and not isinstance(self.socket, ssl.SSLSocket)
+        self._flags = 0 if options.mergeable else END_OF_RECORD
 
     def interest(self):
         """What to wait for on the socket."""
@@ -219,7 +221,7 @@ class PublisherRole(Role):
 
     def _write_singly(self, first, last):
         """Where the messages end that were begun."""
-        count, missing = self.batch.write_singly(self.socket, first, last)
+        count, missing = self.batch.write_singly(self.socket, first, last, self._flags)
         if missing:
             end = self.batch.starts[first + count]
             self.send(bytes(self._octets[end - missing:end]))

@@ -37,7 +37,8 @@ def waiting(broker, queue):
 @pytest.mark.parametrize("arguments", [
     "", "-x 3 -y 3", "-x 2 -y 1 --processes 1", "-s 1024", "-s 200000 -C 50", "-s 8-700", "-c 100",
     "-c 100 -p", "-c 1", "-a 1", "-a 100 -P 200", "-a 10 -P 10 -c 1000 -p", "-t 100", "-a 10 -T 100",
-    "-t 70 -a 1 -T 1", "-g", "-g -a 1", "--write-octets 1", "--mandatory", "--random-bodies",
+    "-t 70 -a 1 -T 1", "-g", "-g -a 1", "--write-octets 1",
+    "--write-octets 1 --mergeable", "--mandatory", "--random-bodies",
     "--properties {\"priority\":3,\"headers\":{\"a\":1}}", "--header-count 5",
     "--queue-args {\"x-max-length\":1000000}", "--consumer-args {\"x-priority\":5}",
     "-e perf-x --exchange-type topic --key-count 200 --binding-count 100",

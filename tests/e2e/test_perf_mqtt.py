@@ -41,7 +41,8 @@ def throughput(process, *arguments):
 @pytest.mark.parametrize(("arguments", "copies"), [
     ("--qos 0 -l -s 16", 1), ("--qos 1", 1), ("--qos 2 -m 5", 1),
     ("--qos 2 --subscribe-qos 1 -m 3.1 -x 2", 1),
-    ("--qos 1 -c 1 --write-octets 1 -s 8-3000", 1), ("--qos 1 -p -c 100", 1), ("--qos 2 -p -m 5 -P 10", 1),
+    ("--qos 1 -c 1 --write-octets 1 -s 8-3000", 1), ("--qos 0 --write-octets 1 --mergeable", 1),
+    ("--qos 1 -p -c 100", 1), ("--qos 2 -p -m 5 -P 10", 1),
     ("-y 4 --qos 1 --random-bodies", 4), ("-x 3 -y 3 --qos 1 -m 5 --share group", 1),
     ("--topic-pattern perf/%/x --topic-pattern-to 3 --qos 1", 1),
     ("--own-topics -x 20 --qos 1 -r 1000 --processes 2", 1),

@@ -1,9 +1,10 @@
 """Batches: slices of whole messages, and what is stamped where."""
 import socket
+from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.perf.batch import PublishBatch
+from gomq_py.perf.batch import END_OF_RECORD, PublishBatch
 
 
 def messages(*bodies, head=b"HEAD", tail=b"END"):
@@ -67,8 +68,19 @@ def test_messages_are_written_one_by_one():
     batch = PublishBatch(messages(b"a", b"b", b"c"))
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps each write apart
     with near, far:
-        assert batch.write_singly(near, 1, 3) == (2, 0)
+        assert batch.write_singly(near, 1, 3, END_OF_RECORD) == (2, 0)
         assert [far.recv(100), far.recv(100)] == [b"HEADbEND", b"HEADcEND"]
+
+
+@pytest.mark.parametrize("flags", [0, END_OF_RECORD])
+def test_each_write_has_the_flags_that_it_is_given(flags):
+    batch = PublishBatch(messages(b"a", b"b"))
+    heard = []
+    near = SimpleNamespace(send=lambda view, flags: heard.append((bytes(view), flags)) or len(view))
+
+    batch.write_singly(near, 0, 2, flags)
+
+    assert heard == [(b"HEADaEND", flags), (b"HEADbEND", flags)]
 
 
 def test_writing_one_by_one_stops_where_the_socket_is_full():
@@ -76,8 +88,8 @@ def test_writing_one_by_one_stops_where_the_socket_is_full():
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)
-        count, missing = batch.write_singly(near, 0, 40)
-        again = batch.write_singly(near, 0, 40)
+        count, missing = batch.write_singly(near, 0, 40, END_OF_RECORD)
+        again = batch.write_singly(near, 0, 40, END_OF_RECORD)
         octets = bytearray()
         while len(octets) < count * 50007 - missing:
             octets += far.recv(1 << 20)
@@ -93,7 +105,7 @@ def test_messages_written_one_by_one_are_segments_of_their_own_even_when_nobody_
         listener.getsockname()
     ) as near:
         near.setblocking(False)
-        count = batch.write_singly(near, 0, 500)[0]
+        count = batch.write_singly(near, 0, 500, END_OF_RECORD)[0]
         with listener.accept()[0] as far:
             missing = count * 47
             while missing:
