@@ -132,12 +132,12 @@ def fail_flushes(tmp_path, seed):
     account = Account()
     disk = Disk(tmp_path / "data", random, write_back=0)
     driver = Driver(disk, random, account, fail_flush=fail_sometimes)
-    for number in range(8):
+    for number in count():
         driver.work(20)
         check_cut(disk.lay_out_flushed(tmp_path / f"cut-{number}"), account.copy())
+        if number >= 7 and driver.failures:  # how many flushes there are is the machine's affair
+            break
     disk.discard()
-
-    assert driver.failures
 
 
 def test_a_folder_made_by_a_run_that_was_killed_is_flushed_by_the_next_one(tmp_path):
