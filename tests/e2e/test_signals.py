@@ -364,7 +364,7 @@ def test_dump_shows_what_the_broker_is_doing(broker_process):
         shown,
     )
     assert "queue 'jobs' in '/': 2 ready (20 octets), 1 unacked, 0 consumers, running" in shown
-    assert re.search(r"greenlets: 1 x listener amqp N in listener\.py:\d+ _accept_forever", shown)
+    assert re.search(r"greenlets: 1 x listener amqp N in listener\.py:\d+ _wait_for_more", shown)
     for secret in ("classified", "hidden", "my secret name", "token"):
         assert secret not in shown
     silent.close()
