@@ -3,9 +3,8 @@
 A leaf of the broker.
 """
 from datetime import datetime
-from decimal import Decimal
 
-from gomq_py.content.fields import Float32, Seconds, TypedInt
+from gomq_py.content.fields import Float32, Seconds, TypedInt, is_decimal
 
 # The integers that a field table, a compiled counter and JSON libraries hold alike.
 MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 63) - 1
@@ -52,14 +51,16 @@ def same_argument(one, other, key):
     Integers of any width may be equal, an integer and a float never are.
     """
     return (
-        (key in one) == (key in other) and _class(one.get(key)) is _class(other.get(key))
+        (key in one) == (key in other) and _class(one.get(key)) == _class(other.get(key))
         and equal(one.get(key), other.get(key))
     )
 
 
 def _class(value):
     """The kind of number that a value is; None for what is no number."""
-    return next((kind for kind in (int, float, Decimal) if isinstance(value, kind)), None)
+    if is_decimal(value):
+        return "decimal"
+    return next((kind for kind in (int, float) if isinstance(value, kind)), None)
 
 
 def type_name(value):
@@ -72,6 +73,8 @@ def type_name(value):
         return "timestamp"
     if isinstance(value, int):
         return "signedint" if -_INT32 <= value < _INT32 else "long"
+    if is_decimal(value):
+        return "decimal"
     for kind, name in _TYPE_NAMES:
         if isinstance(value, kind):
             return name
@@ -80,7 +83,7 @@ def type_name(value):
 
 _TYPE_NAMES = (
     (str, "longstr"), (bytes, "binary"), (Float32, "float"),
-    (float, "double"), (Decimal, "decimal"), (datetime, "timestamp"), (list, "array"), (dict, "table"),
+    (float, "double"), (datetime, "timestamp"), (list, "array"), (dict, "table"),
 )
 
 

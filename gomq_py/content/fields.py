@@ -16,8 +16,8 @@ compiled code has no bounds checks. Readers named ``read_*`` trust their caller;
 Keys and text may hold any octets: keys decode with ``surrogateescape`` and encode back exactly, text that is
 not UTF-8 decodes to bytes.
 """
+import sys
 from datetime import datetime, timezone
-from decimal import Decimal
 from operator import itemgetter
 from struct import Struct, error as StructError
 
@@ -311,7 +311,7 @@ def read_scalar(p, at):
     if kind == DOUBLE:
         return _DOUBLE.unpack(value)[0]
     if kind == DECIMAL:
-        return Decimal(_INT32.unpack(value[1:])[0]).scaleb(-value[0])
+        return decimal_type()(_INT32.unpack(value[1:])[0]).scaleb(-value[0])
     if kind == TIMESTAMP:
         return datetime_or_seconds(octets.be64(p, at))
     return None
@@ -407,6 +407,7 @@ def encode_value(value):
     """
     encode = ENCODERS.get(type(value))
     if encode is None:
+        decimal_type()
         for kind, candidate in ENCODERS.items():
             if isinstance(value, kind):
                 encode = candidate
@@ -433,6 +434,20 @@ def _encode_int(value):
         return _TYPED_INT64.pack(b"l", value)
     except StructError:
         raise ValueError(f"a field table holds integers of 64 bits, not {value}") from None
+
+
+def decimal_type():
+    """decimal.Decimal, imported for the first one: few tables hold any, and it takes 0.4 MB."""
+    from decimal import Decimal
+
+    ENCODERS[Decimal] = _encode_decimal
+    return Decimal
+
+
+def is_decimal(value):
+    """Whether it is a decimal.Decimal, of which there is none where that was not imported."""
+    decimal = sys.modules.get("decimal")
+    return decimal is not None and isinstance(value, decimal.Decimal)
 
 
 def _encode_decimal(value):
@@ -483,7 +498,6 @@ ENCODERS = {
     UInt32: lambda value: b"i" + _LONG.pack(value),
     Int64: lambda value: _TYPED_INT64.pack(b"l", value),
     Float32: lambda value: b"f" + _FLOAT.pack(value),
-    Decimal: _encode_decimal,
     type(None): lambda value: b"V",
 }
 

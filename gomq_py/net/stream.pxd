@@ -1,7 +1,6 @@
 cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py.hub.buffers cimport HubBuffers
-from gomq_py.net.dense_flood cimport DenseFlood
 from gomq_py.net.output cimport Output
 
 cdef class Hold:
@@ -24,7 +23,7 @@ cdef class Stream:
     cdef Py_ssize_t least_octets, small_reads, small_octets, smallest_octets
     cdef uint64_t flood_sent_octets
     cdef double flood_began
-    cdef DenseFlood dense
+    cdef object dense
     cdef unsigned long long full_read
     cdef bint reads_more
 

@@ -336,7 +336,7 @@ def test_modules_that_amqp_alone_does_not_need_are_not_there():
     )
 
     assert imported_by(source, [
-        "bz2", "difflib", "email", "encodings.idna", "flask", "importlib.metadata", "jwt", "lzma",
+        "bz2", "decimal", "difflib", "email", "encodings.idna", "flask", "importlib.metadata", "jwt", "lzma",
         "prometheus_client", "stringprep", "wsproto", "zipfile",
     ]) == "[]"
 

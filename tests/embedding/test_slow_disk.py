@@ -35,11 +35,12 @@ IN_THREADS = frozenset({
     "unlink", "rename", "make_folder", "remove_folder", "sync", "sync_folder", "make", "make_log", "reserve",
     "write_accepted", "open", "read_through",
 })
-# What the hub still asks of the system while it serves: what streams write of a batch. Moves from the middle
+# What the hub still asks of the system while it serves: what streams, and queues that grow, write of a batch,
+# which is a copy to the system's pages as an append through the mapping is. Moves from the middle
 # of a queue and a stream's search for a time, which are not among this work, still open closed segments
 # there; for messages that nobody can wait for (dead letters and the like, transactions) it makes the files of
 # a new segment.
-STILL_IN_HUB = {"write"}
+STILL_IN_HUB = {"write", "put"}
 READS = {"open", "read_through", "allocate"}
 BACKLOG = 24  # two to a segment
 FILLED = {

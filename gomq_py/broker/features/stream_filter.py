@@ -10,11 +10,10 @@ one of ``geo-within-radius``, ``geo-bbox``, ``geo-polygon`` (stream_geo). Withou
 enough, as in RabbitMQ, and all conditions must hold, as in LavinMQ; "all" asks for all values, too, and "any"
 for one value or one condition.
 """
-from decimal import Decimal
-
 from gomq_py.broker.features.checks import WrongValue
 from gomq_py.broker.features.feature import STREAM_ONLY, ConsumerArgument
 from gomq_py.broker.features.stream_geo import GEO_CONDITIONS
+from gomq_py.content.fields import is_decimal
 
 FILTER, MATCH_UNFILTERED, MATCH_TYPE = "x-stream-filter", "x-stream-match-unfiltered", "x-filter-match-type"
 ALL, ANY = "all", "any"
@@ -71,7 +70,7 @@ def text_of(value):
         return value
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    if isinstance(value, (int, float, Decimal)):
+    if isinstance(value, (int, float)) or is_decimal(value):
         return str(value)
     return None
 

@@ -9,8 +9,9 @@ The earth is taken for a sphere.
 
 A message without a position matches none of them. Each maker raises ValueError for what makes no sense.
 """
-from decimal import Decimal
 from math import asin, cos, isfinite, radians, sin, sqrt
+
+from gomq_py.content.fields import is_decimal
 
 LATITUDE, LONGITUDE = "x-geo-lat", "x-geo-lon"
 EARTH_RADIUS_KM = 6371
@@ -110,7 +111,8 @@ def _named(value, condition, key):
 
 
 def _number(value, condition, key):
-    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or not isfinite(value):
+    is_number = isinstance(value, (int, float)) or is_decimal(value)
+    if isinstance(value, bool) or not is_number or not isfinite(value):
         raise ValueError(f"{condition}: {key} must be a number")
     return float(value)
 
