@@ -18,6 +18,12 @@ def frame(kind, channel, payload, end=b"\xce"):
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + end
 
 
+def framed(body, frame_max, channel=7):
+    """The body frames of a body, as they are sent."""
+    room = frame_max - 8
+    return b"".join(frame(3, channel, body[at:at + room]) for at in range(0, len(body), room))
+
+
 def short(text):
     """A short string."""
     return bytes((len(text),)) + text

@@ -1,4 +1,6 @@
 """Connected gevent sockets on which a test plays the peer."""
+import socket as system_socket
+
 from gevent import socket
 
 from tests.support.waiting import TIMEOUT_S
@@ -13,6 +15,14 @@ def socket_pair(buffer_octets=None):
         for each in (ours, theirs):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_octets)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_octets)
+    return ours, theirs
+
+
+def unblocked_pair():
+    """(ours, theirs): connected sockets of the system's own that do not wait."""
+    ours, theirs = system_socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
     return ours, theirs
 
 

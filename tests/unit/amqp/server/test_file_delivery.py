@@ -1,13 +1,13 @@
 """Frames of a message whose body is sent from its file."""
 import errno
 import os
-import socket
 
 import pytest
 
 from gomq_py.amqp.server.file_delivery import SLICE_OCTETS, FileDelivery
 from gomq_py.storage.files import Files
-from tests.support.lanes import frame
+from tests.support.lanes import framed
+from tests.support.sockets import unblocked_pair
 
 BODY = bytes(range(251)) * 40_000
 FILES = Files()
@@ -23,17 +23,9 @@ def file(tmp_path):
 
 @pytest.fixture
 def pair():
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    yield ours, theirs
-    ours.close()
-    theirs.close()
-
-
-def framed(body, frame_max):
-    room = frame_max - 8
-    return b"".join(frame(3, 7, body[at:at + room]) for at in range(0, len(body), room))
+    ours, theirs = unblocked_pair()
+    with ours, theirs:
+        yield ours, theirs
 
 
 def received(source, pair, step):

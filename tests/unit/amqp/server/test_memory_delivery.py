@@ -1,7 +1,6 @@
 """Large messages that are handed to a consumer instead of being stored: their frames, and which those are."""
 import os
 import random
-import socket
 
 import gevent
 import pytest
@@ -17,7 +16,8 @@ from gomq_py.broker.verbs import held_publish
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import unix_ms
 from tests.support.door import poll_until, publish_frames
-from tests.support.lanes import frame
+from tests.support.lanes import framed
+from tests.support.sockets import unblocked_pair
 
 BODY = bytes(range(251)) * 40_000
 PERSISTENT = Properties(delivery_mode=2).encode()
@@ -26,17 +26,9 @@ LARGE = random.Random(3).randbytes(700_000)
 
 @pytest.fixture
 def pair():
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    yield ours, theirs
-    ours.close()
-    theirs.close()
-
-
-def framed(body, frame_max):
-    room = frame_max - 8
-    return b"".join(frame(3, 7, body[at:at + room]) for at in range(0, len(body), room))
+    ours, theirs = unblocked_pair()
+    with ours, theirs:
+        yield ours, theirs
 
 
 # frames
