@@ -88,7 +88,9 @@ class World:
         self.definitions.check(life.definitions())
         assert life.broker.damage()[0] == 0, "reported as damage"
         for queue in life.vhost.queues.values():
-            self.accounts[life.vhost.incarnation_of(queue)].check(life.look(queue), power_cut=power_cut)
+            # one whose declare was not answered may be there, with nothing in it
+            account = self.accounts.get(life.vhost.incarnation_of(queue)) or Account()
+            account.check(life.look(queue), power_cut=power_cut)
 
     def start_anew(self, life):
         self.definitions.start_anew(life.definitions())

@@ -64,6 +64,20 @@ class Door:
         theirs.close()
 
 
+class Incarnation:
+    """That of a queue whose declare was not answered yet: a cut may find the queue before its client knows
+    which it is.
+    """
+
+    def __init__(self):
+        self.octets = None
+
+    def __eq__(self, other):
+        return self.octets == other
+
+    __hash__ = None
+
+
 class Publisher:
     """Declares, binds, deletes and publishes on one channel, so that the order of things is known;
     publishes are confirmed later.
@@ -93,12 +107,15 @@ class Publisher:
         self.listen()
 
     def declare(self, name):
-        self.client.call(methods.QueueDeclare(queue=name, durable=True), methods.QueueDeclareOk)
-        if name not in self.incarnations:
-            vhost = self.door.life.vhost
-            incarnation = self.incarnations[name] = vhost.incarnation_of(vhost.queues[name])
-            self.world.accounts[incarnation] = Account()
+        is_new = name not in self.incarnations
+        if is_new:
+            incarnation = Incarnation()
             self.world.definitions.set(("queue", name), incarnation)
+        self.client.call(methods.QueueDeclare(queue=name, durable=True), methods.QueueDeclareOk)
+        if is_new:
+            vhost = self.door.life.vhost
+            incarnation.octets = self.incarnations[name] = vhost.incarnation_of(vhost.queues[name])
+            self.world.accounts[incarnation.octets] = Account()
             self.world.definitions.promise(self.world.definitions.sequence)
 
     def delete(self, name):
