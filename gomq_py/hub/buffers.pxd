@@ -8,8 +8,10 @@ cdef class HubBuffers:
     cdef public unsigned long long full_reads
     cdef unsigned char* input_at
     cdef unsigned char* output_at
+    cdef public object gathering
     cdef bytearray _scratch
     cdef list _small_spares, _spares
+    cpdef take_output(self)
     cpdef bytearray scratch(self)
     cpdef bytearray take_spare(self, bint is_small)
     cpdef give_spare(self, bytearray spare)

@@ -32,14 +32,16 @@ class HubBuffers:
     ``input_octets``, which are ``input_room``, or all of it, the ``flood_room``. ``full_reads`` counts reads
     that filled the former. ``output``: where deliveries are built, in ``output_octets``, or
     ``flood_output_octets``, which are all of it; ``scratch()``: where parts of one of them are.
+    ``gathering``: the net.output that messages are gathered for there, until the batch ends or anybody else
+    needs it.
 
     ``frame_max`` is the largest frame any connection of this hub may negotiate; it sets the reserve.
     """
 
     __slots__ = (
         "input", "output", "input_view", "input_room", "flood_room", "output_view", "reserve", "input_octets",
-        "output_octets", "flood_output_octets", "full_reads", "input_at", "output_at", "_scratch",
-        "_small_spares", "_spares",
+        "output_octets", "flood_output_octets", "full_reads", "input_at", "output_at",
+        "gathering", "_scratch", "_small_spares", "_spares",
     )
 
     def __init__(self, frame_max=131072, input_octets=INPUT_OCTETS, output_octets=OUTPUT_OCTETS):
@@ -57,9 +59,15 @@ class HubBuffers:
         self.output_view = memoryview(self.output)
         self.input_at = octets.pointer(self.input)
         self.output_at = octets.pointer(self.output)
+        self.gathering = None
         self._scratch = None
         self._small_spares = []
         self._spares = []
+
+    def take_output(self):
+        """The output buffer is the caller's until it switches: what was gathered there is sent."""
+        if self.gathering is not None:
+            self.gathering.send_gathered()
 
     def scratch(self):
         """A bytearray of SCRATCH_OCTETS, for whoever fills and reads it in one go."""

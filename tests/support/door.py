@@ -226,7 +226,16 @@ class Client:
 
     def expect_message(self, method_class, channel=1):
         """A method with content: returns it as (method, properties in wire form, body)."""
-        method = self.expect(method_class, channel)
+        return self.expect(method_class, channel), *self.content(channel)
+
+    def next_method(self):
+        """The next frame, which must be a method."""
+        kind, _, payload = self.frame()
+        assert kind == FRAME_METHOD, f"a method was awaited, but a frame of type {kind} came"
+        return decode_method(payload)
+
+    def content(self, channel=1):
+        """What comes behind a method that has content: (properties in wire form, body)."""
         kind, number, payload = self.frame()
         assert (kind, number) == (FRAME_HEADER, channel)
         _, size, properties = decode_header(payload)
@@ -235,7 +244,7 @@ class Client:
             kind, number, payload = self.frame()
             assert (kind, number) == (FRAME_BODY, channel)
             body += payload
-        return method, properties, body
+        return properties, body
 
     def expect_error(self, close_class, code, text, channel=1, blamed=None):
         """A close of the channel or the connection (``channel`` 0) with this code and text,

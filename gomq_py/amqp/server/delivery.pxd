@@ -62,6 +62,10 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef bytearray _lead(self, Message message)
     @cython.locals(message=Message)
     cdef Py_ssize_t _deliver_from(self, reading, Py_ssize_t size) except -1
+    @cython.locals(unacked=Unacked, prefix_length=Py_ssize_t, at=Py_ssize_t, out=cython.p_uchar,
+        channel=cython.uint)
+    cpdef bint gather(self, Message message) except -1
+    cpdef send_gathered(self)
     @cython.locals(size=Py_ssize_t)
     cpdef bint hand_over(self, Message message) except -1
     cdef bint _can_have(self, Message message) except -1

@@ -301,6 +301,32 @@ class AMQPConsumer(consumers.Consumer):
         self.wrote_large(size)
         return size
 
+    def gather(self, message):
+        """As Consumer.gather: its frames are written into the hub's output buffer."""
+        if not self.no_ack or message.kind != BASIC or self.channel.tracing or self.capacity() <= 0:
+            return False
+        unacked = self.channel.unacked
+        prefix_length = len(self.prefix)
+        at = self.output.gather(delivery.delivery_size(
+            prefix_length, message.routing_length, message.properties_length, message.body_length,
+            self.frame_max))
+        if at < 0:
+            return False
+        out = self.output.buffers.output_at
+        channel = self.channel.id
+        at = delivery.write_delivery(
+            out, at, channel, octets.pointer(self.prefix), prefix_length, unacked.next_tag, False,
+            message.buffer, message.routing_at, message.routing_length)
+        delivery.write_content(
+            out, at, channel, message.buffer, message.properties_at, message.properties_length,
+            message.body_at, message.body_length, self.frame_max)
+        unacked.skip()
+        return True
+
+    def send_gathered(self):
+        """As Consumer.send_gathered."""
+        self.output.send_gathered()
+
     def hand_over(self, message):
         """As Consumer.hand_over: the body is sent from where it was received, but not over TLS."""
         if not self._can_have(message):

@@ -114,6 +114,7 @@ class SessionConsumer(consumers.Consumer):
         message = self.message
         out = self.output.buffers.output_at
         room = self.output.buffers.output_octets
+        self.output.buffers.take_output()
         at = taken = 0
         if self.sink is not None and self.sink.gathered:
             self.sink.send()

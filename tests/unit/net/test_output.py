@@ -371,3 +371,72 @@ def test_source_whose_file_cannot_be_read_ends_the_connection(pair, output):
 def test_what_is_no_plain_socket_takes_no_source(pair, output):
     assert output.takes_sources
     assert not Output(Tls(pair[0].fileno()), HubBuffers()).takes_sources
+
+
+# what is gathered in the hub's output buffer
+
+def gather(output, data):
+    at = output.gather(len(data))
+    assert at >= 0
+    output.buffers.output[at:at + len(data)] = data
+
+
+def test_what_was_gathered_leaves_when_the_batch_ends(pair, output):
+    gather(output, b"one")
+    gather(output, b"two")
+    assert output.sent_octets == 0 and output.buffers.gathering is output
+
+    output.send_gathered()
+
+    assert receive_exactly(pair[1], 6) == b"onetwo" and output.buffers.gathering is None
+    output.send_gathered()
+    assert output.sent_octets == 6
+
+
+def test_what_was_gathered_leaves_before_what_is_written(pair, output):
+    gather(output, b"gathered ")
+    output.write(b"written ")
+    gather(output, b"again ")
+    output.write_source(Source(b"source "))
+    gather(output, b"at last")
+    output.send_gathered()
+
+    assert receive_exactly(pair[1], 37) == b"gathered written again source at last"
+
+
+def test_what_was_gathered_leaves_before_somebody_else_fills_the_buffer(pair, output):
+    ours, theirs = socket_pair()
+    other = Output(ours, output.buffers)
+    gather(output, b"gathered")
+    assert other.gather(1) == -1
+
+    other.room_to_fill()
+    output.buffers.output[:6] = b"filled"
+
+    assert receive_exactly(pair[1], 8) == b"gathered"
+    gather(other, b"others'")
+    other.send_gathered()
+    assert receive_exactly(theirs, 7) == b"others'"
+    other.close()
+    ours.close()
+    theirs.close()
+
+
+def test_no_more_is_gathered_than_one_may_fill_at_a_time(pair, output):
+    most = output.room_to_fill()
+    assert output.gather(most + 1) == -1 and output.buffers.gathering is None
+
+    assert output.gather(most) == 0
+    assert output.gather(1) == -1 and output.blocked  # all of that was sent first, and not all was taken
+
+    assert output.buffers.gathering is None
+    assert receive_exactly(pair[1], most) is not None and output.wait_drained(30)
+    assert output.gather(1) == 0
+
+
+def test_nothing_is_gathered_for_a_socket_that_has_ended(pair, output):
+    gather(output, b"lost")
+
+    output.close()
+
+    assert output.buffers.gathering is None and output.gather(1) == -1

@@ -1,0 +1,370 @@
+"""Small messages that are handed to a lone consumer instead of being stored: which those are, their frames,
+and their order beside all else.
+"""
+from random import Random
+
+import gevent
+import pytest
+
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
+    BasicGetOk, BasicReject, ChannelClose, ChannelCloseOk, ConfirmSelect, ConfirmSelectOk, ExchangeDeclare,
+    ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
+)
+from gomq_py.content.properties import Properties
+from tests.support.door import NO_PROPERTIES, poll_until, publish_frames
+
+PERSISTENT = Properties(delivery_mode=2).encode()
+TRANSIENT = Properties(delivery_mode=1, content_type="text/plain", headers={"k": [1, "two"]}).encode()
+# the socket pair of a client takes less at a time
+MANY = 40_000
+NAMES = ("q1", "q2", "q3", "q4")
+EACH = 400
+
+
+@pytest.fixture
+def consumer(door):
+    """A client that takes the messages of the durable queue q, and acknowledges none."""
+    client = door.client()
+    declare(client, "q")
+    consume(client, "q")
+    return client
+
+
+@pytest.fixture
+def publisher(door, consumer):
+    return door.client()
+
+
+def declare(client, queue, **options):
+    client.call(QueueDeclare(queue=queue, **({"durable": True} | options)), QueueDeclareOk)
+
+
+def consume(client, queue, no_ack=True, **options):
+    client.call(
+        BasicConsume(queue=queue, no_ack=no_ack, consumer_tag=f"on {queue}", **options), BasicConsumeOk)
+
+
+def frames_of(*bodies, queue="q", properties=NO_PROPERTIES, **options):
+    return b"".join(publish_frames(queue, body, properties=properties, **options) for body in bodies)
+
+
+def delivered(client, count=1):
+    return [client.expect_message(BasicDeliver)[2] for _ in range(count)]
+
+
+def numbered(count, start=0):
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def was_stored(door, queue="q"):
+    return door.queue(queue).store.end_of_log() != (0, 0)
+
+
+# which messages
+
+@pytest.mark.parametrize("properties", [NO_PROPERTIES, TRANSIENT])
+def test_transient_messages_for_a_lone_consumer_are_delivered_without_being_stored(
+    door, consumer, publisher, properties
+):
+    publisher.send(frames_of(b"", b"second", b"x" * 5000, properties=properties))
+
+    for tag, body in enumerate((b"", b"second", b"x" * 5000), 1):
+        method, came_with, came = consumer.expect_message(BasicDeliver)
+        assert (came, came_with) == (body, properties)
+        assert (method.delivery_tag, method.redelivered, method.consumer_tag) == (tag, False, "on q")
+        assert (method.exchange, method.routing_key) == ("", "q")
+    queue = door.queue("q")
+    assert not was_stored(door)
+    assert (queue.published, queue.delivered, queue.auto_delivered, queue.acked) == (3, 3, 3, 0)
+    assert queue.ready_count == queue.unacked_count == 0
+
+
+def test_persistent_message_of_a_durable_queue_is_stored(door, consumer, publisher):
+    publisher.send(frames_of(b"kept", properties=PERSISTENT))
+
+    assert delivered(consumer) == [b"kept"] and was_stored(door)
+
+
+def test_persistent_message_of_a_queue_that_does_not_outlive_the_broker_is_not(door, publisher):
+    client = door.client()
+    declare(client, "own", durable=False, exclusive=True)
+    consume(client, "own")
+
+    publisher.send(frames_of(b"passed on", queue="own", properties=PERSISTENT))
+
+    assert delivered(client) == [b"passed on"] and not was_stored(door, "own")
+
+
+def test_message_for_a_consumer_that_acknowledges_is_stored(door, publisher):
+    client = door.client()
+    declare(client, "acked")
+    consume(client, "acked", no_ack=False)
+
+    publisher.send(frames_of(b"a", queue="acked"))
+
+    assert delivered(client) == [b"a"]
+    assert door.queue("acked").unacked_count == 1 and was_stored(door, "acked")
+
+
+def test_consumers_that_are_several_have_their_shares(door, consumer, publisher):
+    other = door.client()
+    consume(other, "q")
+
+    publisher.send(frames_of(*numbered(10)))
+
+    assert sorted(delivered(consumer, 5) + delivered(other, 5)) == numbered(10)
+
+
+def test_consumer_that_is_alone_again_has_all(door, consumer, publisher):
+    other = door.client()
+    consume(other, "q")
+    other.call(BasicCancel(consumer_tag="on q"), BasicCancelOk)
+
+    publisher.send(frames_of(*numbered(10)))
+
+    assert delivered(consumer, 10) == numbered(10) and not was_stored(door)
+
+
+def test_active_consumer_has_all_where_one_at_a_time_is_served(door, publisher):
+    first, second = door.client(), door.client()
+    declare(first, "single", arguments={"x-single-active-consumer": True})
+    for client in (first, second):
+        consume(client, "single")
+
+    publisher.send(frames_of(*numbered(3), queue="single"))
+    assert delivered(first, 3) == numbered(3) and not was_stored(door, "single")
+
+    first.call(BasicCancel(consumer_tag="on single"), BasicCancelOk)
+    publisher.send(frames_of(*numbered(3), queue="single"))
+    assert delivered(second, 3) == numbered(3)
+
+
+def test_consumer_of_the_highest_priority_has_all(door, consumer, publisher):
+    other = door.client()
+    consume(other, "q", arguments={"x-priority": 5})
+
+    publisher.send(frames_of(*numbered(3)))
+
+    assert delivered(other, 3) == numbered(3)
+    consumer.expect_silence()
+
+
+@pytest.mark.parametrize("arguments", [
+    {"x-max-length": 2}, {"x-message-ttl": 60_000}, {"x-max-priority": 5}, {"x-expires": 60_000},
+])
+def test_queues_with_limits_deliver_as_well(door, publisher, arguments):
+    client = door.client()
+    declare(client, "other", arguments=arguments)
+    consume(client, "other")
+
+    publisher.send(frames_of(b"a", queue="other"))
+
+    assert delivered(client) == [b"a"]
+
+
+def test_transient_message_is_confirmed_once_it_is_handed_over(door, consumer, publisher):
+    publisher.call(ConfirmSelect(), ConfirmSelectOk)
+
+    publisher.send(frames_of(*numbered(3)))
+
+    assert publisher.expect(BasicAck).delivery_tag == 3
+    assert delivered(consumer, 3) == numbered(3) and not was_stored(door)
+
+
+# order
+
+def test_message_behind_those_that_wait_comes_behind_them(door, publisher):
+    client = door.client()
+    declare(client, "backlog")
+    publisher.send(frames_of(*numbered(5), queue="backlog"))
+    publisher.call(BasicGet(queue="q"), BasicGetEmpty)  # all of that is done
+
+    client.send_method(BasicConsume(queue="backlog", no_ack=True))
+    publisher.send(frames_of(*numbered(5, 5), queue="backlog"))
+
+    client.expect(BasicConsumeOk)
+    assert delivered(client, 10) == numbered(10)
+
+
+def test_messages_that_are_stored_and_others_come_in_order(consumer, publisher):
+    bodies = numbered(200)
+    chance = Random(7)
+
+    publisher.send(*(frames_of(
+        body, properties=chance.choice((NO_PROPERTIES, TRANSIENT, PERSISTENT)),
+        mandatory=chance.random() < 0.3
+    ) for body in bodies))
+
+    assert delivered(consumer, 200) == bodies
+
+
+def test_message_that_was_put_back_comes_first(door, publisher):
+    client = door.client()
+    declare(client, "back")
+    publisher.send(frames_of(b"first", queue="back"))
+    client.send_method(BasicConsume(queue="back", no_ack=False, consumer_tag="acks"))
+    client.expect(BasicConsumeOk)
+    tag = client.expect_message(BasicDeliver)[0].delivery_tag
+    other = door.client()
+    client.call(BasicCancel(consumer_tag="acks"), BasicCancelOk)
+    consume(other, "back")
+
+    client.send(
+        method_frame(1, BasicReject(delivery_tag=tag, requeue=True)), frames_of(b"second", queue="back"))
+
+    assert delivered(other, 2) == [b"first", b"second"]
+
+
+def test_client_that_stops_consuming_has_what_came_before_its_answer(door, consumer):
+    consumer.send(
+        frames_of(*numbered(3)), method_frame(1, BasicCancel(consumer_tag="on q")), frames_of(b"left"))
+
+    assert delivered(consumer, 3) == numbered(3)
+    consumer.expect(BasicCancelOk)
+    consumer.send_method(BasicGet(queue="q", no_ack=True))
+    assert consumer.expect_message(BasicGetOk)[2] == b"left"
+
+
+def test_client_that_asks_meanwhile_has_its_answer_behind_what_came_before(consumer):
+    consumer.send(frames_of(*numbered(3)), method_frame(1, BasicGet(queue="q")), frames_of(b"next"))
+
+    assert delivered(consumer, 3) == numbered(3)
+    consumer.expect(BasicGetEmpty)
+    assert delivered(consumer) == [b"next"]
+
+
+def test_consumer_has_its_messages_though_the_queue_is_deleted_behind_them(door, consumer, publisher):
+    publisher.send(frames_of(*numbered(3)), method_frame(1, QueueDelete(queue="q")))
+
+    publisher.expect(QueueDeleteOk)
+    assert delivered(consumer, 3) == numbered(3)
+    consumer.expect(BasicCancel)
+
+
+def test_channel_has_its_messages_before_it_ends(consumer):
+    consumer.send(frames_of(*numbered(3)), method_frame(1, ChannelClose(reply_code=200)))
+
+    assert delivered(consumer, 3) == numbered(3)
+    consumer.expect(ChannelCloseOk)
+
+
+def test_error_behind_messages_leaves_them(door, consumer, publisher):
+    publisher.send(frames_of(*numbered(3)), b"\x01\x00\x01\x00\x00\x00\x00x")  # no frame end
+
+    assert delivered(consumer, 3) == numbered(3)
+
+
+# several queues, and sockets that are full
+
+def test_queues_of_one_client_share_a_write_in_order(door, publisher):
+    client = door.client()
+    for queue in ("one", "two"):
+        declare(client, queue)
+        consume(client, queue)
+
+    publisher.send(*(frames_of(body, queue=queue) for body in numbered(50) for queue in ("one", "two")))
+
+    assert delivered(client, 100) == [body for body in numbered(50) for _ in range(2)]
+    assert not was_stored(door, "one") and not was_stored(door, "two")
+
+
+@pytest.mark.parametrize("fan_out", [False, True])
+def test_clients_of_several_queues_have_theirs_in_order(door, publisher, fan_out):
+    clients = {name: door.client() for name in ("one", "two", "three")}
+    publisher.call(ExchangeDeclare(exchange="fan", type="fanout"), ExchangeDeclareOk)
+    for name, client in clients.items():
+        declare(client, name)
+        client.call(QueueBind(queue=name, exchange="fan"), QueueBindOk)
+        consume(client, name)
+
+    if fan_out:
+        publisher.send(frames_of(*numbered(100), queue="", exchange="fan"))
+    else:
+        publisher.send(*(frames_of(body, queue=name) for body in numbered(100) for name in clients))
+
+    for client in clients.values():
+        assert delivered(client, 100) == numbered(100)
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+def test_what_a_client_does_not_read_is_kept_and_comes_in_order(door, consumer, publisher, size):
+    count = MANY if size == 1 else 1000
+    bodies = [b"%d:" % number + bytes(size) for number in range(count)]
+    publisher.call(ConfirmSelect(), ConfirmSelectOk)
+
+    publisher.send(*(frames_of(body) for body in bodies))
+    confirmed = 0
+    while confirmed < count:
+        confirmed = publisher.expect(BasicAck).delivery_tag
+
+    assert door.queue("q").ready_count > 0
+    assert delivered(consumer, count) == bodies
+
+
+def test_client_that_goes_while_it_is_handed_messages_leaves_the_rest(door, consumer, publisher):
+    publisher.call(ConfirmSelect(), ConfirmSelectOk)
+    publisher.send(frames_of(*numbered(100)))
+    publisher.expect(BasicAck)
+    consumer.close()
+
+    # Not before the broker has seen it: what it is handed until then is lost with it.
+    poll_until(lambda: not door.queue("q").consumer_count)
+    publisher.send(frames_of(*numbered(100)))
+    publisher.call(BasicGet(queue="q", no_ack=True), BasicAck)
+
+    assert door.queue("q").ready_count + door.queue("q").got == 100
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_queue_gives_what_it_was_given_whatever_comes_between(door, publisher, seed):
+    """Publishers that send parts of any length, some for all queues; consumers that stop now and then."""
+    chance = Random(seed)
+    owner = door.client()
+    owner.call(ExchangeDeclare(exchange="fan", type="fanout"), ExchangeDeclareOk)
+    for name in NAMES:
+        declare(owner, name, durable=chance.random() < 0.5)
+        owner.call(QueueBind(queue=name, exchange="fan"), QueueBindOk)
+    given, came = {}, {name: [] for name in NAMES}
+    for name in (*NAMES, "fan"):
+        given[name] = [b"%s %d" % (name.encode(), number) for number in range(EACH)]
+        gevent.spawn(send_in_parts, door.client(), name, given[name], Random(chance.random()))
+    for name in NAMES:
+        gevent.spawn(collect, door.client(), name, came[name], Random(chance.random()))
+
+    poll_until(lambda: all(len(came[name]) >= 2 * EACH for name in NAMES))
+
+    for name in NAMES:
+        assert [body for body in came[name] if not body.startswith(b"fan")] == given[name]
+        assert [body for body in came[name] if body.startswith(b"fan")] == given["fan"]
+
+
+def send_in_parts(client, name, bodies, chance):
+    """Publish to the queue or the exchange of this name."""
+    where = {"queue": "", "exchange": name} if name == "fan" else {"queue": name}
+    octets = b"".join(
+        frames_of(
+            body, properties=chance.choice((NO_PROPERTIES, NO_PROPERTIES, PERSISTENT)),
+            mandatory=chance.random() < 0.05, **where)
+        for body in bodies)
+    while octets:
+        part = min(chance.choice((1, 40, 700, 20_000)), len(octets))
+        client.send(octets[:part])
+        octets = octets[part:]
+        gevent.sleep(0)
+
+
+def collect(client, name, came, chance):
+    """Consume 2 * EACH messages. The client stops now and then, and has what was on its way until then."""
+    while len(came) < 2 * EACH:
+        consume(client, name)
+        most = min(len(came) + chance.choice((5, 50, 300)), 2 * EACH)
+        while len(came) < most:
+            came += delivered(client)
+        client.send_method(BasicCancel(consumer_tag=f"on {name}"))
+        method = client.next_method()
+        while isinstance(method, BasicDeliver):
+            came.append(client.content()[1])
+            method = client.next_method()
+        assert isinstance(method, BasicCancelOk)
