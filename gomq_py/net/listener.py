@@ -1,7 +1,8 @@
 """Listening sockets: bind, accept, set the socket's options, hand it over.
 
-One greenlet accepts, and calls the door's ``handle(socket, address)`` where that is all at once; else one
-more per connection does, which ends with the connection, or before it where the door serves it without one.
+The loop accepts and calls the door's ``handle(socket, address)`` where that is all at once; else a greenlet
+accepts, and one more per connection calls it, which ends with the connection, or before it where the door
+serves it without one.
 Knows no protocol; never touches what a peer sends.
 """
 import errno
@@ -246,6 +247,8 @@ class Listener:
         self._inherited = self._will_inherit = 0
         self._greenlet: Any = None
         self._watcher: Any = None
+        self._needed = Event()
+        self._waits_for_room: tuple[Any, Any] | None = None
         self._accepted = 0
         self._name = listening.getsockname()
         self._family = int(listening.family)
@@ -278,6 +281,9 @@ class Listener:
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
+        if self._waits_for_room is not None:
+            self._waits_for_room[0].close()
+            self._waits_for_room = None
         self._socket.close()
         if self._path_id is not None:
             remove_path(self._name, self._path_id)
@@ -295,8 +301,7 @@ class Listener:
                 in_a_row = 0
                 gevent.sleep(0)
             try:
-                # one whose peer may announce another address first is read by who waits for it
-                connection, address = self._accept_plain() if self._at_once else self._socket.accept()
+                connection, address = self._accept()
             except BlockingIOError:
                 self._inherited = self._will_inherit
                 self._wait_for_more()
@@ -316,16 +321,37 @@ class Listener:
                 gevent.sleep(EXHAUSTED_PAUSE_S)
                 continue
             exhausted = False
-            if self._is_unix:
-                address = self._unix_peer(connection)
-            admitted = self._admitted(connection, address)
-            if admitted is None and self._gate is not None:
+            self._waits_for_room = connection, address
+            while not self._has_room():  # those behind wait in the kernel meanwhile
+                gevent.sleep(FULL_PAUSE_S)
+            self._waits_for_room = None
+            self._let_in(connection, address)
+
+    def _has_room(self) -> bool:
+        return self._gate is None or self._gate.has_room()
+
+    def _let_in(self, connection: Any, address: Any) -> None:
+        """Serve whoever was accepted, if it may come in. There is room to log in."""
+        if self._is_unix:
+            address = self._unix_peer(connection)
+        admitted = None
+        if self._gate is not None:
+            admitted = self._gate.enter(connection, host_of(address))
+            if admitted is None:
                 connection.close()
-            elif type(connection) is LoopSocket:
-                self._serve_at_once(connection, address, admitted, self._inherited)
-            else:
-                greenlet = gevent.spawn(self._serve, connection, address, admitted, self._inherited)
-                greenlet.name = f"{self.protocol} {format_address(address)}"
+                return
+        if type(connection) is LoopSocket:
+            self._serve_at_once(connection, address, admitted, self._inherited)
+        else:
+            greenlet = gevent.spawn(self._serve, connection, address, admitted, self._inherited)
+            greenlet.name = f"{self.protocol} {format_address(address)}"
+
+    def _accept(self) -> tuple[Any, Any]:
+        """(socket, address) of the next peer. Raises OSError. May switch, unless ``at_once``."""
+        if not self._at_once:
+            return self._socket.accept()
+        waiting, self._waits_for_room = self._waits_for_room, None
+        return waiting or self._accept_plain()
 
     def _accept_plain(self) -> tuple[Any, Any]:
         """The socket of the next peer, which nobody waits for unless its peer may announce an address first,
@@ -337,22 +363,37 @@ class Listener:
         return socket.socket(self._family, socket.SOCK_STREAM, 0, fileno=descriptor), address
 
     def _wait_for_more(self) -> None:
-        """May switch."""
+        """Until somebody comes whom the loop does not let in by itself. May switch."""
         if self._watcher is None:
             self._socket.settimeout(None)
-        else:
-            gevent.get_hub().wait(self._watcher)
+            return
+        self._needed.clear()
+        self._watcher.start(self._accept_in_loop)
+        self._needed.wait()
 
-    def _admitted(self, connection: Any, address: Any) -> AdmittedSocket | None:
-        """Who may come in, when there is room to log in; those behind wait in the kernel meanwhile.
-
-        May switch.
+    def _accept_in_loop(self) -> None:
+        """Let in who has come. The greenlet has whoever must wait for room, and looks at errors: to wake it
+        for everybody was a tenth of a login.
         """
-        if self._gate is None:
-            return None
-        while not self._gate.has_room():
-            gevent.sleep(FULL_PAUSE_S)
-        return self._gate.enter(connection, host_of(address))
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, address = self._accept_plain()
+            except BlockingIOError:
+                return
+            except OSError:  # the greenlet finds the same, or only this peer had it
+                self._leave_to_greenlet()
+                return
+            if not self._has_room():
+                self._waits_for_room = connection, address
+                self._leave_to_greenlet()
+                return
+            self._let_in(connection, address)
+            if self._gate is not None and self._gate.pending_count < 2:
+                return  # others have hardly come meanwhile, and if so, the loop says it at its next poll
+
+    def _leave_to_greenlet(self) -> None:
+        self._watcher.stop()
+        self._needed.set()
 
     def _unix_peer(self, connection: Any) -> str:
         """A name for a peer, the connection by its number here."""

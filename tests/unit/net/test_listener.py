@@ -407,6 +407,97 @@ def test_accepting_goes_on_after_passing_errors(listen, errors, monkeypatch):
     assert scripted.errors == []
 
 
+@pytest.mark.parametrize("errors", [
+    (errno.ECONNABORTED,), (errno.EMFILE, errno.ENFILE), (errno.ENOMEM, errno.EPROTO)
+])
+def test_accepting_in_the_loop_goes_on_after_passing_errors(listen, errors, monkeypatch):
+    """The door's clients before that are accepted in the loop, and so are those after it."""
+    monkeypatch.setattr(listener, "EXHAUSTED_PAUSE_S", 0.001)
+    hub, greenlets, left, accept = gevent.get_hub(), [], [], Listener._accept_plain
+
+    def scripted(self):
+        if left:
+            raise OSError(left.pop(0), "scripted")
+        return accept(self)
+
+    def handle(connection, _address):
+        greenlets.append(gevent.getcurrent())
+        connection.sendall(b"done")
+
+    monkeypatch.setattr(Listener, "_accept_plain", scripted)
+    listening = listen(handle, at_once=True)
+    assert ask(listening.port) == b"done"
+    left.extend(errors)
+    assert ask(listening.port) == b"done"
+    assert not left
+    # the greenlet waits again when it has found nobody else
+    wait_until(lambda: ask(listening.port) == b"done" and greenlets[-1] is hub, sleep=gevent.sleep)
+
+
+def test_who_finds_no_room_is_let_in_before_those_behind(listen):
+    """Of a door whose clients are accepted in the loop: nobody behind is accepted meanwhile."""
+    has_room, served, asked = [True], [], Event()
+    gate = SimpleNamespace(
+        has_room=lambda: asked.set() or has_room[0], enter=lambda _connection, host: host, pending_count=1,
+        leave=lambda _admitted: None)
+
+    def handle(connection, address):
+        served.append(address[1])
+        connection.sendall(b"done")
+
+    listening = listen(handle, at_once=True, gate=gate)
+    assert ask(listening.port) == b"done"
+    has_room[0] = False
+    asked.clear()
+    clients = [
+        socket.create_connection(("127.0.0.1", listening.port), timeout=in_time(30)) for _ in range(3)]
+    assert asked.wait(in_time(30))
+    for _ in range(3):
+        gevent.sleep(0)
+    assert len(served) == 1
+    has_room[0] = True
+
+    for client in clients:
+        assert client.recv(100) == b"done"
+    assert served[1:] == [client.getsockname()[1] for client in clients]
+    for client in clients:
+        client.close()
+
+
+def test_who_waits_for_room_is_closed_with_the_listener(listen):
+    asked = Event()
+    gate = SimpleNamespace(has_room=lambda: asked.set() or False)
+    listening = listen(lambda *_: None, at_once=True, gate=gate)
+    gevent.sleep(0)
+
+    with socket.create_connection(("127.0.0.1", listening.port), timeout=in_time(30)) as client:
+        assert asked.wait(in_time(30))
+        listening.close()
+
+        assert client.recv(100) == b""
+
+
+def test_flood_of_connects_that_are_accepted_in_the_loop_leaves_others_their_turn(listen):
+    accepted, turns = [], []
+    bound = bind_tcp("127.0.0.1", 0, 128)
+    port = bound.getsockname()[1]
+    clients = [socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) for _ in range(100)]
+
+    def watch():
+        while len(accepted) < 100:
+            turns.append(len(accepted))
+            gevent.sleep(0)
+
+    watcher = gevent.spawn(watch)
+    listen(lambda connection, address: accepted.append(1), bound=bound, at_once=True)
+    with gevent.Timeout(in_time(30)):
+        watcher.join()
+    for client in clients:
+        client.close()
+
+    assert max(later - earlier for earlier, later in zip(turns, turns[1:])) <= listener.ACCEPTS_PER_TURN
+
+
 def test_flood_of_connects_leaves_others_their_turn(listen):
     """While connections wait to be accepted, accept() itself never yields."""
     accepted, turns = [], []
