@@ -138,8 +138,8 @@ class AMQPConsumer(consumers.Consumer):
         message = self.message
         buffers = self.output.buffers
         out = buffers.output_at
-        limit = min(limit, self.capacity())
         room = self.output.room_to_fill()
+        limit = min(limit, self.capacity())  # which what was gathered may have taken
         prefix = octets.pointer(self.prefix)
         prefix_length = len(self.prefix)
         channel = self.channel.id

@@ -91,6 +91,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         message = self.message
         buffers = self.output.buffers
         out = buffers.output_at
+        buffers.take_output()
         room = self.capacity()
         if limit > room:
             limit = room

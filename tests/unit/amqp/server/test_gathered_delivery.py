@@ -9,8 +9,9 @@ import pytest
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
-    BasicGetOk, BasicReject, ChannelClose, ChannelCloseOk, ConfirmSelect, ConfirmSelectOk, ExchangeDeclare,
-    ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk,
+    BasicGetOk, BasicQos, BasicQosOk, BasicReject, ChannelClose, ChannelCloseOk, ConfirmSelect,
+    ConfirmSelectOk, ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    QueueDelete, QueueDeleteOk,
 )
 from gomq_py.content.properties import Properties
 from tests.support.door import NO_PROPERTIES, poll_until, publish_frames
@@ -286,6 +287,20 @@ def test_clients_of_several_queues_have_theirs_in_order(door, publisher, fan_out
 
     for client in clients.values():
         assert delivered(client, 100) == numbered(100)
+
+
+def test_readers_of_a_stream_have_its_messages_and_others_theirs(door, consumer, publisher):
+    reader = door.client()
+    declare(reader, "stream", arguments={"x-queue-type": "stream"})
+    reader.call(BasicQos(prefetch_count=100), BasicQosOk)
+    consume(reader, "stream", no_ack=False)
+    publisher.send(frames_of(b"its files are there", queue="stream"))
+    assert delivered(reader) == [b"its files are there"]
+
+    publisher.send(*(frames_of(body, queue=queue) for body in numbered(10) for queue in ("stream", "q")))
+
+    assert delivered(consumer, 10) == delivered(reader, 10) == numbered(10)
+    assert not was_stored(door)
 
 
 @pytest.mark.parametrize("size", [1, 3000])
