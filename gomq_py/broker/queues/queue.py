@@ -139,6 +139,8 @@ class Queue(destination.Destination):
                 return 0
             message.lacking = wait
             return destination.LATER
+        if self.gathers:
+            self._send_gathered()  # perhaps it was another who was handed them
         if not consumer.hand_over(message):
             return 0
         self.published += 1
