@@ -335,7 +335,7 @@ def dump(broker):
 def test_dump_shows_what_the_broker_is_doing(broker_process):
     broker = broker_process(http_port=0).start()
     connection = pika.BlockingConnection(
-        pika.ConnectionParameters(port=broker.port, client_properties={"connection_name": "my secret name"})
+        pika.ConnectionParameters(port=broker.port, client_properties={"connection_name": "my private name"})
     )
     channel = connection.channel()
     channel.queue_declare("jobs", durable=True)
@@ -365,7 +365,7 @@ def test_dump_shows_what_the_broker_is_doing(broker_process):
     )
     assert "queue 'jobs' in '/': 2 ready (20 octets), 1 unacked, 0 consumers, running" in shown
     assert re.search(r"greenlets: 1 x listener amqp N in listener\.py:\d+ _wait_for_more", shown)
-    for secret in ("classified", "hidden", "my secret name", "token"):
+    for secret in ("classified", "hidden", "my private name", "token"):
         assert secret not in shown
     silent.close()
     connection.close()
