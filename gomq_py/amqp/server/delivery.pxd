@@ -39,6 +39,9 @@ cdef class AMQPConsumer(consumers.Consumer):
         prefix=cython.p_const_uchar, prefix_length=Py_ssize_t, at=Py_ssize_t, taken=Py_ssize_t,
         room=Py_ssize_t, size=Py_ssize_t, now_s=uint32_t, no_ack=bint, channel=cython.uint)
     cdef Py_ssize_t _deliver(self, Py_ssize_t limit) except -1
+    cdef Py_ssize_t _size_of(self, Message message) except -1
+    @cython.locals(channel=cython.uint)
+    cdef Py_ssize_t _write_frames(self, unsigned char* out, Py_ssize_t at, Message message) except -1
     @cython.locals(queue=Queue)
     cdef _send_taken(self, Py_ssize_t at)
     cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
@@ -62,8 +65,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef bytearray _lead(self, Message message)
     @cython.locals(message=Message)
     cdef Py_ssize_t _deliver_from(self, reading, Py_ssize_t size) except -1
-    @cython.locals(unacked=Unacked, prefix_length=Py_ssize_t, at=Py_ssize_t, out=cython.p_uchar,
-        channel=cython.uint)
+    @cython.locals(at=Py_ssize_t)
     cpdef bint gather(self, Message message) except -1
     cpdef send_gathered(self)
     @cython.locals(size=Py_ssize_t)

@@ -178,6 +178,24 @@ class AMQPConsumer(consumers.Consumer):
                 self._send_taken(taken)
         return taken + self._forget_apart()
 
+    def _size_of(self, message):
+        """Octets of the frames of a basic message."""
+        return delivery.delivery_size(
+            len(self.prefix), message.routing_length, message.properties_length, message.body_length,
+            self.frame_max)
+
+    def _write_frames(self, out, at, message):
+        """Write these frames at ``at``; returns the offset behind them. (_deliver() does so without a call for
+        each message.)
+        """
+        channel = self.channel.id
+        at = delivery.write_delivery(
+            out, at, channel, octets.pointer(self.prefix), len(self.prefix), self.channel.unacked.next_tag,
+            message.redelivered, message.buffer, message.routing_at, message.routing_length)
+        return delivery.write_content(
+            out, at, channel, message.buffer, message.properties_at, message.properties_length,
+            message.body_at, message.body_length, self.frame_max)
+
     def _forget_apart(self):
         apart = self.apart
         self.apart = 0
@@ -253,13 +271,7 @@ class AMQPConsumer(consumers.Consumer):
         data = bytearray(size)
         out = octets.pointer(data)
         if message.kind == BASIC:
-            at = delivery.write_delivery(
-                out, 0, self.channel.id, octets.pointer(self.prefix), len(self.prefix),
-                self.channel.unacked.next_tag, message.redelivered, message.buffer, message.routing_at,
-                message.routing_length)
-            delivery.write_content(
-                out, at, self.channel.id, message.buffer, message.properties_at, message.properties_length,
-                message.body_at, message.body_length, self.frame_max)
+            self._write_frames(out, 0, message)
         else:
             size = self._write_translated(out, 0, size)
             if size < 0:
@@ -305,22 +317,11 @@ class AMQPConsumer(consumers.Consumer):
         """As Consumer.gather: its frames are written into the hub's output buffer."""
         if not self.no_ack or message.kind != BASIC or self.channel.tracing or self.capacity() <= 0:
             return False
-        unacked = self.channel.unacked
-        prefix_length = len(self.prefix)
-        at = self.output.gather(delivery.delivery_size(
-            prefix_length, message.routing_length, message.properties_length, message.body_length,
-            self.frame_max))
+        at = self.output.gather(self._size_of(message))
         if at < 0:
             return False
-        out = self.output.buffers.output_at
-        channel = self.channel.id
-        at = delivery.write_delivery(
-            out, at, channel, octets.pointer(self.prefix), prefix_length, unacked.next_tag, False,
-            message.buffer, message.routing_at, message.routing_length)
-        delivery.write_content(
-            out, at, channel, message.buffer, message.properties_at, message.properties_length,
-            message.body_at, message.body_length, self.frame_max)
-        unacked.skip()
+        self._write_frames(self.output.buffers.output_at, at, message)
+        self.channel.unacked.skip()
         return True
 
     def send_gathered(self):
@@ -331,9 +332,7 @@ class AMQPConsumer(consumers.Consumer):
         """As Consumer.hand_over: the body is sent from where it was received, but not over TLS."""
         if not self._can_have(message):
             return False
-        size = delivery.delivery_size(
-            len(self.prefix), message.routing_length, message.properties_length, message.body_length,
-            self.frame_max)
+        size = self._size_of(message)
         if not self.admits_large(size):
             return False
         frames = MemoryDelivery(
