@@ -185,8 +185,8 @@ class AMQPConsumer(consumers.Consumer):
             self.frame_max)
 
     def _write_frames(self, out, at, message):
-        """Write these frames at ``at``; returns the offset behind them. The loop of _deliver() does so without
-        a call for each message, which was 5 % of it.
+        """Write these frames at ``at``; returns the offset behind them. The loop of _deliver() does so
+        without a call for each message, which was 5 % of it.
         """
         channel = self.channel.id
         at = delivery.write_delivery(
