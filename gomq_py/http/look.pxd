@@ -1,5 +1,5 @@
 cdef class Look:
-    cdef readonly object values, rates
+    cdef readonly object thing, values, rates
     cdef public object in_force, arguments
     cdef public double at
     cdef public bytes counted, head

@@ -4,6 +4,7 @@ from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.queues.consumers cimport Consumer, ConsumerRing
 from gomq_py.broker.queues.queue cimport Queue
+from gomq_py.broker.queues.stream_queue cimport StreamQueue
 from gomq_py.http.look cimport Look
 
 cdef Py_ssize_t _FACTS, _RATES, _FIGURES, _COUNTED_AT, _COUNTED_OCTETS, _RECORD, _ROOM, PART_QUEUES
@@ -29,13 +30,18 @@ cdef class Part:
 cdef class QueueLines:
     cdef readonly list parts
     cdef readonly Py_ssize_t count
-    cdef object _rates, _looks, _vhosts
-    cdef list _texts
+    cdef object _rates, _looks, _vhosts, _there
+    cdef dict _queues
+    cdef list _texts, _listed
     cdef bytearray _out, _figures, _kinds, _moving
-    cdef Py_ssize_t _length, _part_octets, _from_objects
+    cdef unsigned char* _kinds_at
+    cdef unsigned char* _figures_at
+    cdef Py_ssize_t _length, _part_octets, _from_objects, _listed_at
 
     @cython.locals(row=Queue, queue=Queue, now_s=double, done=Py_ssize_t)
     cpdef Py_ssize_t write(self, list rows) except -1
+    cdef int _enter(self, str vhost) except -1
+    cdef Queue _now(self, Queue row)
     cdef bytes _from_object(self, dict shape)
     cdef int _add(self, bytes text, int kind) except -1
     @cython.locals(count=Py_ssize_t)
@@ -43,6 +49,10 @@ cdef class QueueLines:
     @cython.locals(ring=ConsumerRing, consumers=Py_ssize_t, figures="unsigned char*", look=Look, head=bytes,
         at=Py_ssize_t, kind=int)
     cdef bint _take(self, Queue queue, double now_s) except -1
+    @cython.locals(look=Look)
+    cdef Look _look(self, Queue queue)
+    @cython.locals(at=Py_ssize_t)
+    cdef int _list(self, Look look) except -1
     @cython.locals(moving="unsigned char*", end=Py_ssize_t)
     cdef int _add_moving(
         self, bytes head, Template template, unsigned char* figures, Py_ssize_t at, object rates) except -1
@@ -52,6 +62,8 @@ cdef class QueueLines:
     cdef int _read(
         self, Queue queue, Py_ssize_t consumers, unsigned char* figures, Py_ssize_t at) except -1
 
+@cython.locals(written=QueueLines, done=Py_ssize_t, place=Py_ssize_t)
+cpdef tuple lines(list rows, places)
 @cython.locals(consumer=Consumer)
 cdef bint _is_exclusive(list consumers) except -1
 cdef void _put(unsigned char* figures, Py_ssize_t at, Py_ssize_t number, uint64_t value) noexcept

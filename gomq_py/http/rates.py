@@ -122,6 +122,7 @@ class Rates:
         """Forget everything, as if nobody had looked yet; sampling ends with the next round."""
         for looks in self._looks.values():
             looks.clear()  # each of them refers to what holds it
+            looks.listed.clear()
         self._looks.clear()
         self._histories.clear()
 
@@ -164,7 +165,7 @@ class Rates:
         if look is None:
             if self._looks_count() >= LOOKS_MAX:
                 return None
-            look = looks.add(thing, Look(now, array("d", values), array("d", bytes(8 * len(values)))))
+            look = looks.add(thing, now, values)
         # Changed in place: ten thousand new objects per list would have the collector go through the whole
         # broker, for 60 ms.
         elapsed = now - look.at
@@ -242,6 +243,7 @@ class Rates:
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S
             for looks in list(self._looks.values()):
+                looks.listed.clear()
                 for reference in paced(list(looks), FORGOTTEN_LOOK):
                     look = looks.get(reference)
                     if look is not None and now - look.at > LONGEST_WINDOW_S:
@@ -283,19 +285,32 @@ class _Strong:
 class _Looks(dict):
     """{reference of a thing: Look} of one group. A look goes with its thing: beside clients that come and go
     those of a minute would be ten times as many as there are things, and memory would never come to rest.
+
+    ``listed``: those of the last long list, in its order, where the next one finds them without looking for
+    them. Any of them may be of a thing that has gone.
     """
+
+    __slots__ = ("listed",)
+
+    def __init__(self):
+        super().__init__()
+        self.listed = []
 
     def find(self, thing):
         """The Look, or None."""
         return self.get(_reference(thing))
 
-    def add(self, thing, look):
-        """Keep it. Returns it."""
-        self[_reference(thing, self._gone)] = look
+    def add(self, thing, at, values):
+        """Keep a first look. Returns it."""
+        reference = _reference(thing, self._gone)
+        look = Look(reference, at, array("d", values), array("d", bytes(8 * len(values))))
+        self[reference] = look
         return look
 
     def _gone(self, reference):
         self.pop(reference, None)
+        if not self:
+            self.listed.clear()
 
 
 class History:

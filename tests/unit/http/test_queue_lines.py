@@ -239,6 +239,96 @@ def test_queues_that_go_while_a_list_is_written_are_left_out(some, clock, monkey
     assert count == len(shown)
 
 
+def test_a_queue_that_is_replaced_while_a_list_is_written_is_the_new_one(some, clock):
+    """Others before it are there as they were, so that nothing was looked for until then."""
+    broker, _ = some
+
+    def write_some(launcher):
+        queues = launcher.broker.vhosts["/"].queues
+        rows = [queues[name] for name in PLAIN]
+        with in_app(launcher):
+            lines = QueueLines(launcher._node._management._rates, launcher.broker.vhosts)
+            lines.write(rows[:10])
+            queues[PLAIN[10]] = queues["transient"]
+            lines.write(rows[10:20])
+            queues[PLAIN[10]] = rows[10]
+            lines.write(rows[20:])
+        return [one["name"] for one in json.loads(in_octets(lines))]
+
+    assert broker.call(write_some) == [*PLAIN[:10], "transient", *PLAIN[11:]]
+
+
+def test_lists_in_any_order_are_written_as_each_queue_is_by_itself(some, clock):
+    """Where the last list had a look at a queue, it is not looked for; lists may differ in all but one."""
+    broker, channel = some
+
+    def write_in(order):
+        def act(launcher):
+            rows = order(list(launcher.broker.vhosts["/"].queues.values()))
+            with in_app(launcher):
+                lines = QueueLines(launcher._node._management._rates, launcher.broker.vhosts)
+                write(lines, rows)
+                return (
+                    [json.loads(one) for one in map(json_octets, map(shapes.queue, rows))],
+                    json.loads(in_octets(lines)))
+        return broker.call(act)
+
+    for order in (
+        list, lambda rows: rows[::-1], lambda rows: rows[3:], list, lambda rows: rows[:5], list,
+        lambda rows: sorted(rows, key=lambda row: row.name[::-1]),
+    ):
+        channel.publish("", PLAIN[4], b"x")
+        channel.queue_declare(PLAIN[4], passive=True)  # what was published has come
+        clock.now += 2.0
+        alone, written = write_in(order)
+
+        assert written == alone
+        assert [one["message_stats"]["publish_details"]["rate"] for one in written
+                if one["name"] == PLAIN[4]] in ([0.0], [0.5], [])
+
+
+def test_a_queue_declared_anew_has_no_rate_of_the_one_before(some, clock):
+    broker, channel = some
+    channel.queue_declare("again")
+    both(broker)
+    channel.publish("", "again", b"x")
+    channel.queue_declare("again", passive=True)
+    clock.now += 2.0
+    before, _ = both(broker)
+    channel.queue_delete("again")
+    channel.queue_declare("again")
+    after, alone = both(broker)
+    channel.queue_delete("again")
+
+    assert [one["again"]["message_stats"]["publish_details"]["rate"] for one in (before, after)] == [0.5, 0.0]
+    assert after == alone
+
+
+def test_what_is_forgotten_while_a_list_is_written_is_looked_at_anew(some, clock):
+    broker, channel = some
+    both(broker)
+    channel.publish("", PLAIN[50], b"x")
+    channel.queue_declare(PLAIN[50], passive=True)
+    clock.now += 2.0
+
+    def write_some(launcher):
+        kept = launcher._node._management._rates
+        queues = launcher.broker.vhosts["/"].queues
+        rows = [queues[name] for name in PLAIN]
+        with in_app(launcher):
+            lines = QueueLines(kept, launcher.broker.vhosts)
+            lines.write(rows[:30])
+            kept.forget()
+            lines.write(rows[30:])
+            return json.loads(in_octets(lines)), [json.loads(json_octets(shapes.queue(row))) for row in rows]
+
+    written, alone = broker.call(write_some)
+
+    assert written == alone
+    assert written[50]["message_stats"]["publish_details"]["rate"] == 0.0
+    assert both(broker)[0] == both(broker)[1]
+
+
 def test_long_lists_and_pages_of_them_are_written_so(some, monkeypatch):
     """And show in full what short pages show."""
     broker, _ = some
