@@ -22,6 +22,14 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_lock(pthread_mutex_t *)
     int pthread_mutex_unlock(pthread_mutex_t *)
 
+cdef extern from "<semaphore.h>" nogil:
+    ctypedef struct sem_t:
+        pass
+    int sem_init(sem_t *, int, unsigned int)
+    int sem_post(sem_t *)
+    int sem_wait(sem_t *)
+    int sem_destroy(sem_t *)
+
 cdef extern from "<signal.h>" nogil:
     ctypedef struct sigset_t:
         pass
@@ -37,7 +45,7 @@ cdef extern from *:
     void set_errno "gomq_set_errno"(int) noexcept nogil
 
 cdef extern from "<sys/eventfd.h>" nogil:
-    int EFD_CLOEXEC, EFD_NONBLOCK, EFD_SEMAPHORE
+    int EFD_CLOEXEC, EFD_NONBLOCK
     int eventfd(unsigned int, int)
 
 cdef extern from "<time.h>" nogil:
@@ -65,6 +73,7 @@ cdef extern from "<unistd.h>" nogil:
 # Flushes at one time: those of a cycle that was cut short may still run beside the next one's.
 cdef enum:
     PLACES = 16
+    MOST = 16  # threads
     STACK_BYTES = 65536
 
 cdef enum:
@@ -81,14 +90,24 @@ ctypedef struct Flush:
     char *address
     size_t length
 
-ctypedef struct Threads:
+cdef struct Threads
+
+# A thread, and what it sleeps on.
+cdef struct Worker:
+    Threads *threads
+    sem_t wake
+
+# ``resting``: the workers that sleep. The one that slept last is woken first: what it needs is still in the
+# processor's cache, and while the others sleep a flush interrupts no processor on their behalf.
+cdef struct Threads:
     pthread_mutex_t mutex
-    int wake
     int done
     int most
     int running
-    int idle
     bint is_over
+    int rest_count
+    Worker *resting[MOST]
+    Worker workers[MOST]
     Flush flushes[PLACES]
 
 
@@ -97,8 +116,11 @@ cdef inline bint is_native() noexcept:
 
 
 cdef inline void destroy(Threads *threads) noexcept nogil:
-    close(threads.wake)
-    close(threads.done)
+    cdef int number
+    for number in range(MOST):
+        sem_destroy(&threads.workers[number].wake)
+    if threads.done >= 0:
+        close(threads.done)
     pthread_mutex_destroy(&threads.mutex)
     free(threads)
 
@@ -113,43 +135,50 @@ cdef inline int flush(int descriptor, char *address, size_t length) noexcept nog
             return errno
 
 
+cdef inline int next_wanted(Threads *threads) noexcept nogil:
+    """The place of a flush that nobody has begun; -1: there is none. With the mutex held."""
+    cdef int place
+    for place in range(PLACES):
+        if threads.flushes[place].state == WANTED:
+            return place
+    return -1
+
+
 cdef inline void *work(void *argument) noexcept nogil:
-    cdef Threads *threads = <Threads *> argument
+    cdef Worker *worker = <Worker *> argument
+    cdef Threads *threads = worker.threads
     cdef Flush job
-    cdef uint64_t count = 0
+    cdef uint64_t count = 1
     cdef int place, number
-    cdef bint is_last
+    pthread_mutex_lock(&threads.mutex)
     while True:
-        while read(threads.wake, &count, sizeof(count)) < 0 and errno == EINTR:
-            pass
-        pthread_mutex_lock(&threads.mutex)
-        place = 0
-        while place < PLACES and threads.flushes[place].state != WANTED:
-            place += 1
-        if place == PLACES:
-            if threads.is_over:
-                threads.running -= 1
-                is_last = threads.running == 0
-                pthread_mutex_unlock(&threads.mutex)
-                if is_last:
-                    destroy(threads)
-                return NULL
+        place = next_wanted(threads)
+        if place >= 0:
+            threads.flushes[place].state = RUNNING
+            job = threads.flushes[place]
             pthread_mutex_unlock(&threads.mutex)
-            continue
-        threads.flushes[place].state = RUNNING
-        job = threads.flushes[place]
-        threads.idle -= 1
-        pthread_mutex_unlock(&threads.mutex)
 
-        number = flush(job.descriptor, job.address, job.length)
+            number = flush(job.descriptor, job.address, job.length)
 
+            pthread_mutex_lock(&threads.mutex)
+            threads.flushes[place].number = number
+            threads.flushes[place].state = DONE
+            pthread_mutex_unlock(&threads.mutex)
+            write(threads.done, &count, sizeof(count))
+        elif threads.is_over:
+            threads.running -= 1
+            number = threads.running
+            pthread_mutex_unlock(&threads.mutex)
+            if number == 0:
+                destroy(threads)
+            return NULL
+        else:
+            threads.resting[threads.rest_count] = worker
+            threads.rest_count += 1
+            pthread_mutex_unlock(&threads.mutex)
+            while sem_wait(&worker.wake) != 0:
+                pass
         pthread_mutex_lock(&threads.mutex)
-        threads.flushes[place].number = number
-        threads.flushes[place].state = DONE
-        threads.idle += 1
-        pthread_mutex_unlock(&threads.mutex)
-        count = 1
-        write(threads.done, &count, sizeof(count))
 
 
 cdef inline int begin_thread(Threads *threads) noexcept nogil:
@@ -164,64 +193,56 @@ cdef inline int begin_thread(Threads *threads) noexcept nogil:
     pthread_attr_setstacksize(&attributes, STACK_BYTES)
     sigfillset(&every)  # signals are for threads that Python knows
     pthread_sigmask(SIG_SETMASK, &every, &before)
-    number = pthread_create(&thread, &attributes, work, threads)
+    number = pthread_create(&thread, &attributes, work, &threads.workers[threads.running])
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     pthread_attr_destroy(&attributes)
     if number == 0:
         threads.running += 1
-        threads.idle += 1
     return number
 
 
 cdef inline Threads *begin(int most) noexcept nogil:
     """What ``most`` threads share, of which one has begun; NULL with errno."""
     cdef Threads *threads = <Threads *> calloc(1, sizeof(Threads))
-    cdef int number = 0
+    cdef int number
     if threads == NULL:
         return NULL
-    threads.most = most
-    threads.wake = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)
-    threads.done = -1
-    if threads.wake < 0:
-        number = errno
-    else:
-        threads.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        number = errno if threads.done < 0 else pthread_mutex_init(&threads.mutex, NULL)
-        if number == 0:
-            number = begin_thread(threads)
+    threads.most = min(most, MOST)
+    for number in range(MOST):
+        threads.workers[number].threads = threads
+        sem_init(&threads.workers[number].wake, 0, 0)
+    pthread_mutex_init(&threads.mutex, NULL)
+    threads.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+    number = errno if threads.done < 0 else begin_thread(threads)
     if number == 0:
         return threads
-    if threads.wake >= 0:
-        close(threads.wake)
-    if threads.done >= 0:
-        close(threads.done)
-    free(threads)
+    destroy(threads)
     set_errno(number)
     return NULL
 
 
 cdef inline int ask(Threads *threads, int descriptor, char *address, size_t length) noexcept nogil:
     """The place of the flush, or the negative number of an error."""
-    cdef uint64_t count = 1
-    cdef int place = 0, waiting = 0, other, number = 0
+    cdef Worker *woken = NULL
+    cdef int place = 0
     pthread_mutex_lock(&threads.mutex)
     while place < PLACES and threads.flushes[place].state != FREE:
         place += 1
-    if place == PLACES:
-        number = ENOMEM
-    else:
-        for other in range(PLACES):
-            waiting += threads.flushes[other].state == WANTED
-        if waiting >= threads.idle and threads.running < threads.most:
-            begin_thread(threads)  # or the others will do it
+    if place < PLACES:
         threads.flushes[place].descriptor = descriptor
         threads.flushes[place].address = address
         threads.flushes[place].length = length
         threads.flushes[place].state = WANTED
+        if threads.rest_count > 0:
+            threads.rest_count -= 1
+            woken = threads.resting[threads.rest_count]
+        elif threads.running < threads.most:
+            begin_thread(threads)  # or the others will do it
     pthread_mutex_unlock(&threads.mutex)
-    if number:
-        return -number
-    write(threads.wake, &count, sizeof(count))
+    if place == PLACES:
+        return -ENOMEM
+    if woken != NULL:
+        sem_post(&woken.wake)
     return place
 
 
@@ -247,19 +268,19 @@ cdef inline void end(Threads *threads) noexcept nogil:
 
     What they have not begun they leave: nobody keeps its file open for them any more.
     """
-    cdef uint64_t count
-    cdef int place
+    cdef int place, running
     pthread_mutex_lock(&threads.mutex)
     for place in range(PLACES):
         if threads.flushes[place].state == WANTED:
             threads.flushes[place].state = FREE
     threads.is_over = True
-    count = <uint64_t> threads.running
+    running = threads.running
+    while threads.rest_count > 0:  # with the mutex held: the last one frees it with the rest
+        threads.rest_count -= 1
+        sem_post(&threads.resting[threads.rest_count].wake)
     pthread_mutex_unlock(&threads.mutex)
-    if count == 0:
+    if running == 0:
         destroy(threads)
-    else:
-        write(threads.wake, &count, sizeof(count))
 
 
 cdef inline int last_error() noexcept nogil:

@@ -49,7 +49,7 @@ def held():
         with contextlib.suppress(FileNotFoundError):
             link = os.path.join("/proc/self/fd", name)
             if "eventfd" in os.readlink(link):
-                threads.add(link)
+                threads.add(("eventfd", link))
     return threads
 
 
@@ -112,6 +112,36 @@ def test_more_flushes_than_threads_all_end(tmp_path, flushing):
     assert all(greenlet.successful() for greenlet in greenlets)
     for file in files:
         file.close()
+
+
+def test_a_flush_wakes_one_thread_and_the_others_sleep_on(tmp_path):
+    """By the system's counts of how often each thread went to sleep."""
+    def threads():
+        return {name for kind, name in held() - before if kind == "thread"}
+
+    def of(thread, word):
+        with open(f"/proc/self/task/{thread}/status") as status:
+            return next(line.split()[1] for line in status if line.startswith(word))
+
+    def flush_and_rest():
+        flushing.flush(file)
+        wait_until(lambda: all(of(thread, "State") == "S" for thread in threads()), sleep=gevent.sleep)
+
+    gc.collect()
+    before = held()
+    file, flushing = Files().create(tmp_path / "msgs", 4096), flusher.Flusher(MOST)
+    while len(threads()) < 2:
+        gevent.joinall([gevent.spawn(flushing.flush, file) for _ in range(3)], raise_error=True)
+    flush_and_rest()
+    slept = {thread: of(thread, "voluntary_ctxt_switches") for thread in threads()}
+
+    for _ in range(20):
+        flush_and_rest()
+
+    woken = [thread for thread, count in slept.items() if of(thread, "voluntary_ctxt_switches") != count]
+    assert len(woken) == 1
+    flushing.close()
+    file.close()
 
 
 def test_more_flushes_than_places_are_refused_and_the_others_end(tmp_path, flushing):
@@ -266,23 +296,20 @@ def test_without_descriptors_for_it_the_pool_flushes(tmp_path, monkeypatch, capl
 
 
 def test_no_descriptor_left_is_an_error_and_nothing_stays():
-    """Where descriptors end in the middle of the beginning, too. In a process of its own: in this one the
-    threads of an earlier test may still close theirs.
-    """
+    """In a process of its own: in this one the threads of an earlier test may still close theirs."""
     program = (
         "import errno, os, resource\n"
         "from gomq_py.storage.flusher import Flusher\n"
         "limits, lowest = resource.getrlimit(resource.RLIMIT_NOFILE), os.dup(0)\n"
         "os.close(lowest)\n"
         "threads = len(os.listdir('/proc/self/task'))\n"
-        "for spare in (0, 1):\n"
-        "    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))\n"
-        "    try:\n"
-        "        Flusher(4)\n"
-        "    except OSError as refused:\n"
-        "        assert refused.errno == errno.EMFILE, refused\n"
-        "    else:\n"
-        "        raise AssertionError('it began')\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))\n"
+        "try:\n"
+        "    Flusher(4)\n"
+        "except OSError as refused:\n"
+        "    assert refused.errno == errno.EMFILE, refused\n"
+        "else:\n"
+        "    raise AssertionError('it began')\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, limits)\n"
         "assert len(os.listdir('/proc/self/task')) == threads\n"
         "assert os.dup(0) == lowest\n"
