@@ -52,13 +52,14 @@ class Durability:
         If files of some queues could not be flushed, those queues are closed, and ``concerns()`` is asked
         whether it is about one of them; it must not raise. Without ``concerns`` each failure counts.
         ``hurry=False``: nobody waits for it, so it may take a while.
+
+        Returns what ``GroupCommit.after_sync`` does; what is done until that flush begins is covered, too.
         """
         if not self._acknowledgers and not self._promises:
-            self.disk.after_sync(callback, hurry, concerns)
-            return
+            return self.disk.after_sync(callback, hurry, concerns)
         promise = _Promise(callback)
         self._promises.append(promise)
-        self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
+        return self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
 
     def when_defined(self, callback):
         """As ``when_safe``, for definitions, users and rights: files of a queue that cannot be flushed are

@@ -95,6 +95,7 @@ class GroupCommit:
         self._later = {}  # stores whose acks may wait
         self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
+        self._coming = Coming()
         self._in_flight = deque()  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
         self._gone = None  # the error that ended group commit
@@ -189,6 +190,8 @@ class GroupCommit:
         taken its place, for a second flush would succeed without what the first one lost.
         ``about_logs=False``, for housekeeping: what was promised has nothing to do with it, and it hears of
         failures of stores, folders and names alone.
+
+        Returns the Coming where the callback waits for the flush that begins next, and else None.
         """
         if concerns is not None:
             callback = _Concerned(callback, concerns)
@@ -209,12 +212,14 @@ class GroupCommit:
             if hurry:
                 self._hurried = True
                 self._wake.set()
+            return self._coming
         elif self._is_syncing:
             self._in_flight.append(callback)
         elif self._failed_logs and not isinstance(callback, (_NotOfLogs, _OfLog)):
             callback(self._error_of_logs())
         else:
             callback(None)
+        return None
 
     def after_flush_of(self, log, callback):
         """Mark this log, and call back with the result of its own flush, whatever else fails: for a log that
@@ -259,7 +264,7 @@ class GroupCommit:
         self._stores, self._later, self._logs, self._folders, self._changes, self._soon = (
             {}, {}, {}, {}, [], []
         )
-        self._waiting = []  # or a cycle that is about to begin would find nothing to flush, and say so
+        self._take_waiting()  # or a cycle that is about to begin would find nothing to flush, and say so
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
             self._greenlet = None
@@ -334,6 +339,13 @@ class GroupCommit:
     def _has_changes(self):
         return bool(self._changes or self._soon or self._makes_soon)
 
+    def _take_waiting(self):
+        """The callbacks for the sync that begins now."""
+        self._coming.has_begun = True
+        self._coming = Coming()
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
     def _take_changes(self):
         changes, self._soon, self._changes = [*self._soon, *self._changes], [], []
         return changes
@@ -394,7 +406,7 @@ class GroupCommit:
         May switch, for changes of names.
         """
         while self._has_marks() or self._later or self._waiting:
-            self._in_flight, self._waiting = deque(self._waiting), []
+            self._in_flight = deque(self._take_waiting())
             failures = {}
             self._makes_soon = True
             self._make(self._take_changes(), failures)
@@ -479,7 +491,7 @@ class GroupCommit:
         self._gone = error
         self.has_failed = True
         self._is_syncing = self._makes_soon = False
-        callbacks, self._in_flight, self._waiting = [*self._in_flight, *self._waiting], deque(), []
+        callbacks, self._in_flight = [*self._in_flight, *self._take_waiting()], deque()
         self._release([*self._logs, *self._unwritten])
         self._unwritten = {}
         stores, self._stores, self._later, self._logs, self._folders = (
@@ -509,7 +521,8 @@ class GroupCommit:
             self._later = {}
         if stores or logs or folders:
             self.begun += 1
-        self._in_flight, self._waiting = deque(self._waiting), []
+        answered = self._coming
+        self._in_flight = deque(self._take_waiting())
         self._hurried = False
         self._wake.clear()
         self._is_syncing = True
@@ -528,7 +541,7 @@ class GroupCommit:
         if logs or folders:
             jobs += self._jobs_of(logs, folders)
         if jobs:
-            self._flush_timed(jobs, failures)
+            self._flush_timed(jobs, failures, len(self._in_flight) + answered.joined >= GATHER_FROM)
             if self._killed:
                 return  # the flush ended in the very moment of the crash: nobody hears of it
         self._blame(stores, logs, failures)
@@ -632,14 +645,13 @@ class GroupCommit:
             self._lacks_flusher = self._flusher is None
         return self._flusher is not None and self._files.may_sync_in_hub
 
-    def _flush_timed(self, jobs, failures):
+    def _flush_timed(self, jobs, failures, answers_many):
         """Run the jobs, and say how long that took and when the next flush may begin. May switch."""
         began = time.monotonic()
-        is_one_of_many = len(self._in_flight) >= GATHER_FROM
         self._flush(jobs, failures)
         if not self._killed:
             self.sync_seconds.observe(time.monotonic() - began)
-            self._gathers_until = began + GATHER_S if self._waiting or is_one_of_many else 0.0
+            self._gathers_until = began + GATHER_S if self._waiting or answers_many else 0.0
             self.syncs += 1
 
     def _flush(self, jobs, failures):
@@ -833,6 +845,18 @@ class GroupCommit:
                     "check the disk",
                     file.path,
                 )
+
+
+class Coming:
+    """The flush that begins next. Until it ``has_begun`` it covers whatever is marked, so that who waits for
+    it may be told of that with the same callback; ``joined`` counts how often somebody made use of it.
+    """
+
+    __slots__ = ("has_begun", "joined")
+
+    def __init__(self):
+        self.has_begun = False
+        self.joined = 0
 
 
 class _Particular:

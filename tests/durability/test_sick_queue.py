@@ -258,6 +258,29 @@ def test_publishes_of_one_read_are_refused_together(door, files):
     assert lucky.expect(BasicAck).delivery_tag == 1
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["kept", "lost"])
+def test_a_flush_answers_the_reads_before_it_together_and_none_that_came_later(door, files, fails):
+    fill(door)
+    client = publisher(door)
+    wait_until(lambda: door.committer.is_idle and door.committer.is_done_aside, sleep=gevent.sleep)
+    files.go_on.clear()
+    client.publish("sick", properties=PERSISTENT)
+    wait_until(lambda: files.is_held, sleep=gevent.sleep)
+    for count in (3, 4, 5):  # each in a read of its own, behind the begin of the flush
+        client.publish("sick", properties=PERSISTENT)
+        wait_for_messages(door, sick=count)
+    began = door.committer.begun
+
+    if fails:
+        files.sick = door.queue("sick").store.folder
+    files.go_on.set()
+
+    answer = BasicNack if fails else BasicAck
+    first, others = client.expect(answer), client.expect(answer)
+    assert (first.delivery_tag, first.multiple, others.delivery_tag, others.multiple) == (1, False, 4, True)
+    assert door.committer.begun == began + 1
+
+
 def test_definition_that_is_in_the_same_flush_is_answered(door, files):
     fill(door)
     client, declaring = publisher(door), door.client()

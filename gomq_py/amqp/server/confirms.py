@@ -3,8 +3,9 @@
 Between the channel and its connection's output.
 
 Once per read the connection hands over how far the channel has published. What went to disk is confirmed when
-it is safe; what did not, at once, but never past an earlier publish that still waits, because one basic.ack
-with ``multiple`` stands for all before it. Never counts or stores.
+it is safe, all reads that one flush covers by one basic.ack; what did not, at once, but never past an earlier
+publish that still waits, because one basic.ack with ``multiple`` stands for all before it. Never counts or
+stores.
 """
 from struct import Struct
 
@@ -54,11 +55,14 @@ class Confirms:
             return
         self._seen = last
         if unsynced:
-            self._promised.done(_Batch(self, last, list(refused)), unsynced)
-        elif self._promised.is_waiting():
-            tail = self._promised.last()
+            tail = self._promised.last_for(unsynced)
+        else:
+            tail = self._promised.last() if self._promised.is_waiting() else None
+        if tail is not None:
             tail.last = last
             tail.refused.extend(refused)
+        elif unsynced:
+            self._promised.done(_Batch(self, last, list(refused)), unsynced)
         else:
             self._write(self._answers(last, refused))
 
@@ -101,7 +105,7 @@ class Confirms:
 
 
 class _Batch(Answer):
-    """Publishes that were handed over together and share one sync."""
+    """Publishes that share one sync."""
 
     __slots__ = ("confirms", "last", "refused")
 

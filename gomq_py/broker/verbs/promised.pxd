@@ -2,6 +2,7 @@ cimport cython
 
 cdef class Answer:
     cdef tuple queues
+    cdef object flush
     cdef bint is_safe
     cdef object error
     cpdef kept(self)
@@ -14,6 +15,8 @@ cdef class Promised:
     cdef object _write, _when_safe, _waiting
     cpdef bint is_waiting(self) except -1
     cpdef last(self)
+    @cython.locals(last=Answer)
+    cpdef Answer last_for(self, tuple unsynced)
     cpdef done(self, Answer answer, tuple unsynced)
     cpdef close(self)
     @cython.locals(first=Answer, octets=list)

@@ -14,13 +14,15 @@ NOT_KEPT = Exception("a queue that it went to has failed")
 class Answer:
     """An answer to publishes that were made together; each door has its own.
 
-    One of ``kept`` and ``lost`` is called, once, when all earlier answers have been given.
+    One of ``kept`` and ``lost`` is called, once, when all earlier answers have been given. ``flush``: the
+    storage.sync.Coming that it waits for, if that had not begun when it was asked for.
     """
 
-    __slots__ = ("queues", "is_safe", "error")
+    __slots__ = ("queues", "flush", "is_safe", "error")
 
     def __init__(self):
         self.queues = ()
+        self.flush = None
         self.is_safe = False
         self.error = None
 
@@ -44,6 +46,9 @@ class Answer:
 class Promised:
     """The answers of one channel or client. ``write(octets)`` sends them; ``when_safe(callback, concerns)``
     is that of storage.durability.
+
+    Each answer is a callback and, on its own, a packet: what is published while an earlier flush runs, read
+    by read, had better be added to the last answer (``last_for``).
     """
 
     __slots__ = ("_write", "_when_safe", "_waiting")
@@ -61,6 +66,19 @@ class Promised:
         """The last answer that waits; a door may still add to it what has to wait for nothing else."""
         return self._waiting[len(self._waiting) - 1]
 
+    def last_for(self, unsynced):
+        """The last answer, to which publishes to the same tuples of queues may be added, because the flush
+        that it waits for has not begun; None: there is no such answer.
+        """
+        waiting = self._waiting
+        if not waiting or not unsynced:
+            return None
+        last = waiting[len(waiting) - 1]
+        if last.flush is None or last.flush.has_begun or last.queues != unsynced:
+            return None
+        last.flush.joined += 1
+        return last
+
     def done(self, answer, unsynced):
         """Give the answer when the tuples of queues in ``unsynced`` are on disk; none: right behind the
         earlier answers.
@@ -70,7 +88,7 @@ class Promised:
             if self._waiting is None:
                 self._waiting = deque()
             self._waiting.append(answer)
-            self._when_safe(partial(self._synced, answer), answer.is_lost)
+            answer.flush = self._when_safe(partial(self._synced, answer), answer.is_lost)
         elif self._waiting:
             answer.is_safe = True
             self._waiting.append(answer)

@@ -455,18 +455,21 @@ def test_flushes_that_overlap_are_gathered(tmp_path, monkeypatch):
     assert 0 < pause <= sync.GATHER_S
 
 
+@pytest.mark.parametrize("joined", [False, True], ids=["callbacks", "one-callback"])
 @pytest.mark.parametrize("count", [sync.GATHER_FROM - 1, sync.GATHER_FROM])
 def test_flush_that_answers_many_holds_the_next_one_up_though_nobody_asked_meanwhile(
-    tmp_path, count, monkeypatch
+    tmp_path, count, joined, monkeypatch
 ):
+    """Who asked for it several times, or once and then added to that."""
     monkeypatch.setattr(sync, "GATHER_S", 3600)
     files, answers = Files(), []
     committer, store = GroupCommit(files), Store(files, tmp_path, "a")
     recording = committer._flusher = RecordingFlusher(lambda: None)
     committer.mark(store)
-    for _ in range(count):
-        committer.after_sync(answers.append)
-    wait_until(lambda: len(answers) == count, sleep=gevent.sleep)
+    for _ in range(1 if joined else count):
+        coming = committer.after_sync(answers.append)
+    coming.joined += count - 1 if joined else 0
+    wait_until(lambda: len(answers) == (1 if joined else count), sleep=gevent.sleep)
 
     for _ in range(2):
         committer.mark(store)

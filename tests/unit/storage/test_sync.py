@@ -188,6 +188,54 @@ def test_an_answer_asked_for_during_a_sync_that_covers_all_comes_with_it(committ
     assert committer.syncs == 1
 
 
+def test_who_waits_for_the_flush_that_begins_next_is_told_when_it_begins(committer, files):
+    files.open = False
+    first, second, answers = FakeStore("a"), FakeStore("b"), Answers()
+    committer.mark(first)
+    coming = committer.after_sync(answers)
+    begun = coming.has_begun
+
+    committer.mark(second)  # before it begins: it is covered, too
+    wait_until(lambda: second.file.holders)
+    assert (begun, coming.has_begun, answers) == (False, True, [])
+    assert committer.after_sync(Answers()) is None  # the flush that runs covers all
+    committer.mark(first)
+    following = committer.after_sync(answers)
+    assert following is not coming and not following.has_begun
+    files.open = True
+    wait_until(lambda: len(answers) == 2)
+
+    assert answers == [None, None] and following.has_begun
+    assert [path for path in sorted(files.flushed) if path.endswith("msgs")] == [
+        "/data/queues/a/msgs", "/data/queues/a/msgs", "/data/queues/b/msgs",
+    ]
+    assert committer.after_sync(answers) is None
+
+
+@pytest.mark.parametrize("end", ["kill", "ended"])
+def test_who_waits_for_a_flush_that_never_begins_cannot_add_to_it(files, end):
+    committer, answers = GroupCommit(files), Answers()
+    committer.mark(FakeStore("a"))
+    coming = committer.after_sync(answers)
+
+    if end == "kill":
+        committer.kill()
+    else:
+        gevent.kill(committer._greenlet)
+        wait_until(lambda: answers)
+
+    assert coming.has_begun
+    committer.stop()
+
+
+def test_without_syncing_there_is_no_flush_that_could_be_added_to(files):
+    committer, answers = GroupCommit(files, enabled=False), Answers()
+    committer.mark(FakeStore("a"))
+
+    assert committer.after_sync(answers) is None and answers == [None]
+    committer.stop()
+
+
 def test_answers_come_in_the_order_they_were_asked_for(committer):
     order = []
     committer.mark(FakeStore("a"))

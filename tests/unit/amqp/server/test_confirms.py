@@ -9,17 +9,22 @@ from gomq_py.amqp.wire.frames import FrameReader
 from gomq_py.amqp.wire.methods import (
     BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, TxSelect, TxSelectOk, decode_method,
 )
+from gomq_py.storage.sync import Coming
 from tests.support.door import publish_frames
 
 QUEUES = ((SimpleNamespace(failed=False),),)
 
 
 class Disk:
+    """``coming``: the flush that begins next; None: whoever asks waits for one that runs."""
+
     def __init__(self):
         self.waiting = []
+        self.coming = None
 
     def after_sync(self, callback, concerns=None):
         self.waiting.append(callback)
+        return self.coming
 
     def finish(self, error=None):
         self.waiting.pop(0)(error)
@@ -124,6 +129,58 @@ def test_failed_sync_refuses_everything_it_covered():
     told.disk.finish()
 
     assert answers(told.written) == [("nack", 3, True), ("ack", 5, True)]
+
+
+def test_publishes_of_many_reads_that_one_flush_covers_are_confirmed_by_one_ack():
+    told = channel()
+    told.disk.coming = Coming()
+    for last in (2, 3, 7):
+        told.confirms.published(last, [], unsynced=QUEUES)
+
+    told.disk.finish()
+
+    assert told.disk.waiting == [] and answers(told.written) == [("ack", 7, True)]
+
+
+def test_refused_publishes_of_many_reads_that_one_flush_covers_are_nacked_in_their_place():
+    told = channel()
+    told.disk.coming = Coming()
+    told.confirms.published(2, [1], unsynced=QUEUES)
+    told.confirms.published(4, [], unsynced=())
+    told.confirms.published(6, [5], unsynced=QUEUES)
+
+    told.disk.finish()
+
+    assert answers(told.written) == [
+        ("nack", 1, False), ("ack", 4, True), ("nack", 5, False), ("ack", 6, False)
+    ]
+
+
+def test_publish_is_not_confirmed_by_a_flush_that_had_begun_before_it():
+    told = channel()
+    told.disk.coming = Coming()
+    told.confirms.published(2, [], unsynced=QUEUES)
+    told.disk.coming.has_begun = True
+    told.confirms.published(3, [], unsynced=QUEUES)
+
+    told.disk.finish()
+
+    assert answers(told.written) == [("ack", 2, True)]
+    told.disk.finish()
+    assert answers(told.written) == [("ack", 2, True), ("ack", 3, False)]
+
+
+def test_publishes_to_other_queues_hear_nothing_of_those_before_whose_queue_has_failed():
+    told, queue, other = channel(), SimpleNamespace(name="a", failed=False), SimpleNamespace(failed=False)
+    told.disk.coming = Coming()
+    told.confirms.published(2, [], unsynced=((queue,),))
+    told.confirms.published(4, [], unsynced=((other,),))
+    queue.failed = True
+
+    told.disk.finish()
+    told.disk.finish()
+
+    assert answers(told.written) == [("nack", 2, True), ("ack", 4, True)]
 
 
 def test_nothing_is_confirmed_after_close():

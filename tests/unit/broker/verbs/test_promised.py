@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.broker.verbs.promised import Answer, Promised
+from gomq_py.storage.sync import Coming
 
 QUEUES = ((SimpleNamespace(failed=False),),)
 
@@ -31,10 +32,12 @@ class Bench:
     def __init__(self):
         self.written = []
         self.flushes = []
+        self.coming = None
         self.promised = Promised(self.written.append, self.when_safe)
 
     def when_safe(self, callback, concerns):
         self.flushes.append((callback, concerns))
+        return self.coming
 
     def flush(self, at=0, error=None):
         self.flushes.pop(at)[0](error)
@@ -113,6 +116,44 @@ def test_the_answer_that_waits_last_may_be_added_to():
     bench.promised.done(last, QUEUES)
 
     assert bench.promised.last() is last
+
+
+def test_until_its_flush_begins_the_last_answer_takes_what_is_published_to_the_same_queues():
+    bench, said = Bench(), Said(b"a")
+    bench.coming = Coming()
+    bench.promised.done(said, QUEUES)
+
+    assert bench.promised.last_for(QUEUES) is said
+    assert bench.promised.last_for(((object(),),)) is None  # whose failure is its own
+    assert bench.promised.last_for((*QUEUES, *QUEUES)) is None
+    assert bench.promised.last_for(()) is None
+    assert bench.coming.joined == 1
+    bench.coming.has_begun = True
+    assert bench.promised.last_for(QUEUES) is None
+
+
+def test_behind_another_answer_nothing_is_added_to_the_one_before():
+    bench = Bench()
+    bench.coming = Coming()
+    bench.promised.done(Said(b"a"), QUEUES)
+    bench.promised.done(Said(b"b"), ())
+
+    assert bench.promised.last_for(QUEUES) is None
+
+
+def test_nothing_is_added_to_an_answer_whose_flush_was_running_already_or_that_was_given():
+    bench = Bench()
+    bench.promised.done(Said(b"a"), QUEUES)
+    assert bench.promised.last_for(QUEUES) is None
+
+    bench.coming = Coming()
+    bench.promised.done(Said(b"b"), QUEUES)
+    bench.flush()
+    bench.flush()
+
+    assert bench.written == [b"+a", b"+b"] and bench.promised.last_for(QUEUES) is None
+    bench.promised.close()
+    assert bench.promised.last_for(QUEUES) is None
 
 
 def test_nothing_is_answered_after_close():
