@@ -132,10 +132,9 @@ class Handshake:
                 frame = self._reader.next_frame()
                 if frame is None:
                     return None
-                kind, channel, payload = frame
-                method = self._method(kind, channel, payload)
-                if method is not None:
-                    return self._handle(method)
+                step = self._awaited(*frame) or self._other(*frame)
+                if step is not None:
+                    return step
         except AMQPError as error:
             raise HandshakeError(f"{error} in handshake state {self.state}", self.reply_to(error)) from error
 
@@ -184,6 +183,21 @@ class Handshake:
         moved(self, OF_HANDSHAKE, GREETED)
         return Send(self._start)
 
+    def _awaited(self, kind, channel, payload):
+        """The step of the method that is to come in this state; None: it is another one, or none."""
+        method_class, identity, handler = AWAITED.get(self.state, NOTHING)
+        if kind != FRAME_METHOD or channel != 0 or payload[:4] != identity:
+            return None
+        try:
+            method = method_class.decode(payload)
+        except AMQPError:  # the same once more, and whose fault it is
+            return None
+        return handler(self, method)
+
+    def _other(self, kind, channel, payload):
+        method = self._method(kind, channel, payload)
+        return None if method is None else self._handle(method)
+
     def _method(self, kind, channel, payload):
         if channel == 0:
             check_frame(kind, payload)
@@ -197,12 +211,8 @@ class Handshake:
         if isinstance(method, ConnectionClose):
             moved(self, OF_HANDSHAKE, TAKEN_LEAVE)
             return Send(method_frame(0, ConnectionCloseOk()))
-        handler = STEPS.get((self.state, type(method)))
-        if handler is None:
-            raise ChannelError(
-                f"unexpected method in connection state {self.state}", method.ID >> 16, method.ID & 0xFFFF
-            )
-        return handler(self, method)
+        raise ChannelError(
+            f"unexpected method in connection state {self.state}", method.ID >> 16, method.ID & 0xFFFF)
 
     def _start_ok(self, method):
         self.client_properties = method.client_properties
@@ -315,8 +325,12 @@ def amqplain_credentials(response):
 # since few know AMQPLAIN.
 EXTERNAL = "EXTERNAL"
 MECHANISMS = {"AMQPLAIN": amqplain_credentials, "PLAIN": plain_credentials}
-STEPS = {
-    (STARTING, ConnectionStartOk): Handshake._start_ok,
-    (TUNING, ConnectionTuneOk): Handshake._tune_ok,
-    (OPENING, ConnectionOpen): Handshake._open,
+# What is to come in each state, and what is done then.
+AWAITED = {
+    state: (method, method.ID.to_bytes(4, "big"), handler) for state, method, handler in (
+        (STARTING, ConnectionStartOk, Handshake._start_ok),
+        (TUNING, ConnectionTuneOk, Handshake._tune_ok),
+        (OPENING, ConnectionOpen, Handshake._open),
+    )
 }
+NOTHING = (None, None, None)

@@ -207,13 +207,11 @@ class LoginAttempt:
         HandshakeError.
         """
         connection, handshake = self._connection, self._handshake
-        self._vhost(name)
+        vhost = self._vhost(name)
+        self._check_not_stopping()
         # It leaves with what the walk answers to the rest, when all is done: a client that is woken before
         # takes the processor, and the caches with it.
         connection.output.write(handshake.opened())
-        # Again: while the client was told, user or vhost may have been deleted, and others may have come in.
-        vhost = self._vhost(name)
-        self._check_not_stopping()
         self.end()
         rest = handshake.rest()
         connection.let_in(self.user, vhost, handshake)
