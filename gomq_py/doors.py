@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from gomq_py.config import control
 from gomq_py.config.settings import Settings
-from gomq_py.net.listener import BindError, Listener, SocketOptions, bind_tcp, bind_unix
+from gomq_py.net.listener import BindError, Listener, bind_tcp, bind_unix
 from gomq_py.net.proxy_protocol import Proxies
+from gomq_py.net.socket_options import SocketOptions
 from gomq_py.observability.log import logger
 
 LOG = logger("boot")

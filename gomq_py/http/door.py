@@ -35,7 +35,7 @@ class Management:
         """``listeners()`` answers what is open in this process; ``hub`` knows who is connected.
 
         ``serving(protocol)``: what serves "amqp" or "mqtt" over a WebSocket, and the gate that lets
-        strangers in; ``options`` are set on the sockets of those clients (net.listener.SocketOptions).
+        strangers in; ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions).
         ``shovels`` and ``federation``: those that people ask about (shovel.supervisor,
         federation.supervisor), where the broker has any.
         """

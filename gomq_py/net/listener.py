@@ -1,4 +1,4 @@
-"""Listening sockets: bind, accept, set the socket's options, hand it over.
+"""Listening sockets: bind, accept, have the socket's options set, hand it over.
 
 The loop accepts and calls the door's ``handle(socket, address)`` where that is all at once; else a greenlet
 accepts, and one more per connection calls it, which ends with the connection, or before it where the door
@@ -10,7 +10,6 @@ import os
 import posix
 import stat
 import struct
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +23,7 @@ from gevent.event import Event
 from gomq_py.hub.admission import AdmittedSocket, Gate
 from gomq_py.hub.loop_socket import LoopSocket
 from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
+from gomq_py.net.socket_options import SocketOptions
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -157,67 +157,6 @@ def _remove_stale(path: str) -> None:
         raise OSError(errno.EADDRINUSE, "another process listens there")
     finally:
         probe.close()
-
-
-class SocketOptions:
-    """What is set on every accepted TCP socket. ``revision`` counts the changes."""
-
-    revision = 0
-
-    def __init__(self, nodelay: bool = True, keepalive: Any = None, recv_bytes: int = 0, send_bytes: int = 0):
-        """``keepalive`` has idle_s, interval_s and probes, or is None; buffer sizes of 0 are left to the
-        system.
-        """
-        self.update(nodelay, keepalive, recv_bytes, send_bytes)
-
-    def update(self, nodelay: bool, keepalive: Any, recv_bytes: int, send_bytes: int) -> None:
-        """As the constructor, for sockets accepted from now on."""
-        self.revision += 1
-        # what is off, too: a socket has what its listener had
-        self._options = [
-            (socket.IPPROTO_TCP, socket.TCP_NODELAY, int(nodelay)),
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(bool(keepalive))),
-        ]
-        if keepalive:
-            self._options += [
-                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, keepalive.idle_s),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, keepalive.interval_s),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, keepalive.probes),
-            ]
-        # A size that was set cannot be left to the system again, so no listener has one.
-        self._sizes = [
-            (socket.SOL_SOCKET, name, size)
-            for name, size in ((socket.SO_RCVBUF, recv_bytes), (socket.SO_SNDBUF, send_bytes)) if size
-        ]
-
-    def apply(self, connection: Any, inherited: int = 0) -> None:
-        """Set them, but for what a socket has of its listener, on which those of the revision ``inherited``
-        were set. Raises OSError when the peer has gone already.
-        """
-        if inherited == self.revision and not self._sizes:
-            return
-        if connection.family != socket.AF_UNIX:
-            if inherited != self.revision:
-                _set_all(connection, self._options)
-            _set_all(connection, self._sizes)
-
-    def apply_to_listener(self, listening: Any) -> int:
-        """Set what accepted sockets have from there on Linux, and return what ``apply`` is told of that: 0
-        where there is nothing, and each is set on each of them.
-        """
-        if listening.family == socket.AF_UNIX or not sys.platform.startswith("linux"):
-            return 0
-        try:
-            _set_all(listening, self._options)
-        except OSError:
-            return 0
-        return self.revision
-
-
-def _set_all(one: Any, options: list[tuple[int, int, int]]) -> None:
-    set_option = getattr(one, "_sock", one).setsockopt
-    for level, name, value in options:
-        set_option(level, name, value)
 
 
 class Listener:

@@ -7,7 +7,8 @@ import pytest
 
 from gomq_py.hub import admission as admission_module
 from gomq_py.hub.admission import Admission
-from gomq_py.net.listener import Listener, SocketOptions, bind_tcp
+from gomq_py.net.listener import Listener, bind_tcp
+from gomq_py.net.socket_options import SocketOptions
 from tests.support.waiting import in_time, wait_until
 
 

@@ -13,9 +13,10 @@ from gomq_py.config.kinds import Keepalive
 from gomq_py.hub.loop_socket import LoopSocket
 from gomq_py.net import listener
 from gomq_py.net.listener import (
-    UNSENT_OCTETS, BindError, Listener, SocketOptions, bind_tcp, bind_unix, format_address,
+    UNSENT_OCTETS, BindError, Listener, bind_tcp, bind_unix, format_address,
 )
 from gomq_py.net.proxy_protocol import Proxies
+from gomq_py.net.socket_options import SocketOptions
 from tests.support.waiting import in_time, wait_until
 
 BACKLOG = 16

@@ -8,7 +8,8 @@ import trustme
 from gevent import socket, ssl
 
 from gomq_py.net import tls
-from gomq_py.net.listener import Listener, SocketOptions, bind_tcp
+from gomq_py.net.listener import Listener, bind_tcp
+from gomq_py.net.socket_options import SocketOptions
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
 
