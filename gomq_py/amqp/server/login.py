@@ -208,10 +208,10 @@ class LoginAttempt:
         """
         connection, handshake = self._connection, self._handshake
         vhost = self._vhost(name)
-        self._check_not_stopping()
         # It leaves with what the walk answers to the rest, when all is done: a client that is woken before
         # takes the processor, and the caches with it.
         connection.output.write(handshake.opened())
+        self._check_not_stopping()
         self.end()
         rest = handshake.rest()
         connection.let_in(self.user, vhost, handshake)
