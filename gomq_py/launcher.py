@@ -22,6 +22,7 @@ from gomq_py.auth.errors import BackendError
 from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.hub.faults import log_faults, log_unraisable
+from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
 from gomq_py.node import Node
@@ -176,7 +177,9 @@ class Launcher:
         except BaseException:
             self.stop()
             raise
-        resources.give_memory_back()  # of the imports: 1 MB; of the recovery of much: more
+        # Of the imports: 1 MB; of the recovery of much: more. In a thread, as later, which is made before
+        # clients come.
+        in_thread(resources.give_memory_back)
         LOG.info(
             "ready after %.2f s: %s, data in %s", time.monotonic() - began, self._where(),
             os.path.abspath(self.settings.data_dir),

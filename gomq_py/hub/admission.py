@@ -44,9 +44,15 @@ class AdmittedSocket:
 class Admission:
     """Every connection that was let in, and the gates that they came through."""
 
-    def __init__(self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0):
-        """``settings``: see ``gate``. ``descriptors``: how many this process may have; 0 asks the system."""
+    def __init__(
+        self, settings: Any, clock: Callable[[], float] = time.monotonic, descriptors: int = 0,
+        on_left: Callable[[], None] = lambda: None,
+    ):
+        """``settings``: see ``gate``. ``descriptors``: how many this process may have; 0 asks the system.
+        ``on_left()`` is called for each that was let in and is counted no more; it must not switch.
+        """
         self._settings = settings
+        self._on_left = on_left
         self._clock = clock
         self._most = int((descriptors or resource.getrlimit(resource.RLIMIT_NOFILE)[0]) * DESCRIPTORS_SHARE)
         self._log = QuietLog(LOG)
@@ -95,6 +101,7 @@ class Admission:
         if self._admitted.get(admitted.fileno) is not admitted:
             return False
         del self._admitted[admitted.fileno]
+        self._on_left()
         return True
 
     def close(self) -> None:

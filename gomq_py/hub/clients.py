@@ -15,6 +15,7 @@ from gevent.event import Event
 from gomq_py.hub.alarm_news import AlarmNews
 from gomq_py.hub.endings_lately import EndingsLately
 from gomq_py.hub.shutdown import Shutdown
+from gomq_py.observability.counters import Counters, counted
 
 # RabbitMQ's words to clients when the broker stops.
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
@@ -23,17 +24,12 @@ SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 STOP_TIMEOUT_S = 1
 
 
-class Churn:
+class Churn(Counters):
     """How many of each came and went since the start, and how logins ended; read by the management door."""
 
-    __slots__ = (
+    _fields_ = counted(
         "connection_created", "connection_closed", "channel_created", "channel_closed", "logins_succeeded",
-        "logins_failed",
-    )
-
-    def __init__(self):
-        self.connection_created = self.connection_closed = self.channel_created = self.channel_closed = 0
-        self.logins_succeeded = self.logins_failed = 0
+        "logins_failed")
 
 
 class Clients:

@@ -7,6 +7,8 @@ those of others (who is connected, buffers, budgets, whose turn it is, who may c
 its protocol has. Knows no protocol, no queue and no file: what writes to the disk is stopped by whoever made
 it, in the order it needs.
 """
+from functools import partial
+
 import gevent
 
 from gomq_py.hub.admission import Admission
@@ -19,6 +21,7 @@ from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
 from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.large_output import LargeOutput
+from gomq_py.hub.leftovers import Leftovers, give_back
 from gomq_py.hub.linger import Lingering
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.shutdown import Shutdown
@@ -46,7 +49,9 @@ class Hub:
         self.is_closed = False
         self.scheduler = Scheduler()
         self.timers = HubTimers()
-        self.admission = Admission(settings)
+        self.endings = Endings(self.scheduler)
+        leftovers = Leftovers(self.timers, self.endings, partial(self.spawn, give_back))
+        self.admission = Admission(settings, on_left=leftovers.one_left)
         self.clients = Clients(self.scheduler)
         self.bodies = BodyBudget(settings.max_unfinished_bodies, call_later=self.call_later)
         self.body_buffers = BodyBuffers(self.timers)
@@ -55,7 +60,6 @@ class Hub:
         self.catching_up = CatchingUp(self.timers)
         self.heartbeats = Heartbeats()
         self.slow_turns = Turns(self.scheduler)
-        self.endings = Endings(self.scheduler)
         self.lingering = Lingering()
 
     @property

@@ -40,6 +40,10 @@ class Endings(Job):
         if len(self._waiting) == 1 and len(first) <= FEW:
             self.finish()
 
+    def are_waiting(self):
+        """Whether connections have not let go of everything yet."""
+        return bool(self._waiting)
+
     def close(self):
         """Nothing is given back any more: what connections held stays as it is."""
         self._is_closed = True

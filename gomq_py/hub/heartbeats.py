@@ -106,7 +106,7 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
-            self._timer = None
+            self._timer = self._armed_for = None
 
     def _on_timer(self):
         self._disarm()

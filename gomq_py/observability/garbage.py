@@ -6,6 +6,7 @@ embedded in collects as it likes.
 """
 import contextlib
 import gc
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -49,7 +50,9 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
         return
     if phase == "start":
         _began_s = time.thread_time()
-    elif time.thread_time() - _began_s > PAUSE_S:
+        return
+    took_s, _began_s = time.thread_time() - _began_s, 0.0  # no number stays that was made amid what is freed
+    if took_s > PAUSE_S:
         gc.freeze()
 
 
@@ -74,6 +77,19 @@ def held_while_making() -> Iterator[None]:
         if _making == 0:
             gc.freeze()
             gc.enable()
+
+
+def let_go_of_spares() -> None:
+    """Free what the interpreter keeps of objects that have gone, for the next ones: free lists, which a full
+    collection empties, and names in its cache of methods. gevent asks for ``stop`` with a new string each
+    time that a watcher ends within its callback, and the cache keeps up to 4096 of these.
+    """
+    if not _is_settled:
+        return
+    clear = getattr(sys, "_clear_internal_caches", None) or getattr(sys, "_clear_type_cache", None)
+    if clear is not None:
+        clear()
+    gc.collect()
 
 
 def collect_everything() -> None:

@@ -83,6 +83,11 @@ def _second(unix_s: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(unix_s))
 
 
+def forget_second() -> None:
+    """Let go of the text that lines of the same second share: it is as old as the first of them."""
+    _second.cache_clear()
+
+
 class TextFormatter(Formatter):
     """``2026-01-31T12:00:00.123Z info amqp connection 127.0.0.1:5000 closed: ...``; a traceback follows
     indented.

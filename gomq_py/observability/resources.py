@@ -10,6 +10,7 @@ import ctypes
 import os
 import resource
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 _PAGE = resource.getpagesize()
@@ -71,9 +72,15 @@ def give_memory_back() -> None:
 
     Takes milliseconds.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = _malloc_trim()
     if trim is not None:
         trim(0)
+
+
+@cache
+def _malloc_trim() -> Any:
+    """The C library's function, or None. Made once: it has a class of its own, which is garbage each time."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def use_one_heap(environment: Mapping[str, str] = os.environ) -> None:

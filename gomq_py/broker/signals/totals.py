@@ -5,6 +5,7 @@ Each vhost has one, and the broker one for deleted vhosts. Whatever deletes a th
 Doors read.
 """
 from gomq_py.broker.features.arguments import queue_type_of
+from gomq_py.observability.counters import Counters, counted
 
 # Of a queue; ``delivered`` holds the others: auto_delivered without ack, got by basic.get, auto_got both.
 QUEUE_COUNTERS = (
@@ -19,15 +20,13 @@ CHANNEL_COUNTERS = ("publishes", "confirmable", "confirmed")
 COUNTERS = (*EXCHANGE_COUNTERS, *CHURN, *CHANNEL_COUNTERS, "received_octets", "sent_octets", "dropped")
 
 
-class Totals:
+class Totals(Counters):
     """Counters by these names, and ``queues``: {type: [sums of QUEUE_COUNTERS]}."""
 
-    __slots__ = (*COUNTERS, "queues")
+    _fields_ = counted(*COUNTERS)
 
     def __init__(self):
-        self.unroutable = self.returned = self.publishes = self.confirmable = self.confirmed = 0
-        self.received_octets = self.sent_octets = self.dropped = 0
-        self.queue_declared = self.queue_created = self.queue_deleted = 0
+        super().__init__()
         self.queues = {}
 
     def add_queue(self, queue):

@@ -13,6 +13,7 @@ from gomq_py.amqp.wire.methods import (
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.config.settings import Settings
+from gomq_py.hub import leftovers
 from gomq_py.hub.context import Hub
 from gomq_py.hub.turns import give_way
 from tests.support.door import Door
@@ -134,6 +135,21 @@ def test_sockets_that_are_served_end_with_the_hub(hub):
 def test_buffers_are_made_once_and_for_the_largest_frame(hub):
     assert hub.buffers is hub.buffers
     assert hub.buffers.reserve > Settings().frame_max
+
+
+def test_memory_is_given_back_when_many_who_were_let_in_have_left(hub, monkeypatch):
+    given_back, gate, loop = [], hub.admission.gate(""), gevent.get_hub()
+    monkeypatch.setattr(leftovers, "MANY", 3)
+    monkeypatch.setattr(leftovers, "LULL_MS", 0)
+    monkeypatch.setattr(leftovers, "give_memory_back", lambda: given_back.append(gevent.get_hub()))
+    with socket.socket() as strange:
+        for _ in range(leftovers.MANY):
+            with no_switch():
+                gate.leave(gate.enter(strange, "192.0.2.1"))
+
+    wait_until(lambda: given_back, sleep=gevent.sleep)
+
+    assert len(given_back) == 1 and given_back != [loop]
 
 
 def test_greenlets_that_have_ended_are_forgotten(hub):

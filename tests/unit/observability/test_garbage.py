@@ -1,10 +1,11 @@
-"""The collector stays off while very much is made, in a process that is the broker's own."""
+"""The collector stays off while very much is made, and spares are let go of, in a process of the broker's."""
 import gc
+import sys
 
 import pytest
 
 from gomq_py.observability import garbage
-from gomq_py.observability.garbage import collect_everything, held_while_making
+from gomq_py.observability.garbage import collect_everything, held_while_making, let_go_of_spares
 
 
 @pytest.fixture
@@ -67,6 +68,35 @@ def test_collecting_everything_frees_frozen_garbage(frozen):
     collect_everything()
 
     assert freed and gc.get_freeze_count() > 0
+
+
+def test_a_name_that_the_cache_of_methods_keeps_is_let_go_of(frozen):
+    name = "".join(["col", "lect"])  # a string of its own, as C makes one for each call by name
+    references = sys.getrefcount(name)
+    for _ in range(3):
+        getattr(gc, name), getattr(Thing(), name, None)
+
+    let_go_of_spares()
+
+    assert sys.getrefcount(name) == references
+
+
+def test_spares_of_a_process_that_has_not_settled_are_left_alone(monkeypatch):
+    collected = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(True))
+
+    let_go_of_spares()
+
+    assert not collected
+
+
+def test_free_lists_are_emptied(frozen, monkeypatch):
+    collected = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(True))  # which does that, if it is a full one
+
+    let_go_of_spares()
+
+    assert collected
 
 
 @pytest.mark.parametrize("pause_s, is_frozen", [(-1, True), (1000, False)])
