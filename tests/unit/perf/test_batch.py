@@ -99,6 +99,28 @@ def test_writing_one_by_one_stops_where_the_socket_is_full():
     assert octets == bytes(batch.buffer[:count * 50007 - missing])
 
 
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_messages_are_written_one_by_one_whether_or_not_the_socket_waits(is_blocking):
+    """What does not wait is written to without Python's sockets where this is compiled."""
+    batch = PublishBatch(messages(b"a", b"b", b"c"))
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with near, far:
+        near.setblocking(is_blocking)
+        assert batch.write_singly(near, 1, 3, END_OF_RECORD) == (2, 0)
+        assert [far.recv(100), far.recv(100)] == [b"HEADbEND", b"HEADcEND"]
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_writing_one_by_one_to_nobody_says_why(is_blocking):
+    batch = PublishBatch(messages(b"a", b"b"))
+    near, far = socket.socketpair()
+    with near:
+        near.setblocking(is_blocking)
+        far.close()
+        with pytest.raises(BrokenPipeError):
+            batch.write_singly(near, 0, 2, 0)
+
+
 def test_messages_written_one_by_one_are_segments_of_their_own_even_when_nobody_reads():
     batch = PublishBatch(messages(*[bytes(40)] * 500))
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(
