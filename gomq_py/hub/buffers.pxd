@@ -11,7 +11,7 @@ cdef class HubBuffers:
     cdef public object gathering
     cdef bytearray _scratch
     cdef list _small_spares, _spares
-    cpdef take_output(self)
+    cdef unsigned char* take_output(self) except NULL
     cpdef bytearray scratch(self)
     cpdef bytearray take_spare(self, bint is_small)
     cpdef give_spare(self, bytearray spare)

@@ -33,7 +33,7 @@ class HubBuffers:
     that filled the former. ``output``: where deliveries are built, in ``output_octets``, or
     ``flood_output_octets``, which are all of it; ``scratch()``: where parts of one of them are.
     ``gathering``: the net.output that messages are gathered for there, until the batch ends or anybody else
-    needs it.
+    needs it. Who gathers writes behind ``output_at``, all others behind what take_output() says.
 
     ``frame_max`` is the largest frame any connection of this hub may negotiate; it sets the reserve.
     """
@@ -65,9 +65,12 @@ class HubBuffers:
         self._spares = []
 
     def take_output(self):
-        """The output buffer is the caller's until it switches: what was gathered there is sent."""
+        """Where the output buffer begins, for whoever fills it, until it switches: what was gathered there is
+        sent first.
+        """
         if self.gathering is not None:
             self.gathering.send_gathered()
+        return self.output_at
 
     def scratch(self):
         """A bytearray of SCRATCH_OCTETS, for whoever fills and reads it in one go."""

@@ -139,10 +139,7 @@ class Output:
             self.send_filled(count)
 
     def room_to_fill(self):
-        """How much of the hub's output buffer may be filled at a time, from now on until the caller switches:
-        little, until the peer keeps up.
-        """
-        self.buffers.take_output()
+        """How much of the hub's output buffer may be filled at a time: little, until the peer keeps up."""
         if self.taken_whole < KEEPS_UP_OCTETS:
             return self.buffers.output_octets
         return self.buffers.flood_output_octets

@@ -137,7 +137,7 @@ class AMQPConsumer(consumers.Consumer):
         unacked = self.channel.unacked
         message = self.message
         buffers = self.output.buffers
-        out = buffers.output_at
+        out = buffers.take_output()
         room = self.output.room_to_fill()
         limit = min(limit, self.capacity())  # which what was gathered may have taken
         prefix = octets.pointer(self.prefix)

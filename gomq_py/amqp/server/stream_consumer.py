@@ -90,8 +90,7 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         unacked = self.channel.unacked
         message = self.message
         buffers = self.output.buffers
-        out = buffers.output_at
-        buffers.take_output()
+        out = buffers.take_output()
         room = self.capacity()
         if limit > room:
             limit = room

@@ -112,9 +112,8 @@ class SessionConsumer(consumers.Consumer):
     def _deliver(self, limit):
         queue = self.source
         message = self.message
-        out = self.output.buffers.output_at
+        out = self.output.buffers.take_output()
         room = self.output.buffers.output_octets
-        self.output.buffers.take_output()
         at = taken = 0
         if self.sink is not None and self.sink.gathered:
             self.sink.send()

@@ -410,7 +410,7 @@ def test_what_was_gathered_leaves_before_somebody_else_fills_the_buffer(pair, ou
     gather(output, b"gathered")
     assert other.gather(1) == -1
 
-    other.room_to_fill()
+    output.buffers.gathering.send_gathered()
     output.buffers.output[:6] = b"filled"
 
     assert receive_exactly(pair[1], 8) == b"gathered"
