@@ -207,10 +207,12 @@ class LoginAttempt:
         HandshakeError.
         """
         connection, handshake = self._connection, self._handshake
-        vhost = self._vhost(name)
+        self._vhost(name)
         # It leaves with what the walk answers to the rest, when all is done: a client that is woken before
         # takes the processor, and the caches with it.
         connection.output.write(handshake.opened())
+        # Again: while the client was told, user or vhost may have been deleted, and others may have come in.
+        vhost = self._vhost(name)
         self._check_not_stopping()
         self.end()
         rest = handshake.rest()
