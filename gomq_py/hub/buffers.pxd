@@ -3,8 +3,8 @@ from gomq_py cimport octets
 cdef Py_ssize_t SCRATCH_OCTETS, SMALL_SPARE_OCTETS, SPARE_OCTETS, SPARES
 
 cdef class HubBuffers:
-    cdef readonly object input, output, input_view, input_room, flood_room, output_view
-    cdef readonly Py_ssize_t reserve, input_octets, output_octets, flood_output_octets
+    cdef readonly object input, output, input_view, first_room, input_room, flood_room, output_view
+    cdef readonly Py_ssize_t reserve, first_octets, input_octets, output_octets, flood_output_octets
     cdef public unsigned long long full_reads
     cdef unsigned char* input_at
     cdef unsigned char* output_at
@@ -12,6 +12,7 @@ cdef class HubBuffers:
     cdef bytearray _scratch
     cdef list _small_spares, _spares
     cdef unsigned char* take_output(self) except NULL
+    cpdef room(self, bint is_first, bint is_long)
     cpdef bytearray scratch(self)
     cpdef bytearray take_spare(self, bint is_small)
     cpdef give_spare(self, bytearray spare)

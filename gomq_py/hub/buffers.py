@@ -12,6 +12,9 @@ from gomq_py import octets
 # polls and fewer wake-ups of whoever consumes. 128 KiB made half of the difference.
 INPUT_OCTETS = 64 * 1024
 FLOOD_OCTETS = 256 * 1024
+# Until a client has sent so much, a read brings no more: what is behind the first publish to a new queue is
+# kept until that has its files, and of a thousand publishers at once the whole reads were 66 MB.
+FIRST_OCTETS = 8 * 1024
 # What deliveries to one consumer fill before they are sent, and what has room for all of such a read, whose
 # frames grow by a third where messages are small: for a consumer that keeps up, because what the socket does
 # not take is kept. All of it stays in a second-level cache of 1 MiB.
@@ -29,9 +32,10 @@ SPARES = 64
 
 class HubBuffers:
     """``input``: ``reserve`` octets of room for a connection's incomplete tail, then room to read into:
-    ``input_octets``, which are ``input_room``, or all of it, the ``flood_room``. ``full_reads`` counts reads
-    that filled the former. ``output``: where deliveries are built, in ``output_octets``, or
-    ``flood_output_octets``, which are all of it; ``scratch()``: where parts of one of them are.
+    ``input_octets``, which are ``input_room``, or all of it, the ``flood_room``; at first ``first_octets``,
+    the ``first_room``. ``full_reads`` counts reads that filled ``input_octets``. ``output``: where deliveries
+    are built, in ``output_octets``, or ``flood_output_octets``, which are all of it; ``scratch()``: where
+    parts of one of them are.
     ``gathering``: the net.output that messages are gathered for there, until the batch ends or anybody else
     needs it. Who gathers writes behind ``output_at``, all others behind what take_output() says.
 
@@ -39,9 +43,9 @@ class HubBuffers:
     """
 
     __slots__ = (
-        "input", "output", "input_view", "input_room", "flood_room", "output_view", "reserve", "input_octets",
-        "output_octets", "flood_output_octets", "full_reads", "input_at", "output_at",
-        "gathering", "_scratch", "_small_spares", "_spares",
+        "input", "output", "input_view", "output_view", "first_room", "input_room", "flood_room", "reserve",
+        "first_octets", "input_octets", "output_octets", "flood_output_octets", "full_reads", "input_at",
+        "output_at", "gathering", "_scratch", "_small_spares", "_spares",
     )
 
     def __init__(self, frame_max=131072, input_octets=INPUT_OCTETS, output_octets=OUTPUT_OCTETS):
@@ -56,6 +60,8 @@ class HubBuffers:
         self.input_view = memoryview(self.input)
         self.flood_room = self.input_view[self.reserve:]
         self.input_room = self.flood_room[:input_octets]
+        self.first_octets = min(input_octets, FIRST_OCTETS)
+        self.first_room = self.flood_room[:self.first_octets]
         self.output_view = memoryview(self.output)
         self.input_at = octets.pointer(self.input)
         self.output_at = octets.pointer(self.output)
@@ -63,6 +69,10 @@ class HubBuffers:
         self._scratch = None
         self._small_spares = []
         self._spares = []
+
+    def room(self, is_first, is_long):
+        """What a read may fill."""
+        return self.flood_room if is_long else self.first_room if is_first else self.input_room
 
     def take_output(self):
         """Where the output buffer begins, for whoever fills it, until it switches: what was gathered there is

@@ -28,7 +28,7 @@ cdef class Stream:
     cdef bint reads_more
 
     cpdef let_go(self, Hold hold)
-    @cython.locals(count=Py_ssize_t, reserve=Py_ssize_t, tail=bytes, buffers=HubBuffers, is_long=bint)
+    @cython.locals(count=Py_ssize_t, tail=bytes, buffers=HubBuffers, is_long=bint, is_first=bint)
     cdef Py_ssize_t _read(self) except -1
     @cython.locals(count=Py_ssize_t, more=Py_ssize_t)
     cdef Py_ssize_t _read_direct(self) except -1

@@ -289,13 +289,13 @@ class Stream:
         else:
             buffers = self.buffers
             is_long = self.reads_more and self.full_read == buffers.full_reads
-            count = self._receive(buffers.flood_room if is_long else buffers.input_room)
+            is_first = self.received_octets < buffers.first_octets and not self.together
+            count = self._receive(buffers.room(is_first, is_long))
             if count >= buffers.input_octets:
                 self._was_full()
             if count:
-                reserve = buffers.reserve
                 tail = self.tail
-                self._walk(reserve - len(tail), reserve + count, tail)
+                self._walk(buffers.reserve - len(tail), buffers.reserve + count, tail)
         if self.pending is not None and not self.is_over and self.pending() and not self.holds:
             self._read_again()
         return count

@@ -1,9 +1,13 @@
 """Stream: reads handed to a lane, tails kept, pauses, ends, and the turn of others."""
+import fcntl
+import sys
+import termios
+
 import gevent
 import pytest
 from gevent import socket
 
-from gomq_py.hub.buffers import FLOOD_OCTETS, INPUT_OCTETS, HubBuffers
+from gomq_py.hub.buffers import FIRST_OCTETS, FLOOD_OCTETS, INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
@@ -59,6 +63,7 @@ class Peer:
 
     def __init__(self, buffers=None, coalescer=None):
         ours, self.socket = socket_pair()
+        self.fileno = ours.fileno()
         buffers = buffers or HubBuffers(4096)
         output = Output(ours, buffers)
         self.stream = Stream(ours, buffers, output, coalescer or Coalescer())
@@ -68,6 +73,10 @@ class Peer:
 
     def send(self, octets):
         self.socket.sendall(octets)
+
+    def waiting_octets(self):
+        """Those that have come and were not read yet."""
+        return int.from_bytes(fcntl.ioctl(self.fileno, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def wait_for(self, *lines):
         wait_until(
@@ -105,6 +114,33 @@ def test_an_incomplete_tail_waits_for_the_rest(peer):
         gevent.sleep(0)
 
     peer.wait_for(b"one", b"two")
+
+
+def test_little_is_kept_of_a_client_that_is_held_from_its_first_octets_on(peer):
+    """Of a thousand publishers that wait for their queues' files it was 66 MB."""
+    lines = [b"%d" % number for number in range(10_000)]
+    peer.send(b"pause\n" + b"\n".join(lines) + b"\n")
+    peer.wait_for(b"pause")
+    let_the_loop_poll()
+    assert peer.stream.received_octets <= FIRST_OCTETS
+
+    peer.lane.hold.release()
+
+    peer.wait_for(b"pause", *lines)
+
+
+def test_reads_are_as_long_as_they_may_be_once_a_client_has_sent_something(peer):
+    peer.send(b"-" * FIRST_OCTETS)
+    wait_until(lambda: peer.stream.received_octets == FIRST_OCTETS, sleep=gevent.sleep)
+    hold = peer.stream.hold("all to be there")
+    peer.send(b"-" * (2 * FIRST_OCTETS))
+    wait_until(lambda: peer.waiting_octets() == 2 * FIRST_OCTETS, sleep=gevent.sleep)
+    peer.lane.calls.clear()
+
+    hold.release()
+
+    wait_until(lambda: peer.stream.received_octets == 3 * FIRST_OCTETS, sleep=gevent.sleep)
+    assert peer.lane.calls.count("process") == 1
 
 
 def test_tails_of_connections_that_share_a_buffer_do_not_mix():
