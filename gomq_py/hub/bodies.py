@@ -31,6 +31,10 @@ class BodyBudget(Budget):
         self._wait(body)
         return False
 
+    def has_room(self, octets):
+        """Whether any body may grow by so much now."""
+        return self.held + octets <= self.limit
+
     def release(self, body):
         """``body`` is complete or given up; whoever may go on now is resumed."""
         octets = self._sizes.pop(body, None)

@@ -313,8 +313,8 @@ class Stream:
         """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets, the
         rest of a frame of ``frame_octets``, go to ``target.room(count)``, which gives the view of as many as
         are still to come. It hears with ``came(count)`` of those that are there. What is behind them is
-        walked. Of a target that has more ``to_come()`` the next frames are expected to be alike, and read to
-        ``room(count, ahead)`` at once: so many octets behind those that are to come first.
+        walked. Of a target that has more ``to_come()`` the next frames are expected to be alike, and where
+        the handler ``has_room(count)`` read to ``room(count, ahead)`` at once: behind so many others.
         """
         if count:
             self.direct = target
@@ -322,11 +322,11 @@ class Stream:
             self.frame_octets = frame_octets
 
     def _read_direct(self):
-        if self.receive_parts is not None and not self.doubted_frames:
-            return self._read_ahead()
+        target = self.direct
         if self.doubted_frames:
             self.doubted_frames -= 1
-        target = self.direct
+        elif self.receive_parts is not None and self.handler.has_room(min(AHEAD_OCTETS, target.to_come())):
+            return self._read_ahead()
         count = self._receive(target.room(self.direct_octets))
         if count:
             self._came(count)

@@ -334,6 +334,11 @@ class Connection:
         self.stream.read_into(gathered, size - (end - start), size)
         return True
 
+    def has_room(self, octets):
+        """Whether so many octets of a body may be read ahead: what would have to wait is left to its client.
+        """
+        return self.hub.bodies.has_room(octets)
+
     def body_ends(self):
         """The frame of the last body_begins() is complete. As slow_frame."""
         (channel, *body), self._body = self._body, None

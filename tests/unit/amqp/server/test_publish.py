@@ -6,6 +6,7 @@ import random
 
 import gevent
 import pytest
+from gevent.event import Event
 
 from gomq_py.amqp.server import publish
 from gomq_py.amqp.wire.errors import PreconditionFailed
@@ -20,6 +21,8 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.envelope import MAX_EXTRA_WORDS
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.content.properties import Properties
+from gomq_py.net import stream
+from gomq_py.net.put_back import PutBack
 from tests.support.door import Door, poll_the_loop, publish_frames
 from tests.support.waiting import wait_until
 
@@ -194,23 +197,32 @@ def test_large_bodies_arrive_whole_whatever_stands_between_their_frames(door, se
     assert sorted(stored(client)[1] for _ in bodies) == sorted(bodies)
 
 
-def test_bodies_that_wait_for_room_go_on_with_what_had_been_read_ahead(small_budget_door):
+def test_bodies_that_wait_for_room_go_on_and_nothing_of_them_was_read_ahead(small_budget_door, monkeypatch):
+    """What was read ahead and is put back counts nowhere, and might be a mebibyte of each connection."""
+    put_back = []
+    monkeypatch.setattr(
+        stream, "PutBack", lambda octets, done: put_back.append(len(octets)) or PutBack(octets, done))
     door = small_budget_door
-    bodies = [random.Random(number).randbytes(5 * FRAME_MAX) for number in range(8)]
+    bodies = [random.Random(number).randbytes(9 * FRAME_MAX) for number in range(8)]
     getter, *clients = [door.client() for _ in range(9)]
     getter.call(QueueDeclare(queue="q"), QueueDeclareOk)
-    half = len(publish_frames("q", bodies[0])) // 2
+    begun, go_on = [publish_frames("q", body)[:-FRAME_MAX] for body in bodies], Event()
 
-    for client, body in zip(clients, bodies):
-        client.send(publish_frames("q", body)[:half])
+    def send(client, body, first):
+        client.send(first)
+        go_on.wait()
+        client.send(publish_frames("q", body)[len(first):])
+
+    for arguments in zip(clients, bodies, begun):
+        gevent.spawn(send, *arguments)
     wait_until(
-        lambda: any(connection.stream.waits_for for connection in door.hub.clients), sleep=gevent.sleep)
-    for client, body in zip(clients, bodies):
-        gevent.spawn(client.send, publish_frames("q", body)[half:])
+        lambda: sum(bool(connection.stream.waits_for) for connection in door.hub.clients) == 7,
+        sleep=gevent.sleep)
+    go_on.set()
 
     wait_until(lambda: count(getter) == len(bodies), sleep=gevent.sleep)
     assert sorted(stored(getter)[1] for _ in bodies) == sorted(bodies)
-    assert door.hub.bodies.held == 0
+    assert door.hub.bodies.held == 0 and not put_back
 
 
 def split_frames(octets):
