@@ -355,7 +355,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "amqp", "max_unfinished_bodies", integer(1048576), 268435456,
         "Octets of bodies that have come in part, over all connections: two of the largest by default. "
-        "Beyond it only the oldest grows.",
+        "Beyond it only the oldest grows, and others of its connection up to as much again.",
     ),
     Option(
         "amqp", "max_large_output", integer(1048576), 268435456,

@@ -1,8 +1,9 @@
 """Bodies: one budget for all message bodies that have been received in part, over all connections of a hub.
 
 Beside whoever receives them: it counts what is held, and says who must wait. A body that comes whole never
-comes here. Over the limit only the oldest unfinished body may grow, so that at least one always ends and the
-memory held stays below ``limit + max_message_size``; the others' connections are not read meanwhile. Messages
+comes here. Over the limit only the oldest unfinished body may grow, and, up to the limit, those of the same
+connection, which would not be read if one of them had to wait. So at least one always ends, and the memory
+held stays below ``2 * limit + max_message_size``; the others' connections are not read meanwhile. Messages
 that wait for files before they are stored count too. Never holds a body itself.
 """
 import gevent
@@ -11,11 +12,14 @@ from gomq_py.hub.budget import STALLED_S, Budget
 
 
 class BodyBudget(Budget):
-    """A body is any hashable with ``resume_held()`` and ``give_up(why)``; both are called in the hub."""
+    """A body is any hashable with ``resume_held()`` and ``give_up(why)``; both are called in the hub.
+    ``owner``: the connection that is not read while it waits.
+    """
 
     def __init__(self, limit, stalled_s=STALLED_S, call_later=gevent.spawn_later):
         super().__init__(limit, stalled_s, call_later)
         self._sizes = {}
+        self._of_owner = {}
         self._whole = 0  # octets of messages that wait to be stored
         self._seen = None
 
@@ -25,8 +29,9 @@ class BodyBudget(Budget):
         False: they are counted, but the connection must not be read until ``body.resume_held()`` is called.
         """
         self._sizes[body] = self._sizes.get(body, 0) + octets
+        self._of_owner[body.owner] = self._of_owner.get(body.owner, 0) + octets
         self.held += octets
-        if self.held <= self.limit or (body is self._oldest() and not self._whole):
+        if self.held <= self.limit or self._goes_on(body):
             return True
         self._wait(body)
         return False
@@ -41,6 +46,9 @@ class BodyBudget(Budget):
         if octets is None:
             return
         self.held -= octets
+        left = self._of_owner.pop(body.owner, 0) - octets
+        if left:
+            self._of_owner[body.owner] = left
         if body in self._waiting:
             self._waiting.remove(body)
         if self._waiting:
@@ -56,6 +64,14 @@ class BodyBudget(Budget):
         self.held += octets
         if octets < 0 and self._waiting:
             self._let_on()
+
+    def _goes_on(self, body):
+        """Whether it may grow over the limit."""
+        if self._whole:
+            return False
+        oldest = self._oldest()
+        return body is oldest or (
+            body.owner is oldest.owner and self._of_owner.get(body.owner, 0) <= self.limit)
 
     def _oldest(self):
         return next(iter(self._sizes), None)
@@ -81,7 +97,6 @@ class BodyBudget(Budget):
         if self.held <= self.limit:
             resumed, self._waiting = self._waiting, []
         else:
-            oldest = None if self._whole else self._oldest()
-            resumed = [body for body in self._waiting if body is oldest]
-            self._waiting = [body for body in self._waiting if body is not oldest]
+            resumed = [body for body in self._waiting if self._goes_on(body)]
+            self._waiting = [body for body in self._waiting if not self._goes_on(body)]
         self._resume(resumed)

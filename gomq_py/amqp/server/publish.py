@@ -68,6 +68,11 @@ class Content:
             self.gathered.add(chunk)
         self.chunks.clear()
 
+    @property
+    def owner(self):
+        """Its connection."""
+        return self.channel.connection
+
     def resume_held(self):
         """There is room for the rest, or the content was dropped: read on."""
         if self.hold is not None:

@@ -39,6 +39,11 @@ class LargePacket:
 
     # for the budget
 
+    @property
+    def owner(self):
+        """Its connection."""
+        return self._connection
+
     def resume_held(self):
         """There is room for the rest, or nobody waits for it any more."""
         if self._hold is not None:

@@ -7,8 +7,9 @@ from gomq_py.hub.bodies import BodyBudget
 class Body:
     """A body that counts what it is told."""
 
-    def __init__(self, name):
+    def __init__(self, name, owner=None):
         self.name = name
+        self.owner = owner or self
         self.resumed = 0
         self.failures = []
 
@@ -74,6 +75,47 @@ def test_oldest_body_goes_on_whatever_the_limit(first, second):
     budget.grow(second, 60)
 
     assert budget.grow(first, 1000)
+    budget.close()
+
+
+def test_bodies_of_one_connection_do_not_wait_for_each_other_before_they_have_all_of_the_limit(first):
+    budget = BodyBudget(100)
+    second, third = Body("second"), Body("third", owner=first)
+    budget.grow(first, 50)
+    budget.grow(second, 60)
+
+    assert budget.grow(third, 50)
+    assert not budget.grow(third, 1)
+    budget.release(first)
+    assert (second.resumed, third.resumed) == (1, 0)
+    budget.close()
+
+
+def test_body_goes_on_when_another_of_its_connection_is_the_oldest(first):
+    budget = BodyBudget(100)
+    second, third = Body("second"), Body("third")
+    fourth = Body("fourth", owner=second)
+    for body in (first, second, third, fourth):
+        budget.grow(body, 45)
+
+    budget.release(first)
+
+    assert (second.resumed, third.resumed, fourth.resumed) == (0, 0, 1)
+    budget.close()
+
+
+def test_bodies_that_have_grown_by_nothing_go_on_with_the_oldest_of_their_connection(first, second):
+    budget = BodyBudget(100)
+    others = Body("third", owner=first), Body("fourth", owner=first)
+    for body, octets in ((first, 0), (others[0], 0), (others[1], 60), (second, 150)):
+        budget.grow(body, octets)
+    budget.count_whole(90)
+    assert not budget.grow(others[0], 0)
+    budget.release(others[1])
+
+    budget.count_whole(-90)
+
+    assert (others[0].resumed, second.resumed) == (1, 0)
     budget.close()
 
 

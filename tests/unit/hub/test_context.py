@@ -291,6 +291,7 @@ class Waiting:
     """What waits for memory."""
 
     def __init__(self, done):
+        self.owner = self
         self.done = done
 
     def resume_held(self):
