@@ -12,7 +12,6 @@ cdef class HubBuffers:
     cdef bytearray _scratch
     cdef list _small_spares, _spares
     cdef unsigned char* take_output(self) except NULL
-    cpdef room(self, bint is_first, bint is_long)
     cpdef bytearray scratch(self)
     cpdef bytearray take_spare(self, bint is_small)
     cpdef give_spare(self, bytearray spare)

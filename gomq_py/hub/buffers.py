@@ -70,10 +70,6 @@ class HubBuffers:
         self._small_spares = []
         self._spares = []
 
-    def room(self, is_first, is_long):
-        """What a read may fill."""
-        return self.flood_room if is_long else self.first_room if is_first else self.input_room
-
     def take_output(self):
         """Where the output buffer begins, for whoever fills it, until it switches: what was gathered there is
         sent first.

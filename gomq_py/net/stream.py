@@ -281,8 +281,7 @@ class Stream:
     def _read(self):
         """One read and its walk. Returns the octets read; 0 when there were none, or the stream has ended."""
         if self.rewalk:
-            # What was read before comes first; a paused stream's rest may not even fit in front of a new
-            # read.
+            # What was read before comes first; a paused stream's rest may not fit in front of a new read.
             return 0
         if self.direct is not None:
             count = self._read_direct()
@@ -290,7 +289,8 @@ class Stream:
             buffers = self.buffers
             is_long = self.reads_more and self.full_read == buffers.full_reads
             is_first = self.received_octets < buffers.first_octets and not self.together
-            count = self._receive(buffers.room(is_first, is_long))
+            count = self._receive(
+                buffers.flood_room if is_long else buffers.first_room if is_first else buffers.input_room)
             if count >= buffers.input_octets:
                 self._was_full()
             if count:
