@@ -76,7 +76,7 @@ class Stream:
         "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "frame_octets",
         "doubted_frames", "error", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
         "least_octets", "small_reads", "small_octets", "smallest_octets", "flood_began", "flood_sent_octets",
-        "dense", "full_read", "reads_more",
+        "dense", "full_read", "reads_more", "goes_by_clock",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -86,6 +86,7 @@ class Stream:
         self.socket = socket
         self.receive_into, self.pending = receive_functions(socket)
         self.receive_parts = parts_function(socket)
+        self.goes_by_clock = not hasattr(socket, "receive_functions")
         self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = self.dense = None
         self.is_over = False
         self.tail = b""
@@ -227,7 +228,7 @@ class Stream:
 
     def _readable(self):
         count = self._read()
-        if count >= SMALL_OCTETS or self.pending is not None:
+        if count >= SMALL_OCTETS or self.together or not self.goes_by_clock:
             self.small_reads = self.small_octets = 0
         elif count > 0:
             self.small_reads += 1
@@ -485,16 +486,14 @@ def parts_function(socket):
 
 
 def receive_functions(socket):
-    """The non-blocking recv_into of a gevent socket, and for TLS the count of octets decrypted but not yet
-    read. What is like a socket (net.websocket) brings both.
+    """The non-blocking recv_into of a gevent socket, and for TLS what says whether OpenSSL has octets that
+    were not read from it. What is like a socket (net.websocket) brings both.
     """
     if is_plain(socket):  # one of gevent's takes 2 us to say what it has not
         return socket._sock.recv_into, None
-    own = getattr(socket, "receive_functions", None)
-    if own is not None:
-        return own()
-    ssl_object = getattr(socket, "_sslobj", None)
-    if ssl_object is None:
+    if hasattr(socket, "receive_functions"):
+        return socket.receive_functions()
+    if getattr(socket, "_sslobj", None) is None:
         return socket._sock.recv_into, None
-    records = RecordReader(ssl_object)
+    records = RecordReader(socket._sslobj)
     return records.receive_into, records.pending

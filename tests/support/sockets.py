@@ -1,8 +1,10 @@
 """Connected gevent sockets on which a test plays the peer."""
 import socket as system_socket
 
-from gevent import socket
+import gevent
+from gevent import socket, ssl
 
+from gomq_py.net import tls
 from tests.support.waiting import TIMEOUT_S
 
 
@@ -16,6 +18,19 @@ def socket_pair(buffer_octets=None):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_octets)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_octets)
     return ours, theirs
+
+
+def tls_pair(files, kernel=False):
+    """(ours, theirs): the same over TLS, with the PEM ``files`` of an authority, a certificate and its key;
+    ``kernel``: which decrypts for us, where it can.
+    """
+    ours, theirs = socket.socketpair()
+    context = tls.server_context(tls.TLSOptions(str(files.certificate), str(files.key), kernel=kernel))
+    clients = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    clients.load_verify_locations(str(files.authority))
+    serving = gevent.spawn(context.wrap_socket, ours, server_side=True)
+    theirs = clients.wrap_socket(theirs, server_hostname="localhost")
+    return serving.get(timeout=TIMEOUT_S), theirs
 
 
 def unblocked_pair():

@@ -16,8 +16,10 @@ from gomq_py.hub.buffers import HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net import dense_flood, stream as stream_module
 from gomq_py.net.output import Output
+from gomq_py.net.records import RECORDS_MAX
 from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, MOST_OCTETS, SMALL_OCTETS, Stream
-from tests.support.sockets import socket_pair
+from tests.support import certificates
+from tests.support.sockets import socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
 
 SEGMENT = b"x" * 20
@@ -74,10 +76,10 @@ class Taking:
 class Flooder:
     """A stream on a socket, its peer, and a clock that goes on by ``step_s`` whenever the stream has read."""
 
-    def __init__(self, coalescer, clock):
+    def __init__(self, coalescer, clock, pair):
         self.coalescer = coalescer
         self.clock = clock
-        ours, self.socket = socket_pair()
+        ours, self.socket = pair
         buffers = HubBuffers(4096)
         output = Output(ours, buffers)
         self.stream = Stream(ours, buffers, output, coalescer)
@@ -124,8 +126,8 @@ def clock(monkeypatch):
 def make(clock):
     made = []
 
-    def make(**options):
-        made.append(Flooder(Clockless(**options), clock))
+    def make(pair=None, **options):
+        made.append(Flooder(Clockless(**options), clock, pair or socket_pair()))
         return made[-1]
 
     yield make
@@ -208,13 +210,40 @@ def test_a_large_read_begins_the_count_anew(make):
     assert not flooder.taken_in
 
 
-def test_tls_is_read_at_once_because_a_read_is_one_record(make, monkeypatch):
-    monkeypatch.setattr(stream_module, "receive_functions", lambda ours: (ours._sock.recv_into, lambda: 0))
-    flooder = make()
+def test_what_is_like_a_socket_is_read_at_once(make):
+    class Alike:
+        """As net.websocket's."""
+
+        def __init__(self, ours):
+            self._ours = ours
+            self.fileno, self.send = ours.fileno, ours._sock.send
+
+        def receive_functions(self):
+            return self._ours._sock.recv_into, lambda: 0
+
+    ours, theirs = socket_pair()
+    flooder = make((Alike(ours), theirs))
 
     flooder.flood(count=4 * FLOOD_READS)
 
     assert not flooder.taken_in
+
+
+@pytest.mark.parametrize("count", [LEAST_TOGETHER, RECORDS_MAX + LEAST_TOGETHER])
+def test_of_tls_all_records_that_are_there_are_read_at_a_tick(make, tmp_path, count):
+    flooder = make(tls_pair(certificates.make(tmp_path / "files")))
+    flooder.flood()
+    assert flooder.taken_in
+    read = sum(flooder.lane.reads)
+    for _ in range(count):
+        flooder.socket.sendall(SEGMENT)
+    look_at_all_sockets()
+    assert sum(flooder.lane.reads) == read
+
+    flooder.coalescer.tick()
+
+    wait_until(lambda: sum(flooder.lane.reads) == read + count * len(SEGMENT), sleep=gevent.sleep)
+    assert flooder.taken_in
 
 
 def test_without_a_clock_everything_is_read_at_once(make):

@@ -3,21 +3,28 @@ from ssl import SSLWantReadError
 
 import pytest
 
-from gomq_py.net.records import READS_BETWEEN_LOOKS, RECORDS_MAX, RecordReader
+from gomq_py.net import records
+from gomq_py.net.records import RECORDS_MAX, RecordReader
 
 ROOM = 100
 
 
 class Scripted:
-    """What OpenSSL would read: octets, or an error that it raises. Like it, one record in a call."""
+    """What OpenSSL would read: octets, or an error that it raises. Like it, one record in a call.
+
+    Of those before ``behind`` it knows that they are there: it has read them ahead.
+    """
 
     def __init__(self):
         self.records = []
-        self.asked = 0
+        self.behind = []
+        self.in_vain = 0
 
     def read(self, most, view):
-        self.asked += 1
         if not self.records:
+            self.records, self.behind = self.behind, []
+        if not self.records:
+            self.in_vain += 1
             raise SSLWantReadError
         record = self.records.pop(0)
         if isinstance(record, Exception):
@@ -33,26 +40,32 @@ class Scripted:
         """Of a record that was read whole nothing is left; of the others it knows nothing."""
         return 0
 
+    def has_pending(self):
+        """Read ahead."""
+        return int(bool(self.records))
+
 
 @pytest.fixture
 def scripted():
     return Scripted()
 
 
+@pytest.fixture(params=["read ahead", "read one by one"])
+def reader(scripted, request, monkeypatch):
+    reads_ahead = request.param == "read ahead"
+    monkeypatch.setattr(records, "read_ahead", lambda one: one.has_pending if reads_ahead else None)
+    return RecordReader(scripted)
+
+
 @pytest.fixture
-def reader(scripted):
-    """One that looks for more with the next read."""
-    reader = RecordReader(scripted)
-    scripted.records += [b"x"] * READS_BETWEEN_LOOKS
-    for _ in range(READS_BETWEEN_LOOKS):
-        reader.receive_into(memoryview(bytearray(ROOM)))
-    assert scripted.records == []
-    scripted.asked = 0
-    return reader
+def ahead(scripted, monkeypatch):
+    """A reader of what is read ahead."""
+    monkeypatch.setattr(records, "read_ahead", lambda one: one.has_pending)
+    return RecordReader(scripted)
 
 
-def read(reader):
-    room = bytearray(ROOM)
+def read(reader, most=ROOM):
+    room = bytearray(most)
     return bytes(room[:reader.receive_into(memoryview(room))])
 
 
@@ -68,22 +81,51 @@ def test_a_read_takes_no_more_than_there_is_room_for(scripted, reader):
     scripted.records += [b"a" * 60, b"b" * 60]
 
     assert read(reader) == b"a" * 60 + b"b" * 40
+    assert reader.pending()
     assert read(reader) == b"b" * 20
 
 
 def test_a_read_takes_no_more_records_than_others_can_wait_for(scripted, reader):
     scripted.records += [b"r"] * (RECORDS_MAX + 1)
 
-    assert read(reader) == b"r" * RECORDS_MAX
+    assert read(reader, RECORDS_MAX + 1) == b"r" * RECORDS_MAX
+    assert reader.pending()
     assert read(reader) == b"r"
 
 
-def test_who_sends_one_record_at_a_time_is_seldom_asked_for_more(scripted, reader):
-    for number in range(2 * READS_BETWEEN_LOOKS):
-        scripted.records.append(b"%d" % number)
-        assert read(reader) == b"%d" % number
+def test_nothing_is_pending_where_all_was_read(scripted, reader):
+    scripted.records += [b"one", b"two"]
+    read(reader)
 
-    assert scripted.asked - 2 * READS_BETWEEN_LOOKS == 2
+    assert not reader.pending()
+
+
+def test_nothing_is_pending_of_a_record_for_whose_rest_the_socket_calls(scripted, reader):
+    scripted.records += [b"one", SSLWantReadError()]
+
+    assert read(reader) == b"one"
+    assert not reader.pending()
+    scripted.records += [SSLWantReadError()]
+    with pytest.raises(SSLWantReadError):
+        read(reader)
+    assert not reader.pending()
+
+
+def test_of_what_is_read_ahead_none_is_looked_for_in_vain(scripted, ahead):
+    for number in range(5):
+        scripted.records += [b"%d" % number, b"+"]
+        assert read(ahead) == b"%d+" % number
+
+    assert scripted.in_vain == 0
+
+
+def test_what_was_not_read_ahead_waits_for_the_next_read(scripted, ahead):
+    scripted.records += [b"one"]
+    scripted.behind += [b"two"]
+
+    assert read(ahead) == b"one"
+    assert not ahead.pending()
+    assert read(ahead) == b"two"
 
 
 @pytest.mark.parametrize("end", [b"", ConnectionResetError("gone")])

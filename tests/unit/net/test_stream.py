@@ -10,8 +10,10 @@ from gevent import socket
 from gomq_py.hub.buffers import FIRST_OCTETS, FLOOD_OCTETS, INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net.output import Output
+from gomq_py.net.records import RECORDS_MAX
 from gomq_py.net.stream import Stream
-from tests.support.sockets import socket_pair
+from tests.support import certificates
+from tests.support.sockets import socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
 
 
@@ -61,8 +63,8 @@ class Lines:
 class Peer:
     """A stream running in a greenlet, and the other end of its socket."""
 
-    def __init__(self, buffers=None, coalescer=None):
-        ours, self.socket = socket_pair()
+    def __init__(self, buffers=None, coalescer=None, pair=None):
+        ours, self.socket = pair or socket_pair()
         self.fileno = ours.fileno()
         buffers = buffers or HubBuffers(4096)
         output = Output(ours, buffers)
@@ -193,6 +195,23 @@ def test_a_paused_stream_goes_on_where_the_walk_stopped(peer):
     peer.lane.hold.release()
 
     peer.wait_for(b"one", b"pause", b"two", b"three", b"four")
+
+
+def test_a_paused_stream_goes_on_with_the_records_that_were_read_ahead(tmp_path):
+    peer = Peer(pair=tls_pair(certificates.make(tmp_path / "files")))
+    records = [b"%d" % number for number in range(RECORDS_MAX)]
+    hold = peer.stream.hold("the test")
+    peer.send(b"pause\n")
+    for record in records:
+        peer.send(record + b"\n")
+    hold.release()
+    peer.wait_for(b"pause")
+    assert peer.waiting_octets() == 0
+
+    peer.lane.hold.release()
+
+    peer.wait_for(b"pause", *records)
+    peer.running.kill()
 
 
 def test_a_stream_is_read_when_nobody_holds_it_and_a_hold_is_released_once(peer):

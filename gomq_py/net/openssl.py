@@ -1,0 +1,64 @@
+"""OpenSSL's read-ahead, for which the ssl module has no name.
+
+Of itself OpenSSL reads a record in two calls of the system, its head and then the rest, half of what a small
+one costs. With read-ahead it reads what is there, up to 16 KiB, and takes the records out of that.
+
+Beside records, which has to know then what OpenSSL has read already: the socket does not call for it.
+"""
+import _ssl
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+ENABLE_KTLS = 1 << 3  # SSL_OP_ENABLE_KTLS of OpenSSL 3; ssl.OP_ENABLE_KTLS from Python 3.12 on
+# How an object of the ssl module begins in CPython 3.11 to 3.14: its header, a weak reference to the socket,
+# the library's SSL, the context.
+WORD_OCTETS = ctypes.sizeof(ctypes.c_void_p)
+SOCKET_AT = object.__basicsize__
+LIBRARY_AT = SOCKET_AT + WORD_OCTETS
+CONTEXT_AT = LIBRARY_AT + WORD_OCTETS
+KNOWN_TYPE: Any = getattr(_ssl, "_SSLSocket")  # noqa: B009 (what is known of the module does not name it)
+
+
+def read_ahead(ssl_object: Any) -> Callable[[], int] | None:
+    """Have OpenSSL read ahead for ``ssl_object``, of whose handshake it has read all.
+
+    Returns a function that says whether OpenSSL has octets that were not read from it, of which some or all
+    may be the beginning of a record. None: it reads as ever, because the kernel decrypts, the object is
+    another one's, or the library keeps its names to itself, as one that was linked into Python may.
+    """
+    library = _library()
+    if library is None or ssl_object.context.options & ENABLE_KTLS or not _is_known(ssl_object):
+        return None
+    address = ctypes.c_void_p(_word(ssl_object, LIBRARY_AT))
+    library.SSL_set_read_ahead(address, 1)
+    return partial(library.SSL_has_pending, address)
+
+
+def _is_known(ssl_object: Any) -> bool:
+    """Whether the object is laid out as above: what should lie behind the library's SSL does."""
+    if sys.implementation.name != "cpython" or type(ssl_object) is not KNOWN_TYPE:
+        return False
+    if type(ssl_object).__basicsize__ < CONTEXT_AT + WORD_OCTETS:
+        return False
+    return _word(ssl_object, CONTEXT_AT) == id(ssl_object.context) and _word(ssl_object, LIBRARY_AT) != 0
+
+
+def _word(ssl_object: Any, at: int) -> int:
+    return ctypes.c_void_p.from_address(id(ssl_object) + at).value or 0
+
+
+@cache
+def _library() -> Any:
+    """The OpenSSL that the ssl module uses, or None where it cannot be called."""
+    library = ctypes.PyDLL(getattr(_ssl, "__file__", None))  # its calls are too short to let others run
+    try:
+        library.SSL_set_read_ahead.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        library.SSL_set_read_ahead.restype = None
+        library.SSL_has_pending.argtypes = [ctypes.c_void_p]
+        library.SSL_has_pending.restype = ctypes.c_int
+    except AttributeError:
+        return None
+    return library

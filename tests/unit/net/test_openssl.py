@@ -1,0 +1,132 @@
+"""What the ssl module's library can do and the module has no name for."""
+import ssl
+import sys
+from socket import MSG_DONTWAIT, MSG_PEEK
+from types import SimpleNamespace
+
+import pytest
+
+from gomq_py.net import openssl
+from tests.support import certificates
+from tests.support.sockets import tls_pair
+
+ROOM = 100
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def pair(files):
+    ours, theirs = tls_pair(files)
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.fixture
+def no_memory_is_looked_at(monkeypatch):
+    """Fails where it reads memory that may be anything."""
+    def look(*_arguments):
+        raise AssertionError("it looked")
+
+    monkeypatch.setattr(openssl, "_word", look)
+
+
+def left_in_socket(socket):
+    """What OpenSSL has not read."""
+    try:
+        return socket._sock.recv(65536, MSG_PEEK | MSG_DONTWAIT)
+    except BlockingIOError:
+        return b""
+
+
+def read(socket, most=ROOM):
+    room = bytearray(most)
+    return bytes(room[:socket._sslobj.read(most, room)])
+
+
+def test_records_are_read_ahead_and_it_says_so(pair):
+    ours, theirs = pair
+    has_pending = openssl.read_ahead(ours._sslobj)
+    assert has_pending() == 0
+    for record in (b"one", b"two"):
+        theirs.sendall(record)
+
+    assert read(ours) == b"one"
+    assert (has_pending(), left_in_socket(ours)) == (1, b"")
+    assert read(ours) == b"two"
+    assert has_pending() == 0
+
+
+def test_of_a_record_that_was_read_in_part_the_rest_is_pending(pair):
+    ours, theirs = pair
+    has_pending = openssl.read_ahead(ours._sslobj)
+    theirs.sendall(b"octets")
+
+    assert read(ours, most=3) == b"oct"
+    assert has_pending() == 1
+    assert read(ours) == b"ets"
+    assert has_pending() == 0
+
+
+def test_the_beginning_of_a_record_is_pending(pair):
+    ours, theirs = pair
+    has_pending = openssl.read_ahead(ours._sslobj)
+    theirs._sock.sendall(b"\x17\x03\x03\x00\x40some")
+
+    with pytest.raises(ssl.SSLWantReadError):
+        read(ours)
+    assert (has_pending(), left_in_socket(ours)) == (1, b"")
+
+
+def test_of_whom_nothing_is_asked_reads_as_ever(pair):
+    ours, theirs = pair
+    for record in (b"one", b"two"):
+        theirs.sendall(record)
+
+    assert read(ours) == b"one"
+    assert left_in_socket(ours)
+
+
+@pytest.mark.usefixtures("no_memory_is_looked_at")
+def test_the_kernel_reads_what_it_decrypts_itself(files):
+    ours, theirs = tls_pair(files, kernel=True)
+    with ours, theirs:
+        assert openssl.read_ahead(ours._sslobj) is None
+
+
+@pytest.mark.usefixtures("no_memory_is_looked_at")
+def test_other_interpreters_and_other_objects_are_left_alone(pair, monkeypatch):
+    ours, _theirs = pair
+    assert openssl.read_ahead(SimpleNamespace(context=ours._sslobj.context)) is None
+    monkeypatch.setattr(sys, "implementation", SimpleNamespace(name="another"))
+    assert openssl.read_ahead(ours._sslobj) is None
+
+
+@pytest.mark.parametrize("at", ["LIBRARY_AT", "CONTEXT_AT"])
+def test_an_object_that_is_laid_out_otherwise_is_left_alone(pair, monkeypatch, at):
+    ours, _theirs = pair
+    word = openssl._word
+    monkeypatch.setattr(
+        openssl, "_word", lambda one, where: 0 if where == getattr(openssl, at) else word(one, where))
+
+    assert openssl.read_ahead(ours._sslobj) is None
+
+
+def test_an_object_that_is_too_short_is_left_alone(pair, monkeypatch):
+    ours, _theirs = pair
+    monkeypatch.setattr(openssl, "CONTEXT_AT", type(ours._sslobj).__basicsize__)
+
+    assert openssl.read_ahead(ours._sslobj) is None
+
+
+def test_a_library_that_keeps_its_names_to_itself_is_left_alone(pair, monkeypatch):
+    ours, _theirs = pair
+    monkeypatch.setattr(openssl.ctypes, "PyDLL", lambda name: SimpleNamespace())
+    openssl._library.cache_clear()
+    try:
+        assert openssl.read_ahead(ours._sslobj) is None
+    finally:
+        openssl._library.cache_clear()
