@@ -2,9 +2,10 @@
 
 Beside whoever receives them: it counts what is held, and says who must wait. A body that comes whole never
 comes here. Over the limit only the oldest unfinished body may grow, and, up to the limit, those of the same
-connection, which would not be read if one of them had to wait. So at least one always ends, and the memory
-held stays below ``2 * limit + max_message_size``; the others' connections are not read meanwhile. Messages
-that wait for files before they are stored count too. Never holds a body itself.
+connection, which would not be read if one of them had to wait; what a connection begins beyond that is to be
+refused. So at least one always ends, and the memory held stays below ``2 * limit + max_message_size``; the
+others' connections are not read meanwhile. Messages that wait for files before they are stored count too.
+Never holds a body itself.
 """
 import gevent
 
@@ -35,6 +36,13 @@ class BodyBudget(Budget):
             return True
         self._wait(body)
         return False
+
+    def waits_in_vain(self, body):
+        """Whether one that may not grow never will: its connection has all of the limit, and an older body,
+        which cannot end because the connection is not read.
+        """
+        return self._of_owner[body.owner] > self.limit and body is not next(
+            one for one in self._sizes if one.owner is body.owner)
 
     def has_room(self, octets):
         """Whether any body may grow by so much now."""

@@ -166,6 +166,37 @@ def test_unfinished_bodies_share_one_budget(limited):
     sending.join()
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_bodies_of_one_connection_beyond_the_budget_end_their_channel_at_once_and_the_others_go_on(
+    limited, others
+):
+    """Whether its bodies are the only ones, or come behind that of somebody else, which ends."""
+    door = limited(max_unfinished_bodies=1024 * 1024)
+    client, other = door.client(channels=(1, 2, 3)), door.client()
+    begin = [
+        method_frame(number, BasicPublish(routing_key="q"))
+        + frame(HEADER, number, header_payload(b"\0\0", 500_000))
+        for number in (1, 2, 3)
+    ]
+    parts = [frame(BODY, number, bytes(100_000)) for number in (1, 2, 3)]
+    if others:
+        other.send(begin[0], parts[0])
+        wait_until(lambda: door.hub.bodies.held == 100_000, sleep=gevent.sleep)
+
+    sending = gevent.spawn(client.send, *begin, *parts * 5)
+    if others:
+        other.send(*parts[:1] * 4)
+
+    closed = client.next_method()
+    assert isinstance(closed, ChannelClose) and closed.reply_code == 311
+    assert closed.reply_text == (
+        "CONTENT_TOO_LARGE - unfinished message bodies of more than 1048576 octets on one connection "
+        "(max_unfinished_bodies)")
+    sending.join()
+    wait_until(lambda: door.queue("q").ready_count == 2 + others, sleep=gevent.sleep)
+    assert door.hub.bodies.held == 0
+
+
 @pytest.mark.parametrize("first_ends", [True, False])
 def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_is_read_again(
     limited, first_ends

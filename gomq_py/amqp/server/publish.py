@@ -14,7 +14,7 @@ from functools import partial
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import CLASS_BASIC
 from gomq_py.amqp.wire.errors import (
-    NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame,
+    ContentTooLarge, NoRoute, NotImplemented_, PreconditionFailed, ResourceError, UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import content_frames, decode_header, method_frame
 from gomq_py.amqp.wire.methods import BasicPublish, BasicReturn
@@ -156,8 +156,13 @@ def body_ends(channel, gathered, size):
 def _received(channel, content, count):
     if content.received == content.size:
         return _complete(channel, content)
-    if channel.connection.hub.bodies.grow(content, count):
+    bodies = channel.connection.hub.bodies
+    if bodies.grow(content, count):
         return True
+    if bodies.waits_in_vain(content):
+        raise ContentTooLarge(
+            f"unfinished message bodies of more than {bodies.limit} octets on one connection "
+            "(max_unfinished_bodies)")
     content.hold = channel.connection.stream.hold("room for message bodies")
     return False
 

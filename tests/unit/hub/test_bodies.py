@@ -91,6 +91,18 @@ def test_bodies_of_one_connection_do_not_wait_for_each_other_before_they_have_al
     budget.close()
 
 
+def test_body_waits_in_vain_for_an_older_one_of_its_connection_that_has_all_of_the_limit(first, second):
+    budget = BodyBudget(100)
+    third = Body("third", owner=second)
+    budget.grow(first, 10)
+
+    assert not budget.grow(second, 150) and not budget.waits_in_vain(second)
+    assert not budget.grow(third, 1) and budget.waits_in_vain(third)
+    budget.release(second)
+    assert not budget.waits_in_vain(third)
+    budget.close()
+
+
 def test_body_goes_on_when_another_of_its_connection_is_the_oldest(first):
     budget = BodyBudget(100)
     second, third = Body("second"), Body("third")
