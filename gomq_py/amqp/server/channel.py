@@ -192,6 +192,17 @@ class Channel(HotChannel):
             )
             self.connection.fail_channel(self, error)
 
+    def cannot_take(self, queue, octets):
+        """The message that ``queue`` delivers next has properties of so many octets, which fit into no frame
+        to the client: close the channel, when the queue has had its turn.
+        """
+        self.connection.hub.call_later(
+            0, self._refuse_to_take, consume.header_too_large(self, queue, octets))
+
+    def _refuse_to_take(self, error):
+        if self.is_open():
+            self.connection.fail_channel(self, error)
+
     def return_one(self, delivery_tag):
         """An operator gives a message back to its queue; what its client says of it later is passed over.
 

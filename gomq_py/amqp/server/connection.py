@@ -14,6 +14,7 @@ from functools import partial
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
+from gomq_py.amqp.server.consume import ANY_SIZE
 from gomq_py.amqp.server.fast_lane import FastLane
 from gomq_py.amqp.server.frame_errors import blamed, check_frame, described_frame, method_on_channel_0
 from gomq_py.amqp.server.handshake import HandshakeError, close_frame
@@ -25,7 +26,7 @@ from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt
 from gomq_py.amqp.server.publish import body_begins, body_ends, wait_for_files
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD
+from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD, HEADER_OVERHEAD
 from gomq_py.amqp.wire.errors import (
     AccessRefused, AMQPError, ChannelError, ConnectionForced, FrameError, InternalError, NotAllowed,
     UnexpectedFrame,
@@ -182,6 +183,16 @@ class Connection:
     def frame_max(self):
         """The negotiated size of frames in octets."""
         return self.limits.frame_max
+
+    @property
+    def properties_max(self):
+        """Octets of properties that fit into a header frame to the client. To one that takes the largest
+        frames there are, a larger one is sent, as by RabbitMQ: dead-lettering adds to headers, and nobody
+        would get the message.
+        """
+        if self.limits.frame_max >= self.server.settings.frame_max:
+            return ANY_SIZE
+        return self.limits.frame_max - HEADER_OVERHEAD
 
     def _serve(self):
         """Make what a client is served with."""

@@ -14,7 +14,9 @@ from gomq_py.amqp.server.reply_to import ReplyConsumer
 from gomq_py.amqp.server.settle import REQUEUE
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
-from gomq_py.amqp.wire.errors import NotAllowed, NotImplemented_, PreconditionFailed, ResourceError
+from gomq_py.amqp.wire.errors import (
+    ContentTooLarge, NotAllowed, NotImplemented_, PreconditionFailed, ResourceError,
+)
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import (
     BasicCancel, BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicGetOk, BasicQosOk, BasicRecoverOk,
@@ -24,9 +26,13 @@ from gomq_py.broker.features.consumer_priority import priority_of
 from gomq_py.broker.features.queue_type import queue_type_of
 from gomq_py.broker.features.stream_offset import GENERATED_TAG
 from gomq_py.broker.names import cleaned, described
+from gomq_py.broker.queues.peeking import next_properties_length
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import Refused
 from gomq_py.storage.message import Message
+
+# More octets than properties have.
+ANY_SIZE = 1 << 62
 
 
 def basic_qos(channel, method):
@@ -88,6 +94,7 @@ def basic_get(channel, method):
     _check_unacked(channel, method.no_ack)
     queue.serve()
     message = Message()
+    _check_header(channel, queue)
     if not queue.get(message, method.no_ack):
         if queue.is_opening():
             channel.go_on_later(
@@ -136,6 +143,14 @@ def basic_recover_async(channel, method):
     _recover(channel, method, None)
 
 
+def header_too_large(channel, queue, octets):
+    """The error for a message of ``queue`` whose properties of so many octets fit into no frame."""
+    return ContentTooLarge(
+        f"the next message of {described('queue', queue.name, channel.vhost.name)} has a header of "
+        f"{octets + HEADER_OVERHEAD} octets, larger than the negotiated frame_max of "
+        f"{channel.connection.frame_max}")
+
+
 def stop_reply_consumer(channel):
     """Stop the channel's consumer of direct replies, if there is one."""
     consumer, channel.reply_consumer = channel.reply_consumer, None
@@ -166,6 +181,17 @@ def _check_unacked(channel, no_ack):
         raise ResourceError(f"Max {channel.max_unacked} unacknowledged messages per channel reached").soft()
 
 
+def _check_header(channel, queue):
+    """Refuse to take a message whose header fits into no frame to the client: it stays. Raises
+    ContentTooLarge.
+    """
+    most = channel.connection.properties_max
+    if most < ANY_SIZE:
+        octets = next_properties_length(queue, most)
+        if octets > most:
+            raise header_too_large(channel, queue, octets)
+
+
 def _queue_consumer(channel, method, tag):
     name = named_queue(channel, method.queue)
     queue = queues.to_take_from(channel.caller, name)
@@ -182,6 +208,7 @@ def _queue_consumer(channel, method, tag):
             priority=priority_of(arguments), arguments=arguments, prefetch=channel.prefetch_count,
             frame_max=channel.connection.frame_max, on_cancel=_cancelled,
         )
+    consumer.properties_max = channel.connection.properties_max
     consumer.large = channel.connection.hub.large_output
     consumer.timers = channel.connection.hub.timers
     channel.consumers[tag] = consumer

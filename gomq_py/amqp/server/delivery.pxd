@@ -25,6 +25,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef readonly bint started
     cdef public object on_cancel
     cdef Py_ssize_t frame_max
+    cdef public Py_ssize_t properties_max
     cdef bytes prefix
     cdef Message message
     cdef bint waiting, held
@@ -42,6 +43,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Py_ssize_t _size_of(self, Message message) except -1
     @cython.locals(channel=cython.uint)
     cdef Py_ssize_t _write_frames(self, unsigned char* out, Py_ssize_t at, Message message) except -1
+    cdef _end_channel(self)
     @cython.locals(queue=Queue)
     cdef _send_taken(self, Py_ssize_t at)
     cpdef Py_ssize_t deliver(self, Py_ssize_t limit) except -1
@@ -56,7 +58,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     @cython.locals(message=Message, channel=cython.uint)
     cdef Py_ssize_t _write_translated(self, unsigned char* out, Py_ssize_t at, Py_ssize_t end) except -2
     @cython.locals(size=Py_ssize_t)
-    cdef Py_ssize_t _add_translated(self, unsigned char* out, Py_ssize_t at, Py_ssize_t room) except -2
+    cdef Py_ssize_t _add_unusual(self, unsigned char* out, Py_ssize_t at, Py_ssize_t room) except -2
     @cython.locals(message=Message)
     cdef Py_ssize_t _translated_size(self) except -2
     @cython.locals(data=bytearray, out=cython.p_uchar, at=Py_ssize_t, message=Message)

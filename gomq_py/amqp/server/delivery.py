@@ -24,13 +24,14 @@ class AMQPConsumer(consumers.Consumer):
 
     ``prefetch``: unacked messages it may hold, 0 for no limit (and for no_ack);
     ``on_cancel(consumer, reason)`` tells the peer when the queue is gone; ``large`` (a LargeOutput, or None)
-    admits large messages, ``timers`` (the hub's, or None) lets them wait for each other. Raises AccessRefused
-    from start() where an exclusive consumer is in the way; the channel checks before it answers.
+    admits large messages, ``timers`` (the hub's, or None) lets them wait for each other; ``properties_max``:
+    octets of them that fit into a header frame to the client. Raises AccessRefused from start() where an
+    exclusive consumer is in the way; the channel checks before it answers.
     """
 
     __slots__ = (
         "output", "channel", "source", "holder", "prefetch", "started", "on_cancel", "frame_max", "prefix",
-        "message", "waiting", "held", "large", "timers", "form", "apart",
+        "message", "waiting", "held", "large", "timers", "form", "apart", "properties_max",
     )
 
     def __init__(
@@ -47,6 +48,7 @@ class AMQPConsumer(consumers.Consumer):
         self.on_cancel = on_cancel
         self.started = self.waiting = self.held = False
         self.large = self.timers = self.form = None
+        self.properties_max = consumers.UNLIMITED
         self.apart = 0  # octets of a turn that went elsewhere than into the output buffer
         name = tag.encode("utf-8", "surrogateescape")
         self.prefix = b"\x00\x3c\x00\x3c" + bytes((len(name),)) + name
@@ -148,8 +150,8 @@ class AMQPConsumer(consumers.Consumer):
         at = taken = 0
         try:
             while limit > 0 and queue.peek(message):
-                if message.kind != BASIC:
-                    at = self._add_translated(out, at, room)
+                if message.kind != BASIC or message.properties_length > self.properties_max:
+                    at = self._add_unusual(out, at, room)
                     if at < 0:
                         break
                 else:
@@ -201,13 +203,16 @@ class AMQPConsumer(consumers.Consumer):
         self.apart = 0
         return apart
 
-    # what came by another protocol, and is written as ``form`` reads it
+    # what is written otherwise, or not at all: what came by another protocol, as ``form`` reads it
 
-    def _add_translated(self, out, at, room):
+    def _add_unusual(self, out, at, room):
         """Write the frames of ``message`` behind those up to ``at``. Returns the offset behind them; -1:
-        these have to be sent first, or it is dealt with: it was too large for the buffer, or nobody can read
-        it.
+        these have to be sent first, or it is dealt with: it was too large for the buffer, nobody can read it,
+        or this client may not have it.
         """
+        if self.message.kind == BASIC:
+            self._end_channel()
+            return -1
         try:
             self.form = forms.of(self.message.kind)
         except Malformed as error:
@@ -249,6 +254,13 @@ class AMQPConsumer(consumers.Consumer):
         self.source.shift_head()
         self.source.set_aside(self.message.location, error, "delivering it")
         self.apart += UNREADABLE_OCTETS
+
+    def _end_channel(self):
+        """No frame to the client holds the header of ``message``, which is next: it stays for others, and the
+        channel ends.
+        """
+        self.held = True
+        self.channel.cannot_take(self.source, self.message.properties_length)
 
     def _send_taken(self, at):
         """Send the deliveries that fill the output buffer so far."""
@@ -315,7 +327,10 @@ class AMQPConsumer(consumers.Consumer):
 
     def gather(self, message):
         """As Consumer.gather: its frames are written into the hub's output buffer."""
-        if not self.no_ack or message.kind != BASIC or self.channel.tracing or self.capacity() <= 0:
+        if (
+            not self.no_ack or message.kind != BASIC or self.channel.tracing or self.capacity() <= 0
+            or message.properties_length > self.properties_max
+        ):
             return False
         at = self.output.gather(self._size_of(message))
         if at < 0:
@@ -346,7 +361,7 @@ class AMQPConsumer(consumers.Consumer):
         """Whether it can be handed this message, where it has capacity."""
         return (
             self.no_ack and self.output.takes_sources and not self.channel.tracing and message.kind == BASIC
-            and message.body_view() is not None)
+            and message.properties_length <= self.properties_max and message.body_view() is not None)
 
     def wait_for(self, message, now_ms):
         """As Consumer.wait_for: while its client reads another large message."""

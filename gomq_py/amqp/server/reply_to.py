@@ -46,6 +46,9 @@ class ReplyConsumer(Destination):
             properties = message.get_properties(connection.frame_max - HEADER_OVERHEAD)
         except Malformed:
             return 0
+        if len(properties) > connection.properties_max:
+            self.channel.cannot_take(self, len(properties))
+            return 0
         answer = BasicDeliver(
             consumer_tag=self.tag, delivery_tag=self.channel.unacked.skip(), redelivered=False,
             exchange=_text(message.get_exchange()), routing_key=_text(message.get_routing_key()),

@@ -103,8 +103,8 @@ class StreamConsumer(consumer_delivery.AMQPConsumer):
         at = taken = 0
         try:
             while limit > 0 and reader.next(message):
-                if message.kind != BASIC:
-                    at = self._add_translated(out, at, room)
+                if message.kind != BASIC or message.properties_length > self.properties_max:
+                    at = self._add_unusual(out, at, room)
                     if at < 0:
                         break
                 else:

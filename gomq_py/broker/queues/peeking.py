@@ -3,7 +3,10 @@
 For doors, which do not see stores.
 """
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.errors import Malformed
 from gomq_py.storage import browser
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.message import Message
 
 
 def browse(queue):
@@ -13,3 +16,14 @@ def browse(queue):
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
     return browser.browse(queue.store)
+
+
+def next_properties_length(queue, most):
+    """Octets of the properties of the message that ``queue.get()`` would take now, up to ``most`` if it came
+    by another protocol; 0 where it would take none.
+    """
+    message = Message()
+    try:
+        return len(message.get_properties(most)) if not queue.paused and queue.peek(message) else 0
+    except (Malformed, StoreError):
+        return 0  # get() meets it, too
