@@ -14,6 +14,7 @@ from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
 from gomq_py.amqp.server.local import LocalClients
 from gomq_py.amqp.server.served import Served
 from gomq_py.net.listener import host_of
+from gomq_py.observability.gathered_lines import GatheredLines
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -32,6 +33,8 @@ class AMQPServer:
         hub.at_close(self.timeouts.close)
         look_again = LookAgain(hub.clients)
         broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))
+        self.lines = GatheredLines(logger("amqp"), hub.timers.start)  # of clients that come and go
+        hub.at_close(self.lines.close)
         # a log with a limit of rate, for events that peers who have not logged in can trigger at will
         self.strangers = QuietLog(logger("amqp"))
         # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here

@@ -1,0 +1,117 @@
+"""Gathered lines: lines of the log that come by the hundred, as clients do, written some milliseconds later
+and many at a time.
+
+A leaf, over the standard library's logging, and below log, which says where lines are gathered: in a process
+of the broker's own. A line that is made between two sleeps of the process costs five times what it costs
+behind others. Whoever comes alone is written at once. Every other line of the process waits until those that
+were gathered are written, and so does the end of the process: they keep their order and their time, and none
+is lost but by a kill.
+"""
+import atexit
+import logging
+import time
+from _thread import RLock
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+# Lines that follow another one within this time are gathered for so long: 40 logins, one after the other.
+GATHER_MS = 20
+# Where very many come meanwhile, they are written before others have waited for milliseconds.
+MOST_LINES = 200
+
+_with_lines: "dict[GatheredLines, None]" = {}  # those that have some
+_lock = RLock()  # the system's, as of handlers
+
+
+class GatheredLines:
+    """Over one logger. ``call_later(milliseconds, function)`` calls in the thread that logs here."""
+
+    def __init__(
+        self, log: logging.Logger, call_later: Callable[[int, Callable[[], None]], object],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._log = log
+        self._call_later = call_later
+        self._clock = clock
+        self._lines: deque[tuple[float, str, tuple[object, ...]]] = deque()
+        self._wrote_s = 0.0
+        self._is_armed = self._is_closed = False
+
+    def info(self, text: str, *arguments: object) -> None:
+        """As of the logger; the arguments do not change any more."""
+        if not self._log.isEnabledFor(logging.INFO):
+            return
+        now = self._clock()
+        if not self._lines:
+            if not 0 <= now - self._wrote_s < GATHER_MS / 1000 or self._is_closed or not _may_gather():
+                self._wrote_s = now
+                self._log.info(text, *arguments)
+                return
+        self._lines.append((now, text, arguments))
+        _with_lines[self] = None  # behind it: another thread may be writing what there was
+        if not self._is_armed:
+            self._is_armed = True
+            self._call_later(GATHER_MS, self._time_is_over)
+        elif len(self._lines) >= MOST_LINES:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was gathered."""
+        with _lock:
+            _with_lines.pop(self, None)
+            lines = self._lines
+            if lines:
+                self._wrote_s = self._clock()
+                _emit(self._log, [self._record(*lines.popleft()) for _ in range(len(lines))])
+
+    def close(self) -> None:
+        """Nothing is gathered any more."""
+        self._is_closed = True
+        self.write()
+
+    def _time_is_over(self) -> None:
+        self._is_armed = False
+        self.write()
+
+    def _record(self, created_s: float, text: str, arguments: tuple[object, ...]) -> logging.LogRecord:
+        record = logging.getLogRecordFactory()(
+            self._log.name, logging.INFO, "", 0, text, arguments, None)
+        record.created = created_s
+        record.msecs = float(int(created_s % 1 * 1000))
+        return record
+
+
+def _may_gather() -> bool:
+    """Whether every line of the process comes by ``write_gathered``, which a factory of records says."""
+    return getattr(logging.getLogRecordFactory(), "writes_gathered", False)
+
+
+def write_gathered() -> None:
+    """Write everything that waits: something else is to be logged, or the process ends."""
+    if _with_lines:
+        with _lock:
+            for one in list(_with_lines):
+                one.write()
+
+
+def _emit(log: logging.Logger, records: Iterable[logging.LogRecord]) -> None:
+    """Hand records of one level to all handlers of a logger, as it would itself."""
+    if log.disabled:
+        return
+    records = [record for record in records if log.filter(record)]
+    one: Any = log
+    while one is not None:
+        for handler in one.handlers:
+            if logging.INFO < handler.level:
+                continue
+            handle_all = getattr(handler, "handle_all", None)
+            if handle_all is not None:
+                handle_all(records)
+                continue
+            for record in records:
+                handler.handle(record)
+        one = one.parent if one.propagate else None
+
+
+atexit.register(write_gathered)  # before the handlers are closed, which logging has registered
