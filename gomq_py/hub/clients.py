@@ -6,7 +6,7 @@ that a login costs the same whether there are ten connections or a hundred thous
 
 A connection has ``door`` (the name of its protocol), ``user``, ``vhost`` and ``name``; it is told of alarms
 by ``block(reason)`` and ``unblock()``, and ends by ``force_close(reason)`` (its client is told, and waited
-for) or ``abort(why)`` (without a word). Never reads, never writes.
+for) or ``abort(why)`` (without a word). ``cut_off()`` is the end of the hub. Never reads, never writes.
 """
 from collections import Counter
 

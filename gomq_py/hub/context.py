@@ -123,6 +123,8 @@ class Hub:
         self.bodies.close()
         self.large_output.close()
         self.endings.close()
+        for connection in self.clients.all():
+            self._end(connection.cut_off)
         while self._closing:
             self._end(self._closing.popitem()[0])
         gevent.killall([one for one in self._greenlets if one is not gevent.getcurrent()], block=False)

@@ -12,7 +12,6 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from ipaddress import IPv4Address, ip_address
 from typing import Any
 
@@ -44,9 +43,9 @@ UNSENT_OCTETS = 128 * 1024
 FULL_PAUSE_S = 0.02
 READABLE = 1
 
-# Serves a client. What it returns, if anything, is called with what to call when the client is gone; until
-# then it is served without a greenlet.
-WhenGone = Callable[[Callable[[], None]], None]
+# Serves a client. What it returns, if anything, is called with what to call when the client is gone, and with
+# what; until then it is served without a greenlet.
+WhenGone = Callable[..., None]
 Handle = Callable[[Any, Any], WhenGone | None]
 Handshake = Callable[[Any], Any]
 
@@ -187,6 +186,7 @@ class Listener:
         self._greenlet: Any = None
         self._watcher: Any = None
         self._needed = Event()
+        self._gone = self._leave  # one for all
         self._waits_for_room: tuple[Any, Any] | None = None
         self._accepted = 0
         self._name = listening.getsockname()
@@ -357,7 +357,7 @@ class Listener:
             if when_gone is None:
                 self._leave(connection, admitted)
         if when_gone is not None:
-            when_gone(partial(self._leave, connection, admitted))
+            when_gone(self._gone, connection, admitted)
 
     def _serve_at_once(
         self, connection: Any, address: Any, admitted: AdmittedSocket | None, inherited: int,

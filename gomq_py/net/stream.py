@@ -139,7 +139,7 @@ class Stream:
             self._read_again()
 
     def go_on_with(self, lane, handler):
-        """Of a lane, in its walk: another one takes what follows, and octets are counted from here on."""
+        """Of a lane, in its walk: another one follows (None: handler.make_lane()). Octets count anew."""
         self.lane = lane
         self.handler = handler
         self.received_octets = self.output.sent_octets = 0
@@ -459,12 +459,15 @@ class Stream:
             if tail:
                 self.buffers.input[start:start + len(tail)] = tail
                 self.tail = b""
+            if self.lane is None:
+                self.lane = self.handler.make_lane()
             try:
                 position = self.lane.process(start, end, int(time.time() * 1000))
                 if position < end:
                     self._keep_tail(position, end)
             finally:
-                self.lane.finish()
+                if self.lane is not None:
+                    self.lane.finish()
                 self.handler.batch_done()
         except Exception as error:
             self.stop(error)
@@ -474,10 +477,7 @@ class Stream:
     def _keep_tail(self, position, end):
         self.tail = bytes(self.buffers.input_view[position:end])
         if len(self.tail) > self.buffers.reserve and not self.holds and not self.rewalk:
-            raise AssertionError(
-                f"a lane left {len(self.tail)} octets, more than the {self.buffers.reserve} that fit before "
-                "the next read"
-            )
+            raise AssertionError(f"a lane left {len(self.tail)} octets, more than fit before the next read")
 
 
 def parts_function(socket):

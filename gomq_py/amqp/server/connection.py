@@ -11,6 +11,7 @@ not switch. Never parses a frame twice and never waits for the peer without a li
 import logging
 import time
 from functools import partial
+from types import MappingProxyType
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
@@ -39,7 +40,6 @@ from gomq_py.amqp.wire.methods import (
     ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, decode_method,
 )
 from gomq_py.broker.policies.user_limits import CHANNELS
-from gomq_py.broker.verbs.access import Access
 from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.content.fields import decode_table
@@ -62,6 +62,8 @@ BROKEN = "by a fault of the broker"
 # Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice
 # what the fastest client takes.
 PLENTY = 32
+# What a client has said of itself before it has.
+NOTHING = MappingProxyType({})
 # Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in
 # RabbitMQ.
 SILENT_CHECKS = 5
@@ -111,9 +113,9 @@ class Connection:
         self.channels = {}
         self.user = self.vhost = self.access = self.limits = None
         self.output = self.stream = self.lane = self.slow_walk = self.login = None
-        self.client_properties = {}
+        self.client_properties = NOTHING
         self.connected_at = time.time()
-        self.capabilities = {}
+        self.capabilities = NOTHING
         self.mechanism = ""
         self.blocked_reason = None
         self.takes = False
@@ -121,7 +123,7 @@ class Connection:
         self._alarm_hold = None
         self._has_taken_leave = False
         self.why = ""
-        self._timers = []
+        self._timers: tuple = ()
         self._token_life = None
         self._silent_checks = 0
         self._octets_seen = self._octets_sent = 0
@@ -143,18 +145,18 @@ class Connection:
             self._end()
             raise
 
-    def let_in(self, user, vhost, handshake):
-        """Of its login: the client is served from here on."""
+    def let_in(self, user, vhost, handshake, has_rest):
+        """Of its login: the client is served from here on; whether the lane has something to walk at once."""
         self.server.gate.logged_in(self.admitted)
         self.client_properties, self.capabilities, self.mechanism = (
             handshake.client_properties, handshake.capabilities, handshake.mechanism
         )
         self.user, self.vhost, self.limits = user, vhost, handshake.limits
-        self.access = Access(user, vhost.name)
+        self.access = self.server.access_of(user, vhost.name)
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
         self._serve()
-        self.stream.go_on_with(self.lane, self)
+        self.stream.go_on_with(self.make_lane() if has_rest else None, self)
 
     def is_left_alone(self):
         """Whether finish() will not switch: nothing is left to say."""
@@ -195,20 +197,14 @@ class Connection:
         return self.limits.frame_max - HEADER_OVERHEAD
 
     def _serve(self):
-        """Make what a client is served with."""
+        """Have it counted among the clients, and told of what concerns them all."""
         server, hub = self.server, self.hub
-        self.output.on_overflow = self._unread
-        self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
-        self.lane = FastLane(
-            self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size,
-            self.tables.safe_octets)
-        hub.at_close(self.cut_off)
         hub.clients.register(self)
         hub.heartbeats.watch(self, self.limits.heartbeat_s)
         if self.user.expires_at_s is not None:
             self._token_life = TokenLife(
                 self.user, server.broker.logins, hub, partial(self.force_close, EXPIRED))
-        self.vhost.watch_tracing(self, self._choose_lanes)
+        self.vhost.watch_tracing(self, Connection._choose_lanes)
         self.acting(self.events.emit, "connection.created", events.connection_created, self)
         self._log_life(
             "connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name,
@@ -274,12 +270,11 @@ class Connection:
         if not moved(self, OF_CONNECTION, ENDED):
             return
         self._body = None
-        self.hub.not_at_close(self.cut_off)
         self.hub.heartbeats.forget(self)
         self.vhost.watch_tracing(self, None)
         for timer in self._timers:
             timer.kill(block=False)
-        self._timers.clear()
+        self._timers = ()
         if self._token_life is not None:
             self._token_life.stop()
             self._token_life = None
@@ -323,6 +318,18 @@ class Connection:
         yield partial(self.acting, self.vhost.release_owner, self)
 
     # what the lane hands over
+
+    def make_lane(self):
+        """Of the stream: the client has said something behind its login. Most of what it is served with is
+        made for that.
+        """
+        hub = self.hub
+        self.output.on_overflow = self._unread
+        self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
+        self.lane = FastLane(
+            self, hub.buffers, self.channels, self.limits.frame_max, self.scheduler, self.max_message_size,
+            self.tables.safe_octets)
+        return self.lane
 
     def slow_frame(self, kind, channel_id, payload):
         """A frame the fast lane does not take. Returns False when the walk must stop. Never raises."""
@@ -410,6 +417,9 @@ class Connection:
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked: confirm what was published in it."""
+        if self.lane is None:  # the login has ended, and nothing has come behind it
+            self.scheduler.finish()
+            return
         if self.slow_walk.has_begun:
             self.slow_walk.done()
         if self.lane.confirming_channels:
@@ -567,7 +577,7 @@ class Connection:
         # Nothing that it waited for counts any more but its answer, which has to be read.
         self.stream.release_all()
         self._release(lambda: self.write(close_frame(error)), self.hub.endings.give_back_few)
-        self._timers.append(self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
+        self._timers = (*self._timers, self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):
         """An operator or the broker's stop closes the connection."""
@@ -673,11 +683,11 @@ class Connection:
         timer = self.hub.call_later(
             patience_s, self.abort, f"the client has not read its answers for {patience_s} s"
         )
-        self._timers.append(timer)
+        self._timers = (*self._timers, timer)
 
         def drained():
             timer.kill(block=False)
-            self._timers.remove(timer)
+            self._timers = tuple([one for one in self._timers if one is not timer])
             hold.release()
 
         self.output.call_when_drained(drained)

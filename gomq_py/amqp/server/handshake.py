@@ -57,6 +57,9 @@ class Limits(NamedTuple):
     heartbeat_s: int
 
 
+limits_of = lru_cache(64)(Limits)  # most clients of a fleet agree to the same
+
+
 class Send(NamedTuple):
     """Octets for the peer."""
 
@@ -251,7 +254,7 @@ class Handshake:
             raise not_negotiated(
                 "channel_max", method.channel_max, "higher than the maximum", offered.channel_max
             )
-        self.limits = Limits(method.channel_max, frame_max, method.heartbeat)
+        self.limits = limits_of(method.channel_max, frame_max, method.heartbeat)
         self._reader.frame_max = frame_max
         moved(self, OF_HANDSHAKE, TUNED)
         return Send(b"")

@@ -9,7 +9,6 @@ Beside the server. A local client is let in as a User, and ends when that one is
 for the vhost, or may not read any more what it consumes.
 """
 import errno
-from functools import partial
 
 from gevent import socket as gevent_socket
 
@@ -48,15 +47,13 @@ class LocalClients:
             raise OSError(errno.EMFILE, "the broker has as many connections as its descriptors allow")
         self._count += 1
         address = f"{LOCAL}:{self._count}"
-        connection = Connection(self._server, theirs, address, local_user=user)
-        Served(
-            connection, LOCAL, address, self._server.strangers, partial(self._gone, theirs, admitted)
-        ).begin()
+        connection = Connection(self._server, theirs, address, admitted, user)
+        Served(connection, LOCAL, address, self._server.strangers, self._gone).begin()
         return ours
 
-    def _gone(self, socket, admitted):
-        self._server.hub.admission.remove(admitted)
-        socket.close()
+    def _gone(self, connection):
+        self._server.hub.admission.remove(connection.admitted)
+        connection.socket.close()
 
     def _rights_changed(self, user):
         """End what the user may not do any more. Other clients keep what they have consumed from, as in

@@ -12,7 +12,7 @@ import gevent
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.handshake import (
-    EXTERNAL, Closed, Handshake, HandshakeError, Limits, Login, Send, close_frame, start_frame,
+    EXTERNAL, Closed, Handshake, HandshakeError, Login, Send, close_frame, limits_of, start_frame,
 )
 from gomq_py.amqp.server.lifecycle import LEFT
 from gomq_py.amqp.server.server_properties import server_properties
@@ -36,18 +36,12 @@ def greeting(cluster_name, offers_external):
     return start_frame(server_properties(cluster_name), offers_external)
 
 
-@lru_cache(8)
-def offered_limits(channel_max, frame_max, heartbeat_s):
-    """The Limits of these settings."""
-    return Limits(channel_max, frame_max, heartbeat_s)
-
-
 class LoginAttempt:
     """The login of the client of one connection, as lane and handler of its stream.
 
-    When the client may come in, ``connection.let_in(user, vhost, handshake)`` is called, and the rest of what
-    was read goes to the connection's own lane. A stream that ends before that ends the connection, and
-    ``refusal`` says why.
+    When the client may come in, ``connection.let_in(user, vhost, handshake, has_rest)`` is called, and the
+    rest of what was read goes to the connection's own lane. A stream that ends before that ends the
+    connection, and ``refusal`` says why.
     """
 
     __slots__ = (
@@ -68,7 +62,7 @@ class LoginAttempt:
             socket = connection.socket
             certified = None if is_plain(socket) else certified_name(socket, settings)
         self._handshake = Handshake(
-            offered_limits(settings.channel_max, settings.frame_max, settings.heartbeat),
+            limits_of(settings.channel_max, settings.frame_max, settings.heartbeat),
             greeting(server.cluster_name, certified is not None), certified, settings.initial_frame_max)
         self._timer = None
         self._timeout_s = settings.login_timeout
@@ -216,9 +210,11 @@ class LoginAttempt:
         self._check_not_stopping()
         self.end()
         rest = handshake.rest()
-        connection.let_in(self.user, vhost, handshake)
-        # also where there is none: the lane's finish() gives turns, and they are of this time
-        return connection.lane.process(end - len(rest), end, now_ms)
+        connection.let_in(self.user, vhost, handshake, bool(rest))
+        if rest:
+            return connection.lane.process(end - len(rest), end, now_ms)
+        connection.scheduler.begin(now_ms)  # its finish() gives turns, and they are of this time
+        return end
 
     def _check_not_stopping(self):
         """Nobody comes in once the server stops. Called after everything that may have switched.

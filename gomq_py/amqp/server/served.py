@@ -9,11 +9,13 @@ from gomq_py.net.listener import telling_why
 
 
 class Served:
-    """``protocol``, ``address``: of the client, for the log; ``strangers``: a QuietLog. ``give_back()`` is
-    called once, when the client is gone, and must not switch.
+    """``protocol``, ``address``: of the client, for the log; ``strangers``: a QuietLog.
+    ``give_back(connection)`` is called once, when the client is gone, and must not switch.
     """
 
-    __slots__ = ("connection", "protocol", "address", "strangers", "give_back", "on_gone", "is_gone")
+    __slots__ = (
+        "connection", "protocol", "address", "strangers", "give_back", "on_gone", "arguments", "is_gone",
+    )
 
     def __init__(self, connection, protocol, address, strangers, give_back):
         self.connection = connection
@@ -22,6 +24,7 @@ class Served:
         self.strangers = strangers
         self.give_back = give_back
         self.on_gone = None
+        self.arguments = ()
         self.is_gone = False
 
     def begin(self):
@@ -29,14 +32,16 @@ class Served:
         try:
             self.connection.begin(self.over)
         except BaseException:
-            self.give_back()
+            self.give_back(self.connection)
             raise
 
-    def when_gone(self, callback):
-        """Call ``callback()`` when the client is gone and all is given back: the socket may be closed."""
-        self.on_gone = callback
+    def when_gone(self, callback, *arguments):
+        """Call ``callback(*arguments)`` when the client is gone and all is given back: the socket may be
+        closed.
+        """
+        self.on_gone, self.arguments = callback, arguments
         if self.is_gone:
-            callback()
+            callback(*arguments)
 
     def over(self):
         """Nothing more is read of it."""
@@ -66,6 +71,6 @@ class Served:
 
     def _gone(self):
         self.is_gone = True
-        self.give_back()
+        self.give_back(self.connection)
         if self.on_gone is not None:
-            self.on_gone()
+            self.on_gone(*self.arguments)

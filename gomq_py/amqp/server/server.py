@@ -6,13 +6,13 @@ protocol share is the hub's (hub.context), and so is who is connected (hub.clien
 parses.
 """
 import socket as socket_module
-from functools import partial
 
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
 from gomq_py.amqp.server.local import LocalClients
 from gomq_py.amqp.server.served import Served
+from gomq_py.broker.verbs.access import Access
 from gomq_py.net.listener import host_of
 from gomq_py.observability.gathered_lines import GatheredLines
 from gomq_py.observability.log import logger
@@ -33,6 +33,8 @@ class AMQPServer:
         hub.at_close(self.timeouts.close)
         look_again = LookAgain(hub.clients)
         broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))
+        self._access = None
+        self._give_back = self._gone  # one for all
         self.lines = GatheredLines(logger("amqp"), hub.timers.start)  # of clients that come and go
         hub.at_close(self.lines.close)
         # a log with a limit of rate, for events that peers who have not logged in can trigger at will
@@ -47,6 +49,15 @@ class AMQPServer:
         given = self.broker.parameters.global_.get("cluster_name")
         return given if isinstance(given, str) and given else self._node_name
 
+    def access_of(self, user, vhost_name):
+        """The Access of a User to a vhost. It says nothing of a connection: those that come one after the
+        other share one.
+        """
+        access = self._access
+        if access is None or access.user is not user or access.vhost_name != vhost_name:
+            access = self._access = Access(user, vhost_name)
+        return access
+
     def handle(self, socket, address):
         """Serve one client. Returns what is called with what to call when it is gone; None: it is. The caller
         closes the socket then.
@@ -57,7 +68,9 @@ class AMQPServer:
         if admitted is None:
             return None
         client = Served(
-            Connection(self, socket, address, admitted), "amqp", address, self.strangers,
-            partial(self.gate.leave, admitted))
+            Connection(self, socket, address, admitted), "amqp", address, self.strangers, self._give_back)
         client.begin()
         return client.when_gone
+
+    def _gone(self, connection):
+        self.gate.leave(connection.admitted)

@@ -119,12 +119,12 @@ class VHost(Routing):
         """Switch the firehose on or off; it is off after a restart, as in RabbitMQ."""
         if self.tracing != bool(tracing):
             self.tracing = bool(tracing)
-            for changed in list(self._tracing_watchers.values()):
-                changed()
+            for watcher, changed in list(self._tracing_watchers.items()):
+                changed(watcher)
 
     def watch_tracing(self, watcher, changed):
-        """Call ``changed()`` when tracing is switched on or off, for ``watcher`` until it says otherwise
-        (None).
+        """Call ``changed(watcher)`` when tracing is switched on or off, until the watcher says otherwise
+        (None): each has a function of its class, and no method of its own is kept.
         """
         if changed is None:
             self._tracing_watchers.pop(watcher, None)

@@ -20,11 +20,11 @@ class Access:
     The methods that ask for a right raise NoPermission, in RabbitMQ's words.
     """
 
-    __slots__ = ("user", "_vhost_name", "_client_id")
+    __slots__ = ("user", "vhost_name", "_client_id")
 
     def __init__(self, user, vhost_name, client_id=None):
         self.user = user
-        self._vhost_name = vhost_name
+        self.vhost_name = vhost_name
         self._client_id = client_id
 
     def configure(self, kind, name):
@@ -68,7 +68,7 @@ class Access:
         """Whether read_topic() would pass for that exchange whatever the routing key is."""
         return (
             exchange is None or exchange.type != TOPIC
-            or self.user.topic_permission(self._vhost_name, exchange.name) is None)
+            or self.user.topic_permission(self.vhost_name, exchange.name) is None)
 
     def may_write(self, name):
         """Whether write() would pass."""
@@ -96,25 +96,25 @@ class Access:
 
     def _allows(self, verb, name):
         # Looked up each time: a permission is replaced, and may be withdrawn, while the connection is open.
-        permission = self.user.permission(self._vhost_name)
+        permission = self.user.permission(self.vhost_name)
         return permission is not None and permission.allows(verb, name)
 
     def _allows_topic(self, verb, exchange, routing_key):
         if exchange.type != TOPIC:
             return True
-        limit = self.user.topic_permission(self._vhost_name, exchange.name)
+        limit = self.user.topic_permission(self.vhost_name, exchange.name)
         return limit is None or limit.allows(verb, routing_key, self._client_id)
 
     def _require_topic(self, verb, exchange, routing_keys):
         for routing_key in routing_keys:
             if not self._allows_topic(verb, exchange, routing_key):
-                topic = f"topic '{routing_key}' in {described(EXCHANGE, exchange.name, self._vhost_name)}"
+                topic = f"topic '{routing_key}' in {described(EXCHANGE, exchange.name, self.vhost_name)}"
                 raise NoPermission(refusal(topic, self.user))
 
     def _require(self, verb, kind, name):
         if not self._allows(verb, name):
             shown = name or (DEFAULT_EXCHANGE if kind == EXCHANGE else "")
-            raise NoPermission(refusal(described(kind, shown, self._vhost_name), self.user), verb)
+            raise NoPermission(refusal(described(kind, shown, self.vhost_name), self.user), verb)
 
 
 class AllAccess(Access):

@@ -156,9 +156,11 @@ class Connection:
                 self._take_leave()
         return is_served
 
-    def when_gone(self, callback):
-        """Call ``callback()`` when the client is gone and all is given back: the socket may be closed."""
-        self._when_gone = callback
+    def when_gone(self, callback, *arguments):
+        """Call ``callback(*arguments)`` when the client is gone and all is given back: the socket may be
+        closed.
+        """
+        self._when_gone = partial(callback, *arguments)
 
     @property
     def is_open(self):
@@ -202,7 +204,6 @@ class Connection:
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
         self.slow_walk = SlowWalk(self.stream, hub.slow_turns)
         self.answers = subscribe.Answers(self)
-        hub.at_close(self._cut_off)
         hub.clients.register(self)
 
     def _over(self):
@@ -287,7 +288,7 @@ class Connection:
         self.lane = FastLane(
             self, self.hub.buffers, self.scheduler, self.server.lane_parts(self.version),
             greeting.packet_limits)
-        self.vhost.watch_tracing(self, self._choose_lane)
+        self.vhost.watch_tracing(self, Connection._choose_lane)
         self._choose_lane()
 
     def _check_owner(self, is_locked):
@@ -373,7 +374,6 @@ class Connection:
         if self.state == GONE:
             return
         self.state = GONE
-        self.hub.not_at_close(self._cut_off)
         self.hub.heartbeats.forget(self)
         if self._token_life is not None:
             self._token_life.stop()
@@ -523,7 +523,7 @@ class Connection:
             self.state = CLOSING
             self.stream.stop()
 
-    def _cut_off(self):
+    def cut_off(self):
         """The hub is closed: nothing is read or written any more, and nobody is told."""
         self.stream.stop()
         self.output.close()

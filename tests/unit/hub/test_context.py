@@ -12,6 +12,7 @@ from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, ConnectionOpen, ConnectionStart, ConnectionTune,
     ConnectionTuneOk, QueueDeclare, QueueDeclareOk,
 )
+from gomq_py.auth.users import User
 from gomq_py.config.settings import Settings
 from gomq_py.hub import leftovers
 from gomq_py.hub.context import Hub
@@ -118,6 +119,31 @@ def test_owners_are_told_of_the_end_once_the_last_first_and_all_though_one_fails
     hub.close()
 
     assert told == ["last", "first"]
+    assert "failed at the end of the hub" in caplog.text
+
+
+class LoggedIn:
+    """Stands for a connection that has logged in."""
+
+    door, vhost = "", "/"
+    user = User("u", "", "", (), None)
+
+
+def test_clients_are_cut_off_at_the_end_all_though_one_fails(hub, caplog):
+    told = []
+
+    def fail():
+        raise RuntimeError("cannot end")
+
+    for cut_off in (lambda: told.append("first"), fail, lambda: told.append("last")):
+        client = LoggedIn()
+        client.cut_off = cut_off
+        hub.clients.register(client)
+
+    hub.close()
+    hub.close()
+
+    assert sorted(told) == ["first", "last"]
     assert "failed at the end of the hub" in caplog.text
 
 

@@ -227,7 +227,7 @@ def test_a_door_that_does_not_switch_takes_no_greenlet(listen, at_once):
     def handle(connection, _address):
         greenlets.append(gevent.getcurrent())
         connection.sendall(b"done")
-        return serving.append
+        return lambda *gone: serving.append(gone)
 
     listening = listen(handle, at_once=at_once)
 
@@ -235,8 +235,8 @@ def test_a_door_that_does_not_switch_takes_no_greenlet(listen, at_once):
         assert ask(listening.port) == b"done"
     wait_until(lambda: len(serving) == 2, sleep=gevent.sleep)
     assert (greenlets[0] is greenlets[1]) == at_once
-    for gone in serving:
-        gone()
+    for gone, *arguments in serving:
+        gone(*arguments)
 
 
 @pytest.mark.parametrize(("trusted", "kind"), [((), LoopSocket), (("127.0.0.1",), gevent.socket.socket)])

@@ -71,6 +71,18 @@ def test_client_hears_that_its_vhost_is_open_when_it_is_served(door, monkeypatch
     assert heard == [False]
 
 
+def test_what_a_client_is_served_with_is_made_when_it_says_something(door):
+    client = opening(door, "/")
+    client.expect(ConnectionOpenOk, 0)
+    (connection,) = door.hub.clients
+    assert connection.lane is None and connection.slow_walk is None
+
+    client.send_method(ChannelOpen(), 1)
+    client.expect(ChannelOpenOk, 1)
+
+    assert connection.lane is not None and connection.slow_walk is not None
+
+
 def test_turns_at_the_end_of_a_login_are_of_its_time(door, monkeypatch):
     scheduler, let_in = door.hub.scheduler, Connection.let_in
 

@@ -32,7 +32,8 @@ class Connection:
 def served(log, is_left_alone=True):
     strangers = SimpleNamespace(info=lambda key, *_: log.append(key))
     connection = Connection(is_left_alone)
-    return Served(connection, "amqp", ADDRESS, strangers, lambda: log.append("given back")), connection
+    served_one = Served(connection, "amqp", ADDRESS, strangers, lambda _connection: log.append("given back"))
+    return served_one, connection
 
 
 @pytest.mark.parametrize("is_left_alone", [True, False])

@@ -23,6 +23,9 @@ class Connection:
     def __init__(self, user, vhost):
         self.user, self.vhost = user, vhost
 
+    def cut_off(self):
+        """The hub is closed."""
+
 
 def connected(node, user, vhost):
     node.hub.clients.register(Connection(user, vhost))
