@@ -534,6 +534,7 @@ TIMERS = {
     ),
     "gomq_py.hub.budget": (1, "shared, catches what resuming and giving up raise"),
     "gomq_py.amqp.server.connection": (2, "of one connection"),
+    "gomq_py.amqp.server.channel": (1, "of one channel of one connection"),
     "gomq_py.broker.verbs.token_life": (1, "of one connection"),
     "gomq_py.net.stream": (1, "of one connection"),
     "gomq_py.http.clients": (1, "set anew by the next client"),
@@ -547,6 +548,7 @@ TIMERS = {
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
     "gomq_py.links.rest": (1, "of one link; what raises ends its passage, which is made anew"),
     "gomq_py.storage.bell": (1, "forgets its time first, and wakes one greenlet"),
+    "gomq_py.observability.gathered_lines": (1, "forgets its timer first, and complains of what is lost"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
 
