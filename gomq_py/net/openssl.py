@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 ENABLE_KTLS = 1 << 3  # SSL_OP_ENABLE_KTLS of OpenSSL 3; ssl.OP_ENABLE_KTLS from Python 3.12 on
-# How an object of the ssl module begins in CPython 3.11 to 3.14: its header, a weak reference to the socket,
+# How an object of the ssl module begins in CPython 3.11 to 3.13: its header, a weak reference to the socket,
 # the library's SSL, the context.
 WORD_OCTETS = ctypes.sizeof(ctypes.c_void_p)
 SOCKET_AT = object.__basicsize__
@@ -22,19 +22,37 @@ CONTEXT_AT = LIBRARY_AT + WORD_OCTETS
 KNOWN_TYPE: Any = getattr(_ssl, "_SSLSocket")  # noqa: B009 (what is known of the module does not name it)
 
 
-def read_ahead(ssl_object: Any) -> Callable[[], int] | None:
+def read_ahead(ssl_object: Any) -> int:
     """Have OpenSSL read ahead for ``ssl_object``, of whose handshake it has read all.
 
-    Returns a function that says whether OpenSSL has octets that were not read from it, of which some or all
-    may be the beginning of a record. None: it reads as ever, because the kernel decrypts, the object is
-    another one's, or the library keeps its names to itself, as one that was linked into Python may.
+    Returns the address of the library's SSL, good for as long as ``ssl_object`` lives. 0: it reads as ever,
+    because the kernel decrypts, the object is another one's, or the library keeps its names to itself, as one
+    that was linked into Python may.
     """
     library = _library()
     if library is None or ssl_object.context.options & ENABLE_KTLS or not _is_known(ssl_object):
-        return None
-    address = ctypes.c_void_p(_word(ssl_object, LIBRARY_AT))
-    library.SSL_set_read_ahead(address, 1)
-    return partial(library.SSL_has_pending, address)
+        return 0
+    connection = _word(ssl_object, LIBRARY_AT)
+    library.SSL_set_read_ahead(connection, 1)
+    return connection
+
+
+def has_pending(connection: int) -> Callable[[], int]:
+    """What says whether OpenSSL has octets that were not read from it, of which some or all may be the
+    beginning of a record.
+    """
+    return partial(_library().SSL_has_pending, ctypes.c_void_p(connection))
+
+
+@cache
+def addresses() -> tuple[int, int, int]:
+    """Those of SSL_read, SSL_has_pending and SSL_get_error, where there is a connection."""
+    library = _library()
+    read, pending, error = (
+        ctypes.cast(function, ctypes.c_void_p).value or 0
+        for function in (library.SSL_read, library.SSL_has_pending, library.SSL_get_error)
+    )
+    return read, pending, error
 
 
 def _is_known(ssl_object: Any) -> bool:
@@ -55,6 +73,7 @@ def _library() -> Any:
     """The OpenSSL that the ssl module uses, or None where it cannot be called."""
     library = ctypes.PyDLL(getattr(_ssl, "__file__", None))  # its calls are too short to let others run
     try:
+        library.SSL_read.restype = library.SSL_get_error.restype = ctypes.c_int
         library.SSL_set_read_ahead.argtypes = [ctypes.c_void_p, ctypes.c_int]
         library.SSL_set_read_ahead.restype = None
         library.SSL_has_pending.argtypes = [ctypes.c_void_p]

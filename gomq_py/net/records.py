@@ -7,7 +7,7 @@ the loop for 60 octets. Never decrypts and never waits.
 from ssl import SSLWantReadError, SSLWantWriteError
 from typing import Any
 
-from gomq_py.net.openssl import read_ahead
+from gomq_py.net import openssl, ssl_calls
 
 # In one read: a small one takes 1 us, or 2 to 3 where OpenSSL reads each by itself, and others have their
 # turn after it.
@@ -19,14 +19,19 @@ class RecordReader:
     there is more than one record. An end that comes behind octets is kept for the next read.
     """
 
-    __slots__ = ("_read", "_has_pending", "_may_have_more", "_is_over", "_failure")
+    __slots__ = ("_read", "_has_pending", "_calls", "_may_have_more", "_is_over", "_failure")
 
     def __init__(self, ssl_object: Any):
         self._read = ssl_object.read
-        self._has_pending = read_ahead(ssl_object) or _nobody_knows
         self._may_have_more = ssl_object.pending() > 0
         self._is_over = False
         self._failure: OSError | None = None
+        self._calls = None
+        connection = openssl.read_ahead(ssl_object)
+        self._has_pending = openssl.has_pending(connection) if connection else _nobody_knows
+        if connection and ssl_calls.is_native():
+            read, has_pending, get_error = openssl.addresses()
+            self._calls = ssl_calls.calls_of(connection, read, has_pending, get_error)
 
     def pending(self) -> int:
         """More than 0 where there may be something to read for which the socket will not call; an end that
@@ -41,25 +46,40 @@ class RecordReader:
                 raise self._failure
             return 0
         self._may_have_more = False
-        read, has_pending, room = self._read, self._has_pending, len(view)
-        count: int = read(room, view)
-        if count == 0:
-            return 0
+        count = 0
+        if self._calls is not None:
+            count = ssl_calls.read_records(self._calls, view, RECORDS_MAX)
+            error = ssl_calls.error_of(self._calls)
+            if error == ssl_calls.NONE:
+                self._may_have_more = ssl_calls.has_more(self._calls)
+                return count
+            if error in (ssl_calls.WANT_READ, ssl_calls.WANT_WRITE):
+                if count == 0:
+                    raise SSLWantReadError
+                return count
+        return self._receive_by_module(view, count)
+
+    def _receive_by_module(self, view: Any, count: int) -> int:
+        """The same behind the first ``count`` octets, by the ssl module, which also knows what to raise."""
+        room = len(view)
         try:
-            for _ in range(RECORDS_MAX - 1):
-                if not has_pending():
-                    return count
-                if count == room:
-                    break
-                got = read(room - count, view[count:])
+            for _ in range(RECORDS_MAX):
+                got = self._read(room - count, view[count:])
                 if got == 0:
                     self._is_over = True
                     return count
                 count += got
-            self._may_have_more = has_pending() > 0
-        except (SSLWantReadError, SSLWantWriteError):
-            pass  # nothing more just now
+                if not self._has_pending():
+                    return count
+                if count == room:
+                    break
+            self._may_have_more = self._has_pending() > 0
+        except (SSLWantReadError, SSLWantWriteError):  # nothing more just now
+            if count == 0:
+                raise
         except OSError as error:
+            if count == 0:
+                raise
             self._is_over, self._failure = True, error
         return count
 

@@ -1,155 +1,209 @@
-"""Several TLS records in one read, where there are several."""
+"""Several TLS records in one read, where there are several: of OpenSSL that reads ahead, and of one of which
+nobody knows what it has.
+"""
+import contextlib
+import select
+import ssl
+from socket import SHUT_WR
 from ssl import SSLWantReadError
 
 import pytest
 
 from gomq_py.net import records
 from gomq_py.net.records import RECORDS_MAX, RecordReader
+from tests.support import certificates
+from tests.support.sockets import tls_pair
 
 ROOM = 100
+# The head of a record of application data, and of so many octets.
+HEAD = b"\x17\x03\x03\x00\x20"
 
 
-class Scripted:
-    """What OpenSSL would read: octets, or an error that it raises. Like it, one record in a call.
+class Peer:
+    """Who sends records to a reader: each write is one."""
 
-    Of those before ``behind`` it knows that they are there: it has read them ahead.
-    """
+    def __init__(self, pair):
+        self.ours, self.theirs = pair
+        self.reader = RecordReader(self.ours._sslobj)
 
-    def __init__(self):
-        self.records = []
-        self.behind = []
-        self.in_vain = 0
+    def send(self, *parts):
+        for part in parts:
+            self.theirs.sendall(part)
 
-    def read(self, most, view):
-        if not self.records:
-            self.records, self.behind = self.behind, []
-        if not self.records:
-            self.in_vain += 1
-            raise SSLWantReadError
-        record = self.records.pop(0)
-        if isinstance(record, Exception):
-            raise record
-        part, left = record[:most], record[most:]
-        if left:
-            self.records.insert(0, left)
-        view[:len(part)] = part
-        return len(part)
+    def send_in_part(self):
+        self.theirs._sock.sendall(HEAD + b"some")
 
-    @staticmethod
-    def pending():
-        """Of a record that was read whole nothing is left; of the others it knows nothing."""
-        return 0
+    def send_wrong(self):
+        self.theirs._sock.sendall(HEAD + bytes(32))
 
-    def has_pending(self):
-        """Read ahead."""
-        return int(bool(self.records))
+    def end(self):
+        """Say that nothing follows, in TLS's words."""
+        self.theirs.setblocking(False)
+        with contextlib.suppress(ssl.SSLError):  # it wants to hear the same of us
+            self.theirs._sslobj.shutdown()
+
+    def cut_off(self):
+        """End without a word."""
+        self.theirs._sock.shutdown(SHUT_WR)
+
+    def reset(self):
+        """End as a system does whose client was killed with octets unread."""
+        self.ours._sock.sendall(b"unread")
+        self.theirs._sock.close()
+
+    def read(self, most=ROOM):
+        room = bytearray(most)
+        return bytes(room[:self.reader.receive_into(memoryview(room))])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture
-def scripted():
-    return Scripted()
+def pair(files):
+    ours, theirs = tls_pair(files)
+    with ours, theirs:
+        yield ours, theirs
 
 
 @pytest.fixture(params=["read ahead", "read one by one"])
-def reader(scripted, request, monkeypatch):
-    reads_ahead = request.param == "read ahead"
-    monkeypatch.setattr(records, "read_ahead", lambda one: one.has_pending if reads_ahead else None)
-    return RecordReader(scripted)
+def peer(pair, request, monkeypatch):
+    if request.param == "read one by one":
+        monkeypatch.setattr(records.openssl, "read_ahead", lambda ssl_object: 0)
+    return Peer(pair)
 
 
-@pytest.fixture
-def ahead(scripted, monkeypatch):
-    """A reader of what is read ahead."""
-    monkeypatch.setattr(records, "read_ahead", lambda one: one.has_pending)
-    return RecordReader(scripted)
+def test_all_records_that_are_there_come_with_one_read(peer):
+    peer.send(b"one", b"two", b"three")
 
-
-def read(reader, most=ROOM):
-    room = bytearray(most)
-    return bytes(room[:reader.receive_into(memoryview(room))])
-
-
-def test_all_records_that_are_there_come_with_one_read(scripted, reader):
-    scripted.records += [b"one", b"two", b"three"]
-
-    assert read(reader) == b"onetwothree"
+    assert peer.read() == b"onetwothree"
     with pytest.raises(SSLWantReadError):
-        read(reader)
+        peer.read()
 
 
-def test_a_read_takes_no_more_than_there_is_room_for(scripted, reader):
-    scripted.records += [b"a" * 60, b"b" * 60]
+def test_a_read_takes_no_more_than_there_is_room_for(peer):
+    peer.send(b"a" * 60, b"b" * 60)
 
-    assert read(reader) == b"a" * 60 + b"b" * 40
-    assert reader.pending()
-    assert read(reader) == b"b" * 20
-
-
-def test_a_read_takes_no_more_records_than_others_can_wait_for(scripted, reader):
-    scripted.records += [b"r"] * (RECORDS_MAX + 1)
-
-    assert read(reader, RECORDS_MAX + 1) == b"r" * RECORDS_MAX
-    assert reader.pending()
-    assert read(reader) == b"r"
+    assert peer.read() == b"a" * 60 + b"b" * 40
+    assert peer.reader.pending()
+    assert peer.read() == b"b" * 20
 
 
-def test_nothing_is_pending_where_all_was_read(scripted, reader):
-    scripted.records += [b"one", b"two"]
-    read(reader)
+def test_a_read_takes_no_more_records_than_others_can_wait_for(peer):
+    peer.send(*[b"r"] * (RECORDS_MAX + 1))
 
-    assert not reader.pending()
+    assert peer.read(RECORDS_MAX + 1) == b"r" * RECORDS_MAX
+    assert peer.reader.pending()
+    assert peer.read() == b"r"
 
 
-def test_nothing_is_pending_of_a_record_for_whose_rest_the_socket_calls(scripted, reader):
-    scripted.records += [b"one", SSLWantReadError()]
+def test_nothing_is_pending_where_all_was_read(peer):
+    assert not peer.reader.pending()
+    peer.send(b"one", b"two")
+    peer.read()
 
-    assert read(reader) == b"one"
-    assert not reader.pending()
-    scripted.records += [SSLWantReadError()]
+    assert not peer.reader.pending()
+
+
+def test_nothing_is_pending_of_a_record_for_whose_rest_the_socket_calls(peer):
+    peer.send(b"one")
+    peer.send_in_part()
+
+    assert peer.read() == b"one"
+    assert not peer.reader.pending()
     with pytest.raises(SSLWantReadError):
-        read(reader)
-    assert not reader.pending()
+        peer.read()
+    assert not peer.reader.pending()
 
 
-def test_of_what_is_read_ahead_none_is_looked_for_in_vain(scripted, ahead):
+def test_a_record_that_comes_in_pieces_is_read_when_it_is_whole(peer, monkeypatch):
+    sent = []
+    peer.send(b"before")
+    assert peer.read() == b"before"
+    ours, theirs = peer.ours._sock, peer.theirs
+    peer.send(b"octets" * 5)
+    sealed = ours.recv(1000)
+    for octet in sealed[:-1]:
+        theirs._sock.sendall(bytes([octet]))
+        with pytest.raises(SSLWantReadError):
+            peer.read()
+        sent.append(octet)
+    theirs._sock.sendall(sealed[-1:])
+
+    assert peer.read() == b"octets" * 5
+
+
+ERRORS = {
+    Peer.cut_off: (ssl.SSLEOFError, "EOF occurred in violation of protocol"),
+    Peer.send_wrong: (ssl.SSLError, "(?i)decryption failed or bad record mac"),
+    Peer.reset: (ssl.SSLEOFError, "EOF occurred in violation of protocol"),
+}
+
+
+@pytest.mark.parametrize("end", ERRORS)
+@pytest.mark.parametrize("before", [b"", b"words"])
+def test_an_error_is_raised_after_what_came_before(peer, end, before):
+    if before:
+        peer.send(b"last", before)
+    end(peer)
+
+    if before:
+        assert peer.read() == b"lastwords"
+    error, text = ERRORS[end]
+    with pytest.raises(error, match=text):
+        peer.read()
+
+
+@pytest.mark.parametrize("before", [b"", b"words"])
+def test_an_end_is_read_after_what_came_before_and_again(peer, before):
+    if before:
+        peer.send(b"last", before)
+    peer.end()
+
+    if before:
+        assert peer.read() == b"lastwords"
+    assert peer.read() == b""
+    assert peer.read() == b""
+
+
+@pytest.mark.parametrize("end", [Peer.end, *ERRORS])
+def test_an_end_is_pending_that_was_read_with_what_came_before(peer, end):
+    peer.send(b"last")
+    end(peer)
+
+    assert peer.read() == b"last"
+    if not peer.reader.pending():
+        assert select.select([peer.ours], [], [], 0)[0], "the socket does not call"
+
+
+def test_large_records_fill_the_room(peer):
+    octets = bytes(range(256)) * 512
+    peer.theirs.setblocking(False)
+    sent, got = 0, b""
+    while len(got) < len(octets):
+        with contextlib.suppress(ssl.SSLWantWriteError):
+            while sent < len(octets):
+                sent += peer.theirs._sslobj.write(octets[sent:sent + 20_000])
+        with contextlib.suppress(SSLWantReadError):
+            got += peer.read(30_000)
+
+    assert got == octets
+
+
+def test_of_what_is_read_ahead_none_is_looked_for_in_vain(pair):
+    """A look in vain raises, and costs more than a record."""
+    peer = Peer(pair)
     for number in range(5):
-        scripted.records += [b"%d" % number, b"+"]
-        assert read(ahead) == b"%d+" % number
-
-    assert scripted.in_vain == 0
-
-
-def test_what_was_not_read_ahead_waits_for_the_next_read(scripted, ahead):
-    scripted.records += [b"one"]
-    scripted.behind += [b"two"]
-
-    assert read(ahead) == b"one"
-    assert not ahead.pending()
-    assert read(ahead) == b"two"
+        peer.send(b"%d" % number, b"+")
+        assert peer.read() == b"%d+" % number
+        assert not peer.reader.pending()
 
 
-@pytest.mark.parametrize("end", [b"", ConnectionResetError("gone")])
-def test_what_came_before_the_end_is_read_first(scripted, reader, end):
-    scripted.records += [b"last", b"words", end, end]
+def test_what_cannot_be_filled_is_an_error(peer):
+    peer.send(b"octets")
 
-    assert read(reader) == b"lastwords"
-    if end == b"":
-        assert read(reader) == b""
-    else:
-        with pytest.raises(ConnectionResetError):
-            read(reader)
-
-
-@pytest.mark.parametrize("end", [b"", ConnectionResetError("gone")])
-def test_an_end_that_was_read_with_what_came_before_is_kept_and_pending(scripted, reader, end):
-    scripted.records += [b"last", end]
-
-    assert reader.pending() == 0
-    assert read(reader) == b"last"
-    assert reader.pending()  # the socket has no more, and does not call
-    for _ in range(2):
-        if end == b"":
-            assert read(reader) == b""
-        else:
-            with pytest.raises(ConnectionResetError):
-                read(reader)
+    with pytest.raises((TypeError, BufferError)):
+        peer.reader.receive_into(memoryview(b"read only"))
+    assert peer.read() == b"octets"

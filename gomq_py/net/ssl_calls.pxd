@@ -1,0 +1,76 @@
+# Compiled twin of ssl_calls.py: the library's functions, called by their addresses.
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.stdint cimport uintptr_t
+
+ctypedef int (*Read)(void *, void *, int) noexcept
+ctypedef int (*HasPending)(void *) noexcept
+ctypedef int (*GetError)(void *, int) noexcept
+
+# Answers of SSL_get_error.
+cdef enum:
+    NONE = 0
+    WANT_READ = 2
+    WANT_WRITE = 3
+
+cdef enum:
+    MOST_OCTETS = 1 << 30  # an int says how many
+
+cdef struct Calls:
+    void *connection
+    Read read
+    HasPending has_pending
+    GetError get_error
+    int error  # of the last read: why it ended, NONE where it did not have to
+    bint has_more  # whether OpenSSL has octets that it was not asked for
+
+cdef inline bint is_native() noexcept:
+    return True
+
+cdef inline Calls *of(bytearray calls) noexcept:
+    return <Calls *> PyByteArray_AS_STRING(calls)
+
+cdef inline bytearray calls_of(
+    uintptr_t connection, uintptr_t read, uintptr_t has_pending, uintptr_t get_error
+):
+    """A Calls, kept in octets, which end by themselves."""
+    cdef bytearray calls = bytearray(sizeof(Calls))
+    of(calls).connection = <void *> connection
+    of(calls).read = <Read> read
+    of(calls).has_pending = <HasPending> has_pending
+    of(calls).get_error = <GetError> get_error
+    return calls
+
+cdef inline int error_of(bytearray calls) noexcept:
+    return of(calls).error
+
+cdef inline bint has_more(bytearray calls) noexcept:
+    return of(calls).has_more
+
+cdef inline Py_ssize_t read_records(bytearray calls, view, int most) except -1:
+    """Octets that were read into the view: of so many records at most, as far as OpenSSL has them after the
+    first.
+    """
+    cdef Py_buffer room
+    PyObject_GetBuffer(view, &room, PyBUF_WRITABLE)
+    cdef Py_ssize_t count = fill(of(calls), <char *> room.buf, room.len, most)
+    PyBuffer_Release(&room)
+    return count
+
+cdef inline Py_ssize_t fill(Calls *calls, char *room, Py_ssize_t octets, int most) noexcept:
+    cdef Py_ssize_t count = 0
+    cdef int number, got
+    calls.error = NONE
+    calls.has_more = True
+    for number in range(most):
+        if count == octets:
+            break
+        got = calls.read(calls.connection, room + count, <int> min(octets - count, MOST_OCTETS))
+        if got <= 0:
+            calls.error = calls.get_error(calls.connection, got)
+            break
+        count += got
+        if not calls.has_pending(calls.connection):
+            calls.has_more = False
+            break
+    return count
