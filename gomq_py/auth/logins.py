@@ -44,12 +44,8 @@ class Logins:
         """What ``login`` would answer, where this user came in from this address with this password before
         and nobody has failed as it since. None: ask ``login``, which counts.
         """
-        users = self._users
-        if (
-            self._backends[0] == LOCAL and self._attempts.is_known(name, address)
-            and users.is_verified(name, password) and users.may_come_from(name, address)
-        ):
-            return users.get(name)
+        if self._backends[0] == LOCAL and self._attempts.is_known(name, address):
+            return self._users.get_verified(name, password, address)
         return None
 
     def _checked(self, name, password, address):

@@ -223,10 +223,15 @@ class Users:
         self._verified[proof] = None
         return password_hash
 
-    def is_verified(self, name, password):
-        """Whether ``matching_hash`` knows, without computing a hash, that this is the user's password."""
+    def get_verified(self, name, password, address):
+        """The user of this name, if ``matching_hash`` knows, without computing a hash, that this is its
+        password, and it ``may_come_from`` this address; else None.
+        """
         user = self._users.get(name)
-        return user is not None and self._proof(user.password_hash, password) in self._verified
+        if user is None or self._proof(user.password_hash, password) not in self._verified or (
+                name in self._only_local and not is_loopback(address)):
+            return None
+        return user
 
     def is_hash_of(self, name, password_hash):
         """Whether this is what the user's password is checked against now."""

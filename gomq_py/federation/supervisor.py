@@ -25,6 +25,8 @@ from gomq_py.observability.log import logger
 LOG = logger("federation")
 QUEUE = "queue"
 KINDS = (EXCHANGE, QUEUE)
+# Events that concern it.
+HEARD = ("binding.created", "binding.deleted", *[f"{kind}.deleted" for kind in KINDS])
 # Ends of a link, as its errors name them (links.passage, which a broker without upstreams does not carry).
 SOURCE, DESTINATION = "source", "destination"
 # Argument of queues that are there for a link of another broker.
@@ -128,7 +130,7 @@ class Federation(Job):
         """
         self._broker, self._hub, self._connector = broker, hub, connector
         self._ways = Ways(broker, hub, connector, self._link_changed, self._link_ended, make_link)
-        broker.events.subscribe(self._heard)
+        broker.events.subscribe(self._heard, HEARD)
         broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):

@@ -65,7 +65,8 @@ class Admission:
         which are read at every arrival.
         """
         if prefix not in self._gates:
-            self._gates[prefix] = Gate(self, self._settings, prefix, self._clock, self._log)
+            self._gates[prefix] = Gate(
+                self, self._admitted, self._settings, prefix, self._clock, self._log)
         return self._gates[prefix]
 
     @property
@@ -77,10 +78,6 @@ class Admission:
     def pending_count(self) -> int:
         """Those that have not logged in yet."""
         return sum(gate.pending_count for gate in self._gates.values())
-
-    def find(self, fileno: int) -> AdmittedSocket | None:
-        """What was let in with this descriptor, and has not left."""
-        return self._admitted.get(fileno)
 
     def add(self, fileno: int, host: str) -> AdmittedSocket | None:
         """Count an accepted socket; None: there is no room, and the log says why, unless everything ends."""
@@ -116,9 +113,12 @@ class Gate:
     """Counts the connections of one protocol, by address, and those that are pending. Made by Admission."""
 
     def __init__(
-        self, admission: Admission, settings: Any, prefix: str, clock: Callable[[], float], log: QuietLog,
+        self, admission: Admission, admitted: dict[int, AdmittedSocket], settings: Any, prefix: str,
+        clock: Callable[[], float], log: QuietLog,
     ):
+        """``admitted``: every connection there is, by its descriptor."""
         self._admission = admission
+        self._admitted = admitted
         self._settings = settings
         self._per_address = f"{prefix}max_connections_per_address"
         self._most_pending = f"{prefix}max_pending_logins"
@@ -161,7 +161,7 @@ class Gate:
                 ("address", host, self._per_address), "connection from %s refused: it has %d already (%s)",
                 host or "this machine", limit, self._per_address)
             return None
-        admitted = self._admission.find(connection.fileno()) or self.enter(connection, host)
+        admitted = self._admitted.get(connection.fileno()) or self.enter(connection, host)
         if admitted is not None and not admitted.identified:
             admitted.host, admitted.identified = host, True
             self._hosts[host] += 1

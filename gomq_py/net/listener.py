@@ -12,6 +12,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from ipaddress import IPv4Address, ip_address
 from typing import Any
 
@@ -314,6 +315,7 @@ class Listener:
         """Let in who has come. The greenlet has whoever must wait for room, and looks at errors: to wake it
         for everybody was a tenth of a login.
         """
+        gate = self._gate
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 connection, address = self._accept_plain()
@@ -322,12 +324,12 @@ class Listener:
             except OSError:  # the greenlet finds the same, or only this peer had it
                 self._leave_to_greenlet()
                 return
-            if not self._has_room():
+            if gate is not None and not gate.has_room():
                 self._waits_for_room = connection, address
                 self._leave_to_greenlet()
                 return
             self._let_in(connection, address)
-            if self._gate is not None and self._gate.pending_count < 2:
+            if gate is not None and gate.pending_count < 2:
                 return  # others have hardly come meanwhile, and if so, the loop says it at its next poll
 
     def _leave_to_greenlet(self) -> None:
@@ -448,6 +450,12 @@ def abandon_socket(connection: Any) -> None:
 def host_of(address: Any) -> str:
     """The host of an address without its port; empty for a unix socket."""
     return address[0].removeprefix("::ffff:") if isinstance(address, tuple) else ""
+
+
+@lru_cache(64)
+def format_own(address: Any) -> str:
+    """format_address() of what getsockname() gave: few are this machine's."""
+    return format_address(address)
 
 
 def format_address(address: Any) -> str:

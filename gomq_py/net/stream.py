@@ -85,7 +85,7 @@ class Stream:
         self.received_octets = 0
         self.socket = socket
         self.receive_into, self.pending = receive_functions(socket)
-        self.receive_parts = parts_function(socket)
+        self.receive_parts = None
         self.goes_by_clock = not hasattr(socket, "receive_functions")
         self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = self.dense = None
         self.is_over = False
@@ -318,6 +318,8 @@ class Stream:
         the handler ``has_room(count)`` read to ``room(count, ahead)`` at once: behind so many others.
         """
         if count:
+            if self.receive_parts is None and self.pending is None:  # most clients send no large body
+                self.receive_parts = parts_function(self.socket)
             self.direct = target
             self.direct_octets = count
             self.frame_octets = frame_octets
@@ -415,7 +417,6 @@ class Stream:
 
     def _nothing_put_back(self):
         self.receive_into, self.pending = receive_functions(self.socket)
-        self.receive_parts = parts_function(self.socket)
 
     def _receive(self, room, receive=None):
         """Octets that were read into the view, or, with ``receive``, into what that takes. 0: there are none,

@@ -78,7 +78,7 @@ class Shovels(Component):
             for component, name in vhost.waiting:
                 if component == COMPONENT:
                     self._add_waiting(vhost, name)
-        self._broker.events.subscribe(self._event)
+        self._broker.events.subscribe(self._event, ("vhost.created", "vhost.deleted"))
         self._broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):

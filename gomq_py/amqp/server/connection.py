@@ -44,7 +44,7 @@ from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Refused
-from gomq_py.net.listener import format_address
+from gomq_py.net.listener import format_address, format_own
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from gomq_py.observability.log import logger
@@ -99,7 +99,7 @@ class Connection:
         self.peer_host, self.peer_port = (
             (address[0].removeprefix("::ffff:"), address[1]) if isinstance(address, tuple) else ("", 0)
         )
-        self.name = f"{self.peer} -> {format_address(socket.getsockname())}"
+        self.name = f"{self.peer} -> {format_own(socket.getsockname())}"
         self.durability = server.broker.durability
         self.scheduler = self.hub.scheduler
         self.events = server.broker.events
@@ -135,8 +135,9 @@ class Connection:
         read. It must not switch, and have finish() called later.
         """
         hub = self.hub
-        self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
-        self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
+        buffers = hub.buffers
+        self.output = Output(self.socket, buffers, self.server.settings.max_unread_output)
+        self.stream = Stream(self.socket, buffers, self.output, hub.coalescer)
         try:
             self.login = LoginAttempt(self)
             self.login.begin()
@@ -205,7 +206,8 @@ class Connection:
             self._token_life = TokenLife(
                 self.user, server.broker.logins, hub, partial(self.force_close, EXPIRED))
         self.vhost.watch_tracing(self, Connection._choose_lanes)
-        self.acting(self.events.emit, "connection.created", events.connection_created, self)
+        self.events.on_behalf_of(
+            self.user.name, self.events.emit, "connection.created", events.connection_created, self)
         self._log_life(
             "connection %s: user '%s' opened vhost '%s'%s", self.name, self.user.name, self.vhost.name,
             self._introduction(),

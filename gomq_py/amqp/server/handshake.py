@@ -66,6 +66,10 @@ class Send(NamedTuple):
     octets: bytes
 
 
+send = lru_cache(8)(Send)  # of what is the same for all
+NOTHING_TO_SEND = Send(b"")
+
+
 class Login(NamedTuple):
     """Check these credentials, then call logged_in() or refused(). May take a hash's time."""
 
@@ -79,6 +83,9 @@ class Open(NamedTuple):
     """Open this virtual host for the user, then call opened()."""
 
     virtual_host: str
+
+
+opening = lru_cache(64)(Open)
 
 
 class Closed(NamedTuple):
@@ -135,7 +142,17 @@ class Handshake:
                 frame = self._reader.next_frame()
                 if frame is None:
                     return None
-                step = self._awaited(*frame) or self._other(*frame)
+                kind, channel, payload = frame
+                method_class, identity, handler = AWAITED.get(self.state, NOTHING)
+                step = None
+                if kind == FRAME_METHOD and channel == 0 and payload[:4] == identity:
+                    try:
+                        method = method_class.decode(payload)
+                    except AMQPError:
+                        pass  # the same once more, and whose fault it is
+                    else:
+                        step = handler(self, method)
+                step = step or self._other(kind, channel, payload)
                 if step is not None:
                     return step
         except AMQPError as error:
@@ -184,18 +201,7 @@ class Handshake:
         if self._header not in PROTOCOL_HEADERS:
             raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
         moved(self, OF_HANDSHAKE, GREETED)
-        return Send(self._start)
-
-    def _awaited(self, kind, channel, payload):
-        """The step of the method that is to come in this state; None: it is another one, or none."""
-        method_class, identity, handler = AWAITED.get(self.state, NOTHING)
-        if kind != FRAME_METHOD or channel != 0 or payload[:4] != identity:
-            return None
-        try:
-            method = method_class.decode(payload)
-        except AMQPError:  # the same once more, and whose fault it is
-            return None
-        return handler(self, method)
+        return send(self._start)
 
     def _other(self, kind, channel, payload):
         method = self._method(kind, channel, payload)
@@ -257,10 +263,10 @@ class Handshake:
         self.limits = limits_of(method.channel_max, frame_max, method.heartbeat)
         self._reader.frame_max = frame_max
         moved(self, OF_HANDSHAKE, TUNED)
-        return Send(b"")
+        return NOTHING_TO_SEND
 
     def _open(self, method):
-        return Open(method.virtual_host)
+        return opening(method.virtual_host)
 
 
 def start_frame(server_properties, offers_external):

@@ -45,13 +45,14 @@ class LoginAttempt:
     """
 
     __slots__ = (
-        "user", "_connection", "_server", "_broker", "_clients", "_handshake", "_timer", "_ends_at_s",
-        "_timeout_s",
+        "user", "_connection", "_input", "_server", "_broker", "_clients", "_handshake", "_timer",
+        "_ends_at_s", "_timeout_s",
     )
 
     def __init__(self, connection):
         self.user = None
         self._connection = connection
+        self._input = connection.hub.buffers.input_view
         self._server = server = connection.server
         self._broker = server.broker
         self._clients = server.hub.clients
@@ -84,15 +85,17 @@ class LoginAttempt:
     def process(self, start, end, now_ms):
         """Hand what was read to the handshake, and carry out its steps. Raises HandshakeError."""
         connection, handshake = self._connection, self._handshake
-        handshake.feed(connection.hub.buffers.input_view[start:end])
+        handshake.feed(self._input[start:end])
         while True:
             step = handshake.next_step()
             if step is None:
-                self._check_octets()
+                if connection.stream.received_octets > self._server.settings.max_octets_before_login:
+                    self._check_octets()
                 return end
             kind = type(step)
             if kind is Send:
-                connection.output.write(step.octets)
+                if step.octets:
+                    connection.output.write(step.octets)
             elif kind is Login:
                 if not self._log_in_at_once(step):
                     self._check_octets()
@@ -103,7 +106,8 @@ class LoginAttempt:
                 return end
             else:
                 return self._open(step.virtual_host, end, now_ms)
-            self._check_not_stopping()
+            if self._clients.is_closing or connection.hub.is_closed:
+                self._check_not_stopping()
 
     def _check_octets(self):
         """Nobody sends any number of octets without coming in; whoever does may have sent more behind that.
@@ -115,11 +119,8 @@ class LoginAttempt:
             raise HandshakeError(
                 f"{octets} octets in handshake state {self._handshake.state} (max_octets_before_login)")
 
-    def finish(self):
-        """Nothing is kept for the end of a walk."""
-
-    def batch_done(self):
-        """As finish."""
+    # Nothing is kept for the end of a walk; a function that is not Python's own would take a frame.
+    finish = batch_done = staticmethod(bool)
 
     @staticmethod
     def has_plenty():

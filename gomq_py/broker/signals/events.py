@@ -51,16 +51,15 @@ class Events(Job):
         self._left_out = 0
         self._listeners = []
 
-    def subscribe(self, listener):
-        """Call ``listener(key, subjects)`` with each event at once, whether or not there is an exchange. It
-        must not switch.
+    def subscribe(self, listener, keys=None):
+        """Call ``listener(key, subjects)`` with each event at once, or only with those of these ``keys``,
+        whether or not there is an exchange. It must not switch.
         """
-        self._listeners.append(listener)
+        self._listeners.append((listener, keys))
 
     def unsubscribe(self, listener):
         """Stop calling ``listener``."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._listeners = [one for one in self._listeners if one[0] != listener]
 
     def start(self, vhosts):
         """From here on, what happens is published to the exchange in ``vhosts["/"]``, while that is there."""
@@ -94,7 +93,9 @@ class Events(Job):
         Passwords in arguments, properties of clients and the like are hidden: whoever may bind here need not
         know them.
         """
-        for listener in self._listeners:
+        for listener, keys in self._listeners:
+            if keys is not None and key not in keys:
+                continue
             try:
                 listener(key, subjects)
             except Exception as error:  # as below
@@ -117,7 +118,10 @@ class Events(Job):
         self._scheduler.start(self)
 
     def _is_bound(self):
-        exchange = self._exchange()
+        if self._vhosts is None:
+            return False
+        vhost = self._vhosts.get("/")
+        exchange = None if vhost is None else vhost.exchanges.get(NAME)
         return exchange is not None and exchange.binding_count > 0
 
     def _exchange(self):

@@ -73,7 +73,7 @@ def enter(broker, clients, user, name, door, most=0):
     if limit is not None and clients.count_in_vhost(vhost) >= limit:
         no_access = refusal(f"vhost '{name}'", user)
         raise OutOfResources(f"{no_access}: connection limit ({limit}) is reached")
-    limit = broker.user_limits.limit(user, CONNECTIONS)
+    limit = broker.user_limits.limit(user, CONNECTIONS) if user.limits else None
     if limit is not None and clients.count_of_user(user.name) >= limit:
         raise OutOfResources(
             f"connection refused for user '{user.name}': user connection limit ({limit}) is reached"

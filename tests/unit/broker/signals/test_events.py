@@ -329,6 +329,26 @@ def test_listeners_are_told_of_every_event_at_once_and_without_an_exchange(tmp_p
         node.stop()
 
 
+def test_a_listener_of_some_events_is_told_of_no_other_and_of_none_once_it_has_gone(tmp_path):
+    node = Node(tmp_path / "data")
+    heard = []
+
+    def hear(key, _subjects):
+        heard.append(key)
+
+    try:
+        node.broker.events.subscribe(hear, ("queue.deleted",))
+        node.vhost.declare_queue("q")
+        node.vhost.delete_queue("q")
+        node.broker.events.unsubscribe(hear)
+        node.vhost.declare_queue("q")
+        node.vhost.delete_queue("q")
+
+        assert heard == ["queue.deleted"]
+    finally:
+        node.stop()
+
+
 def test_a_listener_that_fails_keeps_nothing_from_happening_and_nobody_from_hearing(tmp_path):
     node = Node(tmp_path / "data")
     heard = []

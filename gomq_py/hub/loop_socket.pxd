@@ -1,0 +1,1 @@
+cpdef bint is_plain(socket)
