@@ -135,9 +135,11 @@ def connections(make):
 
 
 def many_logins(make):
-    """Logins of many clients at once."""
+    """Logins of some clients at once, of a program that does nothing else."""
+    raise_descriptor_limit()
     with running(make()) as broker:
-        return {"logins": logins.logins(broker, 2)[0]}
+        rate, _ = logins.logins(broker, 2)
+        return {"logins": rate, "login-together": logins.lasting(broker, GONE_COUNT)}
 
 
 def many_handshakes(make):
@@ -289,6 +291,8 @@ COSTS = (
     Cost("first-answers", "the slowest of these three answers", 300, "ms", managed, ours=True),
     Cost("connection", "an idle connection with a channel", 25 * 1024, "octets", connections),
     Cost("login", "connect and log in, CPU time (5000 connections)", 120, "us", connections),
+    Cost(
+        "login-together", "the same, 8 at once, by a client that costs little", 120, "us", many_logins),
     Cost("gone", "memory kept 2 s after they have gone", 10e6, "octets", connections),
     Cost("logins", "log in and close, 32 clients at once, a second", 7000, "/s", many_logins, is_least=True),
     Cost("handshake", "a TLS handshake, CPU time", 1000, "us", many_handshakes),

@@ -1,6 +1,7 @@
 """Logins and TLS handshakes, as many as a broker answers: of clients that do nothing else, so that what they
 cost themselves is little.
 """
+import contextlib
 import selectors
 import socket
 import ssl
@@ -14,7 +15,7 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.perf.process import cpu_seconds
 
-CLIENTS = 32
+CLIENTS, FEW = 32, 8
 # What a client writes at first, and then whenever something has come.
 STEPS = (
     b"AMQP\x00\x00\x09\x01",
@@ -31,6 +32,17 @@ def logins(broker, seconds):
     """
     address = urlsplit(broker.uri).hostname, urlsplit(broker.uri).port
     return _counted(broker, seconds, lambda ends_at: _log_in_until(address, ends_at))
+
+
+def lasting(broker, count):
+    """The broker's CPU microseconds for each of so many clients that log in and stay, FEW at once."""
+    address = urlsplit(broker.uri).hostname, urlsplit(broker.uri).port
+    cpu_s = cpu_seconds(broker.pid)
+    with contextlib.ExitStack() as kept:
+        left = iter(range(count - FEW))
+        for client in _logged_in(address, FEW, STEPS[:-1], lambda: next(left, None) is not None):
+            kept.callback(client.close)
+        return (cpu_seconds(broker.pid) - cpu_s) * 1e6 / count
 
 
 def handshakes(broker, seconds):
@@ -67,26 +79,34 @@ def _counted(broker, seconds, work):
 def _log_in_until(address, ends_at):
     """How many logins were answered and closed."""
     count = 0
+    for client in _logged_in(address, CLIENTS, STEPS, lambda: time.monotonic() < ends_at):
+        client.close()
+        count += 1
+    return count
+
+
+def _logged_in(address, most, steps, goes_on):
+    """Each client when its last step was answered: ``most`` at once, and another one for each while
+    ``goes_on()``.
+    """
     with selectors.DefaultSelector() as selector:
         def begin():
             client = socket.create_connection(address)
-            client.sendall(STEPS[0])
+            client.sendall(steps[0])
             selector.register(client, selectors.EVENT_READ, 1)
 
-        for _ in range(CLIENTS):
+        for _ in range(most):
             begin()
         while selector.get_map():
             for key, _ in selector.select(10):
                 client, step = key.fileobj, key.data
-                if not client.recv(65536) and step < len(STEPS):
+                if not client.recv(65536) and step < len(steps):
                     raise ConnectionError("the broker closed a connection within a login")
-                if step < len(STEPS):
-                    client.sendall(STEPS[step])
+                if step < len(steps):
+                    client.sendall(steps[step])
                     selector.modify(client, selectors.EVENT_READ, step + 1)
                     continue
                 selector.unregister(client)
-                client.close()
-                count += 1
-                if time.monotonic() < ends_at:
+                yield client
+                if goes_on():
                     begin()
-    return count

@@ -64,9 +64,10 @@ def test_what_is_no_throughput_is_measured_and_another_checkout_beside_it(tmp_pa
     (tmp_path / "before").symlink_to(ROOT)
 
     printed = measured(
-        "--rows", "start", "logins", "handshake", "publish", "--beside", str(tmp_path / "before"))
+        "--rows", "start", "logins", "login-together", "handshake", "publish", "--beside",
+        str(tmp_path / "before"))
 
-    for name in ("start", "logins", "handshake"):
+    for name in ("start", "logins", "login-together", "handshake"):
         assert any(cost.key == name and f"| {cost.title} |" in printed for cost in COSTS)
     assert "| gomq-py | gomq-py in " in printed
     assert len(next(line for line in printed.splitlines() if "publish only" in line).split("|")) == 10
