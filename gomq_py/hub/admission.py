@@ -30,15 +30,25 @@ DESCRIPTORS_SHARE = 0.75
 
 
 class AdmittedSocket:
-    """One connection that was let in. ``host`` is the peer's address, empty for this machine's sockets."""
+    """One connection that was let in. ``host`` is the peer's address, empty for this machine's sockets.
+    ``end_login()``, or None, ends a login that waits for something else than the socket; it must not switch.
+    """
 
-    __slots__ = ("host", "since", "fileno", "identified")
+    __slots__ = ("host", "since", "fileno", "identified", "end_login")
 
     def __init__(self, host: str, since: float, fileno: int):
         self.host = host
         self.since = since
         self.fileno = fileno
         self.identified = False
+        self.end_login: Callable[[], None] | None = None
+
+    def shut_down(self) -> None:
+        """End its socket: whoever serves it finds it ended, and closes it."""
+        shut_down(self.fileno)
+        end_login, self.end_login = self.end_login, None
+        if end_login is not None:
+            end_login()
 
 
 class Admission:
@@ -105,8 +115,8 @@ class Admission:
         """Shut down all sockets, which whoever serves one finds ended and closes. Nobody is let in any more.
         """
         self.is_closed = True
-        for fileno in self._admitted:
-            shut_down(fileno)
+        for admitted in list(self._admitted.values()):
+            admitted.shut_down()
 
 
 class Gate:
@@ -193,7 +203,7 @@ class Gate:
             "%d connections wait for their login (%s), %d of them from %s: the oldest give way",
             len(self._pending), self._most_pending, ranks[greediest], greediest or "this machine")
         del self._pending[admitted]
-        shut_down(admitted.fileno)
+        admitted.shut_down()
         return True
 
 

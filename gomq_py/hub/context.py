@@ -100,8 +100,10 @@ class Hub:
         shutdown.do(self.clients.close, SHUTDOWN)
         shutdown.do(self.lingering.close)
         shutdown.do(self.admission.close)  # strangers, who wait for nothing any more
-        # One round of the loop lets the connections' greenlets end.
-        shutdown.do(gevent.sleep, 0)
+        # One round of the loop lets the connections' greenlets end, another one what they do at their end: a
+        # socket that was waited for is closed in it.
+        for _ in range(2):
+            shutdown.do(gevent.sleep, 0)
         shutdown.do(self.endings.finish)
         shutdown.raise_failure()
 

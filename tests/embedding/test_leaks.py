@@ -4,6 +4,7 @@ greenlet or object of its own.
 import contextlib
 import gc
 import logging
+import select
 import socket
 import ssl
 import threading
@@ -13,11 +14,21 @@ import pytest
 import requests
 
 import gomq_py
+from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
+from gomq_py.amqp.wire.frames import method_frame
+from gomq_py.amqp.wire.methods import ConnectionStartOk
 from tests.support import certificates
 from tests.support.resources import held
 from tests.support.waiting import in_time, wait_until
 
 ROUNDS = 3
+# what a client logs in with, and what the answer to it has
+LOGINS = {
+    "amqp": (PROTOCOL_HEADER + method_frame(0, ConnectionStartOk(
+        client_properties={"capabilities": {"authentication_failure_close": True}}, mechanism="PLAIN",
+        response=b"\0guest\0wrong", locale="en_US")), b"ACCESS_REFUSED"),
+    "mqtt": (b"\x10\x1c\0\4MQTT\x04\xc2\0\x3c\0\x02id\0\5guest\0\5wrong", b"\x20\x02\0"),
+}
 KINDS = {
     "classic": {}, "priority": {"x-max-priority": 3}, "stream": {"x-queue-type": "stream"},
     "delayed": {"x-delayed-retry-type": "all"},
@@ -120,6 +131,26 @@ def test_clients_that_never_log_in_stop_halfway_or_just_go():
                         continue
                     clients.callback(client.close)
                     assert not octets or client.recv(1)  # the broker has begun with it
+
+    assert leftovers(work) == []
+
+
+@pytest.mark.parametrize("protocol", LOGINS)
+def test_logins_that_wait_because_others_failed(protocol):
+    """Ten wrong passwords are checked at once, and those behind them wait, unread."""
+    login, answer = LOGINS[protocol]
+
+    def work():
+        with gomq_py.Broker(mqtt_port=0) as broker, contextlib.ExitStack() as clients:
+            waiting = []
+            for _ in range(20):
+                client = clients.enter_context(socket.create_connection(broker.addresses[protocol]))
+                client.sendall(login)
+                waiting.append(client)
+            while len(waiting) > 10:
+                for client in select.select(waiting, [], [], in_time(30))[0]:
+                    if answer in client.recv(4096):
+                        waiting.remove(client)
 
     assert leftovers(work) == []
 

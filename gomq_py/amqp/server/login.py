@@ -6,7 +6,7 @@ Takes no greenlet, but for a password whose check takes its time. A client that 
 hold one small frame at most, and what it sends ahead of such a check (``max_octets_before_login``).
 """
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import gevent
 
@@ -150,7 +150,10 @@ class LoginAttempt:
         """
         self.end()
         hold = self._connection.stream.hold("its password to be checked")
-        gevent.spawn(self._log_in, login, hold).name = f"amqp {self._connection.peer}"
+        greenlet = gevent.spawn(self._log_in, login, hold)
+        greenlet.name = f"amqp {self._connection.peer}"
+        if self._connection.admitted is not None:
+            self._connection.admitted.end_login = partial(self._give_up, greenlet)
 
     def _log_in(self, login, hold):
         """May switch."""
@@ -165,7 +168,14 @@ class LoginAttempt:
         except Exception as error:
             stream.stop(error)
         finally:
+            if self._connection.admitted is not None:
+                self._connection.admitted.end_login = None
             hold.release()
+
+    def _give_up(self, greenlet):
+        """The socket was shut down, which nobody sees who does not read it."""
+        greenlet.kill(block=False)
+        self._connection.stream.stop()
 
     def _check(self, login, patience):
         """Check the credentials, and tell the event exchange of such as are wrong.

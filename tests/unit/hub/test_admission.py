@@ -1,5 +1,6 @@
 """Who is let in, who is turned away, and who gives way; on real sockets."""
 import socket
+from functools import partial
 from types import SimpleNamespace
 
 import gevent
@@ -118,6 +119,18 @@ def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock,
             "the oldest give way"
         ) in caplog.text
     )
+
+
+def test_login_that_waits_for_something_else_is_told_that_its_socket_was_shut_down(admission, arrive, clock):
+    told = []
+    for number in range(3):
+        arrive("192.0.2.1")[0].end_login = partial(told.append, number)
+    clock.now += admission_module.PATIENCE_S
+
+    arrive("192.0.2.7")
+    assert told == [0]
+    admission.close()
+    assert told == [0, 1, 2]
 
 
 def test_who_has_logged_in_never_gives_way(gate, arrive, clock):

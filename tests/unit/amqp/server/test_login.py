@@ -4,6 +4,7 @@ import time
 
 import gevent
 import pytest
+from gevent.event import Event
 
 from gomq_py.amqp.server import login
 from gomq_py.amqp.server.connection import Connection
@@ -190,6 +191,21 @@ def test_wait_for_the_password_to_be_checked_is_no_time_of_the_client(door, time
     assert not any(timeout.pending for timeout in timeouts)
     # one for the time until then, and one for what is left of it
     assert len(timers) == 2 and timers[0] == 3600 and 0 < timers[1] <= 3600
+
+
+def test_login_whose_password_is_being_checked_ends_when_its_socket_is_shut_down(door):
+    """Because others want to come in, or the broker stops. It is not read meanwhile, and would see nothing.
+    """
+    began = Event()
+    door.broker.logins.login_at_once = lambda *credentials: None
+    door.broker.logins.login = lambda *credentials: began.set() or Event().wait()
+    client = asked_in(door)
+    assert began.wait(in_time(30))
+
+    door.hub.admission.close()
+
+    wait_until(lambda: not door.hub.admission.count, sleep=gevent.sleep)
+    assert client.frame() is None
 
 
 def test_client_that_dawdles_after_its_password_was_checked_is_dropped(tmp_path):

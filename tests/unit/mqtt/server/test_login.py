@@ -3,10 +3,11 @@ and no time or memory for strangers who dawdle.
 """
 import gevent
 import pytest
+from gevent.event import Event
 
 from gomq_py.hub import admission
 from gomq_py.mqtt.server import login
-from tests.support.waiting import wait_until
+from tests.support.waiting import in_time, wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
 
 # CONNECT of 3.1.1 and 5 as conftest has them, without user name and password.
@@ -188,6 +189,22 @@ def test_more_strangers_than_may_wait_find_no_room(make_mqtt, monkeypatch):
     strangers[0].send(CONNECT_311)
     strangers[0].expect(CONNACK_311)
     wait_until(mqtt.server.gate.has_room, sleep=gevent.sleep)
+
+
+def test_login_whose_password_is_being_checked_ends_when_its_socket_is_shut_down(mqtt):
+    """Because others want to come in, or the broker stops. It is not read meanwhile, and would see nothing.
+    """
+    began = Event()
+    mqtt.door.broker.logins.login_at_once = lambda *credentials: None
+    mqtt.door.broker.logins.login = lambda *credentials: began.set() or Event().wait()
+    client = mqtt.stranger()
+    client.send(CONNECT_311)
+    assert began.wait(in_time(30))
+
+    mqtt.door.hub.admission.close()
+
+    wait_until(lambda: not mqtt.door.hub.admission.count, sleep=gevent.sleep)
+    client.expect_end()
 
 
 @pytest.mark.parametrize("head, answer", [(b"\x10\xff\x7f", b""), (b"\x10\xff\xff\xff\x7f", b"")])
