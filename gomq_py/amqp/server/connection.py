@@ -33,6 +33,7 @@ from gomq_py.amqp.wire.errors import (
     UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
+from gomq_py.hub.alarm_hold import AlarmHold
 from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.amqp.wire.methods import (
@@ -273,6 +274,8 @@ class Connection:
             return
         self._body = None
         self.hub.heartbeats.forget(self)
+        if self._alarm_hold is not None:
+            self._alarm_hold.release()
         self.vhost.watch_tracing(self, None)
         for timer in self._timers:
             timer.kill(block=False)
@@ -561,7 +564,7 @@ class Connection:
         told.
         """
         if self._alarm_hold is None:
-            self._alarm_hold = self.stream.hold(f"an alarm to end ({self.blocked_reason})")
+            self._alarm_hold = AlarmHold(self, self.blocked_reason)
             if self.capabilities.get("connection.blocked"):
                 self.write(method_frame(0, ConnectionBlocked(reason=self.blocked_reason)))
 

@@ -21,6 +21,7 @@ from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.errors import Refused, ResourceLocked
+from gomq_py.hub.alarm_hold import AlarmHold
 from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.mqtt.model import administration
 from gomq_py.mqtt.model.session_queue import EXTRA, TYPE, kept_arguments
@@ -377,6 +378,8 @@ class Connection:
             return
         self.state = GONE
         self.hub.heartbeats.forget(self)
+        if self._alarm_hold is not None:
+            self._alarm_hold.release()
         if self._token_life is not None:
             self._token_life.stop()
             self._token_life = None
@@ -560,7 +563,7 @@ class Connection:
     def hold_publishing(self):
         """A PUBLISH while an alarm is on: read no further until it is over."""
         if self._alarm_hold is None:
-            self._alarm_hold = self.stream.hold(f"an alarm to end ({self.blocked_reason})")
+            self._alarm_hold = AlarmHold(self, self.blocked_reason)
 
     def _choose_lane(self):
         if self.lane is not None:

@@ -8,13 +8,13 @@ from gomq_py.amqp.server import connection as connection_module
 from gomq_py.amqp.wire.constants import PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, frame, method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, ChannelClose, ChannelCloseOk, ChannelOpen,
-    ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
-    ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk, ConnectionUnblocked,
-    ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk, QueueDelete,
-    QueueDeleteOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk,
+    ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionBlocked, ConnectionClose,
+    ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk,
+    ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk,
+    QueueDelete, QueueDeleteOk,
 )
-from gomq_py.hub import alarm_news
+from gomq_py.hub import alarm_hold, alarm_news
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.door import publish_frames
 from tests.support.waiting import in_time, wait_until
@@ -457,6 +457,27 @@ def test_connection_that_an_alarm_holds_is_read_again_when_it_is_closed(door):
     client.expect(ConnectionClose, 0)
     client.send_method(ConnectionCloseOk(), 0)
     gone(door)
+    door.broker.alarms.clear("a test")
+
+
+def test_what_a_client_held_that_vanished_during_an_alarm_comes_back_before_its_end(door, monkeypatch):
+    """It wanted no heartbeats, and nobody reads its socket, which was reset."""
+    monkeypatch.setattr(alarm_hold, "INTERVAL_S", 0.01)
+    client, other = door.client(), door.client()
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.publish("q", b"held")
+    client.call(BasicGet(queue="q"), BasicGetOk)
+    client.content()
+    door.broker.alarms.set("a test", "disk")
+    client.publish("q")
+    wait_until(lambda: "blocked" in [one.flow for one in door.hub.clients], sleep=gevent.sleep)
+
+    client.close()  # with connection.blocked unread
+
+    wait_until(lambda: len(door.hub.clients) == 1, sleep=gevent.sleep)
+    other.send_method(BasicGet(queue="q"))
+    method, _, body = other.expect_message(BasicGetOk)
+    assert method.redelivered and body == b"held"
     door.broker.alarms.clear("a test")
 
 

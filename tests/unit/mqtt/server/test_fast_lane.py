@@ -8,7 +8,7 @@ import gevent
 import pytest
 
 from gomq_py.broker.routing.destination import LATER, Destination
-from gomq_py.hub import slow_walk
+from gomq_py.hub import alarm_hold, slow_walk
 from gomq_py.mqtt.server import connection as connection_module
 from tests.support.door import poll_the_loop
 from tests.support.mqtt_publishing import bodies, bound, drained, publish
@@ -511,6 +511,18 @@ def test_alarm_holds_publishing_clients(mqtt, modern):
 
     wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
     assert connection.flow == "running" and bodies(queue) == [b"1"]
+
+
+def test_client_that_vanishes_while_an_alarm_holds_it_is_ended_before_the_alarm_is(mqtt, modern, monkeypatch):
+    monkeypatch.setattr(alarm_hold, "INTERVAL_S", 0.01)
+    mqtt.hub.clients.alarmed("the disk is full")
+    modern.send(PING + publish(b"t", b"1", 1, 1, 5))
+    wait_until(lambda: mqtt.connection().flow == "blocked", what="it is not held")
+
+    modern.socket.close()  # with an answer unread, which resets the other end
+
+    wait_until(lambda: not len(mqtt.hub.clients), what="it is not ended")
+    mqtt.hub.clients.alarmed(None)
 
 
 def test_alarm_holds_a_large_publish_before_it_is_gathered(mqtt, modern):
