@@ -179,6 +179,11 @@ class Output:
             self.waiters = []
         self.waiters.append(callback)
 
+    def not_when_drained(self, callback):
+        """Do not call it. One that is not to be called anyway changes nothing."""
+        if self.waiters is not None and callback in self.waiters:
+            self.waiters.remove(callback)
+
     def pending_octets(self):
         """Octets accepted but not yet taken by the socket."""
         if self.source is None:

@@ -110,4 +110,5 @@ class Turn:
         callback, self._callback = self._callback, None
         if callback is not None:
             self._timer.stop()
+            self._output.not_when_drained(self._come)  # a client that reads nothing would collect them
             callback(None)

@@ -106,6 +106,9 @@ def test_drained_is_told_once_to_each_who_asked(pair, output):
     output.on_drained = lambda: told.append("drained")
     output.write(b"x" * MEGABYTE)
     output.call_when_drained(lambda: told.append("me"))
+    output.call_when_drained(told.clear)
+    output.not_when_drained(told.clear)
+    output.not_when_drained(told.clear)
 
     receive_exactly(pair[1], MEGABYTE)
     assert output.wait_drained(30)

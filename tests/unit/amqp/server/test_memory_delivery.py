@@ -333,10 +333,20 @@ def test_turn_comes_once_when_all_is_sent_or_its_time_is_over():
     Turn(output, timers, 20)(came.append)
     assert timers.after == 20
 
-    output.callback()
+    drained = output.callback
+    drained()
     assert came == [None] and timers.stopped
     timers.callback()
     assert came == [None]
+
+
+def test_turn_whose_time_is_over_leaves_nothing_with_an_output_that_nobody_reads():
+    came, output, timers = [], Told(), Told()
+
+    Turn(output, timers, 20)(came.append)
+    timers.callback()
+
+    assert came == [None] and output.callback is None
 
 
 class Told:
@@ -350,6 +360,10 @@ class Told:
 
     def call_when_drained(self, callback):
         self.callback = callback
+
+    def not_when_drained(self, callback):
+        if self.callback == callback:
+            self.callback = None
 
     def stop(self):
         self.stopped = True
