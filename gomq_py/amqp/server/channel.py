@@ -47,7 +47,7 @@ class Channel(HotChannel):
     """
 
     __slots__ = (
-        "connection", "vhost", "caller", "state", "replies", "confirms", "content", "transaction",
+        "connection", "vhost", "caller", "state", "replies", "content", "transaction",
         "last_queue", "reply_consumer", "method_id", "returned",
         "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
     )
@@ -61,7 +61,6 @@ class Channel(HotChannel):
         self.max_unacked = connection.max_unacked_per_channel or NO_LIMIT
         self.state = OPEN
         self.replies = Replies(connection.write, connection.durability.when_defined, self._disk_refused)
-        self.confirms = None
         self.content = None
         self.transaction = None
         self.returned: Any = ()  # a set of delivery tags, once an operator gives messages back
@@ -157,12 +156,6 @@ class Channel(HotChannel):
             self.confirms = self.connection.server.make_confirms(
                 self.id, self.connection.write, self.connection.durability.when_safe
             )
-
-    def send_confirms(self):
-        """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
-        if self.confirming:
-            refused, self.refused = self.refused, []
-            self.confirms.published(self.published, refused, self.unsynced.take())
 
     def trace_delivery(self, message, queue_name, added):
         """A message goes to the client while the vhost is traced, with these headers besides its own."""

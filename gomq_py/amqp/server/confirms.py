@@ -110,7 +110,7 @@ class _Batch(Answer):
     __slots__ = ("confirms", "last", "refused")
 
     def __init__(self, confirms, last, refused):
-        super().__init__()
+        Answer.__init__(self)
         self.confirms = confirms
         self.last = last
         self.refused = refused

@@ -427,9 +427,7 @@ class Connection:
             return
         if self.slow_walk.has_begun:
             self.slow_walk.done()
-        if self.lane.confirming_channels:
-            for channel in self.lane.take_confirming():
-                channel.send_confirms()
+        self.lane.send_confirms()
 
     def has_plenty(self):
         """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody

@@ -53,8 +53,7 @@ class FastLane:
     ``input[start:end]`` and the rest, go to where they belong; the walk goes on behind them with
     ``body_ends()``, which answers as slow_frame does. ``entry`` is empty, or what
     messages have in the header that the Route without it watches.
-    ``confirming_channels``: channels in confirm mode with new publishes since the connection last cleared the
-    list with take_confirming().
+    ``confirming_channels``: channels in confirm mode with new publishes since send_confirms().
     """
 
     __slots__ = (
@@ -198,13 +197,15 @@ class FastLane:
             else:
                 self.handler.outruns(route.queues)
 
-    def take_confirming(self):
-        """The channels in confirm mode with publishes since the last call."""
-        channels = self.confirming_channels
-        self.confirming_channels = []
-        for channel in channels:
-            channel.in_confirming = False
-        return channels
+    def send_confirms(self):
+        """Answer the publishes since the last call of all channels in confirm mode."""
+        if self.confirming_channels:
+            channels = self.confirming_channels
+            self.confirming_channels = []
+            for channel in channels:
+                channel.in_confirming = False
+            for channel in channels:
+                channel.send_confirms()
 
     def confirm(self, channel):
         """The slow lane took a publish: note that this channel has something to confirm."""

@@ -14,6 +14,7 @@ cdef class HotChannel:
     cdef readonly Unacked unacked
     cdef public Py_ssize_t prefetch_count, global_prefetch, max_unacked
     cdef public dict consumers
+    cdef public object confirms
     cdef bint in_confirming, in_settled
     cdef Py_ssize_t resume_at
     cdef object settling
@@ -21,6 +22,8 @@ cdef class HotChannel:
     cpdef resume_consumers(self)
     @cython.locals(consumer=Consumer, consumers=list, first=Py_ssize_t, at=Py_ssize_t)
     cdef _resume_in_turns(self)
+    @cython.locals(refused=list)
+    cpdef send_confirms(self)
     cpdef watch_unacked(self)
     cpdef trace_delivery(self, Message message, queue_name, dict added)
     cpdef bint ack(self, uint64_t tag, bint multiple) except -1

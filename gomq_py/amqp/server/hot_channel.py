@@ -22,17 +22,17 @@ class HotChannel:
 
     ``confirming``: confirm mode; ``published`` is then the number of the last publish (``publishes`` counts
     in every mode), ``refused`` those to be nacked since the last confirms, ``unsynced`` the queues of those
-    that must be on disk first. ``prefetch_count`` is what new consumers get,
-    ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit. ``consumers`` maps tags
-    to consumers. ``max_unacked``: beyond it nothing is delivered that wants an ack. ``watched``: somebody
-    looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``: every delivery is told to
-    trace_delivery().
+    that must be on disk first, and ``confirms`` the Confirms that answers them all. ``prefetch_count`` is
+    what new consumers get, ``global_prefetch`` the limit all consumers of the channel share; 0 is no limit.
+    ``consumers`` maps tags to consumers. ``max_unacked``: beyond it nothing is delivered that wants an ack.
+    ``watched``: somebody looks whether it holds deliveries for too long (consumer_timeouts). ``tracing``:
+    every delivery is told to trace_delivery().
     """
 
     __slots__ = (
         "id", "slow", "confirming", "unsynced", "published", "publishes", "refused", "unacked",
-        "prefetch_count", "global_prefetch", "max_unacked", "consumers", "in_confirming", "in_settled",
-        "watched", "tracing", "resume_at", "settling",
+        "prefetch_count", "global_prefetch", "max_unacked", "consumers", "confirms", "in_confirming",
+        "in_settled", "watched", "tracing", "resume_at", "settling",
     )
 
     def __init__(self, id_):
@@ -42,11 +42,20 @@ class HotChannel:
         self.watched = self.tracing = False
         self.published = self.publishes = 0
         self.refused = []
+        self.confirms = None
         self.unacked = Unacked()
         self.prefetch_count = self.global_prefetch = self.resume_at = 0
         self.max_unacked = 1 << 62
         self.consumers = {}
         self.settling = None
+
+    def send_confirms(self):
+        """Answer the publishes since the last call: at the end of a read, and before the channel closes."""
+        if self.confirming:
+            refused = self.refused
+            if refused:
+                self.refused = []
+            self.confirms.published(self.published, refused, self.unsynced.take())
 
     def ack(self, tag, multiple):
         """basic.ack. False: the tag is unknown, and nothing was done."""

@@ -3,6 +3,7 @@ and that it does either whatever way the octets arrive.
 """
 import struct
 from datetime import datetime, timezone
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -341,14 +342,18 @@ def test_each_queue_of_a_route_gets_the_message_and_the_exchange_counts(bench):
     assert (bench.exchange.publish_in, bench.exchange.publish_out, bench.exchange.unroutable) == (2, 2, 1)
 
 
-def test_confirm_mode_counts_publishes_and_tells_the_connection_once(bench):
+def test_confirm_mode_counts_publishes_and_they_are_confirmed_once(bench):
     channel = bench.channels[1]
     channel.confirming = True
-
+    confirmed = []
+    channel.confirms = SimpleNamespace(published=lambda *arguments: confirmed.append(arguments))
     bench.read(ORDINARY * 3 + publish(channel=2))
-
-    assert bench.lane.take_confirming() == [channel] and bench.lane.take_confirming() == []
     assert channel.published == 3 and not channel.unsynced.last and channel.refused == []
+
+    bench.lane.send_confirms()
+    bench.lane.send_confirms()
+
+    assert confirmed == [(3, [], ())]
 
 
 def test_only_persistent_messages_to_durable_queues_wait_for_the_disk(bench):
