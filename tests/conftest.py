@@ -16,6 +16,8 @@ import pytest
 
 from gomq_py import build_info
 from gomq_py.observability import log
+from gomq_py.storage import flushing
+from gomq_py.storage.aside import Aside
 from gomq_py.storage.pool import SegmentPool
 from gomq_py.storage.sync import GroupCommit
 from gomq_py.testing.brokers import ChildBroker
@@ -168,34 +170,36 @@ def dead_with_the_test(monkeypatch):
 
     The threads of a committer go even where nobody has the committer any more.
     """
-    committers, pools, threads = weakref.WeakSet(), weakref.WeakSet(), {}
-    begin_committer, threads_of, begin_pool = (
-        GroupCommit.__init__, GroupCommit._threads_of, SegmentPool.__init__
-    )
+    committers, pools, threads = weakref.WeakSet(), weakref.WeakSet(), []
+    begin_lane, make_threads, begin_pool = Aside.__init__, flushing.ThreadPool, SegmentPool.__init__
 
-    def note_committer(committer, *arguments, **options):
-        begin_committer(committer, *arguments, **options)
-        if threading.current_thread() is threading.main_thread():  # an embedded broker's is its own affair
+    def is_ours():
+        return threading.current_thread() is threading.main_thread()  # an embedded broker's is its own affair
+
+    def note_lane(lane, name, threads_of):
+        """A committer has lanes from its beginning; its own class may be compiled, and is left alone."""
+        begin_lane(lane, name, threads_of)
+        if is_ours() and isinstance(committer := threads_of.__self__, GroupCommit):
             committers.add(committer)
 
-    def note_threads(committer):
-        made = threads_of(committer)
-        if committer in committers:
-            threads[id(made)] = made
+    def note_threads(*arguments):
+        made = make_threads(*arguments)
+        if is_ours():
+            threads.append(made)
         return made
 
     def note_pool(pool, *arguments, **options):
         begin_pool(pool, *arguments, **options)
-        if threading.current_thread() is threading.main_thread():
+        if is_ours():
             pools.add(pool)
 
-    monkeypatch.setattr(GroupCommit, "__init__", note_committer)
-    monkeypatch.setattr(GroupCommit, "_threads_of", note_threads)
+    monkeypatch.setattr(Aside, "__init__", note_lane)
+    monkeypatch.setattr(flushing, "ThreadPool", note_threads)
     monkeypatch.setattr(SegmentPool, "__init__", note_pool)
     yield
     for committer in list(committers):
         committer.kill()
-    for made in threads.values():
+    for made in threads:
         made.kill()
     for pool in list(pools):
         pool.resting.stop()

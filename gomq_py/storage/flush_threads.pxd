@@ -306,6 +306,14 @@ cdef inline int begin_alarm() noexcept nogil:
     return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)
 
 
+cdef inline void still_alarm(int descriptor) noexcept nogil:
+    """Not ready, and not going to be."""
+    cdef itimerspec never
+    never.it_interval.tv_sec = never.it_value.tv_sec = 0
+    never.it_interval.tv_nsec = never.it_value.tv_nsec = 0
+    timerfd_settime(descriptor, 0, &never, NULL)
+
+
 cdef inline bint set_alarm(int descriptor, double seconds) noexcept nogil:
     """Have it ready once, after so long: more than 0, less than 1. False: the system cannot."""
     cdef itimerspec when

@@ -7,8 +7,10 @@ cdef class Flusher:
     cdef readonly int most
     cdef int _alarm
     cdef int _pid
-    cdef object _alarm_watcher
+    cdef object _alarm_watcher, _pausing
     cdef object __weakref__
     cdef _begin(self)
     cpdef int _ask(self, file) except -1
     cpdef _heard(self)
+    cpdef end_pause(self)
+    cpdef _rung(self)

@@ -30,13 +30,15 @@ class Flusher:
     """
 
     __slots__ = (
-        "_threads", "_watcher", "_waiting", "_alarm", "_alarm_watcher", "_pid", "most", "__weakref__"
+        "_threads", "_watcher", "_waiting", "_alarm", "_alarm_watcher", "_pausing", "_pid", "most",
+        "__weakref__",
     )
 
     def __init__(self, most):
         self.most = most
         self._waiting = {}  # place -> [Waiter or None, file, its mapping]
         self._alarm = -1
+        self._pausing = None  # the Waiter of who pauses
         self._pid = os.getpid()
         self._begin()
 
@@ -67,22 +69,33 @@ class Flusher:
             raise OSError(number, os.strerror(number))
 
     def pause(self, seconds):
-        """Return after so long, less than a second. Timers of the loop are late by up to a millisecond, and
-        this is not. Switches.
+        """Return after so long, less than a second, or at ``end_pause``. Timers of the loop are late by up to
+        a millisecond, and this is not. For one greenlet at a time. Switches.
         """
         if self._alarm < 0:
             self._alarm = flush_threads.begin_alarm()
             if self._alarm < 0:
                 return
             self._alarm_watcher = gevent.get_hub().loop.io(self._alarm, READ, ref=False)
+            self._alarm_watcher.start(_rung_by, weakref.ref(self))
         if not flush_threads.set_alarm(self._alarm, seconds):
             return
-        # A name of its own, or close() frees what is waited for: compiled code passes an attribute without
-        # holding it. Not so the descriptor: after close() another file may have it.
-        watcher = self._alarm_watcher
-        watcher.ref = True
-        gevent.get_hub().wait(watcher)
-        flush_threads.hear_alarm(self._alarm)
+        waiter = self._pausing = Waiter()
+        self._alarm_watcher.ref = True
+        try:
+            waiter.get()
+        finally:
+            if self._pausing is waiter:  # cut short: nobody is woken when the alarm rings
+                self._pausing = None
+
+    def end_pause(self):
+        """Who pauses goes on when the loop has had its turn; nobody may."""
+        waiter = self._pausing
+        if waiter is not None:
+            self._pausing = None
+            flush_threads.still_alarm(self._alarm)
+            self._alarm_watcher.ref = False
+            gevent.get_hub().loop.run_callback(waiter.switch, None)
 
     def close(self):
         """No flush is asked for any more. Those that run go on; nobody hears of their end. Does not wait."""
@@ -99,11 +112,21 @@ class Flusher:
         if self._alarm >= 0:
             watcher, self._alarm_watcher = self._alarm_watcher, None
             _forget(watcher)
+            self._pausing = None
             flush_threads.end_alarm(self._alarm)
             self._alarm = -1
 
     def __del__(self):
         self.close()
+
+    def _rung(self):
+        """In the hub: the time of a pause is up."""
+        flush_threads.hear_alarm(self._alarm)
+        self._alarm_watcher.ref = False
+        waiter = self._pausing
+        if waiter is not None:
+            self._pausing = None
+            waiter.switch(None)
 
     def _ask(self, file):
         """The place of a flush of the file. Raises OSError."""
@@ -143,3 +166,9 @@ def _heard_by(reference):
     flusher = reference()
     if flusher is not None:
         flusher._heard()
+
+
+def _rung_by(reference):
+    flusher = reference()
+    if flusher is not None:
+        flusher._rung()

@@ -3,10 +3,9 @@ waited for it. The only place that flushes.
 
 Stores and logs mark themselves; doors ask ``after_sync`` to be called once all that is marked now is on the
 disk. A sync that begins takes everything marked by then, so batches grow by themselves when the disk is slow
-and are small when it is fast. Threads that need no interpreter flush stores' files (``storage.flusher``).
-Logs and folders, and interpreted all files, are flushed in a thread pool of their own: the hub's serves name
-resolution and hashing, which must not wait for a disk. Other work on files that may take long and that no
-flush waits for goes there too (``aside``). A sync that failed proves nothing, not even when it is repeated:
+and are small when it is fast. Where that would be too often, one waits for more (``storage.gathering``); each
+waits for the disk in threads (``storage.flushing``). Other work on files that may take long and that no flush
+waits for goes there too (``aside``). A sync that failed proves nothing, not even when it is repeated:
 whoever it covered is fenced, and callbacks get the error. One per broker; idle, it holds neither a timer nor
 a thread's time.
 """
@@ -18,21 +17,21 @@ from collections import deque
 
 import gevent
 from gevent.event import AsyncResult
-from gevent.threadpool import ThreadPool
 
-from gomq_py.hub.threads import begin
 from gomq_py.hub.turns import give_way
 from gomq_py.observability.histogram import Histogram
-from gomq_py.storage import flusher
 from gomq_py.storage.aside import Aside
 from gomq_py.storage.bell import Bell
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.sync_watch import SyncWatch
+from gomq_py.storage.flushing import Flushing
+from gomq_py.storage.gathering import Gathering
 
 logger = logging.getLogger(__name__)
 
 # Flushes of different files overlap in the kernel's journal; more threads than this only queue there.
 THREADS = 4
+# Of work that no flush waits for: each has a greenlet, and a thread of its own.
+LANES = ("files-aside", "files-at-leisure", "files-for-readers")
 
 # How long marked data may wait for a sync that nobody waits for (acks, persistent messages without confirms,
 # names of recycled segments). The kernel's own writeback would take up to 30 s; syncing at once would make a
@@ -46,13 +45,6 @@ SOON_S = 0.02
 
 # How long the greenlet rests, with a timer, before it ends: a new one for each flush costs 20 us.
 REST_S = 0.2
-
-# How far the beginnings of two flushes lie apart, at least, where somebody asked for the second one while
-# the first was running, or where the first one answered so many. On a fast disk 10 000 confirmed messages a
-# second would otherwise be 5000 flushes, each of which costs the processor some 150 us. Whoever waits for one
-# confirm before the next publish never overlaps with a flush of its own, and is not held up.
-GATHER_S = 0.0005
-GATHER_FROM = 3
 
 # Stores or callbacks between two looks at the clock: each costs some 6 us,
 # one that gives segments back or confirms a lot 50.
@@ -71,6 +63,15 @@ class GroupCommit:
     callbacks of one sync into slices.
     """
 
+    __slots__ = (
+        "syncs", "begun", "sync_seconds", "enabled", "tells_before_it_answers", "has_failed", "_files",
+        "_flushing", "_gathering", "_slice_clock", "_greenlet", "_wake", "_is_resting", "_stores", "_logs",
+        "_folders", "_unwritten", "_failed_logs", "_replace_at_s", "_later", "_later_since", "_waiting",
+        "_in_flight", "_is_syncing", "_hurried", "_stopping", "_gone", "_making", "_killed", "_changes",
+        "_soon", "_soon_since", "_makes_soon", "_soon_failures", "_aside", "_at_leisure", "_for_readers",
+        "_lanes", "_failed", "__dict__", "__weakref__",
+    )
+
     def __init__(self, files, enabled=True, threads=THREADS, slow_s=0, slice_clock=None):
         self.syncs = 0
         # flushes that have taken what was marked; whoever notes it with a mark knows
@@ -79,11 +80,6 @@ class GroupCommit:
         self.sync_seconds = Histogram()
         self._files = files
         self.enabled = enabled
-        self._threads = threads
-        self._pool = None
-        self._flusher = None
-        self._lacks_flusher = False
-        self._watch = SyncWatch(slow_s)
         self._slice_clock = slice_clock
         self._greenlet = None
         self._wake = Bell()
@@ -95,23 +91,20 @@ class GroupCommit:
         self._later = {}  # stores whose acks may wait
         self._later_since = 0.0
         self._waiting = []  # callbacks for the sync that begins next
-        self._coming = Coming()
         self._in_flight = deque()  # callbacks of the sync that is running
         self._is_syncing = self._hurried = self._stopping = False
         self._gone = None  # the error that ended group commit
         self._making = []  # the changes that are being made
-        self._at_work = []  # work in threads that the cycle waits for
-        self._lanes_here = []  # greenlets that flush
-        self._gathers_until = 0.0
         self._killed = False
         self._changes = []  # ([storage.files.Change, ...], done or None) for the sync that begins next
         self._soon = []  # the same, for a moment in which no sync runs
         self._soon_since = 0.0
         self._makes_soon = False
         self._soon_failures = {}  # of these, for whoever waits for the sync that begins next
-        self._aside, self._at_leisure, self._for_readers = self._lanes = tuple(
-            Aside(name, self._threads_of)
-            for name in ("files-aside", "files-at-leisure", "files-for-readers"))
+        self._flushing = Flushing(files, threads, len(LANES), slow_s)
+        self._gathering = Gathering()
+        self._aside, self._at_leisure, self._for_readers = self._lanes = tuple([
+            Aside(name, self._threads_of) for name in LANES])
         # without syncing, too: nobody is called back before what is marked has been told of
         self.tells_before_it_answers = False
         # a flush or a change of names: files may stay that an orderly end does not leave
@@ -212,7 +205,8 @@ class GroupCommit:
             if hurry:
                 self._hurried = True
                 self._wake.set()
-            return self._coming
+            self._gathering.asked()
+            return self._gathering.coming
         elif self._is_syncing:
             self._in_flight.append(callback)
         elif self._failed_logs and not isinstance(callback, (_NotOfLogs, _OfLog)):
@@ -253,7 +247,7 @@ class GroupCommit:
                 self._ended(greenlet)
             for lane in reversed(self._lanes):  # what the others let go of is closed aside
                 lane.join()
-        self._watch.stop()
+        self._flushing.watch.stop()
         self._end_threads()
 
     def kill(self):
@@ -268,8 +262,7 @@ class GroupCommit:
         if self._greenlet is not None:
             gevent.kill(self._greenlet)
             self._greenlet = None
-        for greenlet in self._lanes_here:
-            gevent.kill(greenlet)
+        self._flushing.cut_short()
         for lane in self._lanes:
             lane.kill()
         self._end_threads()
@@ -318,18 +311,10 @@ class GroupCommit:
         return all(lane.is_idle for lane in self._lanes)
 
     def _threads_of(self):
-        if self._pool is None:
-            # so that no flush waits for what is done aside
-            self._pool = ThreadPool(self._threads + len(self._lanes))
-        return self._pool
+        return self._flushing.threads_of()
 
     def _end_threads(self):
-        if self._pool is not None:
-            self._pool.kill()
-            self._pool = None
-        if self._flusher is not None:
-            self._flusher.close()
-            self._flusher = None
+        self._flushing.end()
 
     # the cycle
 
@@ -341,8 +326,7 @@ class GroupCommit:
 
     def _take_waiting(self):
         """The callbacks for the sync that begins now."""
-        self._coming.has_begun = True
-        self._coming = Coming()
+        self._gathering.begin()
         waiting, self._waiting = self._waiting, []
         return waiting
 
@@ -362,9 +346,7 @@ class GroupCommit:
     def _run(self):
         """Cycle while there is something to flush, rest, and end: an idle broker has no greenlet here."""
         try:
-            for work in self._at_work:  # of a cycle that was cut short: two threads must not write one log
-                work.wait(None)
-            self._at_work = []
+            self._flushing.finish()  # of a cycle that was cut short: two threads must not write one log
             if self.enabled:
                 self._sync_marks()
                 while not self._killed and self._has_more():
@@ -432,8 +414,7 @@ class GroupCommit:
         while self._has_marks() or self._later or self._waiting:
             if not self._hurried:
                 self._wait_for_more()
-            if self._gathers_until:
-                self._gather()
+            self._gathering.hold_up(None if self._stopping else self._flushing.flusher)
             if self._killed:
                 return
             if self._has_marks() or self._later or self._waiting:
@@ -458,12 +439,6 @@ class GroupCommit:
                 self._make_soon()
                 if self._killed or not (self._has_marks() or self._later or self._waiting):
                     return
-
-    def _gather(self):
-        """Let more come, for a moment. May switch."""
-        left, self._gathers_until = self._gathers_until - time.monotonic(), 0.0
-        if left > 0 and self._flusher is not None and not self._stopping:
-            self._flusher.pause(left)
 
     def _make_soon(self):
         """Make the changes that are wanted soon, without a flush.
@@ -521,7 +496,7 @@ class GroupCommit:
             self._later = {}
         if stores or logs or folders:
             self.begun += 1
-        answered = self._coming
+        coming = self._gathering.coming
         self._in_flight = deque(self._take_waiting())
         self._hurried = False
         self._wake.clear()
@@ -541,20 +516,17 @@ class GroupCommit:
         if logs or folders:
             jobs += self._jobs_of(logs, folders)
         if jobs:
-            self._flush_timed(jobs, failures, len(self._in_flight) + answered.joined >= GATHER_FROM)
+            self._flush_timed(jobs, failures, len(self._in_flight) + coming.joined)
             if self._killed:
                 return  # the flush ended in the very moment of the crash: nobody hears of it
         self._blame(stores, logs, failures)
         of_logs = self._error_of_logs() if self._failed_logs else None
         if of_logs is None and failures:
-            of_logs = next((failures[file] for file in logs if file in failures and file.is_in_use), None)
+            of_logs = _failure_of_logs(failures, logs)
         for store in stores if len(stores) < LOOKS else self._in_portions(stores):
             self._tell(store, failures)
         if not self._killed:
-            other = (
-                next((error for owner, error in failures.items() if owner not in logs), None) if failures
-                else None
-            )
+            other = _other_failure(failures, logs) if failures else None
             self.has_failed = self.has_failed or other is not None or of_logs is not None
             self._answer(of_logs, other)
             self._is_syncing = False
@@ -582,7 +554,7 @@ class GroupCommit:
             results = self._change_each([group for group, _ in changes])
         except Exception as failure:  # no thread to be had: nothing was done
             results = [(0, failure)] * len(changes)
-        self._making, self._at_work = [], []
+        self._making, self._flushing.at_work = [], []
         if self._killed:
             return
         for (group, done), (made, refusal) in zip(changes, results):
@@ -599,8 +571,7 @@ class GroupCommit:
                 logger.exception("a callback after a change of names failed")
 
     def _change_each(self, groups):
-        self._at_work = [begin(change_each, groups, self._watch, pool=self._threads_of())]
-        return self._at_work[0].get()
+        return self._flushing.change_each(groups)
 
     def _collect(self, stores, unawaited, failures):
         """What to flush of stores, as (function, file, its store). The files are retained.
@@ -609,7 +580,7 @@ class GroupCommit:
         waits for acks, and the confirms of others do not depend on them.
         """
         jobs = []
-        function = self._sync_in_hub if self._has_flusher() else self._files.sync
+        function = self._flushing.way_of_stores()
         for store, acks_too in list(stores.items()):
             try:
                 files = store.sync_files(acks_too)
@@ -631,102 +602,44 @@ class GroupCommit:
         jobs = [(self._files.sync_log, file, file) for file in logs]
         return jobs + [(self._files.sync_folder, path, path) for path in folders]
 
-    def _sync_in_hub(self, file):
-        """Flush a file of a store while others have their turn. Raises OSError. Switches."""
-        self._files.sync(file, self._flusher.flush)
-
-    def _has_flusher(self):
-        if self._flusher is None and flusher.is_native() and self._files.may_sync_in_hub:
-            try:
-                self._flusher = flusher.Flusher(self._threads)
-            except OSError as error:
-                if not self._lacks_flusher:  # it is asked for with each sync, thousands of times a second
-                    logger.warning("%s: the pool flushes instead", error)
-            self._lacks_flusher = self._flusher is None
-        return self._flusher is not None and self._files.may_sync_in_hub
-
-    def _flush_timed(self, jobs, failures, answers_many):
+    def _flush_timed(self, jobs, failures, answered):
         """Run the jobs, and say how long that took and when the next flush may begin. May switch."""
         began = time.monotonic()
         self._flush(jobs, failures)
         if not self._killed:
             self.sync_seconds.observe(time.monotonic() - began)
-            self._gathers_until = began + GATHER_S if self._waiting or answers_many else 0.0
+            self._gathering.flushed(began, bool(self._waiting), answered)
             self.syncs += 1
 
     def _flush(self, jobs, failures):
-        """Run the jobs, divided among greenlets where these wait for the disk as for a socket, and else among
-        the pool's threads. May switch.
-        """
-        sync_in_hub = self._sync_in_hub
-        here = [job for job in jobs if job[0] == sync_in_hub]
-        if len(here) == len(jobs):
-            for owner, failure in self._flush_here(here):
-                logger.error("sync failed: %s", failure)
-                failures[owner] = failure
-            self._release_files(jobs)
-            return
-        elsewhere = jobs if not here else [job for job in jobs if job[0] != sync_in_hub]
-        unbegun: set = set()
-        begun = self._at_work = []
-        lanes = [elsewhere[lane::self._threads] for lane in range(min(self._threads, len(elsewhere)))]
-        try:
-            for lane in lanes:
-                begun.append(begin(_flush_each, lane, self._watch, pool=self._threads_of()))
-        except Exception as error:  # no thread to be had
-            logger.exception("sync failed")
-            unbegun = {owner for lane in lanes[len(begun):] for _, _, owner in lane}
-            failures.update(dict.fromkeys(unbegun, error))
-        failed = self._flush_here(here) if here else []
-        # all of them: a log that one still writes must not be written by the next sync
-        for lane, job in zip(lanes, begun):
-            try:
-                failed += job.get()
-            except Exception as error:
-                failed += [(owner, error) for _, _, owner in lane]
+        """Run the jobs, and let go of their files. May switch."""
+        unbegun = {}
+        failed = self._flushing.run(jobs, unbegun)
+        failures.update(unbegun)
         for owner, failure in failed:
-            logger.error("sync failed: %s", failure)
             failures[owner] = failure
-        self._at_work = []
         if not self._killed:
-            for function, file, owner in jobs:
-                if function == self._files.sync_log:
-                    self._files.tell_written(file)
-                    if owner in failures:
-                        # Without a thread nothing is wrong with the log, and only this sync fails. Where
-                        # nothing stands on it, its owner begins anew.
-                        is_put_off = file in unbegun and file.is_in_use
-                        if not is_put_off and file.failure is None:
-                            file.failure = failures[owner]
-                        # One on which no queue stands is tried again with its owner's next change.
-                        is_due = is_put_off or file.is_awaited and file.fails_all
-                        if is_due and file not in self._unwritten:
-                            file.retain()
-                            self._unwritten[file] = None
+            self._tell_of_logs(jobs, failures, unbegun)
         self._release_files(jobs)
 
-    def _flush_here(self, jobs):
-        """Run the jobs in greenlets: the first ones in this one. Returns (owner, error) of those that failed.
-        Switches.
-        """
-        if len(jobs) == 1:
-            return _flush_each(jobs, self._watch)
-        self._lanes_here = [
-            gevent.spawn(_flush_each, jobs[lane::self._threads], self._watch)
-            for lane in range(1, min(self._threads, len(jobs)))
-        ]
-        for lane, greenlet in enumerate(self._lanes_here, 1):
-            greenlet.name = f"group-commit {lane}"
-        failed = _flush_each(jobs[::self._threads], self._watch)
-        for lane, greenlet in enumerate(self._lanes_here, 1):
-            greenlet.join()
-            if isinstance(greenlet.value, list):
-                failed += greenlet.value
-            else:  # ended from outside
-                error = OSError(errno.ECANCELED, "the flush was cut short")
-                failed += [(owner, error) for _, _, owner in jobs[lane::self._threads]]
-        self._lanes_here = []
-        return failed
+    def _tell_of_logs(self, jobs, failures, unbegun):
+        """Say what was written of the logs among the jobs, and note which of them failed."""
+        sync_log = self._files.sync_log
+        for function, file, owner in jobs:
+            if function != sync_log:
+                continue
+            self._files.tell_written(file)
+            if owner in failures:
+                # Without a thread nothing is wrong with the log, and only this sync fails. Where nothing
+                # stands on it, its owner begins anew.
+                is_put_off = file in unbegun and file.is_in_use
+                if not is_put_off and file.failure is None:
+                    file.failure = failures[owner]
+                # One on which no queue stands is tried again with its owner's next change.
+                is_due = is_put_off or file.is_awaited and file.fails_all
+                if is_due and file not in self._unwritten:
+                    file.retain()
+                    self._unwritten[file] = None
 
     def _mark_unwritten(self):
         """Mark the logs that could not be written, so that the next sync tries again: until then nobody may
@@ -847,16 +760,14 @@ class GroupCommit:
                 )
 
 
-class Coming:
-    """The flush that begins next. Until it ``has_begun`` it covers whatever is marked, so that who waits for
-    it may be told of that with the same callback; ``joined`` counts how often somebody made use of it.
-    """
+def _failure_of_logs(failures, logs):
+    """That of a log in use, or None."""
+    return next((failures[file] for file in logs if file in failures and file.is_in_use), None)
 
-    __slots__ = ("has_begun", "joined")
 
-    def __init__(self):
-        self.has_begun = False
-        self.joined = 0
+def _other_failure(failures, logs):
+    """That of anything but a log, or None."""
+    return next((error for owner, error in failures.items() if owner not in logs), None)
 
 
 class _Particular:
@@ -910,45 +821,3 @@ class _OfLog(_Particular):
 
     def tell(self, of_logs, other):
         self._callback(self._log.failure)
-
-
-def _flush_each(jobs, watch):
-    """In a pool thread, or in a greenlet where that only waits: flush one after the other.
-
-    Returns (owner, error) of those that failed.
-    """
-    failed = []
-    for function, target, owner in jobs:
-        watched = watch.begin(target if isinstance(target, str) else target.path)
-        try:
-            function(target)
-        except FileNotFoundError:
-            # a folder that went with its queue meanwhile has no names to flush; its parent is marked
-            continue
-        except Exception as error:
-            failed.append((owner, error))
-        finally:
-            watch.end(watched)
-    return failed
-
-
-def change_each(groups, watch):
-    """In a pool thread: make each group's changes until one fails.
-
-    Returns how many were made, and the error or None, for each.
-    """
-    results = []
-    for group in groups:
-        made, error = 0, None
-        for change in group:
-            watched = watch.begin(change.path)
-            try:
-                change.act()
-            except Exception as failure:
-                error = failure
-                break
-            finally:
-                watch.end(watched)
-            made += 1
-        results.append((made, error))
-    return results

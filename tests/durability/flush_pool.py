@@ -2,12 +2,12 @@
 that a seed decides what happens meanwhile.
 
 With real threads a failure found by a seed may not come again.
-``use`` puts it into ``storage.sync`` for one test.
+``use`` puts it into ``storage.flushing`` for one test.
 """
 import gevent
 from gevent.event import AsyncResult
 
-from gomq_py.storage import sync
+from gomq_py.storage import flushing
 
 
 class FlushPool:
@@ -37,7 +37,7 @@ class FlushPool:
 
 def use(monkeypatch):
     """Flush in greenlets from here to the end of the test."""
-    monkeypatch.setattr(sync, "ThreadPool", FlushPool)
+    monkeypatch.setattr(flushing, "ThreadPool", FlushPool)
 
 
 def is_in_pool():

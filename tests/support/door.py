@@ -28,7 +28,8 @@ from gomq_py.net.listener import serve
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.files import Files
-from gomq_py.storage.sync import GroupCommit, change_each
+from gomq_py.storage.flushing import change_each
+from gomq_py.storage.sync import GroupCommit
 from tests.support.waiting import in_time, wait_until
 
 NO_PROPERTIES = b"\x00\x00"
@@ -74,7 +75,7 @@ class HandCommitter(GroupCommit):
 
     def _change_each(self, groups):
         """In the hub, too."""
-        return change_each(groups, self._watch)
+        return change_each(groups, self._flushing.watch)
 
     def wait(self):
         """The broker's stop: nobody is left who would finish a sync for it."""

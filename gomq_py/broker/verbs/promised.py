@@ -15,7 +15,7 @@ class Answer:
     """An answer to publishes that were made together; each door has its own.
 
     One of ``kept`` and ``lost`` is called, once, when all earlier answers have been given. ``flush``: the
-    storage.sync.Coming that it waits for, if that had not begun when it was asked for.
+    storage.gathering.Coming that it waits for, if that had not begun when it was asked for.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -76,7 +76,7 @@ class Promised:
         last = waiting[len(waiting) - 1]
         if last.flush is None or last.flush.has_begun or last.queues != unsynced:
             return None
-        last.flush.joined += 1
+        last.flush.join()
         return last
 
     def done(self, answer, unsynced):

@@ -13,7 +13,7 @@ import gevent
 import pytest
 
 from gomq_py.storage import files as files_module
-from gomq_py.storage import flusher, sync
+from gomq_py.storage import flusher, gathering
 from gomq_py.storage.files import Files
 from gomq_py.storage.sync import GroupCommit
 from tests.support.waiting import in_time, wait_until
@@ -254,15 +254,15 @@ def test_group_commit_flushes_files_of_stores_without_a_thread_of_pythons(tmp_pa
         committer.mark(store)
 
     committer.after_sync(answers.append)
-    wait_until(lambda: committer._lanes_here or answers, sleep=lambda _: gevent.sleep(0))
-    names = [greenlet.name for greenlet in committer._lanes_here]
+    wait_until(lambda: committer._flushing.lanes_here or answers, sleep=lambda _: gevent.sleep(0))
+    names = [greenlet.name for greenlet in committer._flushing.lanes_here]
     wait_until(lambda: answers, sleep=gevent.sleep)
 
     assert answers == [None]
     assert set(names) <= {f"group-commit {lane}" for lane in range(1, 6)}
     assert [store.syncs for store in stores] == [1] * 6
     assert all(store.file.synced_size == 4096 and not store.file.held for store in stores)
-    assert committer._pool is None
+    assert committer._flushing.pool is None
     committer.stop()
     for store in stores:
         store.file.close()
@@ -285,12 +285,12 @@ def test_without_descriptors_for_it_the_pool_flushes(tmp_path, monkeypatch, capl
         patch.setattr(flusher, "Flusher", refuses)
         sync_once()
         sync_once()
-    assert committer._pool is not None
+    assert committer._flushing.pool is not None
     assert caplog.text.count("the pool flushes instead") == 1  # and not with each sync
 
     sync_once()
 
-    assert answers == [None] * 3 and store.syncs == 3 and committer._flusher is not None
+    assert answers == [None] * 3 and store.syncs == 3 and committer._flushing.flusher is not None
     committer.stop()
     store.file.close()
 
@@ -404,6 +404,45 @@ def test_a_pause_that_is_cut_short_lets_the_next_one_be(flushing):
     assert 0.001 <= min(took) < 0.9
 
 
+def test_a_pause_ends_when_that_is_told_and_the_next_one_is_as_long_as_asked(flushing):
+    took = []
+    for _ in range(5):  # the whole process may stand still for a second, now and then
+        began = time.monotonic()
+        greenlet = gevent.spawn(flushing.pause, 0.9)
+        gevent.sleep(0)
+        flushing.end_pause()
+        flushing.end_pause()
+        assert not greenlet.dead  # it goes on when the loop has had its turn
+        greenlet.join()
+        took.append(time.monotonic() - began)
+        began = time.monotonic()
+        flushing.pause(0.002)
+        assert time.monotonic() - began >= 0.002
+
+    assert min(took) < 0.9
+
+
+def test_a_pause_is_nobodys_once_it_is_closed():
+    """It may be told to end before the greenlet that pauses has heard that it is killed."""
+    flushing = flusher.Flusher(1)
+    greenlet = gevent.spawn(flushing.pause, 0.9)
+    gevent.sleep(0)
+
+    flushing.close()
+    flushing.end_pause()
+
+    greenlet.kill()
+
+
+def test_nothing_is_told_to_end_where_nobody_pauses(flushing):
+    flushing.end_pause()
+    flushing.pause(0.001)
+    flushing.end_pause()
+
+    with gevent.Timeout(in_time(5)):
+        flushing.pause(0.001)
+
+
 class RecordingFlusher:
     """Flushes at once, after ``while_flushing()``, and notes how long it was to pause."""
 
@@ -436,7 +475,7 @@ def flush_twice(folder, overlapping):
             ask()
 
     asked: list = []
-    recording = committer._flusher = RecordingFlusher(while_flushing)
+    recording = committer._flushing.flusher = RecordingFlusher(while_flushing)
     ask()
     if not overlapping:
         wait_until(lambda: answers, sleep=gevent.sleep)
@@ -448,27 +487,28 @@ def flush_twice(folder, overlapping):
 
 
 def test_flushes_that_overlap_are_gathered(tmp_path, monkeypatch):
-    monkeypatch.setattr(sync, "GATHER_S", 3600)  # however long this process stands still
+    monkeypatch.setattr(gathering, "GATHER_S", 3600)  # however long this process stands still
 
     (pause,) = flush_twice(tmp_path, overlapping=True)
 
-    assert 0 < pause <= sync.GATHER_S
+    assert 0 < pause <= gathering.GATHER_S
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["callbacks", "one-callback"])
-@pytest.mark.parametrize("count", [sync.GATHER_FROM - 1, sync.GATHER_FROM])
+@pytest.mark.parametrize("count", [gathering.GATHER_FROM - 1, gathering.GATHER_FROM])
 def test_flush_that_answers_many_holds_the_next_one_up_though_nobody_asked_meanwhile(
     tmp_path, count, joined, monkeypatch
 ):
     """Who asked for it several times, or once and then added to that."""
-    monkeypatch.setattr(sync, "GATHER_S", 3600)
+    monkeypatch.setattr(gathering, "GATHER_S", 3600)
     files, answers = Files(), []
     committer, store = GroupCommit(files), Store(files, tmp_path, "a")
-    recording = committer._flusher = RecordingFlusher(lambda: None)
+    recording = committer._flushing.flusher = RecordingFlusher(lambda: None)
     committer.mark(store)
     for _ in range(1 if joined else count):
         coming = committer.after_sync(answers.append)
-    coming.joined += count - 1 if joined else 0
+    for _ in range(count - 1 if joined else 0):
+        coming.join()
     wait_until(lambda: len(answers) == (1 if joined else count), sleep=gevent.sleep)
 
     for _ in range(2):
@@ -478,7 +518,8 @@ def test_flush_that_answers_many_holds_the_next_one_up_though_nobody_asked_meanw
         wait_until(lambda: len(answers) > before, sleep=gevent.sleep)
     committer.stop()
 
-    assert len(recording.pauses) == (1 if count >= sync.GATHER_FROM else 0)  # the second one answered one
+    # the second one answered one
+    assert len(recording.pauses) == (1 if count >= gathering.GATHER_FROM else 0)
     store.file.close()
 
 

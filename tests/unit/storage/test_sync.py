@@ -11,7 +11,7 @@ from gevent.event import Event
 
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
-from gomq_py.storage import aside, sync
+from gomq_py.storage import aside, flushing, sync
 from gomq_py.storage.errors import StoreClosed
 from gomq_py.storage.files import Change, Files
 from gomq_py.storage.format.log import LogScan
@@ -486,14 +486,15 @@ def test_owner_of_a_log_hears_once_that_its_flush_failed(committer, files, monke
 
 def test_log_that_gets_no_thread_fails_the_sync_and_is_flushed_by_the_next(committer, files, monkeypatch):
     """Nothing is wrong with the disk."""
-    log, begin, following, owner = FakeFile("/data/log"), sync.begin, FakeFile("/data/log.next"), Answers()
+    log, following, owner = FakeFile("/data/log"), FakeFile("/data/log.next"), Answers()
+    begin = flushing.begin
     following.is_in_use = False
-    monkeypatch.setattr(sync, "begin", no_thread)
+    monkeypatch.setattr(flushing, "begin", no_thread)
     committer.mark_file(log)
     committer.after_flush_of(following, owner)
     with pytest.raises(RuntimeError, match="no thread"):
         committer.wait()
-    monkeypatch.setattr(sync, "begin", begin)
+    monkeypatch.setattr(flushing, "begin", begin)
     assert files.flushed == [] and isinstance(owner[0], RuntimeError)
 
     committer.wait()
@@ -553,10 +554,14 @@ def test_stop_flushes_what_is_marked(files):
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_stop_does_what_the_work_that_it_waits_for_puts_on_any_lane_or_marks(files, enabled):
-    committer = GroupCommit(files, enabled=enabled)
     done, done_by_then = [], []
-    end_threads = committer._end_threads
-    committer._end_threads = lambda: (done_by_then.extend(done), end_threads())
+
+    class Noting(GroupCommit):
+        def _end_threads(self):
+            done_by_then.extend(done)
+            super()._end_threads()
+
+    committer = Noting(files, enabled=enabled)
     lanes = [committer.aside, committer.aside_at_leisure, committer.aside_for_readers]
     steps = [*lanes, *reversed(lanes), lanes[1], lanes[0], lanes[2]]
 
@@ -626,7 +631,7 @@ def test_what_is_marked_after_group_commit_was_ended_is_flushed_for_the_next_run
     files.open = False
     committer.mark_file(log)
     committer.after_sync(Answers())
-    wait_until(lambda: committer._at_work)
+    wait_until(lambda: committer._flushing.at_work)
     kill_its_greenlet(committer)
     wait_until(lambda: committer.is_idle)
     began = []
@@ -874,7 +879,7 @@ def test_a_store_that_cannot_take_part_is_fenced_and_keeps_nobody_waiting(commit
 
 def test_without_a_thread_to_flush_in_everybody_hears_that_nothing_is_on_the_disk(committer, monkeypatch):
     store, answers = FakeStore("a"), Answers()
-    monkeypatch.setattr(sync, "ThreadPool", lambda threads: 1 / 0)
+    monkeypatch.setattr(flushing, "ThreadPool", lambda threads: 1 / 0)
     committer.mark(store)
     committer.after_sync(answers)
 
@@ -896,8 +901,8 @@ def test_with_a_thread_for_some_of_the_flushes_only_the_sync_ends_when_that_one_
         begun.append(None)
         return sync_begin(*arguments, **options)
 
-    sync_begin = sync.begin
-    monkeypatch.setattr(sync, "begin", begin_once)
+    sync_begin = flushing.begin
+    monkeypatch.setattr(flushing, "begin", begin_once)
     files.open = False
     for store in stores:
         committer.mark_messages(store)
@@ -1252,11 +1257,11 @@ def test_changes_that_are_wanted_soon_are_gathered_for_a_while(patient, committe
     """Each trip to a thread takes the processor from the hub,
     so that a flood through many segments makes few.
     """
-    log, trips, change_each = files.flushed, [], sync.change_each
+    log, trips, change_each = files.flushed, [], flushing.change_each
     monkeypatch.setattr(sync, "SOON_S", 1000)
     monkeypatch.setattr(
-        sync, "change_each", lambda groups, watch: trips.append(len(groups)) or change_each(groups, watch)
-    )
+        flushing, "change_each",
+        lambda groups, watch: trips.append(len(groups)) or change_each(groups, watch))
 
     for name in "ab":
         committer.change([NameChange(name, log)], soon=True)

@@ -9,7 +9,7 @@ from gomq_py.amqp.wire.frames import FrameReader
 from gomq_py.amqp.wire.methods import (
     BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, TxSelect, TxSelectOk, decode_method,
 )
-from gomq_py.storage.sync import Coming
+from gomq_py.storage.gathering import Coming
 from tests.support.door import publish_frames
 
 QUEUES = ((SimpleNamespace(failed=False),),)
