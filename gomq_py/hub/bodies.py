@@ -22,6 +22,7 @@ class BodyBudget(Budget):
         self._sizes = {}
         self._of_owner = {}
         self._whole = 0  # octets of messages that wait to be stored
+        self._ahead = 0  # octets that were read ahead in vain, and are to be read again
         self._seen = None
 
     def grow(self, body, octets):
@@ -45,8 +46,12 @@ class BodyBudget(Budget):
             one for one in self._sizes if one.owner is body.owner)
 
     def has_room(self, octets):
-        """Whether any body may grow by so much now."""
-        return self.held + octets <= self.limit
+        """Whether so much of any body may be read ahead now."""
+        return self.held + self._ahead + octets <= self.limit
+
+    def count_ahead(self, octets):
+        """Count what was read ahead of a body and is no part of it, or, less than 0, what is kept no more."""
+        self._ahead += octets
 
     def release(self, body):
         """``body`` is complete or given up; whoever may go on now is resumed."""

@@ -5,13 +5,17 @@ Beside stream, whose ``receive_into`` and ``pending`` it is for as long as there
 
 
 class PutBack:
-    """``octets``, at least one. ``done()`` is called when the last of them has been read."""
+    """``octets``, at least one. ``done()`` is called when the last of them has been read. ``kept(count)``
+    hears how many are kept here, and with 0 that none are any more.
+    """
 
-    __slots__ = ("_left", "_done")
+    __slots__ = ("_left", "_done", "_kept")
 
-    def __init__(self, octets, done):
+    def __init__(self, octets, done, kept):
         self._left = memoryview(octets)
         self._done = done
+        self._kept = kept
+        kept(len(octets))
 
     def pending(self):
         """How many there are, for which the socket will not call."""
@@ -23,5 +27,6 @@ class PutBack:
         view[:count] = self._left[:count]
         self._left = self._left[count:]
         if not self._left:
+            self._kept(0)
             self._done()
         return count

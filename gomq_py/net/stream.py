@@ -313,9 +313,9 @@ class Stream:
     def read_into(self, target, count, frame_octets):
         """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets, the
         rest of a frame of ``frame_octets``, go to ``target.room(count)``, which gives the view of as many as
-        are still to come. It hears with ``came(count)`` of those that are there. What is behind them is
-        walked. Of a target that has more ``to_come()`` the next frames are expected to be alike, and where
-        the handler ``has_room(count)`` read to ``room(count, ahead)`` at once: behind so many others.
+        are still to come. It hears with ``came(count)`` of those that are there. What is behind is walked. Of
+        a target that has more ``to_come()`` the next frames are expected to be alike, and where the handler
+        ``has_room(count)`` read to ``room(count, ahead)``, behind so many; ``put_back(count)`` if in vain.
         """
         if count:
             if self.receive_parts is None and self.pending is None:  # most clients send no large body
@@ -411,7 +411,7 @@ class Stream:
         """These are read once more, before anything else."""
         self.received_octets -= len(octets)
         self.doubted_frames = DOUBTED_FRAMES
-        put_back = PutBack(octets, self._nothing_put_back)
+        put_back = PutBack(octets, self._nothing_put_back, self.handler.put_back)
         self.receive_into, self.pending = put_back.receive_into, put_back.pending
         self.receive_parts = None
 

@@ -83,8 +83,8 @@ class Connection:
         events max_message_size tables max_consumers_per_channel max_consumers_per_connection
         max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
         lane slow_walk login client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
-        takes _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent __dict__
-        __weakref__
+        takes _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent
+        _octets_put_back __dict__ __weakref__
     """.split())
 
     protocol = "AMQP 0-9-1"  # as lists of connections show it
@@ -127,7 +127,7 @@ class Connection:
         self._timers: tuple = ()
         self._token_life = None
         self._silent_checks = 0
-        self._octets_seen = self._octets_sent = 0
+        self._octets_seen = self._octets_sent = self._octets_put_back = 0
 
     # its life
 
@@ -273,6 +273,7 @@ class Connection:
         if not moved(self, OF_CONNECTION, ENDED):
             return
         self._body = None
+        self.put_back(0)
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
             self._alarm_hold.release()
@@ -361,6 +362,11 @@ class Connection:
         """Whether so many octets of a body may be read ahead: what would have to wait is left to its client.
         """
         return self.hub.bodies.has_room(octets)
+
+    def put_back(self, octets):
+        """So many octets that were read ahead are kept, to be read again; 0: none any more."""
+        self.hub.bodies.count_ahead(octets - self._octets_put_back)
+        self._octets_put_back = octets
 
     def body_ends(self):
         """The frame of the last body_begins() is complete. As slow_frame."""
