@@ -14,6 +14,10 @@ from gomq_py.hub.threads import begin
 logger = logging.getLogger(__name__)
 
 
+class Failures(list):
+    """The errors of pieces that were done together."""
+
+
 class Aside:
     """One lane. ``threads_of()`` returns the pool of threads."""
 
@@ -93,13 +97,16 @@ class Aside:
             yield self._work.popleft()
             count -= 1
 
-    def _do_each(self, pieces):
-        """In a thread."""
+    @staticmethod
+    def _do_each(pieces):
+        """In a thread, which logs nothing: the log's locks are for greenlets of one hub. Returns Failures."""
+        failures = Failures()
         for function, arguments, _ in pieces:
             try:
                 function(*arguments)
             except Exception as error:
-                self._tell(None, None, error)
+                failures.append(error)
+        return failures
 
     def _begin(self):
         self._greenlet = gevent.spawn(self._run)
@@ -143,8 +150,9 @@ class Aside:
 
     @staticmethod
     def _tell(done, result, error):
-        if done is None and error is not None:
-            logger.warning("work on files failed: %s", error)
+        if done is None:
+            for one in result if isinstance(result, Failures) else [error] if error is not None else ():
+                logger.warning("work on files failed: %s", one)
         try:
             if done is not None:
                 done(result, error)

@@ -1058,6 +1058,20 @@ def test_after_pieces_that_somebody_waits_for_as_many_others_have_their_turn(cap
     committer.stop()
 
 
+def test_failures_of_pieces_that_are_done_together_are_logged_in_the_hub(monkeypatch):
+    """Under gevent's patches the log's locks are for greenlets, and no thread may wait for them."""
+    committer, threads = GroupCommit(SlowFiles()), []
+    monkeypatch.setattr(aside.logger, "warning", lambda *_: threads.append(threading.get_ident()))
+
+    committer.aside(list, first=3)
+    for _ in range(4):
+        committer.aside(lambda: 1 / 0)
+
+    wait_until(lambda: len(threads) == 4)
+    assert set(threads) == {threading.get_ident()}
+    committer.stop()
+
+
 def test_work_aside_that_a_crash_overtakes():
     """What was to be closed is closed, as the system does it then; nothing is made any more."""
     committer, done = GroupCommit(SlowFiles()), []
