@@ -383,3 +383,24 @@ def collect(client, name, came, chance):
             came.append(client.content()[1])
             method = client.next_method()
         assert isinstance(method, BasicCancelOk)
+
+
+def test_dead_letters_come_once_and_in_order_beside_what_is_handed_over_in_the_same_read(
+    door, consumer, publisher
+):
+    """Of a queue whose messages are too old at once, and of one that is full. What the full one keeps is its
+    first message.
+    """
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
+    declare(publisher, "old", arguments={"x-message-ttl": 0, **dead})
+    declare(publisher, "full", arguments={"x-max-length": 1, "x-overflow": "reject-publish-dlx", **dead})
+
+    publisher.send(*(
+        frames_of(b"%s %d" % (queue.encode(), number), queue=queue)
+        for number in range(100) for queue in ("q", "old", "full")))
+
+    came = [body.split() for body in delivered(consumer, 299)]
+    for queue in (b"q", b"old", b"full"):
+        numbers = [int(number) for name, number in came if name == queue]
+        assert numbers == list(range(queue == b"full", 100))
+    consumer.expect_silence()
