@@ -1,9 +1,12 @@
-"""OpenSSL's read-ahead, for which the ssl module has no name.
+"""What OpenSSL can do for a connection and the ssl module has no name for.
 
-Of itself OpenSSL reads a record in two calls of the system, its head and then the rest, half of what a small
-one costs. With read-ahead it reads what is there, up to 16 KiB, and takes the records out of that.
+Read-ahead: of itself OpenSSL reads a record in two calls of the system, its head and then the rest, half of
+what a small one costs. With it, it reads what is there, up to 16 KiB, and takes the records out of that.
+Turns: of itself a read of OpenSSL's goes on behind changes of keys and the like until there are octets, for
+as long as a peer sends nothing else.
 
-Beside records, which has to know then what OpenSSL has read already: the socket does not call for it.
+Beside tls, and beside records, which has to know what OpenSSL has read already: the socket does not call for
+it.
 """
 import _ssl
 import ctypes
@@ -13,6 +16,7 @@ from functools import cache, partial
 from typing import Any
 
 ENABLE_KTLS = 1 << 3  # SSL_OP_ENABLE_KTLS of OpenSSL 3; ssl.OP_ENABLE_KTLS from Python 3.12 on
+CLEAR_MODE, AUTO_RETRY = 78, 1 << 2  # SSL_CTRL_CLEAR_MODE, SSL_MODE_AUTO_RETRY
 # How an object of the ssl module begins in CPython 3.11 to 3.13: its header, a weak reference to the socket,
 # the library's SSL, the context.
 WORD_OCTETS = ctypes.sizeof(ctypes.c_void_p)
@@ -35,6 +39,15 @@ def read_ahead(ssl_object: Any) -> int:
     connection = _word(ssl_object, LIBRARY_AT)
     library.SSL_set_read_ahead(connection, 1)
     return connection
+
+
+def take_turns(ssl_object: Any) -> None:
+    """Have a read of ``ssl_object`` end as if nothing had come, where all that OpenSSL had from the socket
+    was for itself.
+    """
+    library = _library()
+    if library is not None and _is_known(ssl_object):
+        library.SSL_ctrl(_word(ssl_object, LIBRARY_AT), CLEAR_MODE, AUTO_RETRY, None)
 
 
 def has_pending(connection: int) -> Callable[[], int]:
@@ -76,6 +89,8 @@ def _library() -> Any:
         library.SSL_read.restype = library.SSL_get_error.restype = ctypes.c_int
         library.SSL_set_read_ahead.argtypes = [ctypes.c_void_p, ctypes.c_int]
         library.SSL_set_read_ahead.restype = None
+        library.SSL_ctrl.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
+        library.SSL_ctrl.restype = ctypes.c_long
         library.SSL_has_pending.argtypes = [ctypes.c_void_p]
         library.SSL_has_pending.restype = ctypes.c_int
     except AttributeError:

@@ -50,11 +50,9 @@ class RecordReader:
         if self._calls is not None:
             count = ssl_calls.read_records(self._calls, view, RECORDS_MAX)
             error = ssl_calls.error_of(self._calls)
-            if error == ssl_calls.NONE:
+            if error in (ssl_calls.NONE, ssl_calls.WANT_READ, ssl_calls.WANT_WRITE):
                 self._may_have_more = ssl_calls.has_more(self._calls)
-                return count
-            if error in (ssl_calls.WANT_READ, ssl_calls.WANT_WRITE):
-                if count == 0:
+                if error != ssl_calls.NONE and count == 0:
                     raise SSLWantReadError
                 return count
         return self._receive_by_module(view, count)
@@ -74,7 +72,11 @@ class RecordReader:
                 if count == room:
                     break
             self._may_have_more = self._has_pending() > 0
-        except (SSLWantReadError, SSLWantWriteError):  # nothing more just now
+        except SSLWantReadError:  # nothing more just now
+            if count == 0:
+                raise
+        except SSLWantWriteError:  # it has to answer a change of keys first
+            self._may_have_more = self._has_pending() > 0
             if count == 0:
                 raise
         except OSError as error:

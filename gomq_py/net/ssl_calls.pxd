@@ -68,6 +68,8 @@ cdef inline Py_ssize_t fill(Calls *calls, char *room, Py_ssize_t octets, int mos
         got = calls.read(calls.connection, room + count, <int> min(octets - count, MOST_OCTETS))
         if got <= 0:
             calls.error = calls.get_error(calls.connection, got)
+            # it may have to answer a change of keys first, and the socket does not call for what is behind
+            calls.has_more = calls.error == WANT_WRITE and calls.has_pending(calls.connection)
             break
         count += got
         if not calls.has_pending(calls.connection):

@@ -11,7 +11,7 @@ from typing import Any
 import gevent
 from gevent import ssl
 
-from gomq_py.net import client_hello
+from gomq_py.net import client_hello, openssl
 from gomq_py.net.listener import BindError
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -157,7 +157,9 @@ class Handshaker:
         contexts = self._contexts
         with gevent.Timeout(self._timeout_s, OSError(f"TLS handshake not done within {self._timeout_s:g} s")):
             host = client_hello.asked_host(connection) if contexts.has_hosts else ""
-            return contexts.of(host).wrap_socket(connection, server_side=True)
+            encrypted = contexts.of(host).wrap_socket(connection, server_side=True)
+        openssl.take_turns(encrypted._sslobj)
+        return encrypted
 
     def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
         """For servers that want a context: gevent's asks it for nothing else."""

@@ -107,6 +107,18 @@ def test_of_whom_nothing_is_asked_reads_as_ever(pair):
     assert left_in_socket(ours)
 
 
+def test_who_takes_turns_reads_nothing_behind_a_change_of_keys(pair):
+    ours, theirs = pair
+    openssl.take_turns(ours._sslobj)
+    openssl._library().SSL_key_update(ctypes.c_void_p(openssl._word(theirs._sslobj, openssl.LIBRARY_AT)), 0)
+    theirs.sendall(b"octets")
+
+    with pytest.raises(ssl.SSLWantReadError):
+        read(ours)
+    assert left_in_socket(ours)
+    assert read(ours) == b"octets"
+
+
 @pytest.mark.usefixtures("no_memory_is_looked_at")
 def test_the_kernel_reads_what_it_decrypts_itself(files):
     ours, theirs = tls_pair(files, kernel=True)
@@ -120,6 +132,7 @@ def test_other_interpreters_and_other_objects_are_left_alone(pair, monkeypatch):
     assert openssl.read_ahead(SimpleNamespace(context=ours._sslobj.context)) == 0
     monkeypatch.setattr(sys, "implementation", SimpleNamespace(name="another"))
     assert openssl.read_ahead(ours._sslobj) == 0
+    openssl.take_turns(ours._sslobj)
 
 
 @pytest.mark.parametrize("at", ["LIBRARY_AT", "CONTEXT_AT"])
@@ -145,5 +158,6 @@ def test_a_library_that_keeps_its_names_to_itself_is_left_alone(pair, monkeypatc
     openssl._library.cache_clear()
     try:
         assert openssl.read_ahead(ours._sslobj) == 0
+        openssl.take_turns(ours._sslobj)
     finally:
         openssl._library.cache_clear()

@@ -2,14 +2,15 @@
 nobody knows what it has.
 """
 import contextlib
+import ctypes
 import select
 import ssl
 from socket import SHUT_WR
-from ssl import SSLWantReadError
+from ssl import SSLWantReadError, SSLWantWriteError
 
 import pytest
 
-from gomq_py.net import records
+from gomq_py.net import openssl, records
 from gomq_py.net.records import RECORDS_MAX, RecordReader
 from tests.support import certificates
 from tests.support.sockets import tls_pair
@@ -24,6 +25,7 @@ class Peer:
 
     def __init__(self, pair):
         self.ours, self.theirs = pair
+        openssl.take_turns(self.ours._sslobj)  # as a handshaker does
         self.reader = RecordReader(self.ours._sslobj)
 
     def send(self, *parts):
@@ -35,6 +37,32 @@ class Peer:
 
     def send_wrong(self):
         self.theirs._sock.sendall(HEAD + bytes(32))
+
+    def change_keys(self, asks=True):
+        """From the next record on, and ask for the same."""
+        openssl._library().SSL_key_update(self._theirs(), int(asks))
+
+    def sealed_changes_of_keys(self, count):
+        """Records that say so, and nothing else."""
+        sealed = b""
+        for _ in range(count):
+            self.change_keys(asks=False)
+            openssl._library().SSL_do_handshake(self._theirs())
+            sealed += self.ours._sock.recv(1000)
+        return sealed
+
+    def _theirs(self):
+        return ctypes.c_void_p(openssl._word(self.theirs._sslobj, openssl.LIBRARY_AT))
+
+    def leave_no_room(self):
+        """For what is written to the peer."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.ours._sock.send(b"in plain")
+
+    def make_room(self):
+        """Read that."""
+        self.theirs._sock.recv(1024 * 1024)
 
     def end(self):
         """Say that nothing follows, in TLS's words."""
@@ -133,6 +161,45 @@ def test_a_record_that_comes_in_pieces_is_read_when_it_is_whole(peer, monkeypatc
     theirs._sock.sendall(sealed[-1:])
 
     assert peer.read() == b"octets" * 5
+
+
+def test_of_what_waits_for_an_answer_to_a_change_of_keys_it_is_said_that_it_is_there(peer):
+    """The socket does not call for what OpenSSL has read."""
+    for record in (b"one", b"two", b"three"):
+        peer.send(record)
+        peer.change_keys()
+    peer.send(b"four")
+    peer.leave_no_room()
+    got = b""
+    with contextlib.suppress(SSLWantReadError, SSLWantWriteError):
+        while True:
+            got += peer.read(4)
+    assert got != b"onetwothreefour"
+    assert peer.reader.pending() or select.select([peer.ours], [], [], 0)[0]
+
+    peer.make_room()
+    while peer.reader.pending() or select.select([peer.ours], [], [], 0)[0]:
+        with contextlib.suppress(SSLWantReadError):
+            got += peer.read()
+    assert got == b"onetwothreefour"
+
+
+def test_of_changes_of_keys_a_read_deals_with_those_that_were_read_at_once(pair):
+    """Else a peer that sends nothing else keeps all others waiting."""
+    peer = Peer(pair)
+    peer.send(b"before")
+    assert peer.read() == b"before"
+    peer.theirs._sock.sendall(peer.sealed_changes_of_keys(1000))
+    peer.send(b"behind")
+
+    with pytest.raises(SSLWantReadError):
+        peer.read()
+    assert select.select([peer.ours], [], [], 0)[0], "it was read to its end"
+    got = b""
+    while peer.reader.pending() or select.select([peer.ours], [], [], 0)[0]:
+        with contextlib.suppress(SSLWantReadError):
+            got += peer.read()
+    assert got == b"behind"
 
 
 ERRORS = {

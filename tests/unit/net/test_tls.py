@@ -7,11 +7,13 @@ import pytest
 import trustme
 from gevent import socket, ssl
 
-from gomq_py.net import tls
+from gomq_py.net import openssl, tls
 from gomq_py.net.listener import Listener, bind_tcp
 from gomq_py.net.socket_options import SocketOptions
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
+
+MODE = 33  # SSL_CTRL_MODE: says what it is
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,19 @@ def test_octets_go_both_ways_over_tls(listen, files):
             client.sendall(b"hello")
 
             assert client.recv(100) == b"hello"
+
+
+def test_a_read_does_not_go_on_for_as_long_as_a_peer_changes_keys(listen, files):
+    served = []
+
+    def handle(connection, address):
+        served.append(connection._sslobj)
+        echo(connection, address)
+
+    assert is_served(listen(handle=handle), client_context(files))
+
+    connection = openssl._word(served[0], openssl.LIBRARY_AT)
+    assert not openssl._library().SSL_ctrl(connection, MODE, 0, None) & openssl.AUTO_RETRY
 
 
 def test_older_version_than_the_least_is_refused(listen, files):
