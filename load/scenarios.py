@@ -125,17 +125,25 @@ ROWS = (
     ),
     Row("steady", "10 000 messages per second", "-V -l -r 10000", p50_ms=0.15, p99_ms=1.0),
     Row(
+        "steady-5", "10 000 messages per second, five at a time", "-V -l -r 10000 --burst 5", 8,
+        p50_ms=0.15, p99_ms=1.0,
+    ),
+    Row(
         "quiet", "500 messages per second beside a flood on another queue", "-V -l -r 500", p99_ms=2.0,
         flood="-x 2 -y 2",
     ),
     *(
         Row(
-            key, f"10 000 persistent messages per second, confirmed, each acked: {title}",
-            "-V -l -p -r 10000 -c 1000 -a 1 -P 1000", 25, p50_ms=p50_ms, p99_ms=p99_ms, latency=latency,
+            f"durable{key}{suffix}", f"10 000 persistent messages per second, {title}each acked: {what}",
+            f"-V -l -p -r 10000 -c 1000 -a 1 -P 1000{burst}", 25, p50_ms=p50_ms, p99_ms=p99_ms,
+            latency=latency,
         )
-        for key, title, latency, p50_ms, p99_ms in (
-            ("durable", "delivery", "latency", 0.25, 1.5),
-            ("durable-confirm", "confirm", "confirm_latency", 0.5, 3),
+        for suffix, what, latency, p50_ms, p99_ms in (
+            ("", "delivery", "latency", 0.25, 1.5),
+            ("-confirm", "confirm", "confirm_latency", 0.5, 3),
+        )
+        for key, title, burst in (
+            ("", "confirmed, ", ""), ("-5", "five at a time, confirmed, ", " --burst 5"),
         )
     ),
     Row(

@@ -89,6 +89,10 @@ def add_writing(add):
         help="with --write-octets 1: the system may merge writes that have to wait, as those of most clients",
     )
     add(
+        "--burst", type=count, default=1, metavar="N",
+        help="with --rate: so many messages are published at a time (%(default)s)",
+    )
+    add(
         "--processes", type=count, default=0, metavar="N",
         help="at most N processes for publishers and for consumers (half the processors)",
     )

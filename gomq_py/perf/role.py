@@ -228,13 +228,14 @@ class PublisherRole(Role):
         return first + count
 
     def _by_rate(self, now_ns):
-        """How many messages are due, and when the next one will be."""
-        rate = self.options.rate
+        """How many messages are due, and when the next ones will be."""
+        rate, burst = self.options.rate, self.options.burst
         due = int((now_ns - self._started_ns) * rate / 1e9) - self.published
-        if due > rate * _CATCH_UP_S + 1:
-            self._started_ns = now_ns - int((self.published + 1) / rate * 1e9)
-            due = 1
-        self.due_ns = self._started_ns + int((self.published + max(due, 0) + 1) / rate * 1e9)
+        if due > rate * _CATCH_UP_S + burst:
+            self._started_ns = now_ns - int((self.published + burst) / rate * 1e9)
+            due = burst
+        due = max(due, 0) // burst * burst
+        self.due_ns = self._started_ns + int((self.published + due + burst) / rate * 1e9)
         return due
 
     def _count(self, now_ns):

@@ -44,7 +44,7 @@ def waiting(broker, queue):
     "-e perf-x --exchange-type topic --key-count 200 --binding-count 100",
     "-e perf-d --exchange-type direct -k key", "--transient-queue",
     "--queue-pattern perf-%-queue --queue-pattern-from 3 --queue-pattern-to 5 -x 2", "-r 20000", "-R 20000",
-    "-l -s 16", "-s 16,700,64 --header-count 3 --header-every 2",
+    "-r 20000 --burst 7", "-l -s 16", "-s 16,700,64 --header-count 3 --header-every 2",
     "-e perf-a --exchange-type direct --exchange-args {\"alternate-exchange\":\"amq.fanout\"}",
 ])
 def test_what_is_published_is_consumed_in_order(shared_broker, arguments, request):
