@@ -11,7 +11,7 @@ import atexit
 import logging
 import time
 from _thread import RLock
-from collections import deque
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,7 +20,7 @@ GATHER_MS = 20
 # Where very many come meanwhile, they are written before others have waited for milliseconds.
 MOST_LINES = 200
 
-_with_lines: "dict[GatheredLines, None]" = {}  # those that have some
+_open: "list[GatheredLines]" = []
 _lock = RLock()  # the system's, as of handlers
 
 
@@ -34,9 +34,12 @@ class GatheredLines:
         self._log = log
         self._call_later = call_later
         self._clock = clock
-        self._lines: deque[tuple[float, str, tuple[object, ...]]] = deque()
-        self._wrote_s = 0.0
+        # Neither a deque, whose blocks Python keeps, nor a number, which is made anew for the last of many
+        # clients: either would hold memory that all of them have left.
+        self._lines: list[tuple[float, str, tuple[object, ...]]] = []
+        self._wrote_s = array("d", (0.0,))
         self._is_armed = self._is_closed = False
+        _open.append(self)
 
     def info(self, text: str, *arguments: object) -> None:
         """As of the logger; the arguments do not change any more."""
@@ -44,12 +47,12 @@ class GatheredLines:
             return
         now = self._clock()
         if not self._lines:
-            if not 0 <= now - self._wrote_s < GATHER_MS / 1000 or self._is_closed or not _may_gather():
-                self._wrote_s = now
+            if not 0 <= now - self._wrote_s[0] < GATHER_MS / 1000 or self._is_closed or not _may_gather():
+                self._wrote_s[0] = now
                 self._log.info(text, *arguments)
                 return
-        self._lines.append((now, text, arguments))
-        _with_lines[self] = None  # behind it: another thread may be writing what there was
+        with _lock:
+            self._lines.append((now, text, arguments))
         if not self._is_armed:
             self._is_armed = True
             self._call_later(GATHER_MS, self._time_is_over)
@@ -59,16 +62,18 @@ class GatheredLines:
     def write(self) -> None:
         """Write what was gathered."""
         with _lock:
-            _with_lines.pop(self, None)
-            lines = self._lines
-            if lines:
-                self._wrote_s = self._clock()
-                _emit(self._log, [self._record(*lines.popleft()) for _ in range(len(lines))])
+            if self._lines:
+                lines, self._lines = self._lines, []
+                self._wrote_s[0] = self._clock()
+                _emit(self._log, [self._record(*line) for line in lines])
 
     def close(self) -> None:
-        """Nothing is gathered any more."""
-        self._is_closed = True
-        self.write()
+        """Nothing is gathered any more. A second call changes nothing."""
+        with _lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self.write()
+                _open.remove(self)
 
     def _time_is_over(self) -> None:
         self._is_armed = False
@@ -89,10 +94,9 @@ def _may_gather() -> bool:
 
 def write_gathered() -> None:
     """Write everything that waits: something else is to be logged, or the process ends."""
-    if _with_lines:
-        with _lock:
-            for one in list(_with_lines):
-                one.write()
+    with _lock:  # also where nothing waits: another thread may be writing it
+        for one in _open:
+            one.write()
 
 
 def _emit(log: logging.Logger, records: Iterable[logging.LogRecord]) -> None:

@@ -101,6 +101,32 @@ def test_a_line_of_another_thread_has_them_written(gathering):
     assert len(gathering.written()) == 4
 
 
+def test_a_line_of_another_thread_waits_while_they_are_written(gathering):
+    said, begun, overtaken = [], threading.Event(), threading.Event()
+
+    def handle(record):
+        if record.getMessage() == "second":
+            begun.set()
+            overtaken.wait(0.2)  # which it never is
+        said.append(record.getMessage())
+        overtaken.set()
+
+    gathering.lines.info("first")
+    gathering.lines.info("second")
+    handler = SimpleNamespace(level=0, handle=handle)
+    AMQP.addHandler(handler)
+    try:
+        writer = threading.Thread(target=gathering.lines.write)
+        writer.start()
+        assert begun.wait(in_time(30))
+        AMQP.warning("third")
+        writer.join()
+    finally:
+        AMQP.removeHandler(handler)
+
+    assert said == ["second", "third"]
+
+
 def test_very_many_are_not_kept_until_their_time(gathering):
     for number in range(MOST_LINES + 1):
         gathering.lines.info("client %d", number)
@@ -221,4 +247,4 @@ def test_nothing_of_it_is_kept_behind(gathering):
     gathering.lines.info("second")
     gathering.lines.close()
 
-    assert gathering.lines not in gathered_lines._with_lines
+    assert gathering.lines not in gathered_lines._open
