@@ -22,7 +22,7 @@ cdef class Stream:
     cdef object coalescer
     cdef Py_ssize_t least_octets, small_reads, small_octets, smallest_octets
     cdef uint64_t flood_sent_octets
-    cdef double flood_began
+    cdef double flood_began, after_s
     cdef object dense
     cdef unsigned long long full_read
     cdef bint reads_more, goes_by_clock
@@ -47,7 +47,7 @@ cdef class Stream:
     cdef int _walk(self, Py_ssize_t start, Py_ssize_t end, bytes tail) except -1
     cdef _keep_tail(self, Py_ssize_t position, Py_ssize_t end)
     cdef int _was_full(self) except -1
-    cdef _read_again(self)
+    cdef _read_again(self, double after_s=*)
     cdef int _look_for_flood(self) except -1
     cdef bint _can_wait(self) except -1
     cdef int _leave_coalescer(self) except -1

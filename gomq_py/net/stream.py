@@ -34,6 +34,8 @@ LEAST_FRAME_OCTETS = 16 * 1024
 BEHIND_OCTETS = 4096
 # So many frames are read one by one after one was not like the one before it.
 DOUBTED_FRAMES = 64
+# What waits in OpenSSL for room in the socket, for an answer to a change of keys, is looked for so often.
+ANSWER_S = 0.01
 # Small segments that a read by the clock must bring for the next to be by the clock too: 12 000 a second.
 LEAST_TOGETHER = 3
 # From so many octets on a poll of its own is nothing beside the walk of a read.
@@ -76,7 +78,7 @@ class Stream:
         "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "frame_octets",
         "doubted_frames", "error", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
         "least_octets", "small_reads", "small_octets", "smallest_octets", "flood_began", "flood_sent_octets",
-        "dense", "full_read", "reads_more", "goes_by_clock",
+        "dense", "full_read", "reads_more", "goes_by_clock", "after_s",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -88,17 +90,14 @@ class Stream:
         self.receive_parts = None
         self.goes_by_clock = not hasattr(socket, "receive_functions")
         self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = self.dense = None
-        self.is_over = False
+        self.is_over = self.rewalk = self.together = False
         self.tail = b""
-        self.holds = None
-        self.rewalk = False
-        self.direct = None
+        self.holds = self.direct = None
         self.direct_octets = self.frame_octets = self.doubted_frames = 0
         self.coalescer = coalescer
-        self.together = False
         self.least_octets = self.small_reads = self.small_octets = self.smallest_octets = 0
         self.flood_sent_octets = 0
-        self.flood_began = 0.0
+        self.flood_began = self.after_s = 0.0
         self.full_read = 0  # which of the hub's full reads this stream's last one was
         self.reads_more = False  # until somebody else has one
 
@@ -298,7 +297,7 @@ class Stream:
                 tail = self.tail
                 self._walk(buffers.reserve - len(tail), buffers.reserve + count, tail)
         if self.pending is not None and not self.is_over and self.pending() and not self.holds:
-            self._read_again()
+            self._read_again(ANSWER_S if count == 0 and self.goes_by_clock else 0.0)
         return count
 
     def _was_full(self):
@@ -308,7 +307,6 @@ class Stream:
         self.reads_more = self.full_read == self.buffers.full_reads
         self.buffers.full_reads += 1
         self.full_read = self.buffers.full_reads
-        return 0
 
     def read_into(self, target, count, frame_octets):
         """Of a lane's handler, in a walk that finishes with all that was read: the next ``count`` octets, the
@@ -434,9 +432,11 @@ class Stream:
         self.received_octets += count
         return count
 
-    def _read_again(self):
-        if self.after_poll is None:
-            self.after_poll = gevent.get_hub().loop.timer(0.0)
+    def _read_again(self, after_s=0.0):
+        if self.after_poll is None or self.after_s != after_s:
+            if self.after_poll is not None:
+                self.after_poll.close()
+            self.after_poll, self.after_s = gevent.get_hub().loop.timer(after_s), after_s
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):

@@ -2,6 +2,7 @@
 import fcntl
 import sys
 import termios
+from ssl import SSLWantWriteError
 
 import gevent
 import pytest
@@ -9,6 +10,7 @@ from gevent import socket
 
 from gomq_py.hub.buffers import FIRST_OCTETS, FLOOD_OCTETS, INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
+from gomq_py.net import stream as stream_module
 from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
 from gomq_py.net.stream import Stream
@@ -211,6 +213,33 @@ def test_a_paused_stream_goes_on_with_the_records_that_were_read_ahead(tmp_path)
     peer.lane.hold.release()
 
     peer.wait_for(b"pause", *records)
+    peer.running.kill()
+
+
+def test_what_waits_for_an_answer_of_its_own_is_looked_for_now_and_then(monkeypatch):
+    """OpenSSL's, to a change of keys, of a peer that does not read: each look at it is in vain."""
+    looks, answered, sent = [], [], [b"line\n"]
+
+    def receive_into(view):
+        looks.append(view)
+        if not answered:
+            raise SSLWantWriteError
+        octets = sent.pop()
+        view[:len(octets)] = octets
+        return len(octets)
+
+    monkeypatch.setattr(stream_module, "receive_functions", lambda ours: (receive_into, lambda: len(sent)))
+    peer = Peer()
+    wait_until(lambda: looks, sleep=gevent.sleep)
+    turns = 0
+    while len(looks) < 5:
+        gevent.sleep(0)
+        turns += 1
+    assert turns > 5 * len(looks)
+
+    answered.append(True)
+
+    peer.wait_for(b"line")
     peer.running.kill()
 
 
