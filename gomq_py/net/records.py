@@ -40,7 +40,7 @@ class RecordReader:
         return self._is_over or self._may_have_more
 
     def receive_into(self, view: Any) -> int:
-        """As a socket's ``recv_into``, non-blocking. Raises SSLWantReadError, OSError."""
+        """As a socket's ``recv_into``, non-blocking. Raises SSLWantReadError, SSLWantWriteError, OSError."""
         if self._is_over:
             if self._failure is not None:
                 raise self._failure
@@ -53,7 +53,7 @@ class RecordReader:
             if error in (ssl_calls.NONE, ssl_calls.WANT_READ, ssl_calls.WANT_WRITE):
                 self._may_have_more = ssl_calls.has_more(self._calls)
                 if error != ssl_calls.NONE and count == 0:
-                    raise SSLWantReadError
+                    raise SSLWantReadError if error == ssl_calls.WANT_READ else SSLWantWriteError
                 return count
         return self._receive_by_module(view, count)
 

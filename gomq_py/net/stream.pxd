@@ -25,7 +25,7 @@ cdef class Stream:
     cdef double flood_began, after_s
     cdef object dense
     cdef unsigned long long full_read
-    cdef bint reads_more, goes_by_clock
+    cdef bint reads_more, goes_by_clock, lacks_room
 
     cpdef let_go(self, Hold hold)
     @cython.locals(count=Py_ssize_t, tail=bytes, buffers=HubBuffers, is_long=bint, is_first=bint)

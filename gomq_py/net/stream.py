@@ -14,10 +14,9 @@ from ssl import SSLWantReadError, SSLWantWriteError
 import gevent
 from gevent.event import Event
 
-from gomq_py.hub.loop_socket import is_plain
 from gomq_py.net.dense_flood import DenseFlood
 from gomq_py.net.put_back import PutBack
-from gomq_py.net.records import RecordReader
+from gomq_py.net.receiving import parts_function, receive_functions
 
 READABLE = 1
 # A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.
@@ -34,7 +33,8 @@ LEAST_FRAME_OCTETS = 16 * 1024
 BEHIND_OCTETS = 4096
 # So many frames are read one by one after one was not like the one before it.
 DOUBTED_FRAMES = 64
-# What waits in OpenSSL for room in the socket, for an answer to a change of keys, is looked for so often.
+# What waits in OpenSSL for room in the socket, for an answer to a change of keys, is looked for so often, and
+# the socket does not call meanwhile: OpenSSL would not read.
 ANSWER_S = 0.01
 # Small segments that a read by the clock must bring for the next to be by the clock too: 12 000 a second.
 LEAST_TOGETHER = 3
@@ -78,7 +78,7 @@ class Stream:
         "watcher", "lane", "handler", "over", "is_over", "direct", "direct_octets", "frame_octets",
         "doubted_frames", "error", "after_poll", "tail", "holds", "rewalk", "coalescer", "together",
         "least_octets", "small_reads", "small_octets", "smallest_octets", "flood_began", "flood_sent_octets",
-        "dense", "full_read", "reads_more", "goes_by_clock", "after_s",
+        "dense", "full_read", "reads_more", "goes_by_clock", "after_s", "lacks_room",
     )
 
     def __init__(self, socket, buffers, output, coalescer):
@@ -90,7 +90,7 @@ class Stream:
         self.receive_parts = None
         self.goes_by_clock = not hasattr(socket, "receive_functions")
         self.watcher = self.lane = self.handler = self.after_poll = self.over = self.error = self.dense = None
-        self.is_over = self.rewalk = self.together = False
+        self.is_over = self.rewalk = self.together = self.lacks_room = False
         self.tail = b""
         self.holds = self.direct = None
         self.direct_octets = self.frame_octets = self.doubted_frames = 0
@@ -211,6 +211,7 @@ class Stream:
             self.watcher.stop()
         if self.after_poll is not None:
             self.after_poll.stop()
+        self.lacks_room = False
         if self.together:
             self.together = False
             self.coalescer.discard(self)
@@ -296,8 +297,12 @@ class Stream:
             if count:
                 tail = self.tail
                 self._walk(buffers.reserve - len(tail), buffers.reserve + count, tail)
-        if self.pending is not None and not self.is_over and self.pending() and not self.holds:
-            self._read_again(ANSWER_S if count == 0 and self.goes_by_clock else 0.0)
+        if self.lacks_room:
+            self._stop_watching()
+            self.lacks_room = True
+            self._read_again(ANSWER_S)
+        elif self.pending is not None and not self.is_over and self.pending() and not self.holds:
+            self._read_again()
         return count
 
     def _was_full(self):
@@ -422,7 +427,10 @@ class Stream:
         """
         try:
             count = self.receive_into(room) if receive is None else receive(room)[0]
-        except (BlockingIOError, SSLWantReadError, SSLWantWriteError):
+        except (BlockingIOError, SSLWantReadError):
+            return 0
+        except SSLWantWriteError:
+            self.lacks_room = not self.is_over and not self.holds
             return 0
         except Exception as error:  # a fault, too: the loop watches no more for whom it calls in vain
             self.stop(error)
@@ -436,7 +444,8 @@ class Stream:
         if self.after_poll is None or self.after_s != after_s:
             if self.after_poll is not None:
                 self.after_poll.close()
-            self.after_poll, self.after_s = gevent.get_hub().loop.timer(after_s), after_s
+            # It repeats, because libev has one that has run out be due at once when it is started anew.
+            self.after_poll, self.after_s = gevent.get_hub().loop.timer(after_s, after_s), after_s
         self.after_poll.start(self._readable_again)
 
     def _readable_again(self):
@@ -444,6 +453,9 @@ class Stream:
         which the socket will not call).
         """
         self.after_poll.stop()
+        if self.lacks_room:
+            self.lacks_room = False
+            self.watcher.start(self._readable)
         if self.rewalk:
             self.rewalk = False
             tail = self.tail
@@ -479,22 +491,3 @@ class Stream:
         self.tail = bytes(self.buffers.input_view[position:end])
         if len(self.tail) > self.buffers.reserve and not self.holds and not self.rewalk:
             raise AssertionError(f"a lane left {len(self.tail)} octets, more than fit before the next read")
-
-
-def parts_function(socket):
-    """The non-blocking recvmsg_into of a plain gevent socket; None of any other."""
-    return getattr(socket._sock, "recvmsg_into", None) if is_plain(socket) else None
-
-
-def receive_functions(socket):
-    """The non-blocking recv_into of a gevent socket, and for TLS what says whether OpenSSL has octets that
-    were not read from it. What is like a socket (net.websocket) brings both.
-    """
-    if is_plain(socket):  # one of gevent's takes 2 us to say what it has not
-        return socket._sock.recv_into, None
-    if hasattr(socket, "receive_functions"):
-        return socket.receive_functions()
-    if getattr(socket, "_sslobj", None) is None:
-        return socket._sock.recv_into, None
-    records = RecordReader(socket._sslobj)
-    return records.receive_into, records.pending

@@ -82,7 +82,7 @@ class WebSocket:
     # receiving
 
     def receive_functions(self) -> tuple[Any, Any]:
-        """As ``net.stream.receive_functions`` has them."""
+        """As ``net.receiving.receive_functions`` has them."""
         return self.receive_into, self.pending
 
     def pending(self) -> bool:

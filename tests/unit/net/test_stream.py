@@ -1,4 +1,6 @@
 """Stream: reads handed to a lane, tails kept, pauses, ends, and the turn of others."""
+import contextlib
+import ctypes
 import fcntl
 import sys
 import termios
@@ -10,13 +12,17 @@ from gevent import socket
 
 from gomq_py.hub.buffers import FIRST_OCTETS, FLOOD_OCTETS, INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
-from gomq_py.net import stream as stream_module
+from gomq_py.net import openssl, stream as stream_module
 from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
 from gomq_py.net.stream import Stream
 from tests.support import certificates
 from tests.support.sockets import socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
+
+
+# So long is looked whether the loop has nothing to do, and what it then turns.
+SHORT_S, FEW_TURNS = 0.05, 100
 
 
 class Lines:
@@ -240,6 +246,41 @@ def test_what_waits_for_an_answer_of_its_own_is_looked_for_now_and_then(monkeypa
     answered.append(True)
 
     peer.wait_for(b"line")
+    peer.running.kill()
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_what_cannot_answer_a_change_of_keys_is_read_when_it_can(tmp_path, is_held):
+    ours, theirs = pair = tls_pair(certificates.make(tmp_path / "files"))
+    library = openssl._library()
+    peer = Peer(pair=pair)
+    peer.send(b"before\n")
+    peer.wait_for(b"before")
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            ours._sock.send(b"in plain")
+    hold = peer.stream.hold("the test")
+    for record in (b"one\n", b"two\n"):
+        library.SSL_key_update(ctypes.c_void_p(openssl._word(theirs._sslobj, openssl.LIBRARY_AT)), 1)
+        peer.send(record)
+    hold.release()
+    peer.wait_for(b"before", b"one")
+    peer.send(b"three\n")  # for which the socket calls
+
+    loop = gevent.get_hub().loop
+    turns = loop.iteration
+    with gevent.Timeout(SHORT_S, False):
+        peer.running.join()
+    assert loop.iteration - turns < FEW_TURNS, "it looks in vain"
+    assert peer.lane.lines == [b"before", b"one"]
+    if is_held:
+        hold = peer.stream.hold("the test")
+        theirs._sock.recv(1024 * 1024)
+        hold.release()
+    else:
+        theirs._sock.recv(1024 * 1024)
+
+    peer.wait_for(b"before", b"one", b"two", b"three")
     peer.running.kill()
 
 
