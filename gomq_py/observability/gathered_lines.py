@@ -4,8 +4,8 @@ and many at a time.
 A leaf, over the standard library's logging, and below log, which says where lines are gathered: in a process
 of the broker's own. A line that is made between two sleeps of the process costs five times what it costs
 behind others. Whoever comes alone is written at once. Every other line of the process waits until those that
-were gathered are written, and so does the end of the process: they keep their order and their time, and none
-is lost but by a kill.
+were gathered are written, and so does the end of the process: they keep their order, whichever logger they
+are of, and their time, and none is lost but by a kill.
 """
 import atexit
 import logging
@@ -13,6 +13,8 @@ import time
 from _thread import RLock
 from array import array
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 # Lines that follow another one within this time are gathered for so long: 40 logins, one after the other.
@@ -20,7 +22,9 @@ GATHER_MS = 20
 # Where very many come meanwhile, they are written before others have waited for milliseconds.
 MOST_LINES = 200
 
-_open: "list[GatheredLines]" = []
+# Of all loggers, in their order: whose, when, what. No deque, whose blocks Python keeps: it would hold memory
+# that all of many clients have left.
+_waiting: "list[tuple[GatheredLines, float, str, tuple[object, ...]]]" = []
 _lock = RLock()  # the system's, as of handlers
 
 
@@ -34,50 +38,40 @@ class GatheredLines:
         self._log = log
         self._call_later = call_later
         self._clock = clock
-        # Neither a deque, whose blocks Python keeps, nor a number, which is made anew for the last of many
-        # clients: either would hold memory that all of them have left.
-        self._lines: list[tuple[float, str, tuple[object, ...]]] = []
-        self._wrote_s = array("d", (0.0,))
+        self._wrote_s = array("d", (0.0,))  # no number, which is made anew for the last client, and stays
         self._is_armed = self._is_closed = False
-        _open.append(self)
 
     def info(self, text: str, *arguments: object) -> None:
         """As of the logger; the arguments do not change any more."""
         if not self._log.isEnabledFor(logging.INFO):
             return
         now = self._clock()
-        if not self._lines:
-            if not 0 <= now - self._wrote_s[0] < GATHER_MS / 1000 or self._is_closed or not _may_gather():
-                self._wrote_s[0] = now
-                self._log.info(text, *arguments)
-                return
+        is_alone = not _waiting and not 0 <= now - self._wrote_s[0] < GATHER_MS / 1000
+        if is_alone or self._is_closed or not _may_gather():
+            self._wrote_s[0] = now
+            self._log.info(text, *arguments)
+            return
         with _lock:
-            self._lines.append((now, text, arguments))
+            _waiting.append((self, now, text, arguments))
         if not self._is_armed:
             self._is_armed = True
             self._call_later(GATHER_MS, self._time_is_over)
-        elif len(self._lines) >= MOST_LINES:
-            self.write()
-
-    def write(self) -> None:
-        """Write what was gathered."""
-        with _lock:
-            if self._lines:
-                lines, self._lines = self._lines, []
-                self._wrote_s[0] = self._clock()
-                _emit(self._log, [self._record(*line) for line in lines])
+        elif len(_waiting) >= MOST_LINES:
+            write_gathered()
 
     def close(self) -> None:
-        """Nothing is gathered any more. A second call changes nothing."""
-        with _lock:
-            if not self._is_closed:
-                self._is_closed = True
-                self.write()
-                _open.remove(self)
+        """Nothing is gathered any more."""
+        self._is_closed = True
+        write_gathered()
 
     def _time_is_over(self) -> None:
         self._is_armed = False
-        self.write()
+        write_gathered()
+
+    def emit(self, lines: Iterable[tuple[Any, float, str, tuple[object, ...]]]) -> None:
+        """Of write_gathered(): these are next."""
+        self._wrote_s[0] = self._clock()
+        _emit(self._log, [self._record(*line[1:]) for line in lines])
 
     def _record(self, created_s: float, text: str, arguments: tuple[object, ...]) -> logging.LogRecord:
         record = logging.getLogRecordFactory()(
@@ -94,9 +88,12 @@ def _may_gather() -> bool:
 
 def write_gathered() -> None:
     """Write everything that waits: something else is to be logged, or the process ends."""
+    global _waiting
     with _lock:  # also where nothing waits: another thread may be writing it
-        for one in _open:
-            one.write()
+        if _waiting:
+            lines, _waiting = _waiting, []
+            for one, of_it in groupby(lines, itemgetter(0)):
+                one.emit(of_it)
 
 
 def _emit(log: logging.Logger, records: Iterable[logging.LogRecord]) -> None:

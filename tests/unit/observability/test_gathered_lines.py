@@ -75,6 +75,23 @@ def test_those_who_come_behind_a_written_batch_are_gathered_again(gathering):
     assert len(gathering.written()) == 2 and len(gathering.timers) == 1
 
 
+def test_lines_of_two_loggers_keep_their_order(gathering):
+    other = GatheredLines(log.logger("mqtt"), pytest.fail, lambda: gathering.now_s)
+    other._is_armed = True
+    for number in range(3):
+        gathering.now_s += 0.002
+        gathering.lines.info("client %d", number)
+        gathering.now_s += 0.002
+        other.info("client %d", number)
+    gathering.time_is_over()
+    other.close()
+
+    lines = [line.split() for line in gathering.path.read_text().splitlines()]
+    assert [(source, number) for *_, source, _, number in lines] == [
+        (source, number) for number in "012" for source in ("amqp:", "mqtt:")]
+    assert sorted(line[0] for line in lines) == [line[0] for line in lines]
+
+
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR])
 def test_any_other_line_waits_for_them_and_has_them_written(gathering, level):
     log.set_level("debug")
@@ -116,7 +133,7 @@ def test_a_line_of_another_thread_waits_while_they_are_written(gathering):
     handler = SimpleNamespace(level=0, handle=handle)
     AMQP.addHandler(handler)
     try:
-        writer = threading.Thread(target=gathering.lines.write)
+        writer = threading.Thread(target=write_gathered)
         writer.start()
         assert begun.wait(in_time(30))
         AMQP.warning("third")
@@ -247,4 +264,4 @@ def test_nothing_of_it_is_kept_behind(gathering):
     gathering.lines.info("second")
     gathering.lines.close()
 
-    assert gathering.lines not in gathered_lines._open
+    assert not gathered_lines._waiting
