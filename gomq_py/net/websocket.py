@@ -35,8 +35,9 @@ BINARY_FRAME = 0x82  # FIN, and the opcode of a binary message
 SHORT_MAX, MIDDLE_MAX = 125, 0xFFFF
 WRITABLE = 2
 _WOULD_BLOCK = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
-# What lists of connections and logins ask the socket below, where it is one of TLS and where it is not.
-_ASKED_BELOW = frozenset(("getsockname", "getpeername", "getpeercert", "cipher", "version", "family"))
+# What lists of connections, logins and alarms (hub.alarm_hold) ask the socket below, of TLS or not.
+_ASKED_BELOW = frozenset(
+    ("getsockname", "getpeername", "getpeercert", "cipher", "version", "family", "getsockopt"))
 
 
 class WebSocket:

@@ -3,10 +3,13 @@ from types import SimpleNamespace
 
 import gevent
 import pytest
+from wsproto import ConnectionType
+from wsproto.connection import Connection
 
 from gomq_py.hub import alarm_hold
 from gomq_py.hub.alarm_hold import AlarmHold
 from gomq_py.hub.heartbeats import Heartbeats
+from gomq_py.net.websocket import WebSocket
 from tests.support.sockets import socket_pair
 from tests.support.waiting import wait_until
 
@@ -51,9 +54,12 @@ def test_connection_is_held_until_it_is_released(ends):
     assert held.waits_for is None and not held.hub.heartbeats._intervals
 
 
-def test_connection_whose_socket_failed_is_ended_while_it_is_held(ends):
+@pytest.mark.parametrize("over", [
+    lambda socket: socket, lambda socket: WebSocket(socket, Connection(ConnectionType.SERVER))], ids=[
+    "plain", "WebSocket"])
+def test_connection_whose_socket_failed_is_ended_while_it_is_held(ends, over):
     ours, theirs = ends
-    held = Held(ours)
+    held = Held(over(ours))
     AlarmHold(held, "low on disk")
     ours.send(b"never read")
 
