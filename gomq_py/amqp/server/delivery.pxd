@@ -51,7 +51,7 @@ cdef class AMQPConsumer(consumers.Consumer):
     cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
     cdef bint _show_next(self) except -1
     cdef dict _headers_added(self)
-    cdef bint _is_readable(self) except -1
+    cdef bint _may_go(self) except -1
     @cython.locals(apart=Py_ssize_t)
     cdef Py_ssize_t _forget_apart(self) noexcept
     cdef _pass_over(self, error)

@@ -110,7 +110,7 @@ class AMQPConsumer(consumers.Consumer):
         at = 0
         clock = SliceClock()
         while limit > 0 and self.capacity() > 0 and self._show_next():
-            if self.message.kind == BASIC or self._is_readable():
+            if self._may_go():
                 self.channel.trace_delivery(self.message, self.source.name, self._headers_added())
             at += self._deliver(1)
             limit -= 1
@@ -126,8 +126,10 @@ class AMQPConsumer(consumers.Consumer):
         """Headers that are added to ``message`` on its way out."""
         return {}
 
-    def _is_readable(self):
-        """Whether ``message`` can be read as basic properties."""
+    def _may_go(self):
+        """Whether ``message`` can be read as basic properties, and these fit into a frame to the client."""
+        if self.message.kind == BASIC:
+            return self.message.properties_length <= self.properties_max
         try:
             self.message.get_properties()
         except Malformed:

@@ -6,7 +6,7 @@ import pytest
 from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
 from gomq_py.amqp.wire.methods import (
     BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos, BasicQosOk, ChannelClose,
-    QueueDeclare, QueueDeclareOk,
+    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.content.properties import Properties
 from tests.support.door import NO_PROPERTIES, poll_until, publish_frames
@@ -107,6 +107,22 @@ def test_channel_of_a_streams_consumer_ends_before_a_header_that_no_frame_holds(
     assert small.expect_message(BasicDeliver)[2] == b"first"
     small.expect_error(ChannelClose, 311, error_of("s"))
     assert [client.expect_message(BasicDeliver)[2] for _ in range(2)] == [b"first", b"x"]
+
+
+def test_what_stays_is_not_told_as_delivered_where_the_vhost_is_traced(door, client, small):
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(QueueDeclare(queue="trace"), QueueDeclareOk)
+    client.call(
+        QueueBind(queue="trace", exchange="amq.rabbitmq.trace", routing_key="deliver.#"), QueueBindOk)
+    door.vhost.set_tracing(True)
+    client.publish("q", b"first", properties=LARGEST)
+    client.publish("q", b"x", properties=TOO_LARGE)
+
+    small.call(BasicConsume(queue="q", no_ack=True), BasicConsumeOk)
+
+    assert small.expect_message(BasicDeliver)[2] == b"first"
+    small.expect_error(ChannelClose, 311, error_of("q"))
+    assert (door.queue("trace").ready_count, door.queue("q").ready_count) == (1, 1)
 
 
 def test_direct_reply_whose_header_no_frame_holds_ends_the_channel_that_waits_for_it(client, small):
