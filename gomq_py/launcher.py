@@ -40,6 +40,8 @@ LOG = logger("boot")
 PIDFILE_OCTETS = 64  # ours has fewer; what else stands there may have no end
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_STOPPED, EXIT_ABORTED = 0, 1
+# For the last lines of the log, where the broker stops at once.
+LAST_LINES_S = 1.0
 
 
 class BootError(Exception):
@@ -348,8 +350,11 @@ def _abort_on_next_signal() -> Any:
 def _abort(_number: int, _frame: Any) -> None:
     """Second signal.
 
-    Confirmed messages are on disk already, so leaving without a word to anybody loses nothing.
+    Confirmed messages are on disk already, so leaving without a word to anybody loses nothing. Nor is a log
+    waited for that takes no more, or a thread that writes it.
     """
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
+    signal.setitimer(signal.ITIMER_REAL, LAST_LINES_S)
     with suppress(Exception):  # the signal may have come within a write
         write_gathered()
     print("gomq-py: stopped at once", file=sys.stderr, flush=True)

@@ -259,6 +259,33 @@ def test_the_end_of_the_process_writes_them(tmp_path, end):
     assert (tmp_path / "log").read_text().count("client") == 3
 
 
+def test_a_log_that_another_thread_waits_for_does_not_keep_a_process_that_stops_at_once(tmp_path):
+    program = f"""if True:
+        import logging, signal, threading
+        from gomq_py import launcher
+        from gomq_py.observability import log
+        from gomq_py.observability.gathered_lines import GatheredLines
+        handler = log.configure(path={str(tmp_path / "log")!r})
+        lines = GatheredLines(log.logger("amqp"), lambda *_: None)
+        lines.info("first")
+        lines.info("second")
+        taken = threading.Event()
+        def write():
+            with handler.lock:
+                taken.set()
+                threading.Event().wait()
+        threading.Thread(target=write, daemon=True).start()
+        taken.wait()
+        signal.signal(signal.SIGINT, launcher._abort)
+        signal.raise_signal(signal.SIGINT)
+    """
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, timeout=in_time(60))
+
+    assert done.returncode == 1 and not done.stderr
+
+
 def test_nothing_of_it_is_kept_behind(gathering):
     gathering.lines.info("first")
     gathering.lines.info("second")
