@@ -6,8 +6,6 @@ A leaf of auth; pure functions, safe in threads.
 
 An empty hash is a user without a password, who cannot log in with one.
 """
-import bcrypt
-
 from gomq_py import salted_hash
 # The names by which auth knows them.
 from gomq_py.salted_hash import DIGESTS, MD5, SALT_SIZE, SHA256, SHA512, octets_of  # noqa: F401
@@ -32,7 +30,8 @@ def algorithm_named(name):
 def hash_password(password, algorithm=SHA256):
     """A new salted hash as str."""
     if algorithm == BCRYPT:
-        return bcrypt.hashpw(octets_of(password)[:_BCRYPT_OCTETS], bcrypt.gensalt()).decode()
+        library = _library()
+        return library.hashpw(octets_of(password)[:_BCRYPT_OCTETS], library.gensalt()).decode()
     return salted_hash.make(password, algorithm)
 
 
@@ -64,7 +63,8 @@ def bcrypt_cost(password_hash):
 def spend(costs):
     """Take as long as verifying bcrypt hashes of these costs."""
     for cost in costs:
-        bcrypt.hashpw(b"", bcrypt.gensalt(cost))
+        library = _library()
+        library.hashpw(b"", library.gensalt(cost))
 
 
 def verify(password, password_hash, algorithm=SHA256):
@@ -76,7 +76,14 @@ def verify(password, password_hash, algorithm=SHA256):
         return False
     if password_hash.startswith(_BCRYPT_PREFIXES):
         try:
-            return bcrypt.checkpw(octets_of(password)[:_BCRYPT_OCTETS], password_hash.encode())
+            return _library().checkpw(octets_of(password)[:_BCRYPT_OCTETS], password_hash.encode())
         except ValueError:
             return False
     return algorithm in DIGESTS and salted_hash.verify(password, password_hash, algorithm)
+
+
+def _library():
+    """bcrypt: 0.4 MB that a broker without such hashes does not take."""
+    import bcrypt
+
+    return bcrypt

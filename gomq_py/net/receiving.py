@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gomq_py.hub.loop_socket import is_plain
-from gomq_py.net.records import RecordReader
 
 
 def parts_function(socket: Any) -> Any:
@@ -24,5 +23,7 @@ def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], i
         return socket.receive_functions()
     if getattr(socket, "_sslobj", None) is None:
         return socket._sock.recv_into, None
+    from gomq_py.net.records import RecordReader  # a broker without TLS has no need of it
+
     records = RecordReader(socket._sslobj)
     return records.receive_into, records.pending

@@ -11,9 +11,9 @@ properties. When bindings come and go only the share of one changes hands, by ei
             and moves keys only for the last ones
 """
 from array import array
+from binascii import crc32
 from bisect import bisect_left, bisect_right, insort
 from itertools import accumulate
-from zlib import crc32
 
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.values import type_name, written

@@ -4,7 +4,6 @@ For doors, which do not see stores.
 """
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.errors import Malformed
-from gomq_py.storage import browser
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
 
@@ -15,6 +14,8 @@ def browse(queue):
     """
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
+    from gomq_py.storage import browser  # whoever only takes messages has no need of it
+
     return browser.browse(queue.store)
 
 
