@@ -228,10 +228,12 @@ class Users:
         password, and it ``may_come_from`` this address; else None.
         """
         user = self._users.get(name)
-        if user is None or self._proof(user.password_hash, password) not in self._verified or (
-                name in self._only_local and not is_loopback(address)):
-            return None
-        return user
+        if (
+            user is not None and self._proof(user.password_hash, password) in self._verified
+            and self.may_come_from(name, address)
+        ):
+            return user
+        return None
 
     def is_hash_of(self, name, password_hash):
         """Whether this is what the user's password is checked against now."""

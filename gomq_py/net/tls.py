@@ -15,8 +15,6 @@ from gomq_py.net import client_hello, openssl
 from gomq_py.net.listener import BindError
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-# SSL_OP_ENABLE_KTLS of OpenSSL 3; the ssl module has a name for it from Python 3.12 on.
-ENABLE_KTLS = getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
 
 
 class TLSError(BindError):
@@ -65,7 +63,7 @@ def server_context(options: TLSOptions) -> Any:
                 f"cannot write TLS keys to {options.keylog_file}: {error.strerror or error}"
             ) from error
     if options.kernel:
-        context.options |= ENABLE_KTLS
+        context.options |= openssl.ENABLE_KTLS
     return context
 
 

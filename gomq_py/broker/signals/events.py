@@ -118,10 +118,7 @@ class Events(Job):
         self._scheduler.start(self)
 
     def _is_bound(self):
-        if self._vhosts is None:
-            return False
-        vhost = self._vhosts.get("/")
-        exchange = None if vhost is None else vhost.exchanges.get(NAME)
+        exchange = self._exchange()
         return exchange is not None and exchange.binding_count > 0
 
     def _exchange(self):

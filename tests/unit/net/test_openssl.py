@@ -8,22 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from gomq_py.net import openssl
-from tests.support import certificates
 from tests.support.sockets import tls_pair
 
 ROOM = 100
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return certificates.make(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture
-def pair(files):
-    ours, theirs = tls_pair(files)
-    with ours, theirs:
-        yield ours, theirs
 
 
 @pytest.fixture

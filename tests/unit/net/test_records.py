@@ -12,8 +12,6 @@ import pytest
 
 from gomq_py.net import openssl, records
 from gomq_py.net.records import RECORDS_MAX, RecordReader
-from tests.support import certificates
-from tests.support.sockets import tls_pair
 
 ROOM = 100
 # The head of a record of application data, and of so many octets.
@@ -82,18 +80,6 @@ class Peer:
     def read(self, most=ROOM):
         room = bytearray(most)
         return bytes(room[:self.reader.receive_into(memoryview(room))])
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return certificates.make(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture
-def pair(files):
-    ours, theirs = tls_pair(files)
-    with ours, theirs:
-        yield ours, theirs
 
 
 @pytest.fixture(params=["read ahead", "read one by one"])

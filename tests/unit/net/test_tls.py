@@ -16,11 +16,6 @@ from tests.support.waiting import in_time, wait_until
 MODE = 33  # SSL_CTRL_MODE: says what it is
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return certificates.make(tmp_path_factory.mktemp("certificates"))
-
-
 @pytest.fixture
 def listen(files):
     """A function that starts an echoing TLS listener; all are closed at the end."""
@@ -181,8 +176,8 @@ def test_only_the_ciphers_that_were_named_are_spoken(listen, files):
 
 
 def test_kernel_is_asked_for_only_on_demand(files):
-    assert not context(files).options & tls.ENABLE_KTLS
-    assert context(files, kernel=True).options & tls.ENABLE_KTLS
+    assert not context(files).options & openssl.ENABLE_KTLS
+    assert context(files, kernel=True).options & openssl.ENABLE_KTLS
 
 
 def test_tls_works_where_the_kernel_is_asked_for(listen, files):
