@@ -5,7 +5,6 @@ broken installation, and so that setup.py can ask it which modules to compile. T
 module's sources into the compiled module, as its ELF build ID; a session of tests refuses a module whose
 sources have another. Times of files decide nothing: a checkout, a copy or an unpacked archive makes them lie.
 """
-import hashlib
 import importlib.util
 import os
 import platform
@@ -67,6 +66,8 @@ def _cimported(declarations: Path, root: Path) -> list[Path]:
 
 def digest_of(name: str, root: Path = ROOT) -> str:
     """64 hexadecimal digits that change with any source of a module: with its octets, not with its times."""
+    import hashlib  # of which a broker has no need
+
     digest = hashlib.sha256()
     for path in sources_of(name, root):
         content = path.read_bytes()

@@ -7,16 +7,17 @@ A leaf of the standard library alone.
 Here and not in auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl need hashes, and no
 library for them.
 """
-import hashlib
-import hmac
 import os
+from _operator import _compare_digest  # hmac's compare_digest, which comes with hashlib
 from base64 import b64decode, b64encode
+
+from gomq_py.digests import md5, sha256, sha512
 
 SHA256, SHA512, MD5 = (
     "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5"
 )
 SALT_SIZE = 4  # RabbitMQ's; hashes made elsewhere are read with the same
-DIGESTS = {SHA256: "sha256", SHA512: "sha512", MD5: "md5"}
+DIGESTS = {SHA256: sha256, SHA512: sha512, MD5: md5}
 # LavinMQ wrote these in front of the base64; its files may still hold them.
 _LEGACY_PREFIXES = ("$5$", "$6$", "$1$")
 
@@ -34,7 +35,7 @@ def check(salted_hash, algorithm=SHA256):
         size = len(b64decode(stripped, validate=True))
     except ValueError:
         raise ValueError("the password hash is not base64") from None
-    expected = SALT_SIZE + hashlib.new(DIGESTS[algorithm], usedforsecurity=False).digest_size
+    expected = SALT_SIZE + DIGESTS[algorithm](usedforsecurity=False).digest_size
     if size != expected:
         raise ValueError(f"the password hash has {size} octets, {algorithm} makes {expected}")
     return stripped
@@ -49,7 +50,7 @@ def verify(password, salted_hash, algorithm=SHA256):
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # neither base64 nor, with that, ASCII
         return False
-    return hmac.compare_digest(_digest(algorithm, raw[:SALT_SIZE] + octets_of(password)), raw[SALT_SIZE:])
+    return _compare_digest(_digest(algorithm, raw[:SALT_SIZE] + octets_of(password)), raw[SALT_SIZE:])
 
 
 def octets_of(password):
@@ -58,7 +59,7 @@ def octets_of(password):
 
 
 def _digest(algorithm, octets):
-    return hashlib.new(DIGESTS[algorithm], octets, usedforsecurity=False).digest()
+    return DIGESTS[algorithm](octets, usedforsecurity=False).digest()
 
 
 def _without_prefix(salted_hash):

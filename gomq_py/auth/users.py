@@ -6,7 +6,6 @@ Ground: above storage, below broker and doors. Changes are written before they a
 the committer has synced. Nothing yields; verifying a bcrypt hash takes long and is a plain function
 (``Users.matching_hash``) that a door runs in a thread pool when ``is_costly`` says so.
 """
-import hashlib
 import os
 import time
 from functools import lru_cache, partial
@@ -15,6 +14,7 @@ from ipaddress import IPv6Address, ip_address
 from gomq_py.auth import passwords
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.content.fields import encode_table
+from gomq_py.digests import blake2b
 from gomq_py.observability.log import logger
 from gomq_py.storage.definition_log import DefinitionLog
 from gomq_py.storage.framed_log import LogError, keep_left_out
@@ -408,7 +408,7 @@ class Users:
         """
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
         # keyed, as HMAC is, at a fifth of what that costs
-        return hashlib.blake2b(password_hash.encode() + b"\0" + octets, key=self._cache_key).digest()
+        return blake2b(password_hash.encode() + b"\0" + octets, key=self._cache_key).digest()
 
     def _put(self, name, password_hash, algorithm, tags, grants=()):
         self._costliest = None

@@ -1,5 +1,4 @@
 """What can go wrong on a client connection. A leaf: the codes and texts are the broker's own."""
-import ssl
 
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
 _IN_TIME_CODES = {9, 10}
@@ -66,4 +65,5 @@ class Disconnected(NotConfirmed):
 
 def is_distrust(error):
     """Whether it is a certificate that no waiting mends: of another authority, or of another host."""
-    return isinstance(error, ssl.SSLCertVerificationError) and error.verify_code not in _IN_TIME_CODES
+    code = getattr(error, "verify_code", None)  # which only an ssl.SSLCertVerificationError has
+    return code is not None and code not in _IN_TIME_CODES

@@ -9,7 +9,6 @@ Bindings cannot be listed over AMQP. So each connect makes an exchange in betwee
 names, with all bindings, and deletes the one before: none of an earlier run stays, and nothing is missed
 meanwhile.
 """
-import hashlib
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from gomq_py.broker.features.expiry import EXPIRES, MESSAGE_TTL
 from gomq_py.broker.names import NAME_OCTETS_MAX
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.content.fields import Int64
+from gomq_py.digests import sha256
 from gomq_py.federation.bindings import Bindings, arguments_upstream
 from gomq_py.federation.errands import Errands
 from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received, without_login
@@ -334,5 +334,5 @@ def _fitting(name, most):
     octets = name.encode("utf-8", "surrogateescape")
     if len(octets) <= most:
         return name
-    digest = hashlib.sha256(octets).hexdigest()[:32]
+    digest = sha256(octets).hexdigest()[:32]
     return f"{octets[:most - 33].decode('utf-8', 'ignore')} {digest}"

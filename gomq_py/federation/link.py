@@ -3,12 +3,12 @@
 Kinds are subclasses: what is declared upstream, when messages are taken, and what is written on them. The
 link of gomq_py.links moves them. Owned by the supervisor, which says when it starts and stops.
 """
-import hashlib
 import time
 from urllib.parse import urlsplit
 
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
 from gomq_py.client.backoff import Backoff
+from gomq_py.digests import sha256
 from gomq_py.links.ack_modes import NO_ACK
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.link import Link
@@ -192,7 +192,7 @@ def title_of(type_, vhost, name, upstream):
 def id_of(type_, vhost, name, upstream):
     """Short, and the same as long as the link leads from the same place to the same one."""
     said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
-    return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def without_login(uri):

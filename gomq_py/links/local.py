@@ -9,7 +9,7 @@ node hands it over.
 import os
 from typing import Any
 
-from gevent import socket, ssl
+from gevent import socket
 
 from gomq_py.client import transport
 from gomq_py.client.connection import Connection
@@ -73,6 +73,8 @@ class Connector:
             connected.settimeout(timeout_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if link_uri.tls:
+                from gevent import ssl  # and with it OpenSSL, which a broker without TLS does not load
+
                 connected = transport.handshake(
                     ssl, connected, self._context(options), link_uri.host, options, timeout_s)
         except BaseException:
@@ -123,6 +125,8 @@ class Connector:
 
     def _context(self, options: dict[str, Any]) -> Any:
         """A TLS context as a URI asks for it, made anew when one of its files has changed. Raises OSError."""
+        from gevent import ssl
+
         files = [options.get(key, "") for key in ("cacertfile", "certfile", "keyfile")]
         names_none = options.get("server_name_indication") == transport.NO_NAME
         key = (

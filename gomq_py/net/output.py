@@ -10,13 +10,13 @@ that client. Never raises for the socket's sake: a broken one swallows what it i
 """
 import os
 import socket as system_socket
-from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
 from gevent.event import Event
 
 from gomq_py.hub.buffers import FLOOD_OUTPUT_OCTETS
 from gomq_py.hub.loop_socket import is_plain
+from gomq_py.net.not_now import is_not_now
 from gomq_py.observability.log import logger
 
 LOG = logger("net")
@@ -215,11 +215,13 @@ class Output:
         """Octets the socket took. Fewer than given: now blocked (or broken) and watched."""
         try:
             sent = self.send(view)
-        except (BlockingIOError, SSLWantWriteError, SSLWantReadError):
+        except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._break(error)
-            return 0
+            if not is_not_now(error):
+                self._break(error)
+                return 0
+            sent = 0
         except Exception:
             LOG.exception("fault while sending: the connection ends")
             self._break(OSError("a fault of the broker"))

@@ -9,12 +9,12 @@ has ended after begin(). What the lane calls must therefore not switch either, a
 buffer.
 """
 import time
-from ssl import SSLWantReadError, SSLWantWriteError
 
 import gevent
 from gevent.event import Event
 
 from gomq_py.net.dense_flood import DenseFlood
+from gomq_py.net.not_now import has_to_write_first, is_not_now
 from gomq_py.net.put_back import PutBack
 from gomq_py.net.receiving import parts_function, receive_functions
 
@@ -427,13 +427,13 @@ class Stream:
         """
         try:
             count = self.receive_into(room) if receive is None else receive(room)[0]
-        except (BlockingIOError, SSLWantReadError):
-            return 0
-        except SSLWantWriteError:
-            self.lacks_room = not self.is_over and not self.holds
+        except BlockingIOError:
             return 0
         except Exception as error:  # a fault, too: the loop watches no more for whom it calls in vain
-            self.stop(error)
+            if not is_not_now(error):
+                self.stop(error)
+            elif has_to_write_first(error):
+                self.lacks_room = not self.is_over and not self.holds
             return 0
         if count == 0:
             self.stop()

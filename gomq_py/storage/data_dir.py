@@ -26,13 +26,13 @@ schemas live beside the formats.
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import posix
 import re
 import socket
 import weakref
 
+from gomq_py.digests import sha256
 from gomq_py.observability.log import logger
 from gomq_py.storage import atomic_file, segment_list
 from gomq_py.storage.files import FILE_MODE, Files, with_path
@@ -480,7 +480,7 @@ def _octets_of(path, most=-1):
 
 
 def _digest_line(content):
-    return hashlib.sha256(content).hexdigest().encode() + b"\n"
+    return sha256(content).hexdigest().encode() + b"\n"
 
 
 def boot_id():
@@ -498,7 +498,7 @@ def queue_id(vhost, queue):
     Names are str; octets that were not UTF-8 are kept apart by surrogateescape.
     """
     first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
-    return hashlib.sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
+    return sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
 
 
 # A forked child shares the parent's flock and would keep the folder locked after the parent's death; it

@@ -326,8 +326,8 @@ def test_idle_broker_is_small(broker):
 
 
 def test_modules_that_amqp_alone_does_not_need_are_not_there():
-    """Among them what importlib.metadata brings in: 3 MB; what a command line without mistakes and an address
-    that is no name need not: 1 MB.
+    """Among them OpenSSL: 5 MB; what importlib.metadata brings in: 3 MB; what a command line without mistakes
+    and an address that is no name need not: 1 MB.
     """
     source = (
         "import gomq_py.__main__, gomq_py.launcher; "
@@ -336,9 +336,9 @@ def test_modules_that_amqp_alone_does_not_need_are_not_there():
     )
 
     assert imported_by(source, [
-        "bcrypt", "bz2", "decimal", "difflib", "email", "encodings.idna", "flask", "gomq_py.net.openssl",
-        "gomq_py.net.records", "gomq_py.storage.browser", "importlib.metadata", "jwt", "lzma",
-        "prometheus_client", "stringprep", "wsproto", "zipfile", "zlib",
+        "_hashlib", "_ssl", "bcrypt", "bz2", "decimal", "difflib", "email", "encodings.idna", "flask",
+        "gomq_py.net.openssl", "gomq_py.net.records", "gomq_py.storage.browser", "importlib.metadata", "jwt",
+        "lzma", "prometheus_client", "stringprep", "wsproto", "zipfile", "zlib",
     ]) == "[]"
 
 
@@ -347,6 +347,29 @@ def test_modules_that_few_users_of_the_management_api_need_are_not_there():
     source = "import gomq_py.__main__, gomq_py.http.door"
 
     assert imported_by(source, ["gomq_py.http.openapi.document", "h11", "jwt", "wsproto"]) == "[]"
+
+
+@pytest.mark.parametrize("first", ["ssl", "gevent.ssl", "urllib.request"])
+def test_ssl_is_patched_by_its_first_import(first):
+    """For those that know nothing of gevent, as urllib."""
+    source = (
+        f"import gomq_py.__main__; assert 'ssl' not in sys.modules; import {first}, ssl; "
+        "from gevent.ssl import SSLContext; from gevent import monkey; "
+        "assert monkey.is_module_patched('ssl'); "
+        "print(ssl.SSLContext is SSLContext, isinstance(ssl.create_default_context(), SSLContext), "
+        "[finder for finder in sys.meta_path if 'Ssl' in repr(finder)])"
+    )
+
+    assert imported_by(f"import sys; {source}", []) == "True True []\n[]"
+
+
+def test_ssl_that_was_imported_before_the_broker_is_patched():
+    source = (
+        "import ssl, gomq_py.__main__; from gevent.ssl import SSLContext; "
+        "print(ssl.SSLContext is SSLContext)"
+    )
+
+    assert imported_by(source, []).startswith("True\n")
 
 
 def imported_by(source, names):

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.source_tree import declarations, imports, module_name, sources
 
 LEAVES = {
-    "octets", "salted_hash", "errors", "content", "config", "observability", "storage.format",
+    "octets", "digests", "salted_hash", "errors", "content", "config", "observability", "storage.format",
     "storage.message", "build_info", "patterns",
 }
 GROUND = LEAVES | {"storage", "net", "hub"}
@@ -64,7 +64,7 @@ MAP = {
     },
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
-    "broker.features": {"broker", "content", "errors", "patterns"},
+    "broker.features": {"broker", "content", "digests", "errors", "patterns"},
     "broker.topology_log": {"broker", "content", "storage", "observability", "hub"},
     "broker.policies": below("broker.policies"),
     "broker.exchanges": below("broker.exchanges"),
@@ -94,7 +94,8 @@ MAP = {
     "content": {"octets", "errors"},
     "errors": set(),
     "config": {"salted_hash"},
-    "salted_hash": set(),
+    "salted_hash": {"digests"},
+    "digests": set(),
     "observability": set(),
     "patterns": set(),
     # what the management door and ctl both say of a broker

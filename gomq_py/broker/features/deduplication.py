@@ -12,7 +12,6 @@ message a queue refused, or the disk: its publisher was told so and tries again.
 fails closes, and knows no ids when it is opened again.
 """
 from collections import OrderedDict
-from hashlib import blake2b
 
 from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.dead_lettering import DEATHS
@@ -20,6 +19,7 @@ from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.header_edit import PropertyEdit
 from gomq_py.broker.values import is_count
 from gomq_py.content.fields import get_key
+from gomq_py.digests import blake2b
 
 ENABLED, SIZE, TTL, HEADER = (
     "x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"

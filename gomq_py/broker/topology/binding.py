@@ -2,11 +2,11 @@
 
 A value; the exchange matches it, the vhost keeps both ends in step.
 """
-import hashlib
 from base64 import urlsafe_b64encode
 from urllib.parse import quote_plus
 
 from gomq_py.broker.exchanges.exchange import Exchange
+from gomq_py.digests import md5
 
 
 class Binding:
@@ -40,7 +40,7 @@ class Binding:
         """
         if not self.arguments:
             return escaped(self.routing_key) or "~"
-        digest = hashlib.md5(
+        digest = md5(
             repr(frozen(self.arguments)).encode("utf-8", "surrogateescape"), usedforsecurity=False
         ).digest()
         return f"{escaped(self.routing_key)}~{urlsafe_b64encode(digest).rstrip(b'=').decode()}"

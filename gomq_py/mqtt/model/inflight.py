@@ -36,11 +36,11 @@ The ends of logs are its body, for each of them (storage.store.Store):
     0       8       key of the store
     8       8       log_end() before the message
 """
-import hashlib
 from functools import partial
 from typing import NamedTuple
 
 from gomq_py import octets
+from gomq_py.digests import sha256
 from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub import turn_taker
@@ -88,7 +88,7 @@ class Inflight(turn_taker.TurnTaker):
         turn_taker.TurnTaker.__init__(self, f"QoS 2 identifiers of vhost '{vhost.name}'")
         self.vhost = vhost
         self.scheduler = self.store = None
-        self.boot = int.from_bytes(hashlib.sha256(boot).digest()[:8], "little")
+        self.boot = int.from_bytes(sha256(boot).digest()[:8], "little")
         self.failed = False
         self.record = record = bytearray(len(NO_ROUTING) + RECORD_OCTETS)
         self.at = octets.pointer(self.record)

@@ -2,7 +2,8 @@
 
 Values, made once for each connection. Between login, which let the client in, and the connection.
 """
-import secrets
+import os
+from base64 import urlsafe_b64encode
 from functools import lru_cache
 
 from gomq_py.mqtt.model.sessions import NEVER
@@ -42,7 +43,8 @@ class Greeting:
         if settings.mqtt_max_packet_size < PACKET_MAX:
             self._properties["maximum_packet_size"] = settings.mqtt_max_packet_size
         if not self.client_id:
-            self.client_id = ASSIGNED_PREFIX + secrets.token_urlsafe(ASSIGNED_OCTETS)
+            unguessable = urlsafe_b64encode(os.urandom(ASSIGNED_OCTETS)).rstrip(b"=").decode()
+            self.client_id = ASSIGNED_PREFIX + unguessable
             self._properties["assigned_client_identifier"] = self.client_id
         self.keep_alive_s = self._keep_alive_s(connect.keep_alive_s, settings.mqtt_max_keep_alive)
         if connect.version >= MQTT_5:

@@ -1,0 +1,22 @@
+"""Digests of short texts, by the interpreter's own code.
+
+A leaf of the standard library alone. hashlib loads OpenSSL before it gives out anything, which is 4 MB that a
+broker without TLS does not take; for a password or a name both need the same time.
+"""
+from importlib import import_module
+
+
+def _found(name, *modules):
+    """The constructor, from hashlib where the interpreter was built without its own."""
+    for module in modules:
+        try:
+            return getattr(import_module(module), name)
+        except ImportError:
+            pass
+    return getattr(import_module("hashlib"), name)
+
+
+md5 = _found("md5", "_md5")
+sha256 = _found("sha256", "_sha2", "_sha256")  # the first from Python 3.12 on
+sha512 = _found("sha512", "_sha2", "_sha512")
+blake2b = _found("blake2b", "_blake2")
