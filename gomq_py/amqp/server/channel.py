@@ -314,20 +314,31 @@ class Channel(HotChannel):
         self.send_confirms()
 
         def released():
-            answer = method_frame(self.id, ChannelCloseOk())
-            if self.confirms is not None and self.confirms.waiting:
-                self.replies.send_when_safe(answer)
-            else:
-                self.replies.send(answer)
-            self.replies.act(lambda: self.connection.forget_channel(self))
+            self.when_answered(
+                lambda: self.connection.forget_channel(self), method_frame(self.id, ChannelCloseOk()))
 
         self._release_then(released)
 
-    def ends(self):
-        """A list of functions that end the channel when they are called one after the other. If there are
-        very many consumers, each function ends a few of them.
+    def is_answering(self):
+        """Whether the client has still to hear something that waits for the disk."""
+        return bool(self.replies.waiting_count or (self.confirms is not None and self.confirms.waiting))
+
+    def when_answered(self, action, last=None):
+        """Call ``action()`` when the client has heard all that it has to, confirms that wait for the disk
+        included, and then ``last``.
         """
-        return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), self.end]
+        if self.confirms is not None and self.confirms.waiting:
+            self.replies.send_when_safe(last, action)
+            return
+        if last is not None:
+            self.replies.send(last)
+        self.replies.act(action)
+
+    def ends(self, end):
+        """A list of functions that end the channel when they are called one after the other, with ``end`` as
+        the last. If there are very many consumers, each function before it ends a few of them.
+        """
+        return [*[self._detach_some] * (len(self.consumers) // AT_ONCE), end]
 
     def end(self):
         """The channel is gone: both sides agree, or the connection is."""
@@ -373,7 +384,7 @@ class Channel(HotChannel):
             finally:
                 hold.release()
 
-        self.connection.hub.endings.give_back([*self.ends()[:-1], self.release], released)
+        self.connection.hub.endings.give_back(self.ends(self.release), released)
 
     def _begin_release(self):
         """From now on the channel's consumers take nothing."""

@@ -12,6 +12,7 @@ import logging
 import time
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
@@ -83,8 +84,8 @@ class Connection:
         events max_message_size tables max_consumers_per_channel max_consumers_per_connection
         max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
         lane slow_walk login client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
-        takes _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen _octets_sent
-        _octets_put_back __dict__ __weakref__
+        takes _answering _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen
+        _octets_sent _octets_put_back __dict__ __weakref__
     """.split())
 
     protocol = "AMQP 0-9-1"  # as lists of connections show it
@@ -120,6 +121,8 @@ class Connection:
         self.mechanism = ""
         self.blocked_reason = None
         self.takes = False
+        # whose answers connection.close-ok waits for: channels, and the connection while it releases them
+        self._answering: Any = ()
         self._body = None
         self._alarm_hold = None
         self._has_taken_leave = False
@@ -273,6 +276,8 @@ class Connection:
         if not moved(self, OF_CONNECTION, ENDED):
             return
         self._body = None
+        if self._answering:
+            self._answering.clear()  # nobody hears them
         self.put_back(0)
         self.hub.heartbeats.forget(self)
         if self._alarm_hold is not None:
@@ -302,9 +307,9 @@ class Connection:
             self.why or BROKEN,
         )
 
-    def _release(self, then, give_back):
+    def _release(self, then, give_back, answering=()):
         """End the channels, and with them consumers, unacked messages and exclusive queues; then call
-        ``then()``.
+        ``then()``. Those of ``answering`` are released, and end when they have answered.
         """
         channels = list(self.channels.values())
         self.channels.clear()
@@ -312,15 +317,16 @@ class Connection:
             # what comes back from one must not go through the others, being counted as delivered by each
             channel.lend_nothing()
         channels.reverse()
-        give_back(self._ends_of(channels), then)
+        give_back(self._ends_of(channels, answering), then)
 
-    def _ends_of(self, channels):
+    def _ends_of(self, channels, answering):
         """The functions that end these channels, one after the other: a generator.
 
         The list, with the first channel last, is emptied: a channel is freed when it has ended.
         """
         while channels:
-            yield from channels.pop().ends()
+            channel = channels.pop()
+            yield from channel.ends(channel.release if channel in answering else channel.end)
         yield partial(self.acting, self.vhost.release_owner, self)
 
     # what the lane hands over
@@ -549,6 +555,8 @@ class Connection:
         channel.end()
         if self.channels.get(channel.id) is channel:
             del self.channels[channel.id]
+        if self._answering:
+            self._answered(channel)
 
     def publish_later(self, message, destinations, taken, done):
         """Publish when a thread has made the files: for the fast lane, which wants to know only whether all
@@ -642,16 +650,34 @@ class Connection:
             self.stream.stop()
 
     def _close(self, method):
-        """connection.close: exclusive queues are gone before the client hears the answer."""
+        """connection.close: exclusive queues are gone before the client hears the answer, which leaves behind
+        all others, confirms that wait for the disk included.
+        """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
-        self.stream.hold("its channels to end")
+        self.stream.hold("its channels to end, and what it was promised to be on disk")
+        self._send_confirms()
+        answering = [channel for channel in self.channels.values() if channel.is_answering()]
+        self._answering = {self, *answering}
 
         def released():
+            for channel in answering:
+                channel.when_answered(partial(self.forget_channel, channel))
+            self._answered(self)
+
+        self._release(released, self.hub.endings.give_back_few, self._answering)
+        return False
+
+    def _answered(self, one):
+        """``one`` of those that connection.close-ok waits for has nothing more to say."""
+        self._answering.discard(one)
+        if not self._answering:
             self.write(method_frame(0, ConnectionCloseOk()))
             self._take_leave()
 
-        self._release(released, self.hub.endings.give_back_few)
-        return False
+    def _send_confirms(self):
+        """Answer what was published since the last read, before the channels end."""
+        for channel in self.channels.values():
+            channel.send_confirms()
 
     def _take_leave(self):
         """Both sides agree to close: end the connection."""

@@ -44,8 +44,8 @@ class Replies:
             action()
 
     def send_when_safe(self, octets, action=None):
-        """Send, and then call ``action()``, when what has been changed so far is safe, behind everything
-        before it.
+        """Send (None: nothing), and then call ``action()``, when what has been changed so far is safe, behind
+        everything before it.
         """
         if self._closed:
             return

@@ -261,6 +261,19 @@ def test_close_is_answered(wire):
     wire.expect(0, "connection.close-ok")
 
 
+def test_close_is_answered_behind_what_was_asked_before(wire, name):
+    channel, other = wire.channel(1), wire.channel(2)
+    channel.declare(name, durable=True)
+
+    wire.send(
+        method_frame(1, "queue.delete", queue=name) + method_frame(2, "exchange.delete", exchange="nope")
+        + method_frame(0, "connection.close", reply_code=200, reply_text="bye"))
+
+    channel.expect("queue.delete-ok")
+    other.expect("exchange.delete-ok")
+    wire.expect(0, "connection.close-ok")
+
+
 @pytest.mark.deviates("RabbitMQ leaves it to the client to close the socket")
 def test_socket_is_closed_after_close_ok(wire):
     wire.send_method(0, "connection.close", reply_code=200, reply_text="bye")

@@ -11,8 +11,9 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ChannelClose, ChannelCloseOk,
     ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk, ConnectionBlocked, ConnectionClose,
     ConnectionCloseOk, ConnectionOpen, ConnectionStart, ConnectionStartOk, ConnectionTuneOk,
-    ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, QueueDeclare, QueueDeclareOk,
-    QueueDelete, QueueDeleteOk,
+    ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, ExchangeDeclare, ExchangeDeclareOk,
+    ExchangeDelete, ExchangeDeleteOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete,
+    QueueDeleteOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk, decode_method,
 )
 from gomq_py.hub import alarm_hold, alarm_news
 from gomq_py.hub.slice_clock import SliceClock
@@ -235,6 +236,128 @@ def test_answers_before_close_are_sent(client):
 
     client.expect(QueueDeclareOk)
     client.expect(ConnectionCloseOk, 0)
+
+
+PERSISTENT = b"\x10\x00\x02"
+
+
+def finished(door):
+    """The disk has what it was asked for; how many waited for it."""
+    return door.committer.finish()
+
+
+def call_durably(door, client, method, answer, channel=1):
+    """Send a method that is answered when the disk has what it does, and return its answer."""
+    client.send_method(method, channel)
+    client.expect_silence()
+    finished(door)
+    return client.expect(answer, channel)
+
+
+@pytest.mark.parametrize(("method", "answer"), [
+    (QueueDelete(queue="q"), QueueDeleteOk),
+    (QueueDeclare(queue="another", durable=True), QueueDeclareOk),
+    (QueueBind(queue="q", exchange="amq.direct"), QueueBindOk),
+    (ExchangeDelete(exchange="x"), ExchangeDeleteOk),
+])
+@pytest.mark.parametrize("ends_channel", [False, True])
+def test_close_is_answered_behind_answers_that_wait_for_the_disk(
+    slow_disk_door, method, answer, ends_channel,
+):
+    client = slow_disk_door.client()
+    call_durably(slow_disk_door, client, QueueDeclare(queue="q", durable=True), QueueDeclareOk)
+    exchange = ExchangeDeclare(exchange="x", type="fanout", durable=True)
+    call_durably(slow_disk_door, client, exchange, ExchangeDeclareOk)
+
+    before = method_frame(1, ChannelClose()) if ends_channel else b""
+    client.send(method_frame(1, method), before, method_frame(0, ConnectionClose()))
+
+    client.expect_silence()
+    finished(slow_disk_door)
+    client.expect(answer)
+    if ends_channel:
+        client.expect(ChannelCloseOk)
+    client.expect(ConnectionCloseOk, 0)
+    client.expect_end()
+    gone(slow_disk_door)
+
+
+def test_close_is_answered_behind_confirms_and_commits_of_all_channels(slow_disk_door):
+    client = slow_disk_door.client(channels=(1, 2, 3, 4))
+    call_durably(slow_disk_door, client, QueueDeclare(queue="q", durable=True), QueueDeclareOk)
+    client.call(ConfirmSelect(), ConfirmSelectOk)
+    client.call(TxSelect(), TxSelectOk, 2)
+    client.call(ConfirmSelect(), ConfirmSelectOk, 3)
+
+    client.send(
+        publish_frames("q", properties=PERSISTENT, channel=3), method_frame(3, ChannelClose()),
+        publish_frames("q", properties=PERSISTENT, channel=2), method_frame(2, TxCommit()),
+        publish_frames("q", properties=PERSISTENT) * 3, method_frame(0, ConnectionClose()))
+
+    client.expect_silence()
+    finished(slow_disk_door)
+    heard = {}
+    while True:
+        kind, channel, payload = client.frame()
+        assert kind == METHOD
+        if channel == 0:
+            break
+        heard.setdefault(channel, []).append(type(decode_method(payload)))
+    assert heard == {1: [BasicAck], 2: [TxCommitOk], 3: [BasicAck, ChannelCloseOk]}
+    assert isinstance(decode_method(payload), ConnectionCloseOk)
+    client.expect_end()
+
+
+def test_publishes_in_the_same_read_are_confirmed_before_the_close(client):
+    client.call(ConfirmSelect(), ConfirmSelectOk)
+
+    client.send(publish_frames("nowhere") * 3, method_frame(0, ConnectionClose()))
+
+    assert client.expect(BasicAck).delivery_tag == 3
+    client.expect(ConnectionCloseOk, 0)
+
+
+def test_close_of_a_connection_that_is_told_that_the_disk_refused_is_not_agreed_to(slow_disk_door):
+    client = slow_disk_door.client(channels=(1, 2))
+    client.send_method(QueueDeclare(queue="q", durable=True))
+    client.send(method_frame(2, QueueDeclare(queue="p", durable=True)), method_frame(0, ConnectionClose()))
+    client.expect_silence()
+
+    slow_disk_door.committer.finish(OSError("no space left"))
+
+    client.expect_error(
+        ConnectionClose, 541, "INTERNAL_ERROR - the disk refused a change: no space left", 0)
+    client.send_method(ConnectionCloseOk(), 0)
+    client.expect_end()
+    gone(slow_disk_door)
+
+
+def test_client_that_goes_while_its_close_waits_for_the_disk_is_forgotten(slow_disk_door):
+    client = slow_disk_door.client()
+    client.send_method(QueueDeclare(queue="q", durable=True))
+    client.send_method(ConnectionClose(), 0)
+    client.expect_silence()
+
+    client.close()
+    finished(slow_disk_door)
+
+    gone(slow_disk_door)
+
+
+def test_connection_whose_close_waits_for_the_disk_can_be_closed_by_the_broker(slow_disk_door):
+    client = slow_disk_door.client()
+    client.send_method(QueueDeclare(queue="q", durable=True))
+    client.send_method(ConnectionClose(), 0)
+    client.expect_silence()
+
+    slow_disk_door.connection().force_close("enough")
+
+    assert client.expect(ConnectionClose, 0).reply_code == 320
+    finished(slow_disk_door)
+    client.expect(QueueDeclareOk)
+    client.expect(ConnectionCloseOk, 0)
+    client.expect_end()
+    gone(slow_disk_door)
 
 
 def test_everything_but_close_is_dropped_behind_a_connection_error(client, door):
