@@ -14,6 +14,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from gevent.event import Event
+
 from gomq_py.amqp.server import events
 from gomq_py.amqp.server.channel import Channel
 from gomq_py.amqp.server.consume import ANY_SIZE
@@ -226,7 +228,9 @@ class Connection:
             self.why = self.why or self._how_it_broke()
         except FrameError as error:
             # Nothing the client sends means anything any more: it is told, and not waited for.
-            self.fail(error)
+            said = Event()
+            self.fail(error, said=said.set)
+            said.wait(LAST_WORD_TIMEOUT_S)
             self._has_taken_leave = True
         except OSError as error:
             self.why = self.why or f"the socket failed: {error.strerror or error}"
@@ -582,18 +586,26 @@ class Connection:
 
     # ends
 
-    def fail(self, error, level=logging.WARNING):
-        """Close with an error, which the log is told at this level.
+    def fail(self, error, level=logging.WARNING, said=None):
+        """Close with an error, which the log is told at this level. ``said()`` is called behind the frame
+        that tells the client, which leaves when its channels have ended.
 
         The client has CLOSE_TIMEOUT_S to agree; everything else it sends is dropped.
         """
+        said = said or (lambda: None)
         if not moved(self, OF_CONNECTION, FAILED):
+            said()
             return
         self.why = self.why or str(error)
         LOG.log(level, "connection %s: closing with %s", self.name, error)
         # Nothing that it waited for counts any more but its answer, which has to be read.
         self.stream.release_all()
-        self._release(lambda: self.write(close_frame(error)), self.hub.endings.give_back_few)
+
+        def released():
+            self.write(close_frame(error))
+            said()
+
+        self._release(released, self.hub.endings.give_back_few)
         self._timers = (*self._timers, self.hub.call_later(CLOSE_TIMEOUT_S, self._stop))
 
     def force_close(self, reason):

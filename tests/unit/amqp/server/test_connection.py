@@ -70,6 +70,17 @@ def test_wrong_frame_end_closes_the_connection_and_what_follows_is_not_read(clie
     assert "q" not in door.vhost.queues
 
 
+def test_client_with_many_channels_is_told_of_a_frame_that_is_none(door):
+    """They end in slices, and the socket is not closed before that."""
+    client = door.client(channels=range(1, 100))
+
+    client.send(frame(METHOD, 1, bytes(4))[:-1] + b"\0")
+
+    assert client.expect(ConnectionClose, 0).reply_code == 501
+    client.expect_end()
+    gone(door)
+
+
 def test_frame_max_is_the_negotiated_one(door):
     client = door.client(frame_max=4096)
 
