@@ -13,6 +13,9 @@ from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.amqp.wire.methods import BasicDeliver
 from gomq_py.broker.routing.destination import Destination
 from gomq_py.errors import Malformed
+from gomq_py.observability.log import logger
+
+LOG = logger("amqp")
 
 
 class ReplyConsumer(Destination):
@@ -21,12 +24,13 @@ class ReplyConsumer(Destination):
     ``name`` is what reply_to becomes in its requests: 128 random bits, so that nobody guesses it.
     """
 
-    __slots__ = ("channel", "tag")
+    __slots__ = ("channel", "tag", "_has_told")
 
     def __init__(self, channel, tag):
         super().__init__(f"{REPLY_TO}.{urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}")
         self.channel = channel
         self.tag = tag
+        self._has_told = False
 
     def start(self):
         """Become reachable."""
@@ -37,7 +41,9 @@ class ReplyConsumer(Destination):
         self.channel.vhost.sinks.pop(self.name, None)
 
     def publish(self, message):
-        """Send an answer to the client that asked. 0: it is gone or does not read."""
+        """Send an answer to the client that asked. 0: it is gone, does not read, or has negotiated frames
+        that are too small for the header. Whoever answers does not end the channel of who asked.
+        """
         connection = self.channel.connection
         if connection.output.broken or connection.output.blocked:
             # An answer nobody reads must not pile up; RabbitMQ's pseudo-queue keeps nothing either.
@@ -47,7 +53,7 @@ class ReplyConsumer(Destination):
         except Malformed:
             return 0
         if len(properties) > connection.properties_max:
-            self.channel.cannot_take(self, len(properties))
+            self._tell_too_large(len(properties) + HEADER_OVERHEAD)
             return 0
         answer = BasicDeliver(
             consumer_tag=self.tag, delivery_tag=self.channel.unacked.skip(), redelivered=False,
@@ -57,6 +63,16 @@ class ReplyConsumer(Destination):
             self.channel.id, properties, message.get_body(), connection.frame_max,
         ))
         return 1
+
+    def _tell_too_large(self, octets):
+        """Log the first answer whose header fits into no frame to the client."""
+        if not self._has_told:
+            self._has_told = True
+            connection = self.channel.connection
+            LOG.warning(
+                "connection %s, channel %d: a direct reply is dropped, because its header of %d octets is "
+                "larger than the negotiated frame_max of %d; the next ones are not logged", connection.name,
+                self.channel.id, octets, connection.frame_max)
 
 
 def _text(octets):

@@ -5,8 +5,9 @@ import pytest
 
 from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
 from gomq_py.amqp.wire.methods import (
-    BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicQos, BasicQosOk, ChannelClose,
-    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos,
+    BasicQosOk, ChannelClose, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare,
+    QueueDeclareOk,
 )
 from gomq_py.content.properties import Properties
 from tests.support.door import NO_PROPERTIES, poll_until, publish_frames
@@ -125,16 +126,32 @@ def test_what_stays_is_not_told_as_delivered_where_the_vhost_is_traced(door, cli
     assert (door.queue("trace").ready_count, door.queue("q").ready_count) == (1, 1)
 
 
-def test_direct_reply_whose_header_no_frame_holds_ends_the_channel_that_waits_for_it(client, small):
+@pytest.mark.parametrize("confirms", [True, False])
+def test_direct_reply_whose_header_no_frame_holds_is_refused_and_the_channel_goes_on(
+    client, small, caplog, confirms,
+):
+    """Whoever knows the address may answer, and must not end the channel of who asked."""
     client.call(QueueDeclare(queue="requests"), QueueDeclareOk)
     client.call(BasicConsume(queue="requests", no_ack=True), BasicConsumeOk)
     small.call(BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True), BasicConsumeOk)
     small.publish("requests", properties=Properties(reply_to="amq.rabbitmq.reply-to").encode())
     address = Properties.decode(client.expect_message(BasicDeliver)[1]).reply_to
+    if confirms:
+        client.call(ConfirmSelect(), ConfirmSelectOk)
 
-    client.publish(address, b"x", properties=TOO_LARGE)
+    client.send(*[
+        publish_frames(address, body, properties=properties)
+        for body, properties in ((b"x", TOO_LARGE), (b"y", TOO_LARGE), (b"answer", LARGEST))])
 
-    small.expect_error(ChannelClose, 311, error_of(address))
+    assert small.expect_message(BasicDeliver)[1:] == (LARGEST, b"answer")
+    small.call(QueueDeclare(), QueueDeclareOk)
+    if confirms:
+        answers = [client.next_method() for _ in range(3)]
+        assert [(type(answer), answer.delivery_tag) for answer in answers] == [
+            (BasicNack, 1), (BasicNack, 2), (BasicAck, 3)]
+    lines = [record.getMessage() for record in caplog.records if "direct reply" in record.getMessage()]
+    assert len(lines) == 1
+    assert "its header of 4097 octets is larger than the negotiated frame_max of 4096" in lines[0]
 
 
 def test_client_with_the_largest_frames_gets_what_dead_lettering_has_made_larger(client):
