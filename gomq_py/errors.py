@@ -54,3 +54,7 @@ class OutOfResources(Refused):
 
 class Malformed(Refused):
     """Octets that are no field table or no properties, or nested deeper than they may be."""
+
+
+class DefinitionsError(ValueError):
+    """The definitions are malformed; nothing has been imported."""

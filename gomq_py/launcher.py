@@ -20,8 +20,8 @@ from gevent.event import Event
 import gomq_py
 from gomq_py import build_info
 from gomq_py.auth.errors import BackendError
-from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
+from gomq_py.errors import DefinitionsError
 from gomq_py.hub.faults import log_faults, log_unraisable
 from gomq_py.hub.threads import in_thread
 from gomq_py.net.listener import BindError, abandon_socket
@@ -169,7 +169,7 @@ class Launcher:
             self._write_pidfile()
             self._node.open_doors(self._inherited())
         except (
-            BackendError, BindError, DataDirError, LogError, StoreError, definitions.DefinitionsError
+            BackendError, BindError, DataDirError, LogError, StoreError, DefinitionsError
         ) as error:
             self.stop()
             raise BootError(str(error)) from error

@@ -16,17 +16,17 @@ from typing import Any
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.signals import events
-from gomq_py.broker.topology import definitions
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
+from gomq_py.errors import DefinitionsError
 from gomq_py.federation.supervisor import Federation
 from gomq_py.hub.context import Hub
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.links.local import Connector
 from gomq_py.mqtt.model.kinds import all_kinds
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire import crossing
 from gomq_py.shovel.definition import DefinitionError
 from gomq_py.shovel.supervisor import Shovels
@@ -96,6 +96,8 @@ class Node:
         federation.open(broker, self.hub, self.connector)
         self.federation = federation
         if settings.load_definitions:
+            from gomq_py.broker.topology import definitions
+
             definitions.load(broker, settings.load_definitions)
         broker.resource_watch.start()
         self.role = LEADER
@@ -139,7 +141,7 @@ class Node:
         try:
             shovels.take_over(self.settings.shovels)
         except DefinitionError as error:
-            raise definitions.DefinitionsError(str(error)) from error
+            raise DefinitionsError(str(error)) from error
         self.shovels = shovels
 
     def _shovel_link(self, *arguments: Any) -> Any:

@@ -12,7 +12,7 @@ from gomq_py.broker.signals.totals import (
     CHANNEL_COUNTERS, EXCHANGE_COUNTERS, QUEUE_COUNTERS, of_delivered,
 )
 from gomq_py.hub.turns import paced
-from gomq_py.mqtt.model.session_queue import TYPE as MQTT
+from gomq_py.mqtt.model.session_kind import TYPE as MQTT
 
 # Queues and exchanges between two looks at the clock: some 3 us each.
 LOOK = 10

@@ -11,8 +11,6 @@ from typing import Any
 
 from gevent import socket
 
-from gomq_py.client import transport
-from gomq_py.client.connection import Connection
 from gomq_py.links import remote_hosts, uris
 from gomq_py.links.lookups import Lookups
 
@@ -36,7 +34,7 @@ class Connector:
 
     def connect(
         self, uri: str, user: Any = None, name: str = "", vhost: str = "/", **options: Any,
-    ) -> Connection:
+    ) -> Any:
         """A client's connection; further ``options`` are the client's.
 
         ``user``: as whom it logs in where the URI means this broker; None: not at all. ``name``: what the
@@ -58,6 +56,8 @@ class Connector:
                 except BaseException:
                     connected.close()
                     raise
+        from gomq_py.client.connection import Connection  # a broker without links should not carry it
+
         return Connection(
             parameters, socket_module=socket, connected=connected, name=name, wary=True, **options)
 
@@ -73,7 +73,10 @@ class Connector:
             connected.settimeout(timeout_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if link_uri.tls:
-                from gevent import ssl  # and with it OpenSSL, which a broker without TLS does not load
+                # here, because OpenSSL comes with it, which a broker without TLS does not load
+                from gevent import ssl
+
+                from gomq_py.client import transport
 
                 connected = transport.handshake(
                     ssl, connected, self._context(options), link_uri.host, options, timeout_s)
@@ -126,6 +129,8 @@ class Connector:
     def _context(self, options: dict[str, Any]) -> Any:
         """A TLS context as a URI asks for it, made anew when one of its files has changed. Raises OSError."""
         from gevent import ssl
+
+        from gomq_py.client import transport
 
         files = [options.get(key, "") for key in ("cacertfile", "certfile", "keyfile")]
         names_none = options.get("server_name_indication") == transport.NO_NAME

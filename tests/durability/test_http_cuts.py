@@ -24,7 +24,7 @@ from gomq_py.http.rates import Rates
 from gomq_py.hub.context import Hub
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.wire.crossing import KIND, record_flags
 from gomq_py.storage import sync

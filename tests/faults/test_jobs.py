@@ -31,7 +31,7 @@ from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.server import broker_topics, subscribe
 from gomq_py.mqtt.wire.crossing import KIND, record_flags

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from tests.golden.make import FORMATS, HERE, account, open_node
 

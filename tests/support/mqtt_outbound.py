@@ -7,7 +7,7 @@ from gevent import socket
 from gomq_py.broker.topology.kinds import Kinds
 from gomq_py.mqtt.model.kinds import register
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.server.outbound import Outbound
 from gomq_py.mqtt.wire.codec import PacketReader

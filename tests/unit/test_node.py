@@ -204,7 +204,8 @@ def test_boot_that_fails_at_any_other_step_leaves_nothing_open(settings, monkeyp
     def fail(*_, **__):
         raise OSError(errno.EMFILE, step)
 
-    monkeypatch.setattr(f"gomq_py.node.{step}", fail)
+    room = "gomq_py.broker.topology" if step == "definitions.load" else "gomq_py.node"
+    monkeypatch.setattr(f"{room}.{step}", fail)
     node = Node(settings)
     with pytest.raises(OSError, match=step):
         node.lead()

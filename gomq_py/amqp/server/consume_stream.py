@@ -3,20 +3,17 @@ words.
 
 Beside consume, which hands streams to it.
 """
-from gomq_py.amqp.server.stream_consumer import StreamConsumer
 from gomq_py.amqp.wire.errors import NotImplemented_, PreconditionFailed
 from gomq_py.broker.features.consumer_arguments import check_own_arguments
-from gomq_py.broker.features.feature import STREAM
+from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import is_tracked, start_of
 from gomq_py.broker.features.stream_prefetch import prefetch_bytes_of
 from gomq_py.broker.names import described
-from gomq_py.broker.queues.stream_filter import parse_filter
-from gomq_py.broker.queues.stream_queue import StreamQueue
 
 
 def is_stream(queue):
     """Whether the queue is a stream."""
-    return isinstance(queue, StreamQueue)
+    return queue_type_of(queue.arguments) == STREAM
 
 
 def check_stream_has_no_get(queue):
@@ -42,6 +39,10 @@ def stream_consumer(channel, method, queue, tag, on_cancel):
     if channel.global_prefetch:
         raise NotImplemented_(f"{entity} does not support global qos")
     check_own_arguments(entity, STREAM, arguments)
+    # here, because a broker without streams should not carry what reads them
+    from gomq_py.amqp.server.stream_consumer import StreamConsumer
+    from gomq_py.broker.queues.stream_filter import parse_filter
+
     return StreamConsumer(
         channel.connection.output, channel, queue, tag, start_of(arguments),
         is_tracked(arguments, method.consumer_tag),

@@ -16,7 +16,7 @@ from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
 from gomq_py.build_info import RABBITMQ_VERSION
-from gomq_py.errors import Refused
+from gomq_py.errors import DefinitionsError, Refused
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way, paced
 from gomq_py.observability.log import logger
@@ -36,10 +36,6 @@ _HASHES_BY_SIZE = {
     passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256,
     passwords.SALT_SIZE + 64: passwords.SHA512,
 }
-
-
-class DefinitionsError(ValueError):
-    """The definitions are malformed; nothing has been imported."""
 
 
 # out

@@ -15,7 +15,6 @@ from gomq_py.broker.features import consumer_timeout
 from gomq_py.broker.features.arguments import CLASSIC, QUORUM, STREAM, queue_type_of
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.errors import UnknownType
 
 # Keys of policies that mean nothing for streams; what a consumer may take its time for is its channel's
@@ -214,4 +213,6 @@ def _plain_queue(parts):
 
 
 def _stream(parts):
+    from gomq_py.broker.queues.stream_queue import StreamQueue  # of which a broker may have none
+
     return StreamQueue(parts.name, parts.vhost, parts.store, parts.scheduler, parts.timers, parts.arguments)

@@ -3,7 +3,8 @@
 Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*,
 a random number of its own, so that files of a deleted queue never meet those of a later one of the same name.
 Deleting: the log says so first, the files go once that is on disk; a crash between the two leaves a folder
-that nothing in the log names, and those go at boot.
+that nothing in the log names, and those go at boot. What only some queues need (streams, priorities, limits,
+delays) is imported by the first that does: 2 MB.
 """
 import os
 from collections import deque
@@ -16,20 +17,15 @@ from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
-from gomq_py.broker.queues.limits import QueueLimits
-from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.routing.remembered import RememberedRoutes
 from gomq_py.broker.topology.kinds import Parts
-from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.broker.transfer.legacies import Legacies
 from gomq_py.hub.job import Job
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.priority_store import open_priority_store
 from gomq_py.storage.recovery import open_store
 from gomq_py.storage.removal import FolderRemovals
 from gomq_py.storage.reopening import open_in_thread
-from gomq_py.storage.stream_recovery import open_stream_store
 
 LOG = logger("broker")
 INCARNATION_SIZE = 16
@@ -107,7 +103,7 @@ class QueueFactory:
         queue.is_state = kind.is_state
         if store is not None:
             store.open_aside()  # from here on: the maker may have looked at what is in it
-        if isinstance(queue, StreamQueue):
+        if queue_type_of(arguments) == STREAM:
             return queue
         queue.on_expiring = self._limit_expiring
         if store is not None and store.ready_count:
@@ -156,9 +152,13 @@ class QueueFactory:
         """The store that the arguments ask for. ``how(function, *arguments)`` opens it."""
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
+            from gomq_py.storage.stream_recovery import open_stream_store
+
             store, report = how(
                 open_stream_store, *shared, arguments.get(SEGMENT_BYTES, self._segment_bytes))
         elif MAX_PRIORITY in arguments:
+            from gomq_py.storage.priority_store import open_priority_store
+
             store, report = how(
                 open_priority_store, *shared, int(arguments[MAX_PRIORITY]), self._segment_bytes, durable)
         else:
@@ -189,6 +189,8 @@ class QueueFactory:
             folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes,
             exchange.durable)
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
+        from gomq_py.broker.transfer.delayed import DelayQueue
+
         delayed_store = DelayQueue(
             name, exchange.durable, store, self.scheduler, self._durability, self.timers
         )
@@ -243,7 +245,7 @@ class QueueFactory:
         if timeout_ms != queue.consumer_timeout_ms:
             queue.consumer_timeout_ms = timeout_ms
             self.on_consumer_timeout()
-        if isinstance(queue, StreamQueue):
+        if queue_type_of(queue.arguments) == STREAM:
             queue.configure(settings or PLAIN)
         elif settings is None or not settings.needs_limits:
             if queue.limits is not None:
@@ -253,6 +255,8 @@ class QueueFactory:
 
     def _limits_of(self, queue):
         if queue.limits is None:
+            from gomq_py.broker.queues.limits import QueueLimits
+
             queue.limits = QueueLimits(queue, self._dead_letters, self.timers, self._on_idle)
         return queue.limits
 

@@ -7,7 +7,7 @@ import time
 
 from gomq_py.broker.names import described
 from gomq_py.errors import NoPermission, NotFound
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire.topics import swapped, topic_name_fault
 from gomq_py.storage.message import Message
 

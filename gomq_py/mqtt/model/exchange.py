@@ -4,12 +4,13 @@ A type of exchange for broker.topology.kinds; above filter_tree. Its keys are ro
 exchange, of which it makes topics (mqtt.wire.topics.swapped). Subscriptions of sessions are its bindings, and
 an operator may bind queues by filters and feed it by binding it to other exchanges.
 """
+from functools import cached_property
+
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.names import described
 from gomq_py.content.fields import RETAIN_HEADER
 from gomq_py.errors import PreconditionFailed
 from gomq_py.mqtt.model.filter_tree import FilterTree, levels_of
-from gomq_py.mqtt.model.shares import Shares
 from gomq_py.mqtt.wire.topics import (
     SEPARATOR, binding_key, is_shared, is_topic_name, split_shared, swapped, topic_filter_fault,
 )
@@ -39,7 +40,13 @@ class MQTTExchange(Exchange):
         super().__init__(*args, **options)
         self.retained = None
         self._tree = FilterTree()
-        self._shares = Shares(self.departed)
+
+    @cached_property
+    def _shares(self):
+        """Those of sessions, of which most brokers have none."""
+        from gomq_py.mqtt.model.shares import Shares
+
+        return Shares(self.departed)
 
     def check_binding(self, routing_key, arguments):
         """Refuse what is no topic filter, and what only sessions may ask for."""

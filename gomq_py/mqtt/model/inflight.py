@@ -45,6 +45,7 @@ from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub import turn_taker
 from gomq_py.mqtt.model.moving import Moving
+from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage import locations
@@ -56,7 +57,6 @@ from gomq_py.storage.message import Message
 LOG = logger("mqtt")
 QUIET = QuietLog(LOG)
 
-STORE = "mqtt.inflight"
 # Of a record; 1 and 2 are content (storage.message).
 KIND = 3
 SENT, RECEIVED, SURE = 1, 2, 3
@@ -353,7 +353,7 @@ class Inflight(turn_taker.TurnTaker):
         """Whether there is a store, made with the first record."""
         if self.store is None and not self.failed:
             try:
-                self._begin(self.vhost.make_store(STORE))
+                self._begin(self.vhost.make_store(INFLIGHT_STORE))
             except (StoreError, Refused) as error:
                 self._complain(error)
         return self.store is not None and not self.failed

@@ -7,10 +7,9 @@ from functools import partial
 
 from gomq_py.broker.names import TOPIC_EXCHANGE
 from gomq_py.broker.topology.kinds import Kinds
-from gomq_py.mqtt.model import inflight, retained, wills
+from gomq_py.mqtt.model import retained, wills
 from gomq_py.mqtt.model.exchange import MQTTExchange
-from gomq_py.mqtt.model.session import PREFIX
-from gomq_py.mqtt.model.session_queue import EXTRA, KIND
+from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE, KIND, PREFIX
 from gomq_py.mqtt.model.sessions import Sessions
 from gomq_py.mqtt.model.source import COMPONENT, SourceComponent
 from gomq_py.storage.data_dir import boot_id
@@ -33,7 +32,7 @@ def register(kinds, source=TOPIC_EXCHANGE):
     kinds.predeclare(EXCHANGE, MQTTExchange.type, internal=True)
     kinds.add_store(retained.STORE, lambda vhost, store: vhost.extras[EXTRA].retained.recovered(store))
     kinds.add_store(wills.STORE, lambda vhost, store: vhost.extras[EXTRA].wills.recovered(store))
-    kinds.add_store(inflight.STORE, _inflight_opened)
+    kinds.add_store(INFLIGHT_STORE, _inflight_opened)
     kinds.on_vhost(partial(_vhost_made, source), _vhost_gone)
     kinds.on_exchange(_exchange_added)
     kinds.add_component(COMPONENT, SourceComponent(source))
@@ -44,8 +43,14 @@ def _vhost_made(source, vhost):
     sessions = vhost.extras[EXTRA] = Sessions(vhost, exchange)
     sessions.retained = exchange.retained = retained.Retained(vhost)
     sessions.wills = wills.Wills(vhost)
-    sessions.inflight = inflight.Inflight(vhost, boot_id())
+    sessions.make_inflight = partial(_make_inflight, vhost)
     sessions.take_from(source)
+
+
+def _make_inflight(vhost):
+    from gomq_py.mqtt.model.inflight import Inflight  # for sessions, of which most brokers have none
+
+    return Inflight(vhost, boot_id())
 
 
 def _vhost_gone(vhost):

@@ -4,7 +4,7 @@ Started by inflight when a segment is begun; the sessions' tables say what is ke
 """
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.storage import locations
 
 

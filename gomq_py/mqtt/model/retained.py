@@ -12,7 +12,6 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.expiries import Expiries
 from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import KeyedStore
-from gomq_py.mqtt.model.replays import Replay
 from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.mqtt.model.topic_walk import TopicWalk
 from gomq_py.mqtt.wire import crossing
@@ -166,6 +165,8 @@ class Retained(KeyedStore):
             return
         replay = self.replays.get(session)
         if replay is None:
+            from gomq_py.mqtt.model.replays import Replay
+
             replay = self.replays[session] = Replay(self, session)
         last, moves = self.mark() if mark is None else mark
         # What was written anew meanwhile cannot be told from what came: rather twice than not at all.

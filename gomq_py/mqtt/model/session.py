@@ -8,14 +8,13 @@ from gomq_py.errors import Refused
 from gomq_py.mqtt.model.interests import Interests
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.sent import Sent
+from gomq_py.mqtt.model.session_kind import PREFIX
 from gomq_py.mqtt.wire.topics import is_shared
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 QUIET = QuietLog(logger("mqtt"))
 
-# Of names: those of sessions' queues, and of our exchange.
-PREFIX = "mqtt."
 _QOS, _NO_LOCAL, _AS_PUBLISHED, _HANDLING, _IDENTIFIER = (
     "x-mqtt-qos", "x-mqtt-nl", "x-mqtt-rap", "x-mqtt-rh", "x-mqtt-id"
 )
@@ -205,8 +204,10 @@ class Session:
 
     def _kept(self, queue):
         """(Inflight, key) under which that is kept, if it is."""
+        if queue is None or not self.is_durable:
+            return None, 0
         inflight = self._sessions.inflight
-        if inflight is None or queue is None or not self.is_durable:
+        if inflight is None:
             return None, 0
         return inflight, inflight.key_of(queue)
 

@@ -1,25 +1,17 @@
 """Session queue: the queue of what a client is to get, over connections and restarts.
 
-A kind of queue for broker.topology.kinds. Management shows it among queues, limits and policies apply, expiry
+A kind of queue (session_kind). Management shows it among queues, limits and policies apply, expiry
 and deletion end its session; messages are taken by the session's own connection alone. Compiled, because it
 looks at each message that is published to it.
 """
-from gomq_py.broker.features import (
-    consumer_timeout, deduplication, delivery_limit, queue_type, retry, stream_retention,
-)
-from gomq_py.broker.features.length import DROP_HEAD, MAX_BYTES_ARGUMENT, OVERFLOW_ARGUMENT
 from gomq_py.broker.names import described
 from gomq_py.broker.queues import queue as broker_queue
-from gomq_py.broker.topology.kinds import QueueKind
 from gomq_py.errors import AccessRefused
 from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd types what is wanted)
 from gomq_py.mqtt.model import legacy
 from gomq_py.mqtt.model.exchange import MQTTExchange
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.storage.format import sizes
-
-TYPE = "mqtt"
-# Under which a vhost keeps its Sessions.
-EXTRA = "mqtt"
 
 
 class SessionQueue(broker_queue.Queue):
@@ -104,21 +96,3 @@ class SessionQueue(broker_queue.Queue):
     def on_deleted(self, reason):
         if self.session is not None:
             self.session.queue_deleted(self, reason)
-
-
-# What orders, keeps or hands out messages in ways that a session has not: it has one consumer, which gets
-# them in order and as often as it takes.
-_LEFT_OUT = frozenset(
-    row.policy
-    for module in (consumer_timeout, deduplication, delivery_limit, queue_type, retry, stream_retention)
-    for row in module.ROWS if row.policy is not None
-)
-KIND = QueueKind(name=TYPE, make=SessionQueue, is_state=True, left_out=_LEFT_OUT)
-
-
-def kept_arguments(octets, overflow):
-    """Arguments of a session's queue that bound what is kept for it; 0 octets: nothing does."""
-    if not octets:
-        return {}
-    # A policy may say another overflow than the usual one, and an argument would come before it.
-    return {MAX_BYTES_ARGUMENT: octets, **({} if overflow == DROP_HEAD else {OVERFLOW_ARGUMENT: overflow})}

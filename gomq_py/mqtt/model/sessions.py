@@ -14,8 +14,7 @@ from gomq_py.errors import OutOfResources, ResourceLocked
 from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.exchange import MAX_COSTLY_LEVELS, no_room
 from gomq_py.mqtt.model.filter_tree import Arrangements, levels_of
-from gomq_py.mqtt.model.session import PREFIX, Session
-from gomq_py.mqtt.model.session_queue import TYPE
+from gomq_py.mqtt.model.session_kind import PREFIX, TYPE
 from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, shared_fault, split_shared
 
 # Seconds after which a session that is absent never ends (MQTT 5 §3.1.2.11.2).
@@ -42,8 +41,8 @@ class Connected(NamedTuple):
 class Sessions:
     """``by_client``: {client id: Session}, read by everybody; ``subscriptions``: how many they have together,
     and ``shared``, how many of these are shared. ``exchange`` is that of their subscriptions,
-    which gets what is published to the vhost's ``topic_exchange`` (source). ``inflight``: the Inflight that
-    keeps what is under way at QoS 2, or None.
+    which gets what is published to the vhost's ``topic_exchange`` (source). ``make_inflight()`` makes the
+    Inflight that keeps what is under way at QoS 2; None: nothing does.
 
     A connection is any object with two functions that do not switch: ``taken_over()``, somebody else has
     connected with its client id, and ``session_ended(reason)``, somebody deleted its session. Both end it
@@ -55,11 +54,19 @@ class Sessions:
         self.vhost = vhost
         self.exchange = exchange
         self.by_client = {}
-        self.inflight: Any = None
+        self.make_inflight: Any = None
+        self._inflight: Any = None
         self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
         self.wills: Any = None
         self.subscriptions = self.shared = 0
         self._arrangements = {}  # user: the Arrangements of his sessions' filters
+
+    @property
+    def inflight(self):
+        """The Inflight, made for the first durable session, or None."""
+        if self._inflight is None and self.make_inflight is not None:
+            self._inflight = self.make_inflight()
+        return self._inflight
 
     def connect(self, connection, client_id, user, clean_start, expiry_s, version, kept=None):
         """Returns Connected. ``expiry_s``: how long it is kept without a connection; 0: not at all, NEVER:
@@ -209,7 +216,7 @@ class Sessions:
         client_id = queue.name.removeprefix(PREFIX)
         session = self.by_client.get(client_id)
         if session is None:
-            session = self.by_client[client_id] = Session(self, client_id)
+            session = self._new(client_id)
             session.user, session.version, session.expiry_s = _kept(queue.arguments)
         session.queue_added(queue)
 
@@ -244,7 +251,7 @@ class Sessions:
             self.disconnect(session, connection)
 
     def _begin(self, client_id, arguments, expiry_s):
-        session = self.by_client[client_id] = Session(self, client_id)
+        session = self._new(client_id)
         try:
             if expiry_s:
                 self._create(client_id, arguments)
@@ -253,6 +260,12 @@ class Sessions:
         except BaseException:
             del self.by_client[client_id]
             raise
+        return session
+
+    def _new(self, client_id):
+        from gomq_py.mqtt.model.session import Session  # of which most brokers have none
+
+        session = self.by_client[client_id] = Session(self, client_id)
         return session
 
     def _create(self, client_id, arguments, owner=None):

@@ -6,7 +6,7 @@ that, and the parameter that names it for one vhost: ``exchange`` of the compone
 from gomq_py.broker.names import described, fits_short_string
 from gomq_py.broker.policies.parameters import Component, ParameterError
 from gomq_py.errors import NotFound, Refused
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")

@@ -11,7 +11,7 @@ from collections import Counter
 import gomq_py
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.mqtt.model.session_queue import EXTRA, TYPE
+from gomq_py.mqtt.model.session_kind import EXTRA, TYPE
 from gomq_py.mqtt.server.loads import Loads
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.mqtt.wire import crossing

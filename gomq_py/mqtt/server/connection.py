@@ -24,7 +24,7 @@ from gomq_py.errors import Refused, ResourceLocked
 from gomq_py.hub.alarm_hold import AlarmHold
 from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.mqtt.model import administration
-from gomq_py.mqtt.model.session_queue import EXTRA, TYPE, kept_arguments
+from gomq_py.mqtt.model.session_kind import EXTRA, TYPE, kept_arguments
 from gomq_py.mqtt.server import subscribe, will
 from gomq_py.mqtt.server.fast_lane import FastLane
 from gomq_py.mqtt.server.greeting import RECEIVE_MAXIMUM, Greeting

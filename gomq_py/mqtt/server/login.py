@@ -16,7 +16,7 @@ from gomq_py.broker.names import NAME_OCTETS_MAX
 from gomq_py.broker.signals import connection_events
 from gomq_py.broker.verbs.entering import check_credentials, enter
 from gomq_py.errors import AccessRefused, Refused
-from gomq_py.mqtt.model.session import PREFIX
+from gomq_py.mqtt.model.session_kind import PREFIX
 from gomq_py.mqtt.server.refusals import client_id_code, connack_code
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, last_packet

@@ -5,7 +5,7 @@ protocol share is the hub's (hub.context). Never accepts and never parses.
 """
 from gomq_py.broker.verbs.access import Access, AllAccess
 from gomq_py.mqtt.model import source
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.server.broker_topics import BrokerTopics
 from gomq_py.mqtt.server.connection import Connection
 from gomq_py.mqtt.server.fast_lane import LaneParts

@@ -6,7 +6,7 @@ is published in. Rights are asked when it is published, as the user has them the
 from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.errors import NotFound, Refused
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.wills import Will
 from gomq_py.mqtt.server.inbound import TOPIC_MAX
 from gomq_py.mqtt.server.publish import OF_THE_BROKER, MQTTEnvelope, address_of, is_text

@@ -4,7 +4,7 @@ from functools import partial
 import gevent
 import pytest
 
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire.codec import PacketReader
 from gomq_py.mqtt.wire.constants import MQTT_5, PUBLISH, SERVER
 from gomq_py.mqtt.wire.packets import (

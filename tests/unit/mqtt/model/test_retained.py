@@ -9,7 +9,7 @@ from gomq_py.mqtt.model import replays
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.retained import STORE
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire import crossing
 from gomq_py.storage.message import Message
 from tests.support.door import poll_the_loop, poll_until

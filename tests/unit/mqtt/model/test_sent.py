@@ -1,7 +1,7 @@
 """Sent: what is under way over lost connections, faults of the queue, and limits that want it gone."""
 import pytest
 
-from gomq_py.mqtt.model.session_queue import kept_arguments
+from gomq_py.mqtt.model.session_kind import kept_arguments
 from gomq_py.storage.errors import StoreError
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
 

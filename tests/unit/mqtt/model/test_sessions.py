@@ -9,7 +9,7 @@ from gomq_py.errors import AccessRefused, NotFound, OutOfResources, Precondition
 from gomq_py.mqtt.model import exchange, sessions
 from gomq_py.mqtt.model.kinds import register
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message

@@ -4,7 +4,7 @@ import pytest
 from gomq_py.amqp.wire.methods import QueueDeclare, QueueDeclareOk
 from gomq_py.broker.policies.parameters import ParameterError
 from gomq_py.errors import NotFound
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.server.server import MQTTServer
 from gomq_py.storage.message import Message
 from tests.support.door import Door

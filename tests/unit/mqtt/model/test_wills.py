@@ -3,7 +3,7 @@ import pytest
 
 from gomq_py.mqtt.model import wills as module
 from gomq_py.mqtt.model.kinds import all_kinds
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.model.wills import Will
 from gomq_py.storage.data_dir import KILLED, POWER_LOST

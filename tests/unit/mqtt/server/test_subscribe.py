@@ -5,7 +5,7 @@ import pytest
 
 from gomq_py.broker.verbs import bindings
 from gomq_py.mqtt.model.session import Subscription
-from gomq_py.mqtt.model.session_queue import EXTRA
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.server import broker_topics, subscribe as subscribe_module
 from tests.support.door import poll_the_loop, poll_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNECT_5, CONNECT_311
