@@ -21,6 +21,7 @@ from tests.support.websockets import Client as WebSocket
 # 3.1.1 §3.1: client id "p", clean session, keep alive 60 s, guest:guest.
 CONNECT = bytes.fromhex("101b 0004 4d515454 04 c2 003c 0001 70 0005 6775657374 0005 6775657374")
 CONNACK, NOT_AUTHORIZED = b"\x20\x02\x00\x00", b"\x20\x02\x00\x05"
+DISCONNECT = b"\xe0\x00"
 FAR, NEAR = (
     b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 1883\r\n", b"PROXY TCP4 127.0.0.1 127.0.0.1 56324 1883\r\n"
 )
@@ -107,6 +108,21 @@ def test_paho_connects_over_tls(start, server):
 
     assert (connection["protocol"], connection["ssl"]) == ("MQTT 5.0", True)
     assert "mqtt" not in broker.ports
+
+
+def test_leave_over_tls_is_taken_with_its_notice_in_both_directions(start, server):
+    broker = start(mqtts_port=0, tls_cert=server.certificate, tls_key=server.key)
+    with (
+        socket.create_connection(("127.0.0.1", broker.ports["mqtts"]), timeout=in_time(60)) as plain,
+        context(server).wrap_socket(plain, suppress_ragged_eofs=False) as encrypted,
+    ):
+        encrypted.sendall(CONNECT)
+        assert encrypted.recv(100) == CONNACK
+
+        encrypted.sendall(DISCONNECT)
+
+        below = encrypted.unwrap()  # raises SSLEOFError where no notice comes back
+        assert below.recv(100) == b""
 
 
 def test_host_names_have_certificates_of_their_own(start, server, authority, tmp_path):

@@ -1,6 +1,7 @@
 """MQTT and AMQP over WebSocket on the management ports: paho's own transport, pika through a relay that cuts
 its octets into odd frames, and handshakes octet by octet.
 """
+import ctypes
 import json
 import os
 import socket
@@ -8,6 +9,7 @@ import ssl
 import struct
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import paho.mqtt.client as paho
 import pika
@@ -16,6 +18,7 @@ import requests
 
 from gomq_py import Broker
 from gomq_py.config.kinds import Keepalive
+from gomq_py.net import openssl
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
 from tests.support.websockets import ACCEPT, KEY, PING, PONG, TEXT, Client, Relay, frame, request
@@ -103,6 +106,22 @@ def test_paho_speaks_mqtt_over_tls(broker, port, files):
             f"{broker.http_url}/api/connections", auth=("guest", "guest"), timeout=in_time(60)
         ).json()
         assert shown["ssl"] is True and shown["ssl_protocol"].startswith("TLS")
+
+
+def test_client_over_tls_may_change_its_keys(broker, port, files):
+    """TLS 1.3 (RFC 8446 §4.6.3); whether or not the client asks for new keys of the broker's, too."""
+    context = ssl.create_default_context(cafile=files.authority)
+    wrap = partial(context.wrap_socket, server_hostname="localhost")
+    with Client(broker.addresses["https"][1], "/mqtt", "mqtt", wrap) as client:
+        client.send(CONNECT)
+        assert client.next_frame()[1] == CONNACK
+
+        for asks in (0, 1):
+            library, connection = openssl._library(), openssl._word(client.socket._sslobj, openssl.LIBRARY_AT)
+            for _ in range(20):
+                assert library.SSL_key_update(ctypes.c_void_p(connection), asks) == 1
+                client.send(PINGREQ)
+            assert [client.next_frame()[1] for _ in range(20)] == [PINGRESP] * 20
 
 
 @pytest.mark.parametrize("piece, frames", [(65536, 1), (1000, 3), (7, 2)])

@@ -451,6 +451,8 @@ class Connection:
             self._expiry_s = min(expiry_s, self.server.settings.mqtt_max_session_expiry)
         self.is_leaving, self.leave_code = True, packet.reason_code
         self.why = f"by the client: {reason_codes.name_of(DISCONNECT, packet.reason_code)}"
+        # What comes behind, TLS's own notice too, must not reset the connection, and with it our answers.
+        self._has_said_last_word = True
         self._stop()
 
     def _auth(self, _packet):

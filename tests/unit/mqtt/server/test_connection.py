@@ -47,9 +47,20 @@ def test_client_that_takes_leave_is_let_go_of_without_a_word(mqtt, caplog):
     client.send(DISCONNECT + PINGREQ)
 
     client.expect_end()
+    client.socket.close()
     wait_until(lambda: not mqtt.hub.clients and not mqtt.hub.admission.count, sleep=gevent.sleep)
     assert "connection unix -> unix: user 'guest' opened vhost '/' as 'c' (MQTT 3.1.1)" in caplog.text
     assert "connection unix -> unix (guest@/) closed: by the client: Normal disconnection" in caplog.text
+
+
+def test_client_that_writes_on_behind_its_leave_is_not_reset(mqtt):
+    client = mqtt.client()
+
+    client.send(DISCONNECT + PINGREQ * 100_000)
+
+    assert client.socket.recv(1000) == b""  # not ConnectionResetError, which expect_end() takes, too
+    client.socket.close()
+    wait_until(lambda: not mqtt.hub.admission.count, sleep=gevent.sleep)
 
 
 def test_client_that_is_gone_is_forgotten(mqtt, caplog):
