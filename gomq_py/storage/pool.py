@@ -506,9 +506,12 @@ class SegmentPool:
         for file in files:
             self.files.close(file, lambda *part: parts.append(part))
 
-        def dropped(gone, _):
-            for name in gone or ():
-                name.told()
+        def dropped(outcomes, _):
+            for name, error in outcomes or ():
+                if error is None:
+                    name.told()
+                else:
+                    LOG.warning("a spare segment file stays until the next boot: %s", error)
             if done is not None:
                 done()
 
@@ -696,18 +699,20 @@ def _each_file(spares):
 
 
 def _drop_each(names, parts):
-    """In a thread: the names that are gone. What keeps its name goes at the next boot. Blocks."""
-    gone = []
+    """In a thread, which logs nothing: (name, error or None) of each. What keeps its name goes at the next
+    boot. Blocks.
+    """
+    outcomes = []
     for name in names:
         try:
             name.act()
         except OSError as error:
-            LOG.warning("a spare segment file stays until the next boot: %s", error)
+            outcomes.append((name, error))
         else:
-            gone.append(name)
+            outcomes.append((name, None))
     for close, *part in parts:
         close(*part)
-    return gone
+    return outcomes
 
 
 def _nothing(error):

@@ -2,10 +2,14 @@
 
 Beside storage.sync, whose pool threads report to it. A thread of the operating system looks, because a disk
 that hangs may hold the hub's thread too. It looks only while something is being flushed, and waits without a
-timer otherwise. Nothing switches.
+timer otherwise. The hub writes the lines, because the log's locks may be gevent's, for which no thread may
+wait; the watch does where the hub stands still. Nothing switches.
 """
+import logging
 import time
+from collections import deque
 
+import gevent
 from gevent import monkey
 
 from gomq_py.observability.log import logger
@@ -15,12 +19,13 @@ LOG = logger("storage")
 # The command patches the standard library; here the real ones are needed.
 _start_thread = monkey.get_original("_thread", "start_new_thread")
 _new_lock = monkey.get_original("_thread", "allocate_lock")
+_this_thread = monkey.get_original("_thread", "get_ident")
 
 
 class SyncWatch:
     """Flushes that run longer than ``after_s`` seconds are logged; 0: none are.
 
-    ``begin`` and ``end`` are called by whoever flushes, in any thread.
+    Made in the hub. ``begin`` and ``end`` are called by whoever flushes, in any thread.
     """
 
     def __init__(self, after_s):
@@ -31,6 +36,9 @@ class SyncWatch:
         self._wakeup.acquire()
         self._switching = _new_lock()
         self._is_started = self._is_parked = self._stopping = False
+        self._lines = deque()  # (level, text, *arguments) that the hub is to write
+        self._loop = gevent.get_hub().loop if after_s else None
+        self._hub_thread = _this_thread()
 
     def begin(self, path):
         """A flush of the file or folder begins now. Returns what ``end`` is to be given."""
@@ -46,7 +54,8 @@ class SyncWatch:
         """It has ended, one way or the other."""
         self._running.pop(id(entry), None)
         if entry[2]:
-            LOG.warning("flushing %s ended after %.1f s", entry[0], time.monotonic() - entry[1])
+            self._log(
+                logging.WARNING, "flushing %s ended after %.1f s", entry[0], time.monotonic() - entry[1])
 
     def stop(self):
         """Nothing is logged any more, and the thread ends by itself."""
@@ -67,12 +76,15 @@ class SyncWatch:
                 self._is_started = True
 
     def _watch(self, interval_s):
-        seen = 0
+        seen, left = 0, None
         while not self._stopping:
             self._wakeup.acquire(True, interval_s)
+            if left is not None and left is self._oldest_line():
+                self._write()  # the hub stands still
             self._look()
+            left = self._oldest_line()
             # stop() wakes it once, and may have done so above
-            if seen == self._begun and not self._running and not self._stopping:
+            if seen == self._begun and not self._running and left is None and not self._stopping:
                 self._is_parked = True
                 if self._running:  # it began before it could see that
                     self._is_parked = False
@@ -86,7 +98,34 @@ class SyncWatch:
             path, began, is_said = entry
             if not is_said and self._after_s and now - began >= self._after_s:
                 entry[2] = True
-                LOG.error(
-                    "flushing %s hangs for %.1f s: the disk does not answer, and nothing durable is "
-                    "confirmed until it does", path, now - began,
-                )
+                self._log(
+                    logging.ERROR, "flushing %s hangs for %.1f s: the disk does not answer, and nothing "
+                    "durable is confirmed until it does", path, now - began)
+
+    # the log
+
+    def _log(self, *line):
+        """Have the hub write a line: level, text and arguments."""
+        self._lines.append(line)
+        if _this_thread() == self._hub_thread:
+            self._write()
+            return
+        try:
+            self._loop.run_callback_threadsafe(self._write)
+        except ValueError:  # the hub is gone
+            self._write()
+
+    def _write(self):
+        while True:
+            try:
+                line = self._lines.popleft()
+            except IndexError:  # another thread may have taken the last one
+                return
+            LOG.log(*line)
+
+    def _oldest_line(self):
+        """The line that has waited longest for the hub, or None."""
+        try:
+            return self._lines[0]
+        except IndexError:
+            return None

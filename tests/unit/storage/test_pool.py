@@ -9,7 +9,7 @@ import pytest
 
 from gomq_py.storage.files import Files
 from gomq_py.storage.format.acks import capacity_for
-from gomq_py.storage.pool import ALONE, TOGETHER, TOGETHER_BYTES, UNCACHED, SegmentPool
+from gomq_py.storage.pool import ALONE, TOGETHER, TOGETHER_BYTES, UNCACHED, SegmentPool, _drop_each
 
 SIZE = 65536
 
@@ -820,6 +820,28 @@ def test_files_that_nobody_takes_in_the_end_are_kept_as_far_as_others_are(bench,
     bench.committer.run_aside()
 
     assert len(bench.names()[1]) == 2 * kept
+
+
+def test_file_that_cannot_be_unlinked_aside_is_said_in_the_hub(bench, monkeypatch, caplog):
+    """No thread may wait for the log's locks. The others go all the same."""
+    for _ in range(4):
+        bench.pool.wait_for(3 * SIZE, None, (), lambda error: None)
+    (make, arguments, made), *bench.committer.asides = bench.committer.asides
+    made(make(*arguments), None)
+    while bench.committer.asides and bench.committer.asides[0][0] is not _drop_each:
+        make, arguments, made = bench.committer.asides.pop(0)
+        made(make(*arguments), None)
+    before = bench.names()[1]
+    drop, arguments, dropped = bench.committer.asides.pop(0)
+    failing = Files().unlinking(bench.root / "absent")
+
+    outcomes = drop([failing, *arguments[0]], *arguments[1:])
+    assert not caplog.records
+
+    dropped(outcomes, None)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "a spare segment file stays until the next boot: " in caplog.text and "absent" in caplog.text
+    assert len(bench.names()[1]) < len(before)
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system is not asked")

@@ -29,6 +29,45 @@ def test_a_flush_that_hangs_is_said_while_it_hangs_though_the_hub_stands_still_a
     watch.stop()
 
 
+def in_a_thread(function, *arguments):
+    thread = threading.Thread(target=function, args=arguments)
+    thread.start()
+    thread.join()
+
+
+def test_the_hub_writes_what_threads_have_to_say(monkeypatch):
+    """The log's locks may be gevent's, for which no thread may wait."""
+    lines = []
+    monkeypatch.setattr(
+        sync_watch.LOG, "log", lambda _, text, *more: lines.append((text, threading.get_ident())))
+    watch = SyncWatch(LONG_S)
+    running = watch.begin("/data/msgs.1")
+    watch._after_s = 1e-9
+
+    in_a_thread(watch._look)
+    in_a_thread(watch.end, running)
+
+    assert lines == []
+    wait_until(lambda: len(lines) == 2, sleep=gevent.sleep)
+    assert ["hangs" in text for text, _ in lines] == [True, False]
+    assert {thread for _, thread in lines} == {threading.get_ident()}
+    watch.stop()
+
+
+def test_who_ends_a_flush_in_the_hub_writes_what_waits_before(caplog):
+    watch = SyncWatch(LONG_S)
+    running = watch.begin("/data/msgs.1")
+    watch._after_s = 1e-9
+    in_a_thread(watch._look)
+
+    watch.end(running)
+
+    assert ["hangs" in record.getMessage() for record in caplog.records] == [True, False]
+    gevent.sleep(0)
+    assert len(caplog.records) == 2
+    watch.stop()
+
+
 def test_the_watch_is_parked_without_flushes_and_woken_by_the_next(caplog):
     watch = SyncWatch(AFTER_S)
     watch.end(watch.begin("/data/first"))
