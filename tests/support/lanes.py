@@ -82,9 +82,10 @@ class LaneBench:
     ``routes`` maps (exchange, routing key) to lists of queues; the queue "q" is there from the start.
     ``outrun``: names of the queues, each time that the lane said that it outruns them.
     ``watched``: name of a header, as octets; then ``routes`` may also have (exchange, routing key, entry).
-    ``delayed``: the queues of messages that an exchange delays, or None.
+    ``delayed``: the queues of messages that an exchange delays, or None. ``now_ms``: when reads come.
     """
 
+    now_ms = NOW_MS
     watched = b""
     delayed = None
 
@@ -128,7 +129,7 @@ class LaneBench:
         # What lies behind the read must never be looked at.
         self.buffers.input[end:end + 64] = b"\xce" * len(self.buffers.input[end:end + 64])
         try:
-            position = self.lane.process(start, end, NOW_MS)
+            position = self.lane.process(start, end, self.now_ms)
         finally:
             self.lane.finish()
         self.tail = bytes(self.buffers.input[position:end])

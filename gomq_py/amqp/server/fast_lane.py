@@ -29,9 +29,11 @@ DELIVERY_MODE = 0x1000
 # they publish; what says of three brokers that a message has been there takes 500 octets.
 WATCHED_ROUTES = 64
 WATCHED_OCTETS = 1024
-# Messages that a read brings of a publisher that outruns anybody. One that waits for each confirm, or sends
-# now and then, brings fewer, and does not wait where others have left a queue behind.
+# Messages that a publisher brings who outruns anybody, in a read, or in so many milliseconds where it does not
+# wait for confirms: a read of TLS finds a few. One that waits for each confirm, or sends now and then, brings
+# fewer, and does not wait where others have left a queue behind.
 HASTE = 16
+HASTE_MS = 2
 # What is left of a body frame of so many octets is read to where it belongs.
 DIRECT_OCTETS = 16 * 1024
 # Answers of _publish() that are no position: the rest has not been read yet; not for this lane.
@@ -60,7 +62,7 @@ class FastLane:
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
         "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at",
-        "in_body",
+        "in_body", "haste", "haste_since_ms",
     )
 
     def __init__(
@@ -83,6 +85,7 @@ class FastLane:
         self.held = False
         self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
         self.stored_copies = 0  # of this read
+        self.haste = self.haste_since_ms = 0  # copies stored since then
         self.look_at = deposit.LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
@@ -183,13 +186,19 @@ class FastLane:
             self._look_behind()
 
     def _look_behind(self):
-        """After a read that published much: the handler hears where all queues of the last message are
-        outrun. Whether it was to wait is not known any more where some are.
+        """After a read: where much was published lately, the handler hears whether all queues of the last
+        message are outrun. Whether it was to wait is not known any more where some are.
         """
+        passed_ms = self.now_ms
+        passed_ms -= self.haste_since_ms
+        if self.confirming_channels or not 0 <= passed_ms < HASTE_MS:
+            self.haste_since_ms = self.now_ms
+            self.haste = 0
+        self.haste += self.stored_copies
         route = self.remembered.last
         if (
             route is not None and route.queues and route.delayed is None
-            and self.stored_copies >= HASTE * len(route.queues)
+            and self.haste >= HASTE * len(route.queues)
         ):
             for queue in route.queues:
                 if not queue.is_outrun():

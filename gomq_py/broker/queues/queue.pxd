@@ -9,7 +9,7 @@ from gomq_py.storage.store cimport Store
 cimport cython
 
 cdef Py_ssize_t HANDED_OCTETS, TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS
-cdef long long FLOOD_RATE, BEHIND_MS
+cdef long long FLOOD_RATE, BEHIND_MS, WEIGHT_OCTETS
 
 cdef class Queue(destination.Destination):
     cdef readonly object vhost, arguments
@@ -30,7 +30,7 @@ cdef class Queue(destination.Destination):
     cdef Consumer handed
     cdef readonly list _waiting_for_files
     cdef uint64_t _flood_from, _window_from
-    cdef long long _window_ms, _flood_rate
+    cdef long long _window_ms, _taken, _taken_ms
     cdef object __weakref__
     @cython.locals(consumer=Consumer)
     cdef int _hand_over(self, Message message) except -1
@@ -68,9 +68,9 @@ cdef class Queue(destination.Destination):
     cdef Py_ssize_t _deliver(self) except -1
     @cython.locals(had=cython.longlong)
     cdef Py_ssize_t _flood_quantum(self, Py_ssize_t rivals) except -1
-    @cython.locals(passed_ms=cython.longlong, had=cython.longlong)
-    cdef long long _measure_flood(self) except -1
-    @cython.locals(ready=cython.longlong)
+    @cython.locals(passed_ms=cython.longlong)
+    cdef bint _measure_flood(self, long long weight) except -1
+    @cython.locals(ready=cython.longlong, weight=cython.longlong)
     cpdef bint is_outrun(self) except -1
     cdef Py_ssize_t waiting(self) except -1
     @cython.locals(consumer=Consumer, ring=ConsumerRing)

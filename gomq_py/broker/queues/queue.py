@@ -31,8 +31,10 @@ FLOOD_QUANTUM = 64
 # A flood: so many messages delivered for each millisecond, over at least so many of them.
 FLOOD_RATE = 16
 FLOOD_MS = 16
-# In a flood consumers are behind with more than they take in so many milliseconds.
+# In a flood consumers are behind with more than they take in so many milliseconds. Of large messages, each of
+# which counts as one for so many octets, fewer make a flood then.
 BEHIND_MS = 10
+WEIGHT_OCTETS = 1024
 # Between two lines in the log about messages that a full disk refuses.
 COMPLAIN_MS = 10_000
 # Messages that whoever asks for one sets aside before he is told that there is none: some 2 ms.
@@ -60,7 +62,7 @@ class Queue(destination.Destination):
         "published", "delivered", "auto_delivered", "acked", "requeued", "got", "auto_got", "got_none",
         "holds", "complained_ms", "consumer_timeout_ms", "behind", "turning", "dead_letter_count", "aside",
         "in_force", "is_state", "on_turn", "handed", "gathers", "_waiting_for_files", "_flood_from",
-        "_flood_rate", "_window_from", "_window_ms", "__weakref__",
+        "_taken", "_taken_ms", "_window_from", "_window_ms", "__weakref__",
     )
 
     def __init__(
@@ -78,7 +80,7 @@ class Queue(destination.Destination):
         self.on_unused = self.on_closed = self.on_expiring = self.limits = self.ring = self.aside = None
         self.published = self.delivered = self.acked = self.requeued = self.got = 0
         self.holds = self.complained_ms = 0
-        self._flood_from = self._flood_rate = self._window_from = self._window_ms = 0
+        self._flood_from = self._taken = self._taken_ms = self._window_from = self._window_ms = 0
         self.auto_delivered = self.auto_got = self.got_none = 0
         self.consumer_timeout_ms = self.dead_letter_count = 0
         self.in_force = UNDER_NONE
@@ -605,27 +607,23 @@ class Queue(destination.Destination):
         """The least that a consumer gets at a time: 1, more in a flood, but never more than each of its
         ``rivals`` had on average since the flood began, so that nobody gets twice what others get.
         """
-        if not self._measure_flood():
+        if not self._measure_flood(1):
             return 1  # none, or not for FLOOD_MS yet: a burst goes round one by one
         had = self.delivered - self._flood_from
         return max(1, min(FLOOD_QUANTUM, had // rivals))
 
-    def _measure_flood(self):
-        """Messages delivered for each millisecond of a flood, lately; 0: there is none, or not for FLOOD_MS
-        yet.
-        """
+    def _measure_flood(self, weight):
+        """Whether consumers took messages, of which each counts as ``weight``, in a flood lately."""
         passed_ms = self.scheduler.now_ms
         passed_ms -= self._window_ms
         if passed_ms < 0 or passed_ms >= FLOOD_MS:
-            had = self.delivered - self._window_from
-            if passed_ms < 0 or had < passed_ms * FLOOD_RATE:  # slower, or the clock was set back
+            self._taken = self.delivered - self._window_from
+            self._taken_ms = passed_ms
+            if passed_ms < 0 or self._taken < passed_ms * FLOOD_RATE:  # slower, or the clock was set back
                 self._flood_from = self.delivered
-                self._flood_rate = 0
-            else:
-                self._flood_rate = had // passed_ms
             self._window_ms = self.scheduler.now_ms
             self._window_from = self.delivered
-        return self._flood_rate
+        return self._taken_ms > 0 and self._taken * weight >= self._taken_ms * FLOOD_RATE
 
     def is_outrun(self):
         """Whether consumers that take messages in a flood are behind all the same. Those that take few, or
@@ -634,9 +632,12 @@ class Queue(destination.Destination):
         if self.ring is None:
             return False
         ready = self.waiting()
+        if ready == 0:
+            return False
+        weight = 1 + self.store.ready_bytes // ready // WEIGHT_OCTETS
         return (
-            ready > BEHIND_MS * FLOOD_RATE and self._measure_flood() > 0
-            and ready > BEHIND_MS * self._flood_rate
+            ready * weight > BEHIND_MS * FLOOD_RATE and self._measure_flood(weight)
+            and ready * self._taken_ms > BEHIND_MS * self._taken
         )
 
     def serve(self):

@@ -511,15 +511,50 @@ def test_a_read_that_publishes_nothing_is_not_held_against_a_queue_that_is_outru
     assert bench.outrun == []
 
 
-def test_a_read_of_few_messages_outruns_nobody(bench):
+@pytest.fixture
+def behind(bench):
+    """Consumers of "q" are."""
     bench.read(publish())
     bench.routes[b"", b"q"][0].outrun = True
+    return bench
 
-    bench.read(publish() * (MANY - 1))
-    assert bench.outrun == []
 
-    bench.read(publish() * MANY)
-    assert bench.outrun == [["q"]]
+def few(bench, step_ms):
+    """Reads of a quarter of MANY messages each, so many milliseconds apart."""
+    for _ in range(8):
+        bench.now_ms += step_ms
+        bench.read(publish() * (MANY // 4))
+
+
+def test_reads_of_few_messages_now_and_then_outrun_nobody(behind):
+    few(behind, 1)
+    assert behind.outrun == []
+
+    behind.now_ms += 2
+    behind.read(publish() * MANY)
+    assert behind.outrun == [["q"]]
+
+
+def test_reads_of_few_messages_in_quick_succession_do(behind):
+    few(behind, 0)
+
+    assert behind.outrun == [["q"]] * 5
+
+
+def test_whoever_waits_for_confirms_outruns_nobody_with_few(behind):
+    behind.channels[1].confirming = True
+
+    few(behind, 0)
+    assert behind.outrun == []
+
+    behind.read(publish() * MANY)
+    assert behind.outrun == [["q"]]
+
+
+def test_a_clock_that_is_set_back_does_not_add_up_what_was_published(behind):
+    few(behind, -1)
+
+    assert behind.outrun == []
 
 
 def test_a_publish_that_goes_nowhere_outruns_nothing(bench):

@@ -250,7 +250,7 @@ class Behind(KeepingConsumer):
         return octets
 
 
-def outrun(bench, queue, milliseconds, published, taken):
+def outrun(bench, queue, milliseconds, published, taken, octets=1):
     """So many messages are published in each millisecond, and so many taken by the one consumer. Returns
     whether the queue was outrun then, at the end of each.
     """
@@ -262,7 +262,7 @@ def outrun(bench, queue, milliseconds, published, taken):
         bench.now_ms += 1
         consumer.room = taken
         queue.offer(consumer)
-        bench.publish(queue, *numbered(published))
+        bench.publish(queue, *[b"x" * octets] * published)
         bench.settle()
         answers.append(queue.is_outrun())
     return answers
@@ -288,6 +288,22 @@ def test_a_queue_whose_consumers_take_few_is_not_outrun(bench, queue):
     """Those who work on messages are not waited for: publishers may leave them as much as they like."""
     assert not any(outrun(bench, queue, 100, 100, 15))
     assert queue.ready_count == 100 * 85
+
+
+@pytest.mark.parametrize("published, taken, octets, is_outrun", [
+    (12, 6, 2 * 1024, True), (12, 6, 1024, False), (2, 1, 16 * 1024, True), (2, 1, 8 * 1024, False),
+])
+def test_of_large_messages_consumers_take_fewer_and_are_not_slow(
+        bench, queue, published, taken, octets, is_outrun):
+    assert any(outrun(bench, queue, 100, published, taken, octets)) is is_outrun
+
+
+def test_a_queue_of_large_messages_is_outrun_by_what_consumers_take_in_10_ms(bench, queue):
+    outrun(bench, queue, 40, 6, 6, 4096)
+    answers = outrun(bench, queue, 40, 12, 6, 4096)
+
+    assert answers.index(True) in range(10, 27) and all(answers[27:])  # 60 messages
+    assert not any(outrun(bench, queue, 60, 0, 6, 4096)[31:])
 
 
 def test_a_queue_whose_consumer_takes_nothing_any_more_is_outrun_for_a_moment_at_the_most(bench, queue):
