@@ -29,9 +29,9 @@ DELIVERY_MODE = 0x1000
 # they publish; what says of three brokers that a message has been there takes 500 octets.
 WATCHED_ROUTES = 64
 WATCHED_OCTETS = 1024
-# Messages that a publisher brings who outruns anybody, in a read, or in so many milliseconds where it does not
-# wait for confirms: a read of TLS finds a few. One that waits for each confirm, or sends now and then, brings
-# fewer, and does not wait where others have left a queue behind.
+# Messages that a publisher brings who outruns anybody, in a read, or in so many milliseconds where it does
+# not wait for confirms: a read of TLS finds a few. One that waits for each confirm, or sends now and then,
+# brings fewer, and does not wait where others have left a queue behind.
 HASTE = 16
 HASTE_MS = 2
 # What is left of a body frame of so many octets is read to where it belongs.
