@@ -24,6 +24,7 @@ from gomq_py.amqp.wire.methods import (
     ExchangeUnbind, QueueBind, QueueDeclare, QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback,
     TxSelect, decode_method,
 )
+from gomq_py.broker.queues.peeking import count_refusal
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.publishing import traced
@@ -189,6 +190,7 @@ class Channel(HotChannel):
         """The message that ``queue`` delivers next has properties of so many octets, which fit into no frame
         to the client: close the channel, when the queue has had its turn.
         """
+        count_refusal(queue)
         self.connection.hub.call_later(
             0, self._refuse_to_take, consume.header_too_large(self, queue, octets))
 

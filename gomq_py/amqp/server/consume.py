@@ -26,7 +26,7 @@ from gomq_py.broker.features.consumer_priority import priority_of
 from gomq_py.broker.features.queue_type import queue_type_of
 from gomq_py.broker.features.stream_offset import GENERATED_TAG
 from gomq_py.broker.names import cleaned, described
-from gomq_py.broker.queues.peeking import next_properties_length
+from gomq_py.broker.queues.peeking import count_refusal, next_properties_length
 from gomq_py.broker.verbs import queues
 from gomq_py.errors import Refused
 from gomq_py.storage.message import Message
@@ -189,6 +189,7 @@ def _check_header(channel, queue):
     if most < ANY_SIZE:
         octets = next_properties_length(queue, most)
         if octets > most:
+            count_refusal(queue)
             raise header_too_large(channel, queue, octets)
 
 

@@ -28,3 +28,18 @@ def next_properties_length(queue, most):
         return len(message.get_properties(most)) if not queue.paused and queue.peek(message) else 0
     except (Malformed, StoreError):
         return 0  # get() meets it, too
+
+
+def count_refusal(queue):
+    """The message that ``queue`` delivers next was offered to a client that cannot take it. Where the queue
+    limits deliveries that is one, which has come back.
+    """
+    if queue.limits is None or queue.limits.settings.delivery_limit is None or queue.paused:
+        return
+    message = Message()
+    try:
+        if queue.peek(message):
+            queue.take(message, False)
+            queue.requeue(message.describe()["location"])
+    except StoreError as error:
+        queue.fail(error)

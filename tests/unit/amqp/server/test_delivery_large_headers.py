@@ -6,8 +6,8 @@ import pytest
 from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, BasicNack, BasicQos,
-    BasicQosOk, ChannelClose, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare,
-    QueueDeclareOk,
+    BasicQosOk, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, ConfirmSelect, ConfirmSelectOk,
+    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.content.properties import Properties
 from tests.support.door import NO_PROPERTIES, poll_until, publish_frames
@@ -94,6 +94,53 @@ def test_get_leaves_a_message_whose_header_no_frame_holds(door, client, small, n
     client.send_method(BasicGet(queue="q", no_ack=True))
     method, properties, body = client.expect_message(BasicGetOk)
     assert (method.redelivered, properties, body) == (False, TOO_LARGE, b"x")
+
+
+def offer(client, how):
+    """Have the client's channel 1, opened anew, end over the next message of queue q."""
+    if how == "get":
+        client.send_method(BasicGet(queue="q"))
+    else:
+        client.call(BasicConsume(queue="q", no_ack=how == "no_ack"), BasicConsumeOk)
+    assert client.expect(ChannelClose).reply_code == 311
+    client.send_method(ChannelCloseOk())
+    client.call(ChannelOpen(), ChannelOpenOk)
+
+
+@pytest.mark.parametrize("kind", [{}, {"x-queue-type": "quorum"}, {"x-max-priority": 3}])
+@pytest.mark.parametrize("how", ["get", "ack", "no_ack"])
+def test_offers_in_vain_count_where_deliveries_are_limited_and_then_the_message_is_a_dead_letter(
+    client, small, how, kind,
+):
+    """Else the only consumer of a queue would end over it again and again."""
+    client.call(QueueDeclare(queue="dead"), QueueDeclareOk)
+    arguments = {"x-delivery-limit": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.call(QueueDeclare(queue="q", durable=True, arguments={**kind, **arguments}), QueueDeclareOk)
+    client.send(publish_frames("q", b"x", properties=TOO_LARGE) + publish_frames("q", b"last"))
+    client.call(BasicConsume(queue="dead", no_ack=True), BasicConsumeOk)
+
+    for _ in range(3):
+        offer(small, how)
+
+    assert client.expect_message(BasicDeliver)[2] == b"x"
+    small.call(BasicConsume(queue="q", no_ack=True), BasicConsumeOk)
+    assert small.expect_message(BasicDeliver)[2] == b"last"
+
+
+def test_offers_in_vain_keep_the_order_of_what_others_get(door, client, small):
+    client.call(
+        QueueDeclare(queue="q", durable=True, arguments={"x-delivery-limit": 20}), QueueDeclareOk)
+    client.send(publish_frames("q", b"x", properties=TOO_LARGE) + publish_frames("q", b"last"))
+    poll_until(lambda: door.queue("q").ready_count == 2)
+    for how in ("get", "ack", "no_ack"):
+        offer(small, how)
+    assert (door.queue("q").ready_count, door.queue("q").unacked_count) == (2, 0)
+
+    client.call(BasicConsume(queue="q", no_ack=True), BasicConsumeOk)
+
+    got = [client.expect_message(BasicDeliver) for _ in range(2)]
+    assert [(method.redelivered, body) for method, _, body in got] == [(True, b"x"), (False, b"last")]
+    assert Properties.decode(got[0][1]).headers["x-delivery-count"] == 3
 
 
 def test_channel_of_a_streams_consumer_ends_before_a_header_that_no_frame_holds(client, small):
