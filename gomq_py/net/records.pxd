@@ -6,5 +6,6 @@ cdef class RecordReader:
     cdef bytearray _calls
     cdef bint _may_have_more, _is_over
 
-    @cython.locals(count=Py_ssize_t, room=Py_ssize_t, got=Py_ssize_t, error=int, number=int)
+    @cython.locals(count=Py_ssize_t, room=Py_ssize_t, got=Py_ssize_t, error=int, number=int,
+        taken=Py_ssize_t)
     cpdef Py_ssize_t receive_into(self, view) except -1

@@ -12,6 +12,10 @@ from gomq_py.net import openssl, ssl_calls
 # In one read: a small one takes 1 us, or 2 to 3 where OpenSSL reads each by itself, and others have their
 # turn after it.
 RECORDS_MAX = 256
+# What OpenSSL reads ahead at a time, at the least, if there is so much: then as much may lie behind, though
+# it has nothing left, because of a record that it has begun it reads the rest and no more. What a record has
+# beside its octets, at the least.
+AHEAD_OCTETS, SEAL_OCTETS = 16384, 22
 
 
 class RecordReader:
@@ -48,7 +52,8 @@ class RecordReader:
         self._may_have_more = False
         count = 0
         if self._calls is not None:
-            count = ssl_calls.read_records(self._calls, view, RECORDS_MAX)
+            count = ssl_calls.read_records(
+                self._calls, view, RECORDS_MAX, AHEAD_OCTETS, SEAL_OCTETS)
             error = ssl_calls.error_of(self._calls)
             if error in (ssl_calls.NONE, ssl_calls.WANT_READ, ssl_calls.WANT_WRITE):
                 self._may_have_more = ssl_calls.has_more(self._calls)
@@ -60,6 +65,7 @@ class RecordReader:
     def _receive_by_module(self, view: Any, count: int) -> int:
         """The same behind the first ``count`` octets, by the ssl module, which also knows what to raise."""
         room = len(view)
+        taken = 0
         try:
             for _ in range(RECORDS_MAX):
                 got = self._read(room - count, view[count:])
@@ -67,8 +73,11 @@ class RecordReader:
                     self._is_over = True
                     return count
                 count += got
+                taken += got + SEAL_OCTETS
                 if not self._has_pending():
-                    return count
+                    if taken < AHEAD_OCTETS:
+                        return count
+                    taken = 0
                 if count == room:
                     break
             self._may_have_more = self._has_pending() > 0

@@ -47,18 +47,21 @@ cdef inline int error_of(bytearray calls) noexcept:
 cdef inline bint has_more(bytearray calls) noexcept:
     return of(calls).has_more
 
-cdef inline Py_ssize_t read_records(bytearray calls, view, int most) except -1:
+cdef inline Py_ssize_t read_records(bytearray calls, view, int most, int ahead, int seal) except -1:
     """Octets that were read into the view: of so many records at most, as far as OpenSSL has them after the
-    first.
+    first, and of those behind where it had read ``ahead`` octets, of which ``seal`` are each record's own.
     """
     cdef Py_buffer room
     PyObject_GetBuffer(view, &room, PyBUF_WRITABLE)
-    cdef Py_ssize_t count = fill(of(calls), <char *> room.buf, room.len, most)
+    cdef Py_ssize_t count = fill(of(calls), <char *> room.buf, room.len, most, ahead, seal)
     PyBuffer_Release(&room)
     return count
 
-cdef inline Py_ssize_t fill(Calls *calls, char *room, Py_ssize_t octets, int most) noexcept:
+cdef inline Py_ssize_t fill(
+    Calls *calls, char *room, Py_ssize_t octets, int most, int ahead, int seal
+) noexcept:
     cdef Py_ssize_t count = 0
+    cdef Py_ssize_t taken = 0  # since OpenSSL read ahead
     cdef int number, got
     calls.error = NONE
     calls.has_more = True
@@ -72,7 +75,10 @@ cdef inline Py_ssize_t fill(Calls *calls, char *room, Py_ssize_t octets, int mos
             calls.has_more = calls.error == WANT_WRITE and calls.has_pending(calls.connection)
             break
         count += got
+        taken += got + seal
         if not calls.has_pending(calls.connection):
-            calls.has_more = False
-            break
+            if taken < ahead:
+                calls.has_more = False
+                break
+            taken = 0
     return count

@@ -20,9 +20,10 @@ from gomq_py.net.receiving import parts_function, receive_functions
 
 READABLE = 1
 # A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.
-# 16 000 a second, less than what pika does on a good processor and more than it makes of round trips.
+# 16 000 a second, less than what pika does on a good processor and more than it makes of round trips. Of
+# messages of 1 KiB a read finds several.
 FLOOD_READS = 16
-SMALL_OCTETS = 2048
+SMALL_OCTETS = 8192
 FLOOD_S = FLOOD_READS * 60e-6
 # A frame's last octet, and what says of the next one how long it is.
 HEAD_OCTETS = 8
@@ -38,8 +39,6 @@ DOUBTED_FRAMES = 64
 ANSWER_S = 0.01
 # Small segments that a read by the clock must bring for the next to be by the clock too: 12 000 a second.
 LEAST_TOGETHER = 3
-# From so many octets on a poll of its own is nothing beside the walk of a read.
-MOST_OCTETS = 16 * 1024
 
 
 class Hold:
@@ -259,8 +258,8 @@ class Stream:
         return before == self.output.sent_octets or self.handler.has_plenty()
 
     def read_together(self):
-        """The coalescer's clock: read what has come since the last read; leave it when that was little, or so
-        much that a poll is nothing beside.
+        """The coalescer's clock: read what has come since the last read; leave it when that was little, or a
+        full read, beside which a poll is nothing, and behind which there is more.
         """
         dense = self.dense
         if not self.together or not dense.is_due():
@@ -270,7 +269,7 @@ class Stream:
             dense.ends()
         else:
             dense.look(self.socket, self.received_octets, self.smallest_octets)
-        if not self.least_octets <= count < MOST_OCTETS or not self._can_wait():
+        if not self.least_octets <= count < self.buffers.input_octets or not self._can_wait():
             self._leave_coalescer()
 
     def _leave_coalescer(self):

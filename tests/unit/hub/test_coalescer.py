@@ -12,12 +12,12 @@ import pytest
 from gevent import socket
 
 from gomq_py.hub import coalescer as coalescer_module
-from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.buffers import INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net import dense_flood, stream as stream_module
 from gomq_py.net.output import Output
 from gomq_py.net.records import RECORDS_MAX
-from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, MOST_OCTETS, SMALL_OCTETS, Stream
+from gomq_py.net.stream import FLOOD_READS, LEAST_TOGETHER, SMALL_OCTETS, Stream
 from tests.support import certificates
 from tests.support.sockets import socket_pair, tls_pair
 from tests.support.waiting import in_time, wait_until
@@ -256,7 +256,7 @@ def test_without_a_clock_everything_is_read_at_once(make):
 
 # how long
 
-@pytest.mark.parametrize("octets", [b"", SEGMENT, together(LEAST_TOGETHER - 1), b"x" * MOST_OCTETS])
+@pytest.mark.parametrize("octets", [b"", SEGMENT, together(LEAST_TOGETHER - 1), b"x" * INPUT_OCTETS])
 def test_a_tick_with_little_or_with_much_is_the_last(flooded, octets):
     flooded.send(octets)
     flooded.coalescer.tick()
@@ -273,6 +273,20 @@ def test_a_tick_with_enough_is_not_the_last(flooded):
         flooded.coalescer.tick()
 
     assert flooded.taken_in and flooded.lane.reads == [len(together())] * 3
+
+
+def test_a_flood_of_messages_of_1_KiB_of_which_a_read_finds_several_is_read_at_the_ticks(make):
+    flooder = make()
+    flooder.flood(segment=b"x" * 5000)
+    assert flooder.taken_in
+    read = sum(flooder.lane.reads)
+    for _ in range(6):
+        flooder.send(b"x" * 5000)
+    assert sum(flooder.lane.reads) == read
+
+    flooder.coalescer.tick()
+
+    assert sum(flooder.lane.reads) == read + 30000 and flooder.taken_in
 
 
 def test_an_answer_ends_it(flooded):

@@ -113,6 +113,15 @@ def test_a_read_takes_no_more_records_than_others_can_wait_for(peer):
     assert peer.read() == b"r"
 
 
+@pytest.mark.parametrize("octets", [60, 1000, 4096, 16384])
+def test_a_read_takes_more_than_is_read_ahead_at_a_time(peer, octets):
+    sent = b"".join(bytes([number % 256]) * octets for number in range(2 ** 16 // octets // 2))
+    peer.send(*[sent[at:at + octets] for at in range(0, len(sent), octets)][:RECORDS_MAX])
+    sent = sent[:octets * RECORDS_MAX]
+
+    assert peer.read(2 ** 16) == sent
+
+
 def test_nothing_is_pending_where_all_was_read(peer):
     assert not peer.reader.pending()
     peer.send(b"one", b"two")
