@@ -10,6 +10,7 @@ import os
 import posix
 import stat
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -40,6 +41,10 @@ ACCEPTS_PER_TURN = 32
 # Octets that the system keeps for a peer beside those that are on their way to it. It would keep 4 MB, and
 # whoever writes hears so late that the peer is behind: 40 000 small messages.
 UNSENT_OCTETS = 128 * 1024
+# Segments over TLS are no longer than this, a full record. On the loopback interface they would have 64 KiB,
+# and where a peer that falls behind has room for less than one, both ends may wait until the system looks
+# again, after 0.2 s: Linux tells of more room when it is twice as much. Elsewhere they are shorter anyway.
+TLS_SEGMENT_OCTETS = 16384
 # Between two looks whether there is room for another login.
 FULL_PAUSE_S = 0.02
 READABLE = 1
@@ -83,6 +88,14 @@ def keep_little_unsent(listening: Any) -> None:
     """Have what is accepted on a TCP socket keep at most UNSENT_OCTETS, where the system can."""
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_OCTETS)
+
+
+def keep_segments_short(listening: Any) -> None:
+    """Have no segment of what is accepted on a TCP socket be longer than TLS_SEGMENT_OCTETS, either way,
+    where the system can.
+    """
+    if sys.platform.startswith("linux"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TLS_SEGMENT_OCTETS)
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:
@@ -196,6 +209,8 @@ class Listener:
         self._path_id = path_id(self._name) if isinstance(self._name, str) and not inherited else None
         if inherited and not self._is_unix:
             keep_little_unsent(listening)
+        if handshake is not None and not self._is_unix:
+            keep_segments_short(listening)
         self.address = format_address(self._name)
         """HOST:PORT, [HOST]:PORT or the path of a unix socket."""
         self.port = self._name[1] if isinstance(self._name, tuple) else 0

@@ -1,6 +1,7 @@
 """Binding, accepting and letting go, on real sockets."""
 import errno
 import os
+import sys
 from types import SimpleNamespace
 
 import gevent
@@ -13,7 +14,7 @@ from gomq_py.config.kinds import Keepalive
 from gomq_py.hub.loop_socket import LoopSocket
 from gomq_py.net import listener
 from gomq_py.net.listener import (
-    UNSENT_OCTETS, BindError, Listener, bind_tcp, bind_unix, format_address,
+    TLS_SEGMENT_OCTETS, UNSENT_OCTETS, BindError, Listener, bind_tcp, bind_unix, format_address,
 )
 from gomq_py.net.proxy_protocol import Proxies
 from gomq_py.net.socket_options import SocketOptions
@@ -306,6 +307,22 @@ def test_the_system_keeps_little_for_a_peer_that_does_not_read(listen, is_inheri
 
     assert ask(listening.port) == b"done"
     assert seen == [UNSENT_OCTETS]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere segments are as ever")
+def test_segments_over_tls_are_no_longer_than_a_record_in_both_directions(listen):
+    seen = []
+
+    def look(connection, _address):
+        seen.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+        connection.sendall(b"done")
+
+    listening = listen(look, handshake=lambda connection: connection)
+
+    with socket.create_connection(("127.0.0.1", listening.port), timeout=in_time(30)) as client:
+        assert client.recv(100) == b"done"
+        seen.append(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+    assert 0 < min(seen) and max(seen) <= TLS_SEGMENT_OCTETS
 
 
 def test_unix_socket_serves_and_its_file_goes_with_it(listen, tmp_path):
