@@ -38,6 +38,8 @@ PAIRS_LEAST = 500_000
 # Names, in the environment, the command of RabbitMQ's PerfTest.
 PERF_TEST = "PERF_TEST"
 PERF_TEST_S = 10
+PERF_TEST_TLS_S = 5
+PERF_TEST_SIZES = (16, 1024, 16384)
 _SETTLE_S = 1
 _LOOK_S = 0.2
 _GONE_S = 2
@@ -200,18 +202,49 @@ def perf_test(make):
     """RabbitMQ's PerfTest without options, whose publisher outruns its consumer; nothing where it is not
     installed.
     """
+    command = _perf_test_command()
+    if not command:
+        return {}
+    with running(make()) as broker:
+        # of all of it: no colon
+        median_us = _perf_test_figure(
+            [*command, "-h", broker.uri, "-z", str(PERF_TEST_S)], r"consumer latency min/median/\S+ \d+/(\d+)/")
+    return {"perf-test": median_us / 1000}
+
+
+def perf_test_tls(make):
+    """CPU time of the broker for each message that PerfTest's consumer gets over TLS, from its start to its
+    end; nothing where it is not installed.
+    """
+    command = _perf_test_command()
+    spent = {}
+    for size in PERF_TEST_SIZES if command else ():
+        with running(make(tls=True)) as broker:
+            before_s = cpu_seconds(broker.pid)
+            rate = _perf_test_figure(
+                [*command, "-h", broker.amqps_uri.partition("?")[0], "-z", str(PERF_TEST_TLS_S),
+                 *f"-x 1 -y 1 -aa -s {size}".split()],
+                r"receiving rate avg: (\d+)")
+            spent[f"perf-tls-{size}"] = (
+                (cpu_seconds(broker.pid) - before_s) * 1e6 / (rate * PERF_TEST_TLS_S))
+    return spent
+
+
+def _perf_test_command():
+    """Its words; none where it is not installed."""
     command = shlex.split(os.environ.get(PERF_TEST, "perf-test"))
     if shutil.which(command[0]) is None:
         print(f"there is no {command[0]}: {PERF_TEST} names the command", file=sys.stderr)
-        return {}
-    with running(make()) as broker:
-        output = subprocess.run(
-            [*command, "-h", broker.uri, "-z", str(PERF_TEST_S)], capture_output=True, text=True, check=False
-        ).stdout
-    found = re.search(r"consumer latency min/median/\S+ \d+/(\d+)/", output)  # of all of it: no colon
-    if found is None:
+        return []
+    return command
+
+
+def _perf_test_figure(command, pattern):
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = re.search(pattern, output)
+    if found is None or not int(found[1]):
         raise RuntimeError(f"PerfTest: {output[-500:]}")
-    return {"perf-test": int(found[1]) / 1000}
+    return int(found[1])
 
 
 def newcomers(make):
@@ -309,6 +342,13 @@ COSTS = (
     ),
     Cost("pairs-memory", "the most anonymous memory that takes", 60e6, "octets", pairs, ours=True),
     Cost("perf-test", "RabbitMQ's PerfTest without options: median latency", 40, "ms", perf_test),
+    *(
+        Cost(
+            f"perf-tls-{size}", f"PerfTest over AMQPS, {size} octets: CPU time for each delivered message",
+            limit_us, "us", perf_test_tls,
+        )
+        for size, limit_us in zip(PERF_TEST_SIZES, (2.5, 3.5, 25), strict=True)
+    ),
     Cost(
         "login-beside", "slowest login beside 4 publishers that flood a fan-out to 500 queues", 100, "ms",
         newcomers,
@@ -324,6 +364,7 @@ COMMANDS = {
     connections: f"gomq-py-perf amqp connection-count -x {GONE_COUNT} -c 0 -z 0.1 --broker-pid PID",
     pairs: f"gomq-py-perf amqp throughput -z {PAIRS_S} {PAIRS}",
     perf_test: f"perf-test -h URL -z {PERF_TEST_S}",
+    perf_test_tls: f"perf-test -h amqps://... -z {PERF_TEST_TLS_S} -x 1 -y 1 -aa -s SIZE",
     newcomers: (
         f"gomq-py-perf amqp throughput -x 0 -y 1 -e {FAN} --exchange-type fanout --queue-pattern {FAN}-% "
         f"--queue-pattern-to {FAN_OUT} --transient-queue; beside it gomq-py-perf amqp throughput -x 4 -y 0 "
