@@ -208,7 +208,8 @@ def perf_test(make):
     with running(make()) as broker:
         # of all of it: no colon
         median_us = _perf_test_figure(
-            [*command, "-h", broker.uri, "-z", str(PERF_TEST_S)], r"consumer latency min/median/\S+ \d+/(\d+)/")
+            [*command, "-h", broker.uri, "-z", str(PERF_TEST_S)],
+            r"consumer latency min/median/\S+ \d+/(\d+)/")
     return {"perf-test": median_us / 1000}
 
 
