@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from ipaddress import IPv6Address, ip_address
 
 from gomq_py.auth import passwords
+from gomq_py.auth.labels import check_tags, check_user_name
 from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.content.fields import encode_table
 from gomq_py.digests import blake2b
@@ -250,7 +251,7 @@ class Users:
     ):
         """Create a user or change password and tags of one; neither password nor hash: no login by password.
 
-        Raises ValueError, OSError.
+        Raises ValueError, PreconditionFailed, OSError.
 
         ``grants`` are vhosts the user gets all rights in, in the same record: a crash leaves both or neither.
 
@@ -259,6 +260,8 @@ class Users:
         is not written.
         """
         algorithm = passwords.algorithm_named(hashing_algorithm)
+        check_user_name(name)
+        check_tags(tags)
         user = self._users.get(name)
         if password is not None and self._keeps_hash(user, password, algorithm):
             password_hash, algorithm = user.password_hash, user.hashing_algorithm
@@ -272,8 +275,9 @@ class Users:
         return self._put(name, password_hash, algorithm, tags, grants)
 
     def set_tags(self, name, tags):
-        """Change a user's tags. Raises KeyError, OSError."""
+        """Change a user's tags. Raises KeyError, PreconditionFailed, OSError."""
         user = self._users[name]
+        check_tags(tags)
         self._append(_user_record(name, user.password_hash, user.hashing_algorithm, tags))
         self._change_login(user, user.password_hash, user.hashing_algorithm, tags)
 

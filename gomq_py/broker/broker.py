@@ -7,6 +7,7 @@ import os
 from functools import partial
 
 from gomq_py.auth import passwords
+from gomq_py.auth.labels import check_description, check_tags
 from gomq_py.auth.logins import make_logins
 from gomq_py.auth.users import Users
 from gomq_py.broker.exchanges.state import ExchangeState
@@ -228,6 +229,8 @@ class Broker:
         if name in self.leaving:
             self.leaving[name].finish()
         check_length("vhost", name)
+        check_description(description)
+        check_tags(tags)
         for user in list(self.users):
             # what a crash left of one that was being deleted: nobody has rights in a new one
             self.users.forget_vhost(name, user.name)
@@ -248,8 +251,10 @@ class Broker:
     ):
         """Change what is said about a vhost; None leaves it as it is.
 
-        Raises OSError, ValueError for a type that there is not.
+        Raises OSError, PreconditionFailed, ValueError for a type that there is not.
         """
+        check_description(description or "")
+        check_tags(tags or ())
         if default_queue_type is not None and default_queue_type not in TYPES:
             raise ValueError(f"default_queue_type must be one of {', '.join(sorted(TYPES))}")
         before = vhost.description, vhost.tags, vhost.default_queue_type, vhost.protected_from_deletion

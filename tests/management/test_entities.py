@@ -323,3 +323,32 @@ def test_a_number_that_is_none_is_refused_wherever_there_is_one(api, path, numbe
     api.put("queues/%2F/numbered", json={})
 
     assert api.get(path.format(number)).status_code == 400
+
+
+@pytest.mark.parametrize("path, fields, reason", [
+    ("users", {"tags": ["t"] * 65}, "65 tags are over the limit of 64"),
+    ("users", {"tags": ",".join("t" * 65)}, "65 tags are over the limit of 64"),
+    ("users", {"tags": ["\u00e4" * 128]}, "a tag is longer than 255 octets"),
+    ("vhosts", {"tags": ["t"] * 65}, "65 tags are over the limit of 64"),
+    ("vhosts", {"tags": ["t" * 256]}, "a tag is longer than 255 octets"),
+    ("vhosts", {"description": "d" * 4097}, "description is longer than 4096 octets"),
+])
+def test_labels_that_would_make_lists_long_are_refused_for_new_and_old(api, path, fields, reason):
+    """Each list of users or virtual hosts shows all of them."""
+    fits = {"tags": ["t" * 255] * 64, "description": "d" * 4096, "password": "x"}
+
+    refused = api.put(f"{path}/labelled", {"password": "x", "tags": [], **fields})
+    assert (refused.status_code, refused.json()) == (400, {"error": "bad_request", "reason": reason})
+    assert api.get(f"{path}/labelled").status_code == 404
+
+    assert api.put(f"{path}/labelled", fits).status_code == 201
+    assert api.put(f"{path}/labelled", {"password": "x", "tags": [], **fields}).status_code == 400
+    assert api.get(f"{path}/labelled").json()["tags"] == ["t" * 255] * 64
+    api.delete(f"{path}/labelled")
+
+
+def test_user_names_that_no_message_can_name_are_refused(api):
+    refused = api.put(f"users/{'n' * 256}", {"password": "x", "tags": ""})
+
+    assert (refused.status_code, refused.json()["reason"]) == (400, "user name is longer than 255 octets")
+    assert api.get(f"users/{'n' * 256}").status_code == 404

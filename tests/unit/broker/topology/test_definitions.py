@@ -434,3 +434,19 @@ def test_a_password_that_the_user_has_keeps_its_hash(make, monkeypatch, algorith
     Importer(broker).run({"users": [{"name": "u", "password": "secret", "tags": ""}]})
 
     assert broker.users.get("u").password_hash == before
+
+
+def test_labels_that_are_too_long_are_refused_and_the_rest_is_taken(make):
+    broker = make("one").broker
+
+    report = Importer(broker).run({
+        "users": [
+            {"name": "n" * 256, "tags": []}, {"name": "many", "tags": ["t"] * 65},
+            {"name": "fits", "tags": ["t" * 255]},
+        ],
+        "vhosts": [{"name": "long", "description": "d" * 4097}, {"name": "short", "description": "d"}],
+    })
+
+    assert report.imported == {"users": 1, "vhosts": 1} and len(report.refused) == 3
+    assert "fits" in broker.users and "many" not in broker.users
+    assert "short" in broker.vhosts and "long" not in broker.vhosts
