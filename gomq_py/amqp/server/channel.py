@@ -50,7 +50,8 @@ class Channel(HotChannel):
     __slots__ = (
         "connection", "vhost", "caller", "state", "replies", "content", "transaction",
         "last_queue", "reply_consumer", "method_id", "returned",
-        "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "__weakref__",
+        "held_notices", "prefetch_is_given", "_leaving", "_waiting_queues", "_ended", "_is_refusing",
+        "__weakref__",
     )
 
     def __init__(self, connection, channel_id):
@@ -74,6 +75,7 @@ class Channel(HotChannel):
         self._leaving = None
         self._waiting_queues = ()  # they deliver nothing until what the channel held of theirs has come back
         self._ended = False
+        self._is_refusing = False  # it is about to end over a message that its client cannot take
         self.choose_lane()
         connection.hub.clients.churn.channel_created += 1
         self.reply(ChannelOpenOk())
@@ -188,8 +190,12 @@ class Channel(HotChannel):
 
     def cannot_take(self, queue, octets):
         """The message that ``queue`` delivers next has properties of so many octets, which fit into no frame
-        to the client: close the channel, when the queue has had its turn.
+        to the client: close the channel, when the queue has had its turn. However many consumers it has,
+        that was one offer.
         """
+        if self._is_refusing:
+            return
+        self._is_refusing = True
         count_refusal(queue)
         self.connection.hub.call_later(
             0, self._refuse_to_take, consume.header_too_large(self, queue, octets))

@@ -393,6 +393,8 @@ class Connection:
     def _frame(self, kind, channel_id, payload):
         if self.state == CLOSING:
             return self._frame_while_closing(kind, channel_id, payload)
+        if self._answering:
+            return True  # it has said its last word
         if channel_id == 0:
             return self._connection_frame(kind, payload)
         return self._channel_frame(kind, channel_id, payload)
@@ -663,10 +665,11 @@ class Connection:
 
     def _close(self, method):
         """connection.close: exclusive queues are gone before the client hears the answer, which leaves behind
-        all others, confirms that wait for the disk included.
+        all others, confirms that wait for the disk included. Meanwhile it is read, and what it says dropped:
+        a disk that hangs keeps nobody who has gone.
         """
         self.why = f"by the client: {method.reply_code} {method.reply_text}"
-        self.stream.hold("its channels to end, and what it was promised to be on disk")
+        hold = self.stream.hold("its channels to end")
         self._send_confirms()
         answering = [channel for channel in self.channels.values() if channel.is_answering()]
         self._answering = {self, *answering}
@@ -675,9 +678,10 @@ class Connection:
             for channel in answering:
                 channel.when_answered(partial(self.forget_channel, channel))
             self._answered(self)
+            hold.release()
 
         self._release(released, self.hub.endings.give_back_few, self._answering)
-        return False
+        return bool(self._answering) and not self.stream.paused
 
     def _answered(self, one):
         """``one`` of those that connection.close-ok waits for has nothing more to say."""

@@ -350,9 +350,49 @@ def test_client_that_goes_while_its_close_waits_for_the_disk_is_forgotten(slow_d
     client.expect_silence()
 
     client.close()
-    finished(slow_disk_door)
 
     gone(slow_disk_door)
+    assert finished(slow_disk_door)
+
+
+def test_client_that_is_silent_while_its_close_waits_for_the_disk_is_given_up(slow_disk_door):
+    client = slow_disk_door.client(heartbeat=1)
+    client.send_method(QueueDeclare(queue="q", durable=True))
+    client.send_method(ConnectionClose(), 0)
+
+    while (frame_ := client.frame()) is not None:
+        assert frame_[0] == HEARTBEAT
+
+    gone(slow_disk_door)
+    assert finished(slow_disk_door)
+
+
+@pytest.mark.parametrize("in_one_read", [True, False])
+@pytest.mark.parametrize("channels", [1, 99])
+def test_what_comes_behind_a_close_that_waits_for_the_disk_is_dropped(slow_disk_door, channels, in_one_read):
+    client = slow_disk_door.client(channels=range(1, channels + 1))
+    call_durably(slow_disk_door, client, QueueDeclare(queue="q", durable=True), QueueDeclareOk)
+    client.send_method(QueueDeclare(queue="another", durable=True))
+    client.expect_silence()
+    close, more = method_frame(0, ConnectionClose()), b"".join((
+        publish_frames("q", bytes(200_000)) * 3, method_frame(channels + 1, ChannelOpen()),
+        method_frame(1, QueueDelete(queue="q")), method_frame(0, ConnectionClose()),
+        frame(HEARTBEAT, 0, b""), method_frame(0, ConnectionCloseOk()), publish_frames("q", b"x")))
+
+    if in_one_read:
+        client.send(close + more)
+    else:
+        client.send(close)
+        client.expect_silence()
+        client.send(more)
+
+    client.expect_silence()
+    finished(slow_disk_door)
+    client.expect(QueueDeclareOk)
+    client.expect(ConnectionCloseOk, 0)
+    client.expect_end()
+    gone(slow_disk_door)
+    assert slow_disk_door.queue("q").ready_count == 0
 
 
 def test_connection_whose_close_waits_for_the_disk_can_be_closed_by_the_broker(slow_disk_door):

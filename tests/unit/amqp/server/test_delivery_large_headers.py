@@ -127,6 +127,19 @@ def test_offers_in_vain_count_where_deliveries_are_limited_and_then_the_message_
     assert small.expect_message(BasicDeliver)[2] == b"last"
 
 
+def test_channel_with_many_consumers_is_one_offer_in_vain(door, client, small):
+    client.call(QueueDeclare(queue="q", durable=True, arguments={"x-delivery-limit": 3}), QueueDeclareOk)
+    for _ in range(10):
+        small.call(BasicConsume(queue="q"), BasicConsumeOk)
+
+    client.publish("q", b"x", properties=TOO_LARGE)
+
+    assert small.expect(ChannelClose).reply_code == 311
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+    _, properties, body = client.expect_message(BasicDeliver)
+    assert (Properties.decode(properties).headers["x-delivery-count"], body) == (1, b"x")
+
+
 def test_offers_in_vain_keep_the_order_of_what_others_get(door, client, small):
     client.call(
         QueueDeclare(queue="q", durable=True, arguments={"x-delivery-limit": 20}), QueueDeclareOk)
