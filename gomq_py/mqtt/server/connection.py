@@ -11,7 +11,7 @@ not switch. Never waits for the peer without a limit of time.
 import time
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gevent
 from gevent.event import AsyncResult
@@ -87,7 +87,7 @@ class Connection:
         "maximum_packet_size", "topic_alias_maximum", "client_id", "mechanism",
         "connected_at", "blocked_reason", "why", "is_leaving", "leave_code", "will", "_inbound",
         "_inbound_maximum", "_alarm_hold", "_expiry_s", "_is_connected", "_has_said_last_word", "_when_gone",
-        "_token_life", "_silent_checks", "_octets_seen", "__weakref__",
+        "_token_life", "_silent_checks", "_octets_seen", "_until_safe", "__weakref__",
     )
 
     def __init__(self, server, socket, address, admitted=None):
@@ -122,6 +122,7 @@ class Connection:
         self._has_said_last_word = False
         self._token_life = None
         self._silent_checks = self._octets_seen = 0
+        self._until_safe: Any = None  # what begin() waits for
 
     # its life
 
@@ -263,7 +264,7 @@ class Connection:
         if is_recorded or greeting.will is not None:
             try:
                 self._wait_until_safe()
-                session.is_safe = True
+                session.is_safe = session.is_safe or self.state == OPEN
             except Exception as error:
                 self.refuse(session_code(error, self.version), f"the session is not kept: {error}")
         if self.state != OPEN:
@@ -310,10 +311,13 @@ class Connection:
         """Return when what was done until now is on the disk, or the connection is to end. Raises the disk's
         error. May switch.
         """
-        result = AsyncResult()
+        result = self._until_safe = AsyncResult()
         self.durability.when_safe(
             lambda error: result.set(None) if error is None else result.set_exception(error))
-        result.get()
+        try:
+            result.get()
+        finally:
+            self._until_safe = None
 
     def _leave_session(self):
         """Let go of the session: what is not kept goes. Safe to call twice."""
@@ -529,6 +533,8 @@ class Connection:
         if self.state == OPEN:
             self.state = CLOSING
             self.stream.stop()
+            if self._until_safe is not None:
+                self._until_safe.set(None)
 
     def cut_off(self):
         """The hub is closed: nothing is read or written any more, and nobody is told."""

@@ -144,6 +144,39 @@ def test_client_may_take_over_from_itself_while_it_waits_for_the_disk(make_mqtt)
     second.expect(connack(True))
 
 
+def test_who_is_taken_over_while_it_waits_for_the_disk_waits_no_longer(make_mqtt):
+    """Else a device that tries again and again leaves a socket each time while a disk hangs."""
+    mqtt = make_mqtt(manual=True)
+    tries = [mqtt.stranger() for _ in range(3)]
+    for number, client in enumerate(tries):
+        client.send(connect(properties=expiry(60)))
+        wait_until(lambda: len(mqtt.hub.clients) == 1 and mqtt.connection().session, sleep=gevent.sleep)
+        if number:
+            tries[number - 1].expect_end()
+            tries[number - 1].socket.close()
+    assert not sessions_of(mqtt)["c"].is_safe
+
+    assert mqtt.door.committer.finish()
+
+    tries[-1].expect(connack(True))
+    assert sessions_of(mqtt)["c"].is_safe
+
+
+def test_who_is_closed_while_it_waits_for_the_disk_waits_no_longer(make_mqtt):
+    mqtt = make_mqtt(manual=True)
+    client = mqtt.stranger()
+    client.send(connect(properties=expiry(60)))
+    wait_until(lambda: "c" in sessions_of(mqtt), sleep=gevent.sleep)
+
+    mqtt.connection().force_close("enough")
+
+    client.expect_end()
+    client.socket.close()
+    wait_until(lambda: not mqtt.hub.clients, sleep=gevent.sleep)
+    assert not sessions_of(mqtt)["c"].is_safe
+    mqtt.door.committer.finish()
+
+
 def test_deleted_session_ends_the_connection(mqtt):
     client = mqtt.client(connect(properties=expiry(60)), connack())
 
