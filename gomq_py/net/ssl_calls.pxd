@@ -2,6 +2,7 @@
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport uintptr_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 ctypedef int (*Read)(void *, void *, int) noexcept
 ctypedef int (*HasPending)(void *) noexcept
@@ -47,19 +48,28 @@ cdef inline int error_of(bytearray calls) noexcept:
 cdef inline bint has_more(bytearray calls) noexcept:
     return of(calls).has_more
 
-cdef inline Py_ssize_t read_records(bytearray calls, view, int most, int ahead, int seal) except -1:
+cdef inline long long clock_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <long long> now.tv_sec * 1000000000 + now.tv_nsec
+
+cdef inline Py_ssize_t read_records(
+    bytearray calls, view, int most, int ahead, int seal, long long most_ns
+) except -1:
     """Octets that were read into the view: of so many records at most, as far as OpenSSL has them after the
-    first, and of those behind where it had read ``ahead`` octets, of which ``seal`` are each record's own.
+    first, and of those behind where it had read ``ahead`` octets, of which ``seal`` are each record's own, in
+    less than ``most_ns``.
     """
     cdef Py_buffer room
     PyObject_GetBuffer(view, &room, PyBUF_WRITABLE)
-    cdef Py_ssize_t count = fill(of(calls), <char *> room.buf, room.len, most, ahead, seal)
+    cdef Py_ssize_t count = fill(of(calls), <char *> room.buf, room.len, most, ahead, seal, most_ns)
     PyBuffer_Release(&room)
     return count
 
 cdef inline Py_ssize_t fill(
-    Calls *calls, char *room, Py_ssize_t octets, int most, int ahead, int seal
+    Calls *calls, char *room, Py_ssize_t octets, int most, int ahead, int seal, long long most_ns
 ) noexcept:
+    cdef long long began_ns = clock_ns()
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t taken = 0  # since OpenSSL read ahead
     cdef int number, got
@@ -77,7 +87,7 @@ cdef inline Py_ssize_t fill(
         count += got
         taken += got + seal
         if not calls.has_pending(calls.connection):
-            if taken < ahead:
+            if taken < ahead or clock_ns() - began_ns >= most_ns:
                 calls.has_more = False
                 break
             taken = 0

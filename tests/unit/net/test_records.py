@@ -12,6 +12,7 @@ import pytest
 
 from gomq_py.net import openssl, records
 from gomq_py.net.records import RECORDS_MAX, RecordReader
+from tests.support.waiting import in_time
 
 ROOM = 100
 # The head of a record of application data, and of so many octets.
@@ -114,12 +115,26 @@ def test_a_read_takes_no_more_records_than_others_can_wait_for(peer):
 
 
 @pytest.mark.parametrize("octets", [60, 1000, 4096, 16384])
-def test_a_read_takes_more_than_is_read_ahead_at_a_time(peer, octets):
+def test_a_read_takes_more_than_is_read_ahead_at_a_time(peer, octets, monkeypatch):
+    monkeypatch.setattr(records, "LONG_NS", int(in_time(30) * 1e9))
     sent = b"".join(bytes([number % 256]) * octets for number in range(2 ** 16 // octets // 2))
     peer.send(*[sent[at:at + octets] for at in range(0, len(sent), octets)][:RECORDS_MAX])
     sent = sent[:octets * RECORDS_MAX]
 
     assert peer.read(2 ** 16) == sent
+
+
+def test_a_read_that_took_long_takes_no_more_than_was_read_ahead(pair, monkeypatch):
+    """Else a peer that changes keys between its records keeps all others waiting for the room of a read."""
+    monkeypatch.setattr(records, "LONG_NS", 0)
+    peer = Peer(pair)
+    sent = [bytes([letter]) * 16384 for letter in b"abcd"]
+    peer.send(*sent)
+
+    assert peer.read(2 ** 16) == b"".join(sent[:2])  # the second had begun in what was read ahead
+    assert not peer.reader.pending()
+    assert select.select([peer.ours], [], [], 0)[0], "it was read to its end"
+    assert peer.read(2 ** 16) == b"".join(sent[2:])
 
 
 def test_nothing_is_pending_where_all_was_read(peer):
