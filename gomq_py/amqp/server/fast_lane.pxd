@@ -37,7 +37,7 @@ cdef class FastLane:
     cdef uint64_t now_ms
     cdef long long haste_since_ms
     cdef bint held, in_body
-    cdef Py_ssize_t stored_copies, look_at, haste
+    cdef Py_ssize_t stored_copies, routed, look_at, haste
     @cython.locals(at=cython.p_uchar, position=Py_ssize_t, size=Py_ssize_t, frame_end=Py_ssize_t,
         after=Py_ssize_t, kind=cython.uint, number=cython.uint, method=cython.uint, channel=HotChannel)
     cpdef Py_ssize_t process(self, Py_ssize_t start, Py_ssize_t end, uint64_t now_ms) except -1

@@ -62,7 +62,7 @@ class FastLane:
         "confirming_channels", "max_message", "frame_max", "handler", "buffers", "channels", "remembered",
         "watching", "scheduler", "settled_channels", "channel", "message", "scan", "at",
         "payload_max", "header_max", "body_max", "now_ms", "held", "stored_copies", "look_at",
-        "in_body", "haste", "haste_since_ms",
+        "in_body", "routed", "haste", "haste_since_ms",
     )
 
     def __init__(
@@ -84,8 +84,8 @@ class FastLane:
         self.message.may_wait = True
         self.held = False
         self.in_body = False  # what comes next is the end of a frame whose octets were read elsewhere
-        self.stored_copies = 0  # of this read
-        self.haste = self.haste_since_ms = 0  # copies stored since then
+        self.stored_copies = self.routed = 0  # of this read: copies, and messages that went to any queue
+        self.haste = self.haste_since_ms = 0  # such messages since then
         self.look_at = deposit.LOOK_AFTER
         self.scan = PropertyScan()
         self.now_ms = 0
@@ -109,7 +109,7 @@ class FastLane:
         self.scheduler.begin(now_ms)
         self.now_ms = now_ms
         self.held = False
-        self.stored_copies = 0
+        self.stored_copies = self.routed = 0
         self.look_at = deposit.LOOK_AFTER
         at = self.at
         position = start
@@ -194,11 +194,11 @@ class FastLane:
         if self.confirming_channels or not 0 <= passed_ms < HASTE_MS:
             self.haste_since_ms = self.now_ms
             self.haste = 0
-        self.haste += self.stored_copies
+        self.haste += self.routed
         route = self.remembered.last
         if (
             route is not None and route.queues and route.delayed is None
-            and self.haste >= HASTE * len(route.queues)
+            and self.haste >= HASTE
         ):
             for queue in route.queues:
                 if not queue.is_outrun():
@@ -392,6 +392,7 @@ class FastLane:
         else:
             self.stored(channel, route, message.persistent, answer == deposit.ALL)
             self.stored_copies += len(route.queues)
+            self.routed += len(route.queues) > 0
             if self.stored_copies >= self.look_at:
                 self.look_at = self.stored_copies + deposit.LOOK_AFTER
                 if not self.handler.has_time():

@@ -551,6 +551,15 @@ def test_whoever_waits_for_confirms_outruns_nobody_with_few(behind):
     assert behind.outrun == [["q"]]
 
 
+def test_a_message_counts_once_however_many_queues_it_went_to(behind):
+    behind.routes[b"x", b""] = [NotingQueue(f"q{number}", behind.log) for number in range(MANY)]
+    for _ in range(MANY // 2):
+        assert behind.outrun == []
+        behind.read(publish(exchange=b"x", routing_key=b"") + publish())
+
+    assert behind.outrun == [["q"]]
+
+
 def test_a_clock_that_is_set_back_does_not_add_up_what_was_published(behind):
     few(behind, -1)
 
