@@ -13,23 +13,26 @@ from gevent import config, events, monkey
 
 
 class SslPatcher:
-    """A finder of modules (importlib) that has ssl patched when its import ends, or gevent's own that comes
-    first and imports it.
+    """A finder of modules (importlib) that has ssl patched before anybody has it, whether it or gevent's own
+    is imported first: each imports the other. It stays until that is done: an import may fail, and one may
+    ask where a module is without importing it.
     """
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        """Where the first of the two is; of any other module nothing."""
+        """Where one of the two is; of any other module nothing."""
         if name not in ("ssl", "gevent.ssl"):
             return None
-        sys.meta_path.remove(cls)
         spec = PathFinder.find_spec(name, path, target)
         load = spec.loader.exec_module
 
         def load_and_patch(module):
             load(module)
-            cooperative = module if name == "gevent.ssl" else import_module("gevent.ssl")
-            monkey.patch_module(import_module("ssl"), cooperative)
+            if name == "ssl":
+                import_module("gevent.ssl")
+            else:
+                monkey.patch_module(import_module("ssl"), module)
+                sys.meta_path.remove(cls)
 
         spec.loader.exec_module = load_and_patch  # type: ignore[method-assign]
         return spec

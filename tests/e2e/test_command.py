@@ -368,6 +368,31 @@ def test_ssl_is_patched_by_its_first_import(first):
     assert imported_by(f"import sys; {source}", []) == "True True []\n[]"
 
 
+@pytest.mark.parametrize("broken", ["ssl", "_ssl", "gevent.ssl"])
+@pytest.mark.parametrize("first", ["ssl", "gevent.ssl"])
+def test_ssl_is_patched_where_its_first_import_fails(first, broken):
+    """As in a broker that has no descriptor left; and somebody had asked where it is."""
+    source = f"""
+import gomq_py.__main__, importlib.util, sys
+assert importlib.util.find_spec("ssl").name == "ssl"
+class Broken:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "{broken}":
+            raise OSError("no descriptors")
+sys.meta_path.insert(0, Broken)
+try:
+    import {first}
+except OSError:
+    sys.meta_path.remove(Broken)
+    import {first}, ssl
+    from gevent.ssl import SSLContext
+    print(ssl.SSLContext is SSLContext)
+"""
+
+    assert imported_by(source, []) == "True\n[]"
+
+
 def test_ssl_that_was_imported_before_the_broker_is_patched():
     source = (
         "import ssl, gomq_py.__main__; from gevent.ssl import SSLContext; "
@@ -379,7 +404,7 @@ def test_ssl_that_was_imported_before_the_broker_is_patched():
 
 def imported_by(source, names):
     """Which of these modules are there after these statements, as a list in text."""
-    source = f"{source}; import sys; print([name for name in {names} if name in sys.modules])"
+    source = f"{source}\nimport sys; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, timeout=in_time(60), cwd=ROOT
     )
