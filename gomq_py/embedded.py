@@ -316,13 +316,15 @@ def _import_ahead(with_management):
     two threads.
 
     In a patched program the import locks are gevent's: two threads that make their first hub at the same time
-    would wait for each other for ever.
+    would wait for each other for ever, and an import in the loop fails that waits for another thread's.
     """
     import gomq_py.launcher  # noqa: F401
     if with_management:
         import gomq_py.http.door  # noqa: F401
     if _cooperative_sleep() is not None:
         import gevent
+
+        import gomq_py.client.connection  # noqa: F401  (for links; the program may have clients of its own)
         gevent.get_hub()
 
 

@@ -42,6 +42,8 @@ class Connector:
 
         Raises URIError, which no waiting mends, ClientError and OSError. May switch.
         """
+        from gomq_py.client.connection import Connection  # a broker without links should not carry it
+
         link_uri = uris.parse(uri)
         parameters = uris.parameters(link_uri, self._settings.links_tls_folder, vhost)
         if link_uri.is_local:
@@ -56,8 +58,6 @@ class Connector:
                 except BaseException:
                     connected.close()
                     raise
-        from gomq_py.client.connection import Connection  # a broker without links should not carry it
-
         return Connection(
             parameters, socket_module=socket, connected=connected, name=name, wary=True, **options)
 

@@ -190,6 +190,16 @@ with gomq_py.Broker() as broker:
     assert printed == "[b'patched']"
 
 
+def test_what_a_patched_program_may_import_too_is_there_before_there_are_two_threads():
+    """Its import locks are gevent's, and none of the broker's loop can wait for another thread's."""
+    assert run_program("""
+from gevent import monkey; monkey.patch_all()
+import sys, gomq_py
+with gomq_py.Broker():
+    print([name for name in ("ssl", "gevent.ssl", "gomq_py.client.connection") if name not in sys.modules])
+""") == "[]"
+
+
 def test_importing_the_package_imports_nothing_else_of_it():
     # The switch to the interpreted twins is there where they are asked for; it has to come first.
     printed = run_program(

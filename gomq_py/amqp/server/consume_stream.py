@@ -9,6 +9,7 @@ from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.stream_offset import is_tracked, start_of
 from gomq_py.broker.features.stream_prefetch import prefetch_bytes_of
 from gomq_py.broker.names import described
+from gomq_py.late_imports import importing
 
 
 def is_stream(queue):
@@ -29,7 +30,7 @@ def stream_consumer(channel, method, queue, tag, on_cancel):
 
     ``exclusive`` has no effect, as in RabbitMQ: any number of consumers may read a stream.
 
-    Raises NotImplemented_, PreconditionFailed.
+    Raises NotImplemented_, OutOfResources, PreconditionFailed.
     """
     arguments, entity = method.arguments, described("queue", queue.name, queue.vhost)
     if not channel.prefetch_is_given or not channel.prefetch_count:
@@ -39,9 +40,9 @@ def stream_consumer(channel, method, queue, tag, on_cancel):
     if channel.global_prefetch:
         raise NotImplemented_(f"{entity} does not support global qos")
     check_own_arguments(entity, STREAM, arguments)
-    # here, because a broker without streams should not carry what reads them
-    from gomq_py.amqp.server.stream_consumer import StreamConsumer
-    from gomq_py.broker.queues.stream_filter import parse_filter
+    with importing("a consumer of streams"):  # here, because a broker without should not carry it
+        from gomq_py.amqp.server.stream_consumer import StreamConsumer
+        from gomq_py.broker.queues.stream_filter import parse_filter
 
     return StreamConsumer(
         channel.connection.output, channel, queue, tag, start_of(arguments),

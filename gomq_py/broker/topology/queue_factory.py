@@ -3,8 +3,9 @@
 Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*,
 a random number of its own, so that files of a deleted queue never meet those of a later one of the same name.
 Deleting: the log says so first, the files go once that is on disk; a crash between the two leaves a folder
-that nothing in the log names, and those go at boot. What only some queues need (streams, priorities, limits,
-delays) is imported by the first that does: 2 MB.
+that nothing in the log names, and those go at boot. What only streams, priorities and delays need is imported
+for the first of them, before anything is touched; limits are not, because a policy may bring them at any time
+to queues that are there.
 """
 import os
 from collections import deque
@@ -17,10 +18,12 @@ from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.features.queue_type import MAX_PRIORITY
 from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
+from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.routing.remembered import RememberedRoutes
 from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.transfer.legacies import Legacies
 from gomq_py.hub.job import Job
+from gomq_py.late_imports import importing
 from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.recovery import open_store
@@ -74,9 +77,10 @@ class QueueFactory:
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         """A queue, new or (with the incarnation it had) as the last run left it.
 
-        Raises OSError, StoreError; UnknownType, before any file is touched.
+        Raises OSError, StoreError; UnknownType, OutOfResources, before any file is touched.
         """
         kind = self.kinds.queue_kind(arguments)
+        _import_for(arguments)
         recovered = incarnation is not None
         if not recovered:
             incarnation = os.urandom(INCARNATION_SIZE)
@@ -176,8 +180,11 @@ class QueueFactory:
         says where they go when they are due, or None, and ``route(exchange, message, headers, pending)``
         takes each of those that have to be looked at.
 
-        Raises OSError, StoreError.
+        Raises OSError, StoreError; OutOfResources, before any file is touched.
         """
+        with importing("a delayed exchange"):
+            from gomq_py.broker.transfer.delayed import DelayQueue
+
         recovered = incarnation is not None
         incarnation = incarnation or os.urandom(INCARNATION_SIZE)
         name = f"amq.delayed-{exchange.name}"
@@ -189,8 +196,6 @@ class QueueFactory:
             folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes,
             exchange.durable)
         _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
-        from gomq_py.broker.transfer.delayed import DelayQueue
-
         delayed_store = DelayQueue(
             name, exchange.durable, store, self.scheduler, self._durability, self.timers
         )
@@ -255,8 +260,6 @@ class QueueFactory:
 
     def _limits_of(self, queue):
         if queue.limits is None:
-            from gomq_py.broker.queues.limits import QueueLimits
-
             queue.limits = QueueLimits(queue, self._dead_letters, self.timers, self._on_idle)
         return queue.limits
 
@@ -404,6 +407,17 @@ def _own(vhost, name):
 
 def _whose(queue):
     return f"deleted queue {queue.name!r} in vhost {queue.vhost!r}"
+
+
+def _import_for(arguments):
+    """Import what a queue of these arguments needs and others do not. Raises OutOfResources."""
+    if queue_type_of(arguments) == STREAM:
+        with importing("a stream"):
+            import gomq_py.broker.queues.stream_queue
+            import gomq_py.storage.stream_recovery  # noqa: F401
+    elif MAX_PRIORITY in arguments:
+        with importing("a queue with priorities"):
+            import gomq_py.storage.priority_store  # noqa: F401
 
 
 def _call(function, *arguments):

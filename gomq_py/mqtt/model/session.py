@@ -5,6 +5,10 @@ earlier run has those that the log has: they come by ``subscribed``, whoever mad
 """
 from gomq_py.broker.topology.binding import identity_of
 from gomq_py.errors import Refused
+# Imported for the first session what it may come to need: later, in the middle of a change, it might fail.
+from gomq_py.mqtt.model import (  # noqa: F401
+    inflight as _inflight, replays as _replays, session_queue as _session_queue, shares as _shares,
+)
 from gomq_py.mqtt.model.interests import Interests
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.sent import Sent

@@ -1,7 +1,8 @@
 """Session kind: what there is to say of sessions and their queues before there is one.
 
 Below sessions and session_queue. Whoever builds a broker registers the kind; what a session needs by itself,
-compiled modules for the most part, is imported for the first one: 1.3 MB.
+compiled modules for the most part, is imported for the first one (session), or when the doors of MQTT are
+opened: 1.3 MB.
 """
 from gomq_py.broker.features import (
     consumer_timeout, deduplication, delivery_limit, queue_type, retry, stream_retention,

@@ -1,12 +1,16 @@
 """exchange.* and queue.* over a connection: what is answered, when, and to whom it is refused."""
+import os
+import sys
+
 import gevent
 import pytest
 
 from gomq_py.amqp.wire.methods import (
-    BasicCancel, BasicConsume, BasicConsumeOk, ChannelClose, ChannelOpen, ChannelOpenOk, ConnectionClose,
-    ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk, ExchangeDelete, ExchangeDeleteOk,
-    ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete,
-    QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind, QueueUnbindOk,
+    BasicCancel, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, ChannelClose, ChannelOpen,
+    ChannelOpenOk, ConnectionClose, ExchangeBind, ExchangeBindOk, ExchangeDeclare, ExchangeDeclareOk,
+    ExchangeDelete, ExchangeDeleteOk, ExchangeUnbind, ExchangeUnbindOk, QueueBind, QueueBindOk,
+    QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk, QueueUnbind,
+    QueueUnbindOk,
 )
 from gomq_py.content.fields import Float32
 from gomq_py.content.properties import Properties
@@ -476,3 +480,47 @@ def test_numbers_that_no_json_holds_are_refused_in_arguments(door, number):
         refused(door.client(), method, 406, f"PRECONDITION_FAILED - arguments of {what}: {text}")
 
     assert "odd" not in door.vhost.queues and "odd" not in door.vhost.exchanges
+
+
+# what is imported late
+
+@pytest.mark.parametrize("module, method, ok", [
+    ("gomq_py.storage.stream_recovery",
+     QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk),
+    ("gomq_py.broker.queues.stream_queue",
+     QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk),
+    ("gomq_py.storage.priority_store",
+     QueueDeclare(queue="q", durable=True, arguments={"x-max-priority": 3}), QueueDeclareOk),
+    ("gomq_py.broker.transfer.delayed",
+     ExchangeDeclare(exchange="x", type="x-delayed-message", durable=True,
+                     arguments={"x-delayed-type": "direct"}), ExchangeDeclareOk),
+])
+def test_what_cannot_be_imported_for_the_first_declare_leaves_nothing_behind(
+    client, door, monkeypatch, caplog, module, method, ok,
+):
+    """As in a broker that has no descriptor left: the connection goes on, and the next attempt is made."""
+    folder = door.data_dir.queues_folder
+    before = sorted(os.listdir(folder))
+    monkeypatch.setitem(sys.modules, module, None)
+
+    client.send_method(method)
+
+    assert client.expect(ChannelClose).reply_code == 506
+    assert module in caplog.text
+    assert sorted(os.listdir(folder)) == before
+    assert "q" not in door.vhost.queues and "x" not in door.vhost.exchanges
+    monkeypatch.undo()
+    client.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    client.call(method, ok, channel=2)
+
+
+def test_what_cannot_be_imported_for_the_first_consumer_of_a_stream_ends_its_channel_alone(
+    client, monkeypatch,
+):
+    client.call(QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "stream"}), QueueDeclareOk)
+    client.call(BasicQos(prefetch_count=1), BasicQosOk)
+    monkeypatch.setitem(sys.modules, "gomq_py.amqp.server.stream_consumer", None)
+
+    client.send_method(BasicConsume(queue="q"))
+
+    assert client.expect(ChannelClose).reply_code == 506
