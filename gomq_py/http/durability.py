@@ -2,6 +2,7 @@
 power cut.
 """
 from flask import request
+from gevent.event import AsyncResult
 
 from gomq_py.http import errors
 from gomq_py.http.answers import node
@@ -9,6 +10,8 @@ from gomq_py.http.foreign_pages import READING
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
+# While a disk hangs, whoever has gone is looked for so often.
+LOOK_S = 5.0
 
 
 class NotFlushed(errors.APIError):
@@ -30,10 +33,23 @@ def after_request(response):
     if request.method in READING or response.status_code >= 400:
         return response
     try:
-        node().broker.durability.wait()
-    except Exception as error:  # whatever the flush failed of
-        return errors.from_api_error(not_flushed(error))
+        wait(node().broker.durability.when_safe)
+    except NotFlushed as error:
+        return errors.from_api_error(error)
     return response
+
+
+def wait(when_safe):
+    """Return when ``when_safe(callback)`` has called ``callback(None)``. Raises NotFlushed, also where the
+    client has gone: it keeps no place among the connections while a disk hangs. May switch.
+    """
+    done = AsyncResult()
+    when_safe(done.set)
+    while done.wait(LOOK_S) is None and not done.ready():
+        if request.environ.get("gomq.is_gone", bool)():
+            raise NotFlushed
+    if done.value is not None:
+        raise not_flushed(done.value)
 
 
 def not_flushed(error):

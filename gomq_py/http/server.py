@@ -6,11 +6,13 @@ per connection. Knows no route.
 """
 import contextlib
 import io
+import select
 from functools import partial
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from gevent import monkey
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
@@ -25,6 +27,8 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("http")
+# gevent's passes over the end of a peer's side.
+_poll = monkey.get_original("select", "poll")
 # Of a body that is thrown away, read at a time.
 PIECE_OCTETS = 16384
 # Written at most between two looks at the clock; a socket takes what it has room for. Pieces of 16 KiB, each
@@ -278,6 +282,7 @@ class ManagementHandler(WSGIHandler):
         environ = super().get_environ()
         environ["PATH_INFO"] = path_info(self.path)
         environ["gomq.followers"] = self.server.followers
+        environ["gomq.is_gone"] = partial(_has_gone, self.socket)
         self.wsgi_input: Any = _Body(self, environ["wsgi.input"], self._settings.http_max_octets_before_login)
         environ["wsgi.input"] = self.wsgi_input
         return environ
@@ -298,6 +303,13 @@ class ManagementHandler(WSGIHandler):
 
     def log_request(self):
         """Requests are not logged: they may carry names, and a dashboard makes thousands."""
+
+
+def _has_gone(client):
+    """Whether the client has closed its side, however much of what it sent is unread."""
+    poll = _poll()
+    poll.register(client.fileno(), getattr(select, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
 
 
 def path_info(raw):

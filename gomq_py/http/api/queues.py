@@ -1,9 +1,9 @@
 """/api/queues: list, declare, delete, purge, get messages."""
 import time
+from functools import partial
 from itertools import islice
 
 from flask import Blueprint, request
-from gevent.event import AsyncResult
 
 from gomq_py.broker.verbs import queues
 from gomq_py.broker.verbs.taking import take
@@ -126,10 +126,7 @@ def purge_queue(vhost, name):
 
 def _await_purge(queue):
     """What other changes wait for in ``durability`` is not enough for every kind of queue. May switch."""
-    done = AsyncResult()
-    queue.after_purge(node().broker.durability, lambda error: done.set(error))
-    if done.get() is not None:
-        raise durability.not_flushed(done.get())
+    durability.wait(partial(queue.after_purge, node().broker.durability))
 
 
 @blueprint.post("/api/queues/<vhost>/<name>/actions")

@@ -74,7 +74,7 @@ def door(bob):
     """
     logins = SimpleNamespace(login=lambda *_: bob, login_with_token=lambda _: bob)
     users = SimpleNamespace(get=lambda _: bob, may_come_from=lambda *_: True)
-    durability = SimpleNamespace(wait=lambda: None)
+    durability = SimpleNamespace(when_safe=lambda callback: callback(None))
     app = create_app(
         SimpleNamespace(
             broker=SimpleNamespace(logins=logins, users=users, durability=durability, vhosts={}),
