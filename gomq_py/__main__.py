@@ -46,6 +46,10 @@ if "ssl" in sys.modules:  # of an interpreter that imports more when it starts (
 else:
     sys.meta_path.insert(0, SslPatcher)
 
+from gomq_py.late_imports import Unreplaced  # noqa: E402
+
+sys.meta_path.insert(0, Unreplaced)
+
 from gomq_py import cli  # noqa: E402
 
 

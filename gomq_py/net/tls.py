@@ -12,6 +12,7 @@ import gevent
 from gevent import ssl
 
 from gomq_py.net import client_hello, openssl
+from gomq_py.net import records as _records  # noqa: F401  (the first connection would import it)
 from gomq_py.net.listener import BindError
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
