@@ -29,8 +29,8 @@ cdef class Queue(destination.Destination):
     cdef readonly object aside
     cdef Consumer handed
     cdef readonly list _waiting_for_files
-    cdef uint64_t _flood_from, _window_from
-    cdef long long _window_ms, _taken, _taken_ms
+    cdef uint64_t _flood_from
+    cdef long long _window_from, _window_ms, _taken, _taken_ms
     cdef object __weakref__
     @cython.locals(consumer=Consumer)
     cdef int _hand_over(self, Message message) except -1
@@ -68,7 +68,7 @@ cdef class Queue(destination.Destination):
     cdef Py_ssize_t _deliver(self) except -1
     @cython.locals(had=cython.longlong)
     cdef Py_ssize_t _flood_quantum(self, Py_ssize_t rivals) except -1
-    @cython.locals(passed_ms=cython.longlong)
+    @cython.locals(passed_ms=cython.longlong, kept=cython.longlong)
     cdef bint _measure_flood(self, long long weight) except -1
     @cython.locals(ready=cython.longlong, weight=cython.longlong)
     cpdef bint is_outrun(self) except -1

@@ -617,12 +617,14 @@ class Queue(destination.Destination):
         passed_ms = self.scheduler.now_ms
         passed_ms -= self._window_ms
         if passed_ms < 0 or passed_ms >= FLOOD_MS:
-            self._taken = self.delivered - self._window_from
+            kept = self.delivered
+            kept -= self.requeued  # who gives back what it was given takes none
+            self._taken = kept - self._window_from
             self._taken_ms = passed_ms
             if passed_ms < 0 or self._taken < passed_ms * FLOOD_RATE:  # slower, or the clock was set back
                 self._flood_from = self.delivered
             self._window_ms = self.scheduler.now_ms
-            self._window_from = self.delivered
+            self._window_from = kept
         return self._taken_ms > 0 and self._taken * weight >= self._taken_ms * FLOOD_RATE
 
     def is_outrun(self):

@@ -236,8 +236,8 @@ def test_a_clock_that_is_set_back_ends_a_flood(bench, queue):
 class Behind(KeepingConsumer):
     """Takes what it is told to each millisecond, as one whose socket is full in between."""
 
-    def __init__(self):
-        super().__init__(no_ack=True)
+    def __init__(self, no_ack=True):
+        super().__init__(no_ack=no_ack)
         self.room = 0
 
     def capacity(self):
@@ -312,6 +312,17 @@ def test_a_queue_whose_consumer_takes_nothing_any_more_is_outrun_for_a_moment_at
     answers = outrun(bench, queue, 100, 100, 0)
 
     assert answers[0] and not any(answers[32:])
+
+
+def test_a_queue_whose_consumer_gives_back_what_it_takes_is_not_outrun(bench, queue):
+    """Nothing would be gained: who waited for it would wait for ever."""
+    consumer = Behind(no_ack=False)
+    queue.add_consumer(consumer)
+    for _ in range(100):
+        assert not any(outrun(bench, queue, 1, 100, 50))
+        while consumer.unacked:
+            queue.requeue(consumer.unacked.pop())
+    assert queue.requeued == 100 * 50
 
 
 def test_a_queue_without_consumers_is_not_outrun(bench, queue):
