@@ -143,6 +143,8 @@ def test_boot_that_the_disk_stops_at_any_step_leaves_nothing_open_and_loses_noth
 def assert_all_messages_are_there(folder, when, twice=0):
     """Up to so many of the dead letters ``twice``."""
     node = ModelNode(folder, segment_size=65536)
+    # what was due by now is copied first, and is in two places until the disk has the copy
+    node.wait(lambda: node.committer.is_idle and not node.vhost.queues["expiring"].dead_letter_count)
     counts = Counter(
         {name: queue.ready_count + queue.unacked_count for name, queue in node.vhost.queues.items()}
     )
