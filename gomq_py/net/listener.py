@@ -12,7 +12,7 @@ import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, ip_address
 from typing import Any
@@ -95,7 +95,8 @@ def keep_segments_short(listening: Any) -> None:
     where the system can.
     """
     if sys.platform.startswith("linux"):
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TLS_SEGMENT_OCTETS)
+        with suppress(OSError):  # of MPTCP, which a socket handed over may speak, some kernels cannot
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TLS_SEGMENT_OCTETS)
 
 
 def _resolved(host: str, port: int) -> tuple[int, Any]:

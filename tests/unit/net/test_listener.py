@@ -325,6 +325,20 @@ def test_segments_over_tls_are_no_longer_than_a_record_in_both_directions(listen
     assert 0 < min(seen) and max(seen) <= TLS_SEGMENT_OCTETS
 
 
+def test_a_socket_whose_segments_are_what_they_are_serves_all_the_same(listen):
+    class Handed(socket.socket):
+        def setsockopt(self, level, name, *value):
+            if name == socket.TCP_MAXSEG:
+                raise OSError(errno.EOPNOTSUPP, "not of MPTCP")
+            super().setsockopt(level, name, *value)
+
+    bound = Handed()
+    bound.bind(("127.0.0.1", 0))
+    bound.listen(BACKLOG)
+
+    assert ask(listen(echo, handshake=lambda connection: connection, bound=bound).port) == b"hello"
+
+
 def test_unix_socket_serves_and_its_file_goes_with_it(listen, tmp_path):
     path = str(tmp_path / "amqp.sock")
     listening = listen(echo, SocketOptions(keepalive=Keepalive(1, 1, 1)), bound=bind_unix(path, BACKLOG))
