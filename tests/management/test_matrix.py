@@ -35,6 +35,7 @@ NEEDS = (
     ("PUT DELETE", "/api/vhost-limits", "administrator"),
     ("PUT DELETE POST", "/api/operator-policies", "administrator"), ("GET", "/api/log$", "administrator"),
     ("GET", "/api/(policies|operator-policies)", "management"),
+    ("PUT DELETE", "/api/global-parameters", "administrator"),
     ("*", "/api/(policies|operator-policies|parameters|global-parameters)", "policymaker"),
     ("GET", "/api/(shovels|federation-links)", "either"),
     ("*", "/api/(shovels|federation-links)", "policymaker"),
@@ -130,10 +131,9 @@ def test_a_vhost_shows_nothing_without_permission(sessions, path):
         {"pattern": "^nosuch$", "definition": {"max-length": 1}, "apply-to": "queues"},
     ),
     ("vhost-limits", "limits", {"max-connections": 1000}),
+    ("mqtt", "exchange", "amq.topic"),
 ])
-def test_what_administrators_change_by_its_own_route_no_other_tag_changes_as_a_parameter(
-    sessions, component, name, value
-):
+def test_what_is_for_administrators_no_other_tag_changes_as_a_parameter(sessions, component, name, value):
     base, by_tag = sessions
     url = f"{base}/api/parameters/{component}/%2F/{name}"
 

@@ -35,7 +35,13 @@ class ParameterError(ValueError):
 
 
 class Component:
-    """What one component does with its values; ``vhost`` is a VHost. Other rooms subclass it."""
+    """What one component does with its values; ``vhost`` is a VHost. Other rooms subclass it.
+
+    ``administrators_only``: a value changes what the broker does for all users of a vhost, whatever their
+    rights, so that doors let nobody without the tag administrator set or clear one.
+    """
+
+    administrators_only = False
 
     def check(self, vhost, name, value):
         """Refuse a value. Raises ValueError."""
@@ -99,6 +105,11 @@ class Parameters:
             key: _why_idle(owner)
             for key, owner in _owners_in(component, value).items() if owner not in self._components
         }
+
+    def is_administrators_only(self, component):
+        """Whether only administrators may set and clear values of this component."""
+        handler = self._components.get(component)
+        return handler is not None and handler.administrators_only
 
     @staticmethod
     def waits(vhost, component, name):

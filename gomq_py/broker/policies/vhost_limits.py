@@ -13,6 +13,8 @@ KEYS = (MAX_CONNECTIONS, MAX_QUEUES)
 class LimitsComponent(Component):
     """Keeps ``vhost.limits`` = {"max-queues": n}; negative values mean no limit and are left out."""
 
+    administrators_only = True
+
     def check(self, vhost, name, value):
         if not isinstance(value, dict):
             raise ParameterError("limits should be an object")

@@ -146,7 +146,7 @@ class PolicyComponent(Component):
     """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``."""
 
     def __init__(self, operator=False):
-        self._operator = operator
+        self._operator = self.administrators_only = operator
 
     def check(self, vhost, name, value):
         policy_of(name, value, self._operator)

@@ -4,8 +4,7 @@ Passwords in them are not shown.
 """
 from flask import Blueprint
 
-from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
-from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
+from gomq_py.broker.policies.policy import POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
@@ -15,8 +14,6 @@ from gomq_py.observability.secrets import restored, shown, without_passwords
 
 blueprint = Blueprint("parameters", __name__)
 SHOVEL = "shovel"
-# What has routes of its own that only administrators may change things by.
-ADMINISTRATORS_OWN = (OPERATOR_POLICY, LIMITS)
 
 
 def parameters_of(vhosts, component=None):
@@ -110,7 +107,7 @@ def _refuse_configured(shovel):
 
 
 def _may_change(component):
-    if component in ADMINISTRATORS_OWN:
+    if node().broker.parameters.is_administrators_only(component):
         require_tag(ADMINISTRATOR)
 
 
@@ -137,9 +134,9 @@ def get_global_parameter(name):
 
 
 @blueprint.put("/api/global-parameters/<name>")
-@access(POLICYMAKER)
+@access(ADMINISTRATOR)
 def put_global_parameter(name):
-    """Set one of them."""
+    """Set one of them: they name the cluster, and the vhosts that MQTT clients come into."""
     values = node().broker.parameters.global_
     existed, before = name in values, values.get(name)
     set_value(lambda value: node().broker.parameters.set_global(name, restored(value, before)))
@@ -147,7 +144,7 @@ def put_global_parameter(name):
 
 
 @blueprint.delete("/api/global-parameters/<name>")
-@access(POLICYMAKER)
+@access(ADMINISTRATOR)
 def delete_global_parameter(name):
     """Clear one of them."""
     if not node().broker.parameters.clear_global(name):

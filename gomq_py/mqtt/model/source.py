@@ -31,7 +31,13 @@ def find(vhost):
 
 
 class SourceComponent(Component):
-    """Its one parameter. ``default``: the name where there is none."""
+    """Its one parameter. ``default``: the name where there is none.
+
+    Whoever may choose the exchange reads what all MQTT clients of the vhost publish, and the topic
+    permissions of the exchange before no longer count.
+    """
+
+    administrators_only = True
 
     def __init__(self, default):
         self._default = default
