@@ -74,9 +74,10 @@ class Heartbeats:
         while self._order and self._order[0] <= now * TICKS_PER_S:
             for connection in list(self._buckets.pop(heapq.heappop(self._order), ())):
                 if connection in self._intervals:  # the check of another one may have ended it
-                    # Scheduled from now, not from when it was due: a late timer must not make two checks
-                    # follow each other closely.
-                    self._schedule(connection, now)
+                    # Counted from now: a late timer must not make two checks follow each other closely. In
+                    # whole ticks that have passed, or the time of the checks would grow by one tick each.
+                    tick = math.floor(now * TICKS_PER_S)
+                    self._schedule(connection, tick / TICKS_PER_S)
                     try:
                         connection.check_heartbeat()
                     except Exception as error:  # the timer is everybody's

@@ -68,9 +68,12 @@ BROKEN = "by a fault of the broker"
 PLENTY = 32
 # What a client has said of itself before it has.
 NOTHING = MappingProxyType({})
-# Half intervals without an octet after which a client is taken for dead: at least two whole intervals, as in
-# RabbitMQ.
-SILENT_CHECKS = 5
+# Quarters of the heartbeat interval without an octet after which a client is taken for dead: at least two
+# whole intervals, as in RabbitMQ.
+SILENT_CHECKS = 9
+# Quarters between two heartbeats. Clients that read with a timeout of one interval (Java's on Netty) see an
+# octet after half of it, as from RabbitMQ.
+HEARTBEAT_CHECKS = 2
 
 
 class Connection:
@@ -87,7 +90,7 @@ class Connection:
         max_unacked_per_channel default_prefetch state channels user vhost access limits output stream
         lane slow_walk login client_properties connected_at capabilities mechanism blocked_reason _alarm_hold
         takes _answering _body _has_taken_leave why _timers _token_life _silent_checks _octets_seen
-        _octets_sent _octets_put_back __dict__ __weakref__
+        _octets_sent _checks_to_heartbeat _octets_put_back __dict__ __weakref__
     """.split())
 
     protocol = "AMQP 0-9-1"  # as lists of connections show it
@@ -131,7 +134,7 @@ class Connection:
         self.why = ""
         self._timers: tuple = ()
         self._token_life = None
-        self._silent_checks = 0
+        self._silent_checks = self._checks_to_heartbeat = 0
         self._octets_seen = self._octets_sent = self._octets_put_back = 0
 
     # its life
@@ -207,7 +210,8 @@ class Connection:
         """Have it counted among the clients, and told of what concerns them all."""
         server, hub = self.server, self.hub
         hub.clients.register(self)
-        hub.heartbeats.watch(self, self.limits.heartbeat_s)
+        # Checked twice in each interval that is given here, and so every quarter of the heartbeat interval.
+        hub.heartbeats.watch(self, self.limits.heartbeat_s / 2)
         if self.user.expires_at_s is not None:
             self._token_life = TokenLife(
                 self.user, server.broker.logins, hub, partial(self.force_close, EXPIRED))
@@ -746,8 +750,8 @@ class Connection:
     # signals
 
     def check_heartbeat(self):
-        """Called twice per heartbeat interval: checks whether the client has sent anything, and sends a
-        heartbeat if we have not.
+        """Called four times per heartbeat interval: checks whether the client has sent anything, and sends a
+        heartbeat when nothing has gone out for up to half of the interval.
         """
         if self.stream.received_octets != self._octets_seen:
             self._octets_seen = self.stream.received_octets
@@ -759,9 +763,15 @@ class Connection:
             if self._silent_checks >= SILENT_CHECKS:
                 self.abort(f"missed heartbeats from the client, timeout {self.limits.heartbeat_s} s")
                 return
-        if self.output.sent_octets == self._octets_sent and not self.output.blocked:
+        if self.output.sent_octets != self._octets_sent:
+            self._octets_sent = self.output.sent_octets
+            self._checks_to_heartbeat = HEARTBEAT_CHECKS - 1  # they may have left right after the last check
+            return
+        self._checks_to_heartbeat -= 1
+        if self._checks_to_heartbeat <= 0 and not self.output.blocked:
             self.write(HEARTBEAT_FRAME)
-        self._octets_sent = self.output.sent_octets
+            self._octets_sent = self.output.sent_octets
+            self._checks_to_heartbeat = HEARTBEAT_CHECKS
 
     def block(self, reason):
         """An alarm is on: the slow lane gets the next publish, and holds it."""

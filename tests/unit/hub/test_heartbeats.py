@@ -55,6 +55,19 @@ def test_connection_is_not_checked_before_half_its_interval():
     heartbeats.close()
 
 
+def test_checks_do_not_wander_where_each_comes_a_little_late():
+    heartbeats, clock = wheel()
+    connection = Watched()
+    heartbeats.watch(connection, 1)
+
+    for number in range(1, 101):
+        clock.now = 1000 + number / 2 + 0.01
+        heartbeats.run_due()
+
+    assert connection.checks == 100
+    heartbeats.close()
+
+
 def test_late_timer_checks_once_and_not_twice():
     heartbeats, clock = wheel()
     connection = Watched()

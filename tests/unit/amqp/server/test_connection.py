@@ -16,6 +16,7 @@ from gomq_py.amqp.wire.methods import (
     QueueDeleteOk, TxCommit, TxCommitOk, TxSelect, TxSelectOk, decode_method,
 )
 from gomq_py.hub import alarm_hold, alarm_news
+from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.slice_clock import SliceClock
 from tests.support.door import publish_frames
 from tests.support.waiting import in_time, wait_until
@@ -510,6 +511,38 @@ def test_no_heartbeat_is_sent_where_something_else_was(door):
     connection.check_heartbeat()
 
     client.expect_silence()
+
+
+def test_heartbeat_leaves_by_half_an_interval_behind_the_last_octet_whenever_that_left(door):
+    """Clients that read with a timeout of one interval, as Java's on Netty, close the connection otherwise.
+    The test moves the clock by eighths of a second; answers leave at several times between two checks.
+    """
+    now = [1000.0]
+    door.hub.heartbeats.close()
+    heartbeats = door.hub.heartbeats = Heartbeats(lambda: now[0])
+    client = door.client(heartbeat=2)
+
+    def silence(until_s):
+        """Seconds until a heartbeat leaves; all of them if none does."""
+        sent, began = door.connection().output.sent_octets, now[0]
+        while now[0] < began + until_s:
+            now[0] += 0.125
+            heartbeats.run_due()
+            if door.connection().output.sent_octets > sent:
+                assert client.frame()[0] == HEARTBEAT
+                break
+        client.send(HEARTBEAT_FRAME)
+        return now[0] - began
+
+    silences = [silence(4)]
+    for after_s in (0.125, 0.25, 0.375, 0.5, 0.75, 0.875):
+        silences.append(silence(4))
+        assert silence(after_s) == after_s
+        client.call(QueueDeclare(), QueueDeclareOk)
+        silences.append(silence(4))
+
+    assert silences[1::2] == [1.0] * 6
+    assert min(silences) > 0.25 and max(silences) == 1.0
 
 
 # slow readers
