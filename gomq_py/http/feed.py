@@ -64,7 +64,8 @@ class Feed:
     def _heard(self, key, subjects):
         told = _TOLD.get(key.partition(".")[0])
         if told is not None and key not in LEFT_OUT:
-            self._changes.append(Change(key, int(self._unix_s() * 1000), *told(*subjects)))
+            # The first subject is what it happened to; a door may tell more, such as its protocol.
+            self._changes.append(Change(key, int(self._unix_s() * 1000), *told(subjects[0])))
             self._last += 1
             self.source.wake()
 
@@ -73,7 +74,7 @@ class Feed:
 LEFT_OUT = frozenset(("user.authentication.success", "user.authentication.failure"))
 
 
-# (vhost, user, facts) of the subjects of an event
+# (vhost, user, facts) of the first subject of an event
 
 def _named(one):
     return one.vhost, None, {"name": one.name}
