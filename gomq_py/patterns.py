@@ -29,6 +29,11 @@ TRIES = 4
 MATCH_ALL = (".*", "^.*$")
 
 _COUNT = re.compile(r"\{\s*(\d+)")
+# What PCRE, RabbitMQ's grammar, spells otherwise than ``regex``: quoted text, references by name, characters by
+# number. Any other escape is taken whole, so that an escaped backslash begins none of these.
+_PCRE = re.compile(
+    r"\\(?:Q(?P<quoted>.*?)(?:\\E|\Z)|(?P<end>E)"
+    r"|k(?:<(?P<a>\w+)>|'(?P<b>\w+)'|\{(?P<c>\w+)\})|x\{(?P<code>[0-9A-Fa-f]{1,5})\}|.)", re.DOTALL)
 
 
 class Pattern:
@@ -121,6 +126,7 @@ def _compiled(text, ignore_case):
         raise ValueError(f"a regular expression is a text, not {text!r}")
     if len(text) > LENGTH_MAX:
         raise ValueError(f"a regular expression of {len(text)} characters is over the limit of {LENGTH_MAX}")
+    text = _PCRE.sub(_translated, text)
     copies = 1
     for count in _COUNT.findall(text):
         copies *= max(1, int(count[:10]))
@@ -141,6 +147,17 @@ def _compiled(text, ignore_case):
             cache_pattern=False)  # it would keep 500 of strangers' patterns
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise ValueError(f"invalid regular expression {text!r}: {error}") from None
+
+
+def _translated(escape):
+    quoted, name = escape["quoted"], escape["a"] or escape["b"] or escape["c"]
+    if quoted is not None:
+        return re.escape(quoted)
+    if name is not None:
+        return f"(?P={name})"
+    if escape["code"] is not None:
+        return re.escape(chr(int(escape["code"], 16)))
+    return "" if escape["end"] else escape[0]
 
 
 def escaped(text):

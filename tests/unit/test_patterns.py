@@ -20,6 +20,18 @@ def test_pattern_is_searched_in_the_name(text, name, found):
     assert Pattern(text).found_in(name) is found
 
 
+@pytest.mark.parametrize("text, name, found", [
+    (r"^\Qa.b\E$", "a.b", True), (r"^\Qa.b\E$", "axb", False), (r"^\Qa.b\E+$", "a.bb", True),
+    (r"^\Q(a|b", "(a|b.c", True), (r"^\Qa\.b\E$", r"a\.b", True), (r"^a\E$", "a", True),
+    (r"^\\Q.\\E$", r"\Qx\E", True), (r"^[\Q^]\E]+$", "^]", True), (r"^\Q\E$", "", True),
+    (r"^(?<n>a|b)\k<n>$", "bb", True), (r"^(?<n>a|b)\k<n>$", "ab", False), (r"^(?<n>a)\k'n'$", "aa", True),
+    (r"^(?<n>a)\k{n}$", "aa", True), (r"^(a)\1$", "aa", True), (r"^\x{e9}$", "é", True), (r"^\h$", " ", True),
+])
+def test_quoted_text_and_references_are_spelled_as_in_pcre(text, name, found):
+    """RabbitMQ's patterns are PCRE's."""
+    assert Pattern(text).found_in(name) is found
+
+
 def test_case_counts_unless_it_shall_not():
     assert not Pattern("JOBS").found_in("jobs")
     assert Pattern("JOBS", ignore_case=True).found_in("jobs")
