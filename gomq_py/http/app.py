@@ -57,6 +57,8 @@ def create_app(node):
     app.extensions["gomq.logins"] = LoginCounts()
     app.extensions["gomq.sessions"] = Sessions()
     app.url_map.strict_slashes = False
+    # Merging would redirect, and the redirect escape what is escaped already: %2F became the vhost "%2F".
+    app.url_map.merge_slashes = False
     app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
     for resource in RESOURCES:
         app.register_blueprint(resource.blueprint)

@@ -214,3 +214,12 @@ def test_policies_of_a_vhost_are_for_everybody_who_sees_it(api):
 
     assert ("looked-at" in seen, refused.status_code) == (True, 401)
     assert api.delete("policies/%2F/looked-at").status_code == 204
+
+
+@pytest.mark.parametrize("path", ["queues/%2F//bindings", "/overview", "queues//%2F", "exchanges/%2F//x"])
+def test_doubled_slashes_lead_to_no_other_path(api, path):
+    """The redirect of a request to vhost / named the vhost %2F."""
+    answer = requests.get(f"{api.base}/api/{path}", auth=("guest", "guest"), allow_redirects=False,
+                          timeout=in_time(60))
+
+    assert answer.status_code == 404 and "Location" not in answer.headers
