@@ -22,6 +22,7 @@ _IDENTITY = "internal_cluster_id"
 DEFAULT_VHOST = "/"
 QUORUM_NOTE = "quorum: becomes a durable queue of this node, with the delivery limit of quorum queues"
 MIRROR_NOTE = "mirroring keys are kept and have no effect: queues are on this node alone"
+RESERVED_NOTE = "names that begin with amq. are the broker's own"
 NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
@@ -80,6 +81,8 @@ class Difference:
         action = "new" if mine is None else "differs" if changed else "same"
         if kind == "global_parameters" and entry.get("name") == _IDENTITY:
             action, notes = "ignored", ["the identity of another cluster"]
+        elif kind == "queues" and mine is None and entry.get("name", "").startswith("amq."):
+            action, notes = "ignored", [RESERVED_NOTE]
         elif refusal := self._refusal(kind, entry):
             action, notes = "refused", [refusal]
         if action != "same" or notes:

@@ -41,10 +41,7 @@ class UserLimits:
     def replace(self, user, limits):
         """Set exactly these. Raises KeyError for an unknown user, UserLimitError, OSError."""
         self._known(user)
-        if not isinstance(limits, dict):
-            raise UserLimitError("limits of a user should be an object")
-        for name, value in limits.items():
-            check(name, value)
+        check_limits(limits)
         self._users.set_limits(user, limits)
 
     def clear(self, user, name):
@@ -66,6 +63,14 @@ class UserLimits:
         if user is None:
             raise KeyError(name)
         return user
+
+
+def check_limits(limits):
+    """Refuse a user's limits of which one is none. Raises UserLimitError."""
+    if not isinstance(limits, dict):
+        raise UserLimitError("limits of a user should be an object")
+    for name, value in limits.items():
+        check(name, value)
 
 
 def check(name, value):

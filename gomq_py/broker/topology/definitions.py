@@ -15,6 +15,7 @@ from gomq_py.broker.features.arguments import CLASSIC, QUORUM, TYPES, queue_type
 from gomq_py.broker.names import RESERVED_PREFIX
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.policies.policy import POLICY, usable_definition, without_effect
+from gomq_py.broker.policies.user_limits import check_limits
 from gomq_py.build_info import RABBITMQ_VERSION
 from gomq_py.errors import DefinitionsError, Refused
 from gomq_py.hub.slice_clock import SliceClock
@@ -31,6 +32,8 @@ _IDENTITY = "internal_cluster_id"
 # Where entries go that name no vhost.
 _DEFAULT_VHOST = "/"
 _NOT_TAKEN = object()
+# RabbitMQ leaves them out, too.
+_RESERVED_NOTE = f"names that begin with {RESERVED_PREFIX} are the broker's own"
 
 _HASHES_BY_SIZE = {
     passwords.SALT_SIZE + 16: passwords.MD5, passwords.SALT_SIZE + 32: passwords.SHA256,
@@ -405,11 +408,13 @@ class Importer:
         password = entry.get("password") or None  # an empty one: no login by password, as over HTTP
         if password is not None:
             self._broker.logins.ask_ahead(entry["name"], password)
+        limits = entry.get("limits") or {}
+        check_limits(limits)  # before the user is changed: a refused entry changes nothing
         self._broker.users.set_user(
             entry["name"], password=password, password_hash=password_hash,
             hashing_algorithm=algorithm, tags=tags)
-        if entry.get("limits"):
-            self._broker.user_limits.replace(entry["name"], entry["limits"])
+        if limits:
+            self._broker.user_limits.replace(entry["name"], limits)
         unknown = [tag for tag in tags if tag not in TAGS]
         if unknown:
             self._ignored("users", entry, f"tags without a meaning here: {', '.join(unknown)}")
@@ -418,9 +423,11 @@ class Importer:
         metadata = entry.get("metadata") or {}
         tags = entry.get("tags") or metadata.get("tags") or []
         tags = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
+        # The importing user may use the vhost, as after PUT /api/vhosts: shovels of the same file run with
+        # that user's rights.
         vhost = self._broker.create_vhost(
-            entry["name"], entry.get("description") or metadata.get("description") or "", tags
-        )
+            entry["name"], entry.get("description") or metadata.get("description") or "", tags,
+            creator=self._by or None)
         if entry.get("protected_from_deletion") or metadata.get("protected_from_deletion"):
             self._broker.describe_vhost(vhost, protected_from_deletion=True)
         default = entry.get("default_queue_type") or metadata.get("default_queue_type")
@@ -495,6 +502,9 @@ class Importer:
         return None
 
     def queue(self, entry):
+        if entry["name"].startswith(RESERVED_PREFIX):
+            self._ignored("queues", entry, _RESERVED_NOTE)
+            return _NOT_TAKEN
         if queue_type_of(entry.get("arguments") or {}) == QUORUM:
             self._changed(
                 "queues", entry,
@@ -502,13 +512,17 @@ class Importer:
             )
         self._vhost_of(entry).declare_queue(
             entry["name"], entry.get("durable", True), False, entry.get("auto_delete", False),
-            with_octets(entry.get("arguments")),
-            server_named=entry["name"].startswith(RESERVED_PREFIX))
+            with_octets(entry.get("arguments")))
+        return None
 
     def binding(self, entry):
         vhost = self._vhost_of(entry)
         if not entry["source"]:
             return _NOT_TAKEN  # the default exchange's bindings, which some files list, make themselves
+        if (entry["destination_type"] == "queue" and entry["destination"].startswith(RESERVED_PREFIX)
+                and entry["destination"] not in vhost.queues):
+            self._ignored("bindings", entry, _RESERVED_NOTE)
+            return _NOT_TAKEN
         bind = vhost.bind_exchange if entry["destination_type"] == "exchange" else vhost.bind_queue
         bind(entry["destination"], entry["source"], entry["routing_key"], with_octets(entry.get("arguments")))
         return None

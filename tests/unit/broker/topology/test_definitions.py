@@ -450,3 +450,63 @@ def test_labels_that_are_too_long_are_refused_and_the_rest_is_taken(make):
     assert report.imported == {"users": 1, "vhosts": 1} and len(report.refused) == 3
     assert "fits" in broker.users and "many" not in broker.users
     assert "short" in broker.vhosts and "long" not in broker.vhosts
+
+
+@pytest.mark.parametrize("limits, why", [
+    ({"max-connections": "two"}, "max-connections should be a number"),
+    ({"max-channels": 1, "no-such-limit": 1}, "no-such-limit is not a recognised limit"),
+    ([["max-connections", 1]], "limits of a user should be an object"),
+])
+def test_user_whose_limits_are_refused_is_neither_made_nor_changed(make, limits, why):
+    broker = make("a").broker
+    broker.users.set_user("old", password="before", tags=["monitoring"])
+    users = [
+        {"name": name, "password": "after", "tags": "administrator", "limits": limits}
+        for name in ("old", "new")]
+
+    report = Importer(broker).run({"users": users})
+
+    assert len(report.refused) == 2 and all(why in line for line in report.refused), report.refused
+    assert "new" not in broker.users
+    assert broker.users.get("old").tags == ("monitoring",)
+    assert has_password(broker.users, "old", "before")
+
+
+def test_importing_user_has_rights_in_vhosts_that_the_import_makes_and_in_no_other(make):
+    broker = make("a").broker
+    broker.users.set_user("ann", password="x", tags=["administrator"])
+    broker.create_vhost("old")
+
+    Importer(broker, by="ann").run({"vhosts": [{"name": "old"}, {"name": "new"}]})
+
+    assert set(broker.users.get("ann").permissions) == {"new"}
+    right = broker.users.get("ann").permissions["new"]
+    assert (right.configure, right.write, right.read) == (".*", ".*", ".*")
+
+
+@pytest.mark.parametrize("by", [None, ""])
+def test_import_at_boot_or_by_a_token_gives_nobody_rights(make, by):
+    broker = make("a").broker
+
+    Importer(broker, by=by).run({"vhosts": [{"name": "new"}]})
+
+    assert "new" in broker.vhosts
+    assert not any("new" in user.permissions for user in broker.users)
+
+
+def test_queues_with_reserved_names_and_their_bindings_are_left_out_and_said(make):
+    broker = make("a").broker
+    there = broker.vhosts["/"].declare_queue("", durable=True)[0].name
+
+    report = Importer(broker).run({
+        "queues": [{"name": "amq.gen-gone", "vhost": "/", "durable": True}, {"name": "q", "vhost": "/"}],
+        "bindings": [
+            {"source": "amq.topic", "vhost": "/", "destination": queue, "destination_type": "queue",
+             "routing_key": "#"} for queue in ("amq.gen-gone", there)]})
+
+    assert report.ignored == [
+        "queues: 'amq.gen-gone' in vhost '/': names that begin with amq. are the broker's own",
+        "bindings: from 'amq.topic' to 'amq.gen-gone' with '#' in vhost '/': names that begin with amq. are "
+        "the broker's own"]
+    assert report.imported == {"queues": 1, "bindings": 1} and report.refused == []
+    assert "amq.gen-gone" not in broker.vhosts["/"].queues
