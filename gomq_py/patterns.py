@@ -29,8 +29,8 @@ TRIES = 4
 MATCH_ALL = (".*", "^.*$")
 
 _COUNT = re.compile(r"\{\s*(\d+)")
-# What PCRE, RabbitMQ's grammar, spells otherwise than ``regex``: quoted text, references by name, characters by
-# number. Any other escape is taken whole, so that an escaped backslash begins none of these.
+# What PCRE, RabbitMQ's grammar, spells otherwise than ``regex``: quoted text, references by name and
+# characters by number. Any other escape is taken whole, so that an escaped backslash begins none of these.
 _PCRE = re.compile(
     r"\\(?:Q(?P<quoted>.*?)(?:\\E|\Z)|(?P<end>E)"
     r"|k(?:<(?P<a>\w+)>|'(?P<b>\w+)'|\{(?P<c>\w+)\})|x\{(?P<code>[0-9A-Fa-f]{1,5})\}|.)", re.DOTALL)
