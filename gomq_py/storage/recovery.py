@@ -11,7 +11,7 @@ from array import array
 from typing import NamedTuple
 
 from gomq_py.observability.log import logger
-from gomq_py.storage import damage
+from gomq_py.storage import damage, locations
 from gomq_py.storage.data_dir import POWER_LOST, STOPPED, move_aside
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
@@ -149,12 +149,15 @@ class Recovery:
             segment = Segment(number)
             segment.attach(msgs, acks)
             self._restore(segment, head, acks_head)
+            runs = segment.get_runs()
             segment.detach()
         finally:
             self.files.close(msgs)
             if acks is not None:
                 self.files.close(acks)
         if segment.acked >= segment.count:
+            if runs:  # and not only damaged records, of which nobody has had the messages
+                store.consumed(locations.pack(0, number, runs[-1]))
             store.pool.retire(None, None, msgs.path, acks.path, True)
         else:
             store.adopt(segment)

@@ -216,6 +216,20 @@ class Segment:
             raise StoreError(self.path(), at, "no record is here")
         return size
 
+    def head_end(self, at):
+        """Where the header and routing of a record that begins at ``at`` end at the latest."""
+        return min(self.end, at + LOOK_BYTES)
+
+    def size_of(self, at):
+        """Size of the record that seems to begin at ``at``, of which its head has been read; 0: none does."""
+        return record.measure(self.p, at, self.end)
+
+    def is_whole(self, at):
+        """Whether a record begins at ``at``, where it has been read, and all of it checks."""
+        return (
+            record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
+            and record.content_is_sound(self.p, at, self.seed))
+
     def body_length_at(self, at):
         """Body octets of a record whose place was checked."""
         return octets.le32(self.p, at + 12)

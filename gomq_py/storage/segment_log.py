@@ -49,6 +49,7 @@ class SegmentLog(_store.Store):
         "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
         "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf",
         "_expected_shelf", "_outer", "_is_unawaited", "_stage", "_staged", "_last_staged",
+        "_consumed_to",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -64,6 +65,7 @@ class SegmentLog(_store.Store):
         self._write = self._last = None
         self._next_number = 1
         self._next_bytes = self._expect_at = self._expected_bytes = 0
+        self._consumed_to = 0
         self._begin_small()
         self._marked = self._closing = self._fenced = False
         self._unsynced = []
@@ -191,17 +193,43 @@ class SegmentLog(_store.Store):
 
     def holds_behind(self, place):
         """As Store.holds_behind."""
-        return self._first_behind(place) > 0
+        return place < self._consumed_to or self._first_behind(place) > 0
+
+    def consumed(self, place):
+        """At boot: all messages of a segment are gone, which reached to this place at least."""
+        self._consumed_to = max(self._consumed_to, place)
 
     def _first_behind(self, place):
-        """The place of the first message behind this one; 0: there is none."""
+        """The place of the first message behind this one; 0: there is none, or it is not whole."""
         number, position = locations.number_of(place), locations.position_of(place)
         self._end_stage()
         for each in sorted(self._segments):
-            start = position if each == number else HEAD_BYTES
-            if each >= number and self._segments[each].end > max(start, HEAD_BYTES):
-                return locations.pack(0, each, max(start, HEAD_BYTES))
+            start = max(position if each == number else HEAD_BYTES, HEAD_BYTES)
+            if each >= number and self._segments[each].end > start:
+                return locations.pack(0, each, start) if self._is_whole(self._segments[each], start) else 0
         return 0
+
+    def _is_whole(self, segment, at):
+        """Whether all of a record is there: a kill while its body is copied leaves a head that checks and a
+        body that does not. Blocks. Fences the store if the disk does not give the record.
+        """
+        if segment.written_here:
+            return True
+        was_open = segment.is_open
+        try:
+            if not was_open:
+                segment.attach(self.open_whole("msgs", segment.number, segment.end), None)
+            try:
+                self.files.read_through(segment.msgs, at, segment.head_end(at))
+                self.files.read_through(segment.msgs, at, at + segment.size_of(at))
+                return segment.is_whole(at)
+            finally:
+                if not was_open:
+                    self.files.close(segment.msgs)
+                    segment.detach()
+        except OSError as error:
+            self.fence(error)
+            return False
 
     # what must be flushed
 

@@ -83,7 +83,9 @@ class Store:
         return 0
 
     def holds_behind(self, place):
-        """Whether a message lies behind a place that log_end() has named."""
+        """Whether a message lies behind a place that log_end() has named, or lay there and was acked: the
+        first record there is read to its end. Blocks, for boot.
+        """
         return False
 
     def take_back(self, place):

@@ -136,7 +136,8 @@ class Kinds:
         """Each vhost may keep a store of its own under this name (VHost.make_store), beside those of queues.
 
         ``opened(vhost, store)`` is called at boot with that of an earlier run, when all else of the vhost is
-        there; None where it cannot be opened. It must not switch.
+        there, the stores that were added before it included; None where it cannot be opened. It must not
+        switch.
         """
         assert name not in self._stores, name
         self._stores[name] = opened
@@ -166,6 +167,11 @@ class Kinds:
     def store_opened(self, name):
         """Who wants a vhost's own store of this name at boot. Raises LookupError."""
         return self._stores[name]
+
+    def stores_in_order(self, by_name):
+        """{name: what is known of it} in the order in which the stores were added here, others last."""
+        ours = {name: by_name[name] for name in self._stores if name in by_name}
+        return {**ours, **by_name}
 
     def exchange_type(self, name):
         """The class for a type's name. Raises UnknownType (which closes the connection, as in RabbitMQ)."""

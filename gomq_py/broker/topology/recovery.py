@@ -175,7 +175,7 @@ def restore(vhost, description, parameters):
         *_restore_all(description.exchanges, _restore_exchange, vhost),
         *_restore_all(description.queues, _restore_queue, vhost),
         *_restore_all(description.bindings, _restore_binding, vhost),
-        *_restore_all(description.stores, _restore_store, vhost),
+        *_restore_all(vhost.kinds.stores_in_order(description.stores), _restore_store, vhost),
     ]
 
 

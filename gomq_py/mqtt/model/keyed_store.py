@@ -68,6 +68,13 @@ class KeyedStore(Destination):
         """Keep a copy of the message for the key, instead of any other. As publish() of a Destination."""
         return self._put(key, message, False)
 
+    def next_store(self):
+        """As Destination.next_store."""
+        try:
+            return None if self.closed or self.vhost.is_gone else self._opened().store
+        except (StoreError, Refused):
+            return None  # put() will say so
+
     def outlives_kill(self):
         return self._shelf is None or self._shelf.store.outlives_kill()
 

@@ -496,3 +496,36 @@ def test_seal_whose_numbers_cannot_be_is_not_believed_though_its_checksum_holds(
     assert (bench.store.ready_count, bench.store.ready_bytes) == (15, 60)
     assert numbers(bench) == list(range(5, 20))
     bench.close()
+
+
+def test_a_place_tells_whole_messages_and_consumed_ones_from_torn_ones(tmp_path):
+    """What an identifier of QoS 2 goes by after a kill. A segment of which all was acked is gone."""
+    bench = StoreBench(tmp_path)
+    bench.push(b"before")
+    place = bench.store.log_end()
+    bench.push(b"behind")
+
+    bench.crash()
+    assert bench.store.holds_behind(place)
+    bench.drain()
+    bench.crash()
+    assert bench.store.ready_count == 0 and bench.store.holds_behind(place)
+    assert not bench.store.holds_behind(bench.store.log_end())
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_torn_message_does_not_lie_behind_its_place(tmp_path, before):
+    bench = StoreBench(tmp_path)
+    for _ in range(before):
+        bench.push(b"before")
+    place = bench.store.log_end()
+    bench.push(b"x" * 40000)
+    segment = next(iter((tmp_path / "queue").glob("msgs.*")))
+    octets = segment.read_bytes()
+    at = octets.index(b"x" * 40000)
+    segment.write_bytes(octets[:at + 100] + bytes(len(octets) - at - 100))
+
+    bench.crash()
+
+    assert not bench.store.holds_behind(place) and not bench.store.take_back(place)
+    assert len(bench.drain()) == before

@@ -2,12 +2,15 @@
 messages may not.
 """
 import os
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from gomq_py.content import forms
 from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.model.received import Received
+from gomq_py.mqtt.wire.crossing import MQTTForm
 from tests.support.mqtt_outbound import Peer, make_sure, mqtt_message, mqtt_node, note_received, publish
 
 
@@ -212,6 +215,55 @@ def test_after_a_kill_an_identifier_counts_if_its_message_had_come(nodes, argume
 
 
 @pytest.mark.parametrize("before", [0, 1, ROLLS])
+@pytest.mark.parametrize("kind", ["queue", "priority", "stream", "delayed", "session", "retained"])
+def test_an_identifier_does_not_count_if_a_kill_tore_the_body_of_its_message(nodes, kind, before):
+    """Header and routing of the record check; where the rest of it was to come are zeros. The client sends
+    its message again, and that is stored.
+    """
+    node = nodes()
+    ids, destination = Peer(node).session.received_ids(), torn_destination(node, kind)
+    for number in range(before):
+        assert destination.publish(sent_at_once(b"%d" % number))
+    node.hub.scheduler.finish()
+    ids.begin(7, (destination,))
+    assert destination.publish(sent_at_once(b"torn"))
+    tear_body(node, b"torn")
+
+    again = nodes()
+
+    assert received(again) == set()
+    ids, destination = Peer(again).session.received_ids(), torn_destination(again, kind)
+    ids.begin(7, (destination,))
+    assert destination.publish(sent_at_once(b"torn"))
+    again.hub.scheduler.finish()
+    assert received(nodes()) == {7}
+
+
+def test_of_a_session_and_a_retained_message_both_are_there_or_neither(nodes):
+    node = nodes()
+    peer = Peer(node).subscribe("t", qos=2)
+    peer.disconnect()
+    ids = Peer(node, client_id="publisher").session.received_ids()
+    retained = node.vhost.extras["mqtt"].retained
+    for body, is_torn in ((b"old", False), (b"torn", True)):
+        message = sent_at_once(body)
+        destinations = peer.session.queue, retained
+        ids.begin(7, destinations)
+        assert destinations[0].publish(message) and retained.store("t", message)
+        if not is_torn:
+            ids.add(7, destinations)
+            ids.discard(7)
+            node.hub.scheduler.finish()
+    tear_body(node, b"torn", -1)
+
+    again = nodes()
+
+    publisher = again.vhost.extras["mqtt"].by_client["publisher"].received_ids()
+    assert not publisher.has(7)
+    assert count_in(again, "mqtt.c") == 1
+
+
+@pytest.mark.parametrize("before", [0, 1, ROLLS])
 @pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 5}])
 def test_a_kill_between_two_queues_is_undone(nodes, arguments, before):
     """The client sends its message again, and each has it once."""
@@ -356,11 +408,41 @@ def test_a_retained_message_of_qos_2_outlives_a_kill_with_its_identifier(nodes, 
     assert [topic for topic, _ in again.vhost.extras["mqtt"].retained.topics(0)] == ["t"]
 
 
-def sent_at_once():
-    """What is stored of a PUBLISH at QoS 2, with 200 octets."""
-    message = mqtt_message("t", b"x" * 200, 2)
+def sent_at_once(body=b"x"):
+    """What is stored of a PUBLISH at QoS 2, with 200 octets that end with these."""
+    message = mqtt_message("t", body.rjust(200, b"x"), 2)
     message.at_once = True
     return message
+
+
+def torn_destination(node, kind):
+    """A destination of this kind, which is there or is made."""
+    if kind == "retained":
+        return node.vhost.extras["mqtt"].retained
+    if kind == "session":
+        return Peer(node, client_id="subscriber").subscribe("t", qos=2).session.queue
+    if kind == "delayed":
+        forms.register(MQTTForm())
+        node.vhost.declare_exchange(
+            "delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"})
+        return node.vhost.exchanges["delayed"].delayed_store
+    arguments = {"queue": {}, "priority": {"x_max_priority": 5}, "stream": {"x_queue_type": "stream"}}
+    return queue_of(node, "q", **arguments[kind])
+
+
+def tear_body(node, body, which=0):
+    """Overwrite the last octets of a record with zeros, as if a kill had come while they were copied."""
+    places = []
+    for store in node.vhost.durable_stores():
+        for level in store.browsed():
+            for path in sorted(Path(level.folder).glob("msgs.*")):
+                at = path.read_bytes().find(body.rjust(200, b"x"))
+                if at >= 0:
+                    places.append((path, at))
+    path, at = places[which]
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(bytes(200))
 
 
 def names_nothing(changes, done=None, soon=False):
