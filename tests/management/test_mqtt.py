@@ -220,6 +220,30 @@ def test_operator_copies_and_purges_what_waits_for_a_client_and_moves_nothing_of
     api.delete(target)
 
 
+def test_nobody_puts_messages_into_the_queue_of_a_session(api, connect, name):
+    """A client gets what it has subscribed to; also not by a replay, for publishers write x-death."""
+    connect(expiry=3600).close()
+    source, session = f"from-{name}", f"mqtt.{name}"
+    api.put(f"queues/%2F/{source}", {})
+    death = {"queue": session, "exchange": "", "routing-keys": ["k"], "reason": "rejected", "count": 1}
+    api.post("exchanges/%2F/amq.default/publish", {
+        "properties": {"headers": {"x-death": [death]}}, "routing_key": source, "payload": "x",
+        "payload_encoding": "string"})
+
+    refused = [
+        api.post(f"queues/%2F/{source}/{how}", {"destination": session, "dry_run": dry_run})
+        for how in ("copy", "move") for dry_run in (True, False)]
+    replayed = api.post(f"queues/%2F/{source}/replay", {}).json()
+
+    assert [(answer.status_code, answer.json()["reason"]) for answer in refused] == [(
+        401, f"cannot put messages into queue '{session}' in vhost '/': its client gets what it has "
+        "subscribed to")] * 4
+    assert replayed["stayed"] == {f"queue '{session}' takes only what its client has subscribed to": 1}
+    wait_until(lambda: api.get(f"queues/%2F/{source}").json()["messages"] == 1)
+    assert api.get(f"queues/%2F/{session}").json()["messages"] == 0
+    api.delete(f"queues/%2F/{source}")
+
+
 def test_closing_reason_has_no_control_characters(api, connect, name):
     client = connect()
     reason = {"X-Reason": "a\x85b".encode("latin-1")}

@@ -257,7 +257,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
     the exchange they had come over, by the keys they had then.
 
     ``may_write(queue's name)``, ``may_publish(exchange, routing keys)``: whether the operator may. ``clean``
-    takes the headers about the death away. ``source`` is never a target.
+    takes the headers about the death away. ``source`` is never a target, nor is a queue that is the state of
+    somebody's clients.
     """
 
     def route(message):
@@ -285,6 +286,8 @@ def to_origin(vhost, source, may_write, may_publish, to="queue", clean=False):
         queue = vhost.queues.get(origin.queue)
         if queue is None or queue is source:
             return None, f"no queue '{origin.queue}'", None
+        if queue.is_state:  # whoever publishes a message writes where it has died
+            return None, f"queue '{queue.name}' takes only what its client has subscribed to", None
         if not may_write(queue.name):
             return None, f"no permission to write to queue '{queue.name}'", None
         return f"queue '{queue.name}'", (queue,), copy

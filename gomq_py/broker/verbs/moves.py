@@ -3,13 +3,15 @@
 They say which queue may be moved from and where to (a ``route`` for broker.transfer.moves.Move, which does
 it).
 """
+from gomq_py.broker.names import described
 from gomq_py.broker.transfer.moves import to_origin, to_queue
 from gomq_py.broker.verbs import queues
+from gomq_py.errors import AccessRefused
 
 
 def to_another_queue(caller, name, target_caller, target, keep=False):
     """To move or, with ``keep``, to copy: read on the queue ``name``, write on the queue ``target``, maybe of
-    another vhost.
+    another vhost. A queue that holds what a client has subscribed to takes nothing else.
 
     Returns (queue, route). Raises AccessRefused, NotFound, ResourceLocked.
     """
@@ -17,6 +19,9 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
     if not keep:
         queue.check_taking()
     target_caller.access.write("queue", target.name)
+    if target.is_state:
+        where = described("queue", target.name, target_caller.vhost.name)
+        raise AccessRefused(f"cannot put messages into {where}: its client gets what it has subscribed to")
     return queue, to_queue(target)
 
 
