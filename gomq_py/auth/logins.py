@@ -147,4 +147,4 @@ def make_logins(users, settings, make_state):
             f"auth_backends has oauth, which needs a library that is missing ({error.name}): "
             "pip install 'gomq-py[oauth]'"
         ) from error
-    return Logins(users, backends, Tokens(settings, make_state))
+    return Logins(users, backends, Tokens(settings, make_state, local_users=users))

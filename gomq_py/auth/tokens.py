@@ -43,14 +43,21 @@ class Claims:
 
 class TokenUser(User):
     """A user from a token: its rights are the token's, in every vhost that a scope of it names,
-    until it expires or is renewed.
+    until it expires or is renewed. ``local_users``: names of users that it must not be taken for.
     """
 
-    __slots__ = ("scopes", "expires_at_s", "_by_vhost", "_by_exchange")
+    __slots__ = ("scopes", "expires_at_s", "_by_vhost", "_by_exchange", "_local_users")
 
-    def __init__(self, claims, state):
+    of_token = True
+
+    def __init__(self, claims, state, local_users=()):
         super().__init__(claims.username, "", "", claims.tags, state)
+        self._local_users = local_users
         self._take(claims)
+
+    def may_sign(self, user_id):
+        """See User. Whoever reads such a message takes it for one of the local user, where there is one."""
+        return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):
         """Take over what a newer token of the same user says. Raises LoginRefused for another's."""
@@ -135,18 +142,21 @@ class TokenTopicPermission:
 
 
 class Tokens:
-    """Verifies tokens as the [oauth] settings say. ``keys`` is an IssuerKeys, by default the issuer's."""
+    """Verifies tokens as the [oauth] settings say. ``keys`` is an IssuerKeys, by default the issuer's;
+    ``local_users`` are the broker's own, by name.
+    """
 
-    def __init__(self, settings, make_state, keys=None):
+    def __init__(self, settings, make_state, keys=None, local_users=()):
         self._settings = settings
         self._make_state = make_state
+        self._local_users = local_users
         self._keys = (
             IssuerKeys(settings.oauth_issuer, settings.oauth_jwks_cache_ttl) if keys is None else keys
         )
 
     def login(self, token):
         """A TokenUser. Raises LoginRefused. May switch."""
-        return TokenUser(self.verify(token), self._make_state())
+        return TokenUser(self.verify(token), self._make_state(), self._local_users)
 
     def verify(self, token):
         """The Claims of a token, text. Raises LoginRefused.

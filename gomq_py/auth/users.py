@@ -47,6 +47,7 @@ class User:
         "state", "login_revision")
 
     expires_at_s = None  # Unix time at which the login ends; auth.tokens has users for whom it does
+    of_token = False
 
     def __init__(self, name, password_hash, hashing_algorithm, tags, state):
         self.name = name
@@ -61,6 +62,15 @@ class User:
 
     def __repr__(self):
         return f"<User {self.name!r}>"
+
+    @property
+    def identity(self):
+        """(name, whether a token has named it): a token's user is not the local user of the same name."""
+        return self.name, self.of_token
+
+    def may_sign(self, user_id):
+        """Whether its messages may say that they are of the user of this name."""
+        return user_id == self.name or "impersonator" in self.tags
 
     def permission(self, vhost):
         """The Permission in this vhost, or None: no access at all."""

@@ -116,9 +116,10 @@ def envelope_of(raw, tables, reply_to=None):
 
 def check_user_id(user_id, user):
     """The user_id property names ``user``, or nobody. Raises PreconditionFailed."""
-    if user_id is not None and user_id != user.name and "impersonator" not in user.tags:
+    if user_id is not None and not user.may_sign(user_id):
+        came = ", who came with a token" if user.of_token else ""
         raise PreconditionFailed(
-            f"user_id property set to '{user_id}' but authenticated user was '{user.name}'"
+            f"user_id property set to '{user_id}' but authenticated user was '{user.name}'{came}"
         )
 
 

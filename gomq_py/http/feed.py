@@ -18,7 +18,7 @@ KEPT = 10_000
 class Change:
     """Something that happened.
 
-    ``vhost`` and ``user`` are whose it is, or None; ``facts`` is what is shown besides.
+    ``vhost`` and ``user`` (a User's identity) are whose it is, or None; ``facts`` is what is shown besides.
     """
 
     __slots__ = ("what", "at_ms", "vhost", "user", "facts")
@@ -88,12 +88,12 @@ def _binding(one):
 
 
 def _connection(one):
-    return one.vhost.name, one.user.name, {"name": one.name}
+    return one.vhost.name, one.user.identity, {"name": one.name}
 
 
 def _channel(one):
     connection = one.connection
-    return connection.vhost.name, connection.user.name, {"name": f"{connection.name} ({one.id})"}
+    return connection.vhost.name, connection.user.identity, {"name": f"{connection.name} ({one.id})"}
 
 
 def _consumer(one):
@@ -110,11 +110,12 @@ def _parameter(headers):
 
 def _user(headers):
     name = headers.get("user", headers.get("name"))
-    return headers.get("vhost"), name, {"name": name}
+    return headers.get("vhost"), (name, False), {"name": name}
 
 
 def _topic_permission(headers):
-    return headers["vhost"], headers["user"], {"name": headers["user"], "exchange": headers["exchange"]}
+    name = headers["user"]
+    return headers["vhost"], (name, False), {"name": name, "exchange": headers["exchange"]}
 
 
 def _alarm(reason):

@@ -54,13 +54,14 @@ class Followers:
         return len(self._users)
 
     def enter(self, event, user):
-        """One more, of the user of this name. Raises Unavailable where there are too many."""
+        """One more, of this User. Raises Unavailable where there are too many."""
         most = min(OF_PORT_MAX, max(1, self._settings.http_max_connections // PART))
         if self._is_closed or len(self._users) >= most:
             raise Unavailable(f"{len(self._users)} event streams are open, and no more may be")
-        if list(self._users.values()).count(user) >= OF_USER_MAX:
-            raise Unavailable(f"{OF_USER_MAX} event streams of user '{user}' are open, and no more may be")
-        self._users[event] = user
+        if list(self._users.values()).count(user.identity) >= OF_USER_MAX:
+            raise Unavailable(
+                f"{OF_USER_MAX} event streams of user '{user.name}' are open, and no more may be")
+        self._users[event] = user.identity
 
     def leave(self, event):
         """It has ended."""
@@ -103,7 +104,7 @@ def answer(source, tell):
     event = Event()
     if followers is None:  # an app that nobody serves
         followers = Followers(node().settings)
-    followers.enter(event, viewer.user.name)
+    followers.enter(event, viewer.user)
     event.set()
     stream = _Stream(source, followers, event, viewer, tell)
     response = Response(stream, mimetype=MEDIA_TYPE)

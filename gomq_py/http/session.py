@@ -59,7 +59,7 @@ class Sessions:
         number = _text(os.urandom(NUMBER_OCTETS))
         session = Session(_digest(number), user, self._now_s())
         self._sessions[session.digest] = session
-        same = [one for one in self._sessions.values() if one.user.name == user.name]
+        same = [one for one in self._sessions.values() if one.user.identity == user.identity]
         if len(same) > SESSIONS_OF_USER_MAX:
             self.end(same[0])
         if len(self._sessions) > SESSIONS_MAX:

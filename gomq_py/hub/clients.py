@@ -44,7 +44,7 @@ class Clients:
         self.refusing_logins = False
         self.is_closing = False
         self._all = {}  # as keys, as in each group
-        self._by_user = {}  # name: those of this user; never empty
+        self._by_user = {}  # identity: those of this user; never empty
         self._by_vhost = {}
         self._doors = Counter()
         self._empty = Event()
@@ -64,9 +64,11 @@ class Clients:
         """A list of them."""
         return list(self._all)
 
-    def of_user(self, name):
-        """Those of the user of this name: one that was deleted and made anew is the same to an operator."""
-        return list(self._by_user.get(name, ()))
+    def of_user(self, identity):
+        """Those of the user of this identity (auth.users.User): one that was deleted and made anew is the
+        same to an operator.
+        """
+        return list(self._by_user.get(identity, ()))
 
     def in_vhost(self, vhost):
         """Those that opened this vhost."""
@@ -76,9 +78,9 @@ class Clients:
         """How many came through this door."""
         return self._doors[name]
 
-    def count_of_user(self, name):
+    def count_of_user(self, identity):
         """How many ``of_user`` would list."""
-        return len(self._by_user.get(name, ()))
+        return len(self._by_user.get(identity, ()))
 
     def count_in_vhost(self, vhost):
         """How many ``in_vhost`` would list."""
@@ -88,7 +90,7 @@ class Clients:
         """Its login is complete: it counts, and hears of an alarm that is on."""
         self._all[connection] = None
         self._doors[connection.door] += 1
-        self._by_user.setdefault(connection.user.name, {})[connection] = None
+        self._by_user.setdefault(connection.user.identity, {})[connection] = None
         self._by_vhost.setdefault(connection.vhost, {})[connection] = None
         self.churn.connection_created += 1
         if self._blocked_reason is not None:
@@ -100,7 +102,7 @@ class Clients:
             return
         del self._all[connection]
         self._doors[connection.door] -= 1
-        _leave(self._by_user, connection.user.name, connection)
+        _leave(self._by_user, connection.user.identity, connection)
         _leave(self._by_vhost, connection.vhost, connection)
         self.churn.connection_closed += 1
         if not self._all:

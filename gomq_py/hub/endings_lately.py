@@ -27,7 +27,7 @@ class EndingsLately:
 
     @property
     def connections(self):
-        """Those that ended, as dicts, the oldest first."""
+        """Those that ended, as dicts, the oldest first; ``user`` is a User's identity."""
         return self._connections.all()
 
     @property
@@ -50,7 +50,7 @@ class EndingsLately:
     def _common(self, what, connection, reason):
         return {
             "number": next(self._numbers), "what": what, "name": connection.name,
-            "vhost": connection.vhost.name, "user": connection.user.name,
+            "vhost": connection.vhost.name, "user": connection.user.identity,
             "closed_at": int(self._unix_s() * 1000), "reason": str(reason)[:TEXT_MAX],
         }
 

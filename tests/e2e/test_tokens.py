@@ -1,5 +1,6 @@
 """Logins by OAuth 2 token, with a real broker, a real issuer over HTTP, pika and requests."""
 import time
+from urllib.parse import quote
 
 import pika
 import pika.exceptions
@@ -7,6 +8,9 @@ import pytest
 import requests
 
 from gomq_py import Broker
+from gomq_py.client.errors import ConnectionClosed
+from gomq_py.client.mqtt import MQTTClient
+from gomq_py.mqtt.wire.packets import Will
 from tests.support.broker_process import BrokerProcess
 from tests.support.shovels import Shovelled
 from tests.support.token_issuer import TokenIssuer
@@ -30,7 +34,7 @@ def broker(issuer, tmp_path_factory):
     config.write_text(
         f"[main]\nauth_backends = local, oauth\n[oauth]\nissuer = {issuer.url}\nresource_server_id = gomq\n"
     )
-    with BrokerProcess(folder / "data", config, http_port=0) as process:
+    with BrokerProcess(folder / "data", config, http_port=0, mqtt_port=0) as process:
         yield process
 
 
@@ -188,6 +192,62 @@ def test_the_management_api_refuses_a_bad_token_and_one_without_tags(broker, iss
         assert requests.get(
             url, headers={"Authorization": f"Bearer {token}"}, timeout=in_time(60)
         ).status_code == 401
+
+
+# Of a token's user who is called as the local administrator.
+FEW = "gomq.configure:*/none gomq.write:*/mqtt* gomq.read:*/none gomq.tag:management"
+
+
+def device(broker, password, client_id, will=None):
+    """Of user guest, local or not."""
+    return MQTTClient(
+        f"mqtt://guest:{password}@127.0.0.1:{broker.ports['mqtt']}", version=5, client_identifier=client_id,
+        clean_start=False, properties={"session_expiry_interval": 3600}, will=will)
+
+
+def test_user_of_a_token_has_nothing_of_the_local_user_of_its_name(broker, issuer):
+    url, few = f"http://127.0.0.1:{broker.ports['http']}/api", issuer.token(sub="guest", scope=FEW)
+
+    def ask(path, method="GET", **login):
+        return requests.request(
+            method, f"{url}/{path}", timeout=in_time(60),
+            **login or {"headers": {"Authorization": f"Bearer {few}"}})
+
+    with device(broker, "guest", "local") as local, device(broker, few, "other"):
+        with pytest.raises(ConnectionClosed, match="Not authorized"):
+            device(broker, few, "local")
+        everybody = ask("connections", auth=("guest", "guest")).json()
+        (name,) = [one["name"] for one in everybody if one.get("client_id") == "local"]
+        seen = [
+            {one["client_id"] for one in ask(path).json()}
+            for path in ("connections", "mqtt/connections", "mqtt/sessions")]
+        refused = [
+            ask(path, "DELETE").status_code
+            for path in (f"connections/{quote(name, safe='')}", "mqtt/sessions/%2F/local")]
+        local.publish("still/there", b"", qos=1)
+    wait_until(lambda: name in {one["name"] for one in ask("closed", auth=("guest", "guest")).json()})
+
+    assert (seen, refused) == ([{"other"}] * 3, [404, 404])
+    assert name not in {one["name"] for one in ask("closed").json()}
+
+
+def test_will_of_a_token_is_not_published_after_a_kill(issuer, tmp_path):
+    """Nobody knows then what the token allowed; the local user of its name may publish it."""
+    config = tmp_path / "gomq.ini"
+    config.write_text(
+        f"[main]\nauth_backends = local, oauth\n[mqtt]\nwill_grace = 0\n"
+        f"[oauth]\nissuer = {issuer.url}\nresource_server_id = gomq\n")
+    with BrokerProcess(tmp_path / "data", config, http_port=0, mqtt_port=0) as broker:
+        few = issuer.token(sub="guest", scope=FEW)
+        will = Will(topic="secret", payload=b"of the token", qos=1, retain=True)
+        client = device(broker, few, "leaves-a-will", will)
+        broker.kill()
+        client.abort()
+        broker.start()
+
+        broker.wait_for_log("will of client 'leaves-a-will' is not published: what the token of")
+        url = f"http://127.0.0.1:{broker.ports['http']}/api/mqtt/retained/%2F"
+        assert requests.get(url, auth=("guest", "guest"), timeout=in_time(60)).json()["topics"] == []
 
 
 def test_no_token_is_in_the_log(broker, issuer):

@@ -512,7 +512,7 @@ class Connection:
         limit = self.server.broker.user_limits.limit(self.user, CHANNELS)
         if (
             limit is not None
-            and sum(len(one.channels) for one in self.hub.clients.of_user(self.user.name)) >= limit
+            and sum(len(one.channels) for one in self.hub.clients.of_user(self.user.identity)) >= limit
         ):
             raise NotAllowed(
                 f"number of channels opened for user '{self.user.name}' has reached the maximum allowed user "

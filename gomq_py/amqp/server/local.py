@@ -61,7 +61,7 @@ class LocalClients:
         """
         if not self._clients.count_of_door(LOCAL):
             return
-        for connection in self._clients.of_user(user.name):
+        for connection in self._clients.of_user(user.identity):
             if connection.door == LOCAL and connection.user is user:
                 self._check(connection)
 

@@ -74,7 +74,7 @@ def enter(broker, clients, user, name, door, most=0):
         no_access = refusal(f"vhost '{name}'", user)
         raise OutOfResources(f"{no_access}: connection limit ({limit}) is reached")
     limit = broker.user_limits.limit(user, CONNECTIONS) if user.limits else None
-    if limit is not None and clients.count_of_user(user.name) >= limit:
+    if limit is not None and clients.count_of_user(user.identity) >= limit:
         raise OutOfResources(
             f"connection refused for user '{user.name}': user connection limit ({limit}) is reached"
         )

@@ -96,9 +96,9 @@ def _is_seen(change, user, tags):
     if kind == "alarm":
         return True
     if kind in ("user", "permission", "topic"):  # topic.permission.created
-        return ADMINISTRATOR in tags or change.user == user.name
+        return ADMINISTRATOR in tags or change.user == user.identity
     if kind in ("connection", "channel"):
-        return MONITORING in tags or change.user == user.name
+        return MONITORING in tags or change.user == user.identity
     if kind == "parameter" and POLICYMAKER not in tags:
         return False
     return change.vhost is None or user_sees_vhost(user, tags, change.vhost)
@@ -109,5 +109,5 @@ def _shape(number, change):
     if change.vhost is not None:
         shape["vhost"] = change.vhost
     if change.user is not None:
-        shape["user"] = change.user
+        shape["user"] = change.user[0]
     return shape

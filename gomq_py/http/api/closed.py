@@ -22,8 +22,9 @@ def list_closed():
     everybody = MONITORING in g.tags
     ended = node().clients.ended
     found = [
-        one for each in KINDS if kind in (None, each) for one in list(getattr(ended, each))
-        if (everybody or one["user"] == g.user.name) and (name is None or one["name"] == name)
+        {**one, "user": one["user"][0]}
+        for each in KINDS if kind in (None, each) for one in list(getattr(ended, each))
+        if (everybody or one["user"] == g.user.identity) and (name is None or one["name"] == name)
     ]
     found.sort(key=lambda one: -one["number"])
     return json_answer(found)

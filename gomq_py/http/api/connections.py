@@ -19,7 +19,7 @@ MAX_REASON = 200
 def visible():
     """The connections that the user may see: its own, or everybody's with the monitoring tag."""
     everybody = MONITORING in g.tags
-    return [one for one in node().connections() if everybody or one.user.name == g.user.name]
+    return [one for one in node().connections() if everybody or one.user.identity == g.user.identity]
 
 
 def find(name):
@@ -89,7 +89,7 @@ def delete_user_connections(user):
 
 def check_own(connection):
     """Raises NotAuthorised for a connection of somebody else's, unless an administrator asks."""
-    if ADMINISTRATOR not in g.tags and connection.user.name != g.user.name:
+    if ADMINISTRATOR not in g.tags and connection.user.identity != g.user.identity:
         raise NotAuthorised("Not administrator user")
 
 

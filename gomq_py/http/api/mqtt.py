@@ -39,7 +39,7 @@ def _sessions(vhosts):
     everybody = MONITORING in g.tags
     for vhost in vhosts:
         for session in paced(administration.sessions_of(vhost), LOOK):
-            if everybody or session.user == g.user.name:
+            if everybody or session.owner == g.user.identity:
                 yield session, vhost
 
 
@@ -54,7 +54,7 @@ def _session(vhost_name, client_id):
     """(session, vhost), for somebody who may see it. Raises NoSuchObject."""
     vhost = find_vhost(vhost_name)
     session = administration.find_session(vhost, client_id)
-    if MONITORING not in g.tags and session.user != g.user.name:
+    if MONITORING not in g.tags and session.owner != g.user.identity:
         raise NoSuchObject()
     return session, vhost
 

@@ -91,8 +91,8 @@ def delete_users():
 def _delete(names):
     """Each user, whom nobody lets in from then on, then its connections. May switch."""
     for name in paced(names):
-        node().broker.users.delete_user(name)
-        for connection in paced(node().clients.of_user(name)):
+        user = node().broker.users.delete_user(name)
+        for connection in paced([] if user is None else node().clients.of_user(user.identity)):
             connection.force_close(f"user '{name}' was deleted")
 
 

@@ -82,7 +82,8 @@ def _number(options, key, most):
 
 
 class Session:
-    """``user`` has connected last, with this ``version`` of the protocol's level, to be kept ``expiry_s``;
+    """``user``, whom a token has named if ``of_token``, has connected last, with this ``version`` of the
+    protocol's level, to be kept ``expiry_s``;
     ``kept``: arguments that bound what is kept. ``connection``: whoever speaks for the client now, or None.
     ``may_get(topic filter)``: the connection's answer whether the client may have what comes by it, or None;
     ``may_get_all()``: whether the answer is yes whatever the filter is, until rights change, or None.
@@ -95,7 +96,7 @@ class Session:
 
     def __init__(self, sessions, client_id):
         self.client_id = client_id
-        self.user, self.version, self.expiry_s = "", 4, 0
+        self.user, self.of_token, self.version, self.expiry_s = "", False, 4, 0
         self.kept = {}
         self.connection = self.may_get = self.may_get_all = None
         self.queue = None
@@ -112,6 +113,11 @@ class Session:
     def __repr__(self):
         state = "connected" if self.connection is not None else "absent"
         return f"<Session {self.client_id!r}, {state}, {len(self.subscriptions)} subscriptions>"
+
+    @property
+    def owner(self):
+        """The identity (auth.users.User) of the user who has connected last."""
+        return self.user, self.of_token
 
     @property
     def exchange(self):

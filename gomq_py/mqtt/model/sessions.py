@@ -25,7 +25,7 @@ MAX_COSTLY_LEVELS_OF_USER = MAX_COSTLY_LEVELS // 8
 # Octets of a share name: as many as a filter may have.
 SHARE_NAME_MAX = NAME_OCTETS_MAX
 # What is kept of a session besides, as arguments of its queue.
-_USER, _VERSION = "x-mqtt-user", "x-mqtt-version"
+_USER, _OF_TOKEN, _VERSION = "x-mqtt-user", "x-mqtt-user-of-token", "x-mqtt-version"
 
 
 class Connected(NamedTuple):
@@ -59,7 +59,7 @@ class Sessions:
         self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
         self.wills: Any = None
         self.subscriptions = self.shared = 0
-        self._arrangements = {}  # user: the Arrangements of his sessions' filters
+        self._arrangements = {}  # owner: the Arrangements of his sessions' filters
 
     @property
     def inflight(self):
@@ -68,9 +68,10 @@ class Sessions:
             self._inflight = self.make_inflight()
         return self._inflight
 
-    def connect(self, connection, client_id, user, clean_start, expiry_s, version, kept=None):
+    def connect(self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False):
         """Returns Connected. ``expiry_s``: how long it is kept without a connection; 0: not at all, NEVER:
-        for ever. ``kept``: more arguments for its queue (session_queue.kept_arguments).
+        for ever. ``kept``: more arguments for its queue (session_kind.kept_arguments). ``of_token``: a token
+        has named the ``user``.
 
         The caller attaches its consumer to the session's queue, if that has one, before it switches. Raises
         NotFound where the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked
@@ -84,7 +85,7 @@ class Sessions:
             self.end(session)
             session = None
         was_there = session is not None
-        arguments = _arguments(user, expiry_s, version, kept or {})
+        arguments = _arguments((user, of_token), expiry_s, version, kept or {})
         if session is not None:
             self.vhost.queue(session.queue.name, session.queue.exclusive_owner)  # raises where it is closed
             is_recorded = self.vhost.redefine_queue(session.queue, arguments)
@@ -97,7 +98,7 @@ class Sessions:
             is_recorded = self.inflight.open() or is_recorded
         if session.is_durable and not session.is_safe:
             is_recorded = True  # by an earlier connection, which did not wait to its end
-        self._set_user(session, user)
+        self._set_owner(session, user, of_token)
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection
         self.exchange.presence_changed(session)
@@ -123,7 +124,7 @@ class Sessions:
             self.end(session)
         elif expiry_s is not None:
             self.vhost.redefine_queue(session.queue, _arguments(
-                session.user, expiry_s, session.version, session.kept))
+                session.owner, expiry_s, session.version, session.kept))
             session.expiry_s = expiry_s
 
     def end(self, session):
@@ -182,7 +183,7 @@ class Sessions:
     def check_room(self, session, topic_filter):
         """Raise OutOfResources if a filter without a fault has its ``+`` where it may not have them now."""
         topic_filter = split_shared(topic_filter)[1]
-        arrangements = self._arrangements.get(session.user)
+        arrangements = self._arrangements.get(session.owner)
         if arrangements is not None and not arrangements.has_room(
             levels_of(topic_filter), MAX_COSTLY_LEVELS_OF_USER
         ):
@@ -201,14 +202,14 @@ class Sessions:
             self.shared += change
         if "+" not in topic_filter:
             return
-        arrangements = self._arrangements.setdefault(session.user, Arrangements())
+        arrangements = self._arrangements.setdefault(session.owner, Arrangements())
         arrangements.count(levels_of(split_shared(topic_filter)[1]), change)
         if arrangements.is_empty():
-            del self._arrangements[session.user]
+            del self._arrangements[session.owner]
 
     def make_queue(self, session):
         """Keep messages for a session that ends with its connection."""
-        arguments = _arguments(session.user, NEVER, session.version, session.kept)  # it ends with its owner
+        arguments = _arguments(session.owner, NEVER, session.version, session.kept)  # it ends with its owner
         self._create(session.client_id, arguments, session.connection)
 
     def queue_added(self, queue):
@@ -217,7 +218,7 @@ class Sessions:
         session = self.by_client.get(client_id)
         if session is None:
             session = self._new(client_id)
-            session.user, session.version, session.expiry_s = _kept(queue.arguments)
+            session.user, session.of_token, session.version, session.expiry_s = _kept(queue.arguments)
         session.queue_added(queue)
 
     def queue_deleted(self, session, reason):
@@ -235,11 +236,11 @@ class Sessions:
         """The sessions that have anything under way, as a new list."""
         return [session for session in self.by_client.values() if session.sent or session.received]
 
-    def _set_user(self, session, user):
-        if session.user != user:
+    def _set_owner(self, session, user, of_token):
+        if session.owner != (user, of_token):
             for topic_filter in session.subscriptions:
                 self.arranged(session, topic_filter, -1)
-            session.user = user
+            session.user, session.of_token = user, of_token
             for topic_filter in session.subscriptions:
                 self.arranged(session, topic_filter, 1)
 
@@ -302,8 +303,11 @@ class Sessions:
             connection.session_ended(reason)
 
 
-def _arguments(user, expiry_s, version, kept):
+def _arguments(owner, expiry_s, version, kept):
+    user, of_token = owner
     arguments = {QUEUE_TYPE: TYPE, _USER: user, _VERSION: version, **kept}
+    if of_token:
+        arguments[_OF_TOKEN] = True
     if expiry_s != NEVER:
         # One that ends with its connection goes at once after a crash; nobody waits longer than a timer does.
         arguments[EXPIRES] = min(max(1, expiry_s * 1000), MAX_TIMER_MS)
@@ -311,7 +315,11 @@ def _arguments(user, expiry_s, version, kept):
 
 
 def _kept(arguments):
-    """(user, version, expiry in seconds) of a session of an earlier run, whatever the log says of it."""
+    """(user, whether a token named it, version, expiry in seconds) of a session of an earlier run, whatever
+    the log says of it.
+    """
     expires_ms, user, version = arguments.get(EXPIRES), arguments.get(_USER), arguments.get(_VERSION)
     expiry_s = expires_ms // 1000 if type(expires_ms) is int else NEVER
-    return user if isinstance(user, str) else "", version if type(version) is int else 4, expiry_s
+    return (
+        user if isinstance(user, str) else "", arguments.get(_OF_TOKEN) is True,
+        version if type(version) is int else 4, expiry_s)

@@ -33,12 +33,14 @@ CONNECTED, WAITING, PUBLISHED = 0, 1, 2
 _CLIENT, _USER, _TOPIC, _QOS, _RETAIN, _DELAY, _BLOCK, _EXPIRY, _STATE = (
     "client", "user", "topic", "qos", "retain", "delay", "properties", "expiry", "state"
 )
+_OF_TOKEN = "of-token"  # which records of earlier releases have not
 
 
 class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
     how long it lives once it is published, -1: for ever. ``state`` is one of those above; ``due_ms`` (Unix
-    milliseconds) is when one that waits is to be published.
+    milliseconds) is when one that waits is to be published. ``of_token``: its user came with a token, whose
+    rights nobody knows in another run.
     """
 
     client_id: str
@@ -52,6 +54,7 @@ class Will(NamedTuple):
     expiry_s: int = -1
     state: int = CONNECTED
     due_ms: int = 0
+    of_token: bool = False
 
 
 class Wills:
@@ -224,7 +227,7 @@ def _message_of(will):
     headers = {
         _CLIENT: will.client_id, _USER: will.user, _TOPIC: will.topic, _QOS: will.qos, _RETAIN: will.retain,
         _DELAY: will.delay_s, _BLOCK: will.block, _EXPIRY: will.expiry_s,
-        _STATE: will.state,
+        _STATE: will.state, _OF_TOKEN: will.of_token,
     }
     message = Message()
     message.assign(
@@ -274,4 +277,4 @@ def _will_of(message):
     return Will(
         headers[_CLIENT], headers[_USER], headers[_TOPIC], message.get_body(), headers[_QOS] & 3,
         headers[_RETAIN], headers[_DELAY], headers[_BLOCK], headers[_EXPIRY], headers[_STATE],
-        message.describe()["expires_at_ms"])
+        message.describe()["expires_at_ms"], headers.get(_OF_TOKEN) is True)

@@ -250,7 +250,8 @@ class Connection:
             self._check_owner(settings.mqtt_client_id_validation == "owner")
             session, was_there, is_recorded = self.sessions.connect(
                 self, self.client_id, self.user.name, greeting.clean_start, greeting.expiry_s, self.version,
-                kept_arguments(settings.mqtt_max_session_octets, settings.mqtt_session_overflow))
+                kept_arguments(settings.mqtt_max_session_octets, settings.mqtt_session_overflow),
+                self.user.of_token)
         except Refused as error:
             self.refuse(session_code(error, self.version), error.text)
             return False
@@ -300,7 +301,7 @@ class Connection:
         a session ``is_locked``. Raises ResourceLocked, NoPermission.
         """
         session = self.sessions.by_client.get(self.client_id)
-        if session is None or session.user == self.user.name:
+        if session is None or session.owner == self.user.identity:
             return
         administration.check_configure(self.caller, session)
         if is_locked:

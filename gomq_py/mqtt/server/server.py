@@ -50,7 +50,7 @@ class MQTTServer:
 
     def _rights_changed(self, user):
         """Deliveries ask for rights, which they remember."""
-        for connection in self.hub.clients.of_user(user.name):
+        for connection in self.hub.clients.of_user(user.identity):
             if connection.door == DOOR:
                 connection.rights_changed()
 

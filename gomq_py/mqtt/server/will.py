@@ -61,7 +61,7 @@ def _kept(client_id, user, will):
     delay_s = properties.pop(_DELAY, 0)
     return Will(
         client_id, user.name, will.topic, bytes(will.payload), will.qos, will.retain, delay_s,
-        encode_values(properties, WILL), expiry_s=properties.get(_EXPIRY, -1))
+        encode_values(properties, WILL), expiry_s=properties.get(_EXPIRY, -1), of_token=user.of_token)
 
 
 class WillPublisher:
@@ -78,12 +78,15 @@ class WillPublisher:
         """Whether the will is done with, be it that it is refused. False where the disk had no room for it,
         or the exchange that it goes to is not there now.
         """
-        if user is None or user.expires_at_s is None:  # or one whom a token has made, whom nobody keeps
-            user = self._server.broker.users.get(will.user)
+        if not will.of_token:
+            now = self._server.broker.users.get(will.user)
+            user = now if user in (None, now) else None  # it was deleted, and another has its name
         if user is None:
-            LOG.warning(
-                "the will of client %r is not published: there is no user '%s' any more",
-                will.client_id[:256], will.user)
+            why = (
+                "the will of client %r is not published: what the token of user '%s' allowed is not kept"
+                if will.of_token else
+                "the will of client %r is not published: there is no user '%s' any more")
+            LOG.warning(why, will.client_id[:256], will.user)
             return True
         access = self._server.access_of(user, vhost, will.client_id)
         caller = Caller(access, vhost, None, f"will of {will.client_id[:256]!r}", 0)

@@ -10,8 +10,11 @@ from gomq_py.auth.errors import LoginRefused
 from gomq_py.auth.issuer_keys import PAUSE_BETWEEN_FETCHES_S, IssuerKeys, fetch_json
 from gomq_py.auth.permissions import CONFIGURE, READ, WRITE
 from gomq_py.auth.tokens import Tokens, looks_like_token
+from gomq_py.auth.users import User
+from gomq_py.broker.envelope import check_user_id
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.config.settings import Settings
+from gomq_py.errors import PreconditionFailed
 from tests.support.token_issuer import TokenIssuer
 from tests.support.waiting import in_time
 
@@ -65,6 +68,21 @@ def tokens(issuer, keys):
         return Tokens(Settings(**settings), ExchangeState, keys)
 
     return make
+
+
+def test_user_of_a_token_is_not_the_local_user_of_its_name(issuer, keys):
+    settings = Settings(oauth_issuer=issuer.url, oauth_resource_server_id="gomq")
+    tokens = Tokens(settings, ExchangeState, keys, local_users={"ann"})
+    ann, bob = tokens.login(issuer.token()), tokens.login(issuer.token(sub="bob"))
+    local = User("ann", "", "", (), ExchangeState())
+
+    check_user_id("ann", local)
+    check_user_id("bob", bob)
+    with pytest.raises(PreconditionFailed, match="was 'ann', who came with a token"):
+        check_user_id("ann", ann)
+
+    assert ann.identity != local.identity
+    assert ann.identity == tokens.login(issuer.token()).identity != bob.identity
 
 
 def test_a_token_of_the_issuer_lets_its_subject_in(tokens, issuer):

@@ -25,7 +25,7 @@ class Connection:
 
     def __init__(self, clients, user="bob", vhost=None, agrees=True, door="a door"):
         self.door = door
-        self.user, self.vhost = SimpleNamespace(name=user), vhost
+        self.user, self.vhost = SimpleNamespace(name=user, identity=(user, False)), vhost
         self._clients, self._agrees = clients, agrees
         self.told, self.cut = [], []
 
@@ -74,10 +74,10 @@ def test_connections_are_found_and_counted_by_user_and_by_vhost(clients, connect
     here, there = object(), object()
     first, second, third = connected(vhost=here), connected(user="eve", vhost=here), connected(vhost=there)
 
-    assert clients.of_user("bob") == [first, third] and clients.count_of_user("bob") == 2
+    assert clients.of_user(("bob", False)) == [first, third] and clients.count_of_user(("bob", False)) == 2
     assert clients.in_vhost(here) == [first, second] and clients.count_in_vhost(here) == 2
-    assert clients.of_user("nobody") == clients.in_vhost(object()) == []
-    assert clients.count_of_user("nobody") == clients.count_in_vhost(object()) == 0
+    assert clients.of_user(("nobody", False)) == clients.in_vhost(object()) == []
+    assert clients.count_of_user(("nobody", False)) == clients.count_in_vhost(object()) == 0
 
 
 def test_connections_are_counted_by_the_door_they_came_through(clients, connected):
@@ -93,7 +93,7 @@ def test_user_that_was_made_anew_has_the_connections_of_the_one_before(clients, 
     """They are other objects; to an operator, and to a limit, it is the same user."""
     before, after = connected(), connected()
 
-    assert before.user is not after.user and clients.of_user("bob") == [before, after]
+    assert before.user is not after.user and clients.of_user(("bob", False)) == [before, after]
 
 
 def test_nothing_is_kept_of_users_and_vhosts_that_have_left(clients, connected):
@@ -168,7 +168,7 @@ def test_counts_of_a_login_look_at_no_other_connection(clients, connected):
         del one.user, one.vhost, one.door
 
     assert (
-        clients.count_of_door("a door") == 50 and clients.count_of_user("user-7") == 1
+        clients.count_of_door("a door") == 50 and clients.count_of_user(("user-7", False)) == 1
         and clients.count_in_vhost(vhost) == 1
     )
 
