@@ -81,17 +81,19 @@ class Doors:
 
     def __init__(
         self, settings: Settings, handlers: dict[str, tuple[Callable[..., Any], Any, bool]],
-        make_side_door: Callable[[str, Any, Any], Any], inherited: Sequence[tuple[str, Any]] = (),
+        make_side_door: Callable[[str, Any, Any], Any], turns: Any,
+        inherited: Sequence[tuple[str, Any]] = (),
     ):
         """``handlers``: protocol of PROTOCOLS -> what serves a socket of it, the gate that lets strangers in,
         and whether the former does not switch; ``make_side_door(protocol, listening, tls)`` makes a door of
-        the management side.
+        the management side; ``turns`` are those of handshakes (hub.slow_walk).
 
         ``inherited`` are (name, listening socket) pairs.
         """
         self._settings = settings
         self._handlers = handlers
         self._make_side_door = make_side_door
+        self._turns = turns
         self._inherited = list(inherited)
         self._proxies = Proxies()
         self.options = SocketOptions()
@@ -190,7 +192,8 @@ class Doors:
 
     def _handshaker(self, port: str, contexts: dict[str, Any]) -> Any:
         from gomq_py.net import tls
-        self._handshakers[port] = tls.Handshaker(contexts[port], self._settings.login_timeout)
+        self._handshakers[port] = tls.Handshaker(
+            contexts[port], self._settings.login_timeout, self._turns)
         return self._handshakers[port]
 
     def _served(self) -> list[Served]:

@@ -129,7 +129,8 @@ class Node:
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
             handlers[MQTT] = (*self._serving(MQTT), False)
-        self.doors = Doors(self.settings, handlers, self._make_side_door, list(inherited))
+        self.doors = Doors(
+            self.settings, handlers, self._make_side_door, self.hub.slow_turns, list(inherited))
         self.doors.open()
         if self.mqtt is None and self._has_wills_to_publish():
             self._serving(MQTT)

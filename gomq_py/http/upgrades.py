@@ -8,6 +8,7 @@ limits of its protocol and not of HTTP's, and lives as one that a listener of th
 protocol is meant the subprotocol says, and without one that is known the path. Says no before it says 101,
 to pages of other sites among others. Never parses what is sent afterwards.
 """
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,12 +48,13 @@ class UpgradeRefused(Exception):
 
 class Accepted:
     """An upgrade that was agreed on: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` is
-    what serves the protocol.
+    what serves the protocol, ``gate`` knows who has logged in.
     """
 
-    def __init__(self, protocol, subprotocol, handle, connection, octets):
+    def __init__(self, protocol, subprotocol, handle, gate, connection, octets):
         self.protocol = protocol
         self.handle = handle
+        self.gate = gate
         self.subprotocol = subprotocol
         self.connection = connection
         self.octets = octets
@@ -111,7 +113,7 @@ class Upgrades:
         if gate is None or not gate.has_room():
             raise UpgradeRefused("503 Service Unavailable", "there is no room for another login")
         octets = connection.send(AcceptConnection(subprotocol=subprotocol))
-        return Accepted(protocol, subprotocol, handle, connection, octets)
+        return Accepted(protocol, subprotocol, handle, gate, connection, octets)
 
     def begin(self, accepted, socket, address, rest):
         """Serve the protocol in a greenlet of its own; the socket is owned from here on.
@@ -119,7 +121,10 @@ class Upgrades:
         ``rest``: what was read behind the request.
         """
         from gomq_py.net.websocket import WebSocket
-        websocket = WebSocket(socket, accepted.connection, lambda: self._clients.is_closing)
+        most = f"{'mqtt_' if accepted.protocol == MQTT else ''}max_octets_before_login"
+        websocket = WebSocket(
+            socket, accepted.connection, self._hub.slow_turns, lambda: self._clients.is_closing,
+            getattr(self._settings, most), partial(accepted.gate.is_pending, socket.fileno()))
         if not isinstance(address, tuple):
             self._unix_peers += 1
             address = unix_peer(socket, self._unix_peers)

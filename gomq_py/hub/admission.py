@@ -181,6 +181,10 @@ class Gate:
         """The client has logged in: its connection is pending no more."""
         self._pending.pop(admitted, None)
 
+    def is_pending(self, fileno: int) -> bool:
+        """Whether the client of this descriptor has not logged in yet."""
+        return self._admitted.get(fileno) in self._pending
+
     def leave(self, admitted: AdmittedSocket) -> None:
         """Its socket is about to be closed. A second call does nothing."""
         if self._admission.remove(admitted) and admitted.identified:

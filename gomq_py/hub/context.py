@@ -27,6 +27,7 @@ from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.hub.slow_walk import Turns
 from gomq_py.hub.timers import HubTimers
+from gomq_py.hub.turns import give_way
 from gomq_py.observability.log import logger
 
 LOG = logger("hub")
@@ -103,7 +104,7 @@ class Hub:
         # One round of the loop lets the connections' greenlets end, another one what they do at their end: a
         # socket that was waited for is closed in it.
         for _ in range(2):
-            shutdown.do(gevent.sleep, 0)
+            shutdown.do(give_way)
         shutdown.do(self.endings.finish)
         shutdown.raise_failure()
 

@@ -1,37 +1,82 @@
 """Slow walk: how long connections may keep the hub busy with frames of the slow lane
 before others have their turn.
 
-Beside connection, which asks after every such frame, and before it looks for a route that is not remembered.
-A read of 64 KiB holds 2000 declares, which are a tenth of a second: ten clients that send nothing else would
-make everybody wait for a second. What is left of a read when its time is over is walked later, one connection
-for each poll of the loop, so that all who are busy in this way take together what one of them may take alone.
+Beside connection, which asks after every such frame, and before it looks for a route that is not remembered;
+beside net.websocket and net.tls, whose frames and handshakes are as slow. A read of 64 KiB holds 2000
+declares, which are a tenth of a second, and 2700 frames of a WebSocket; a handshake takes most of a
+millisecond: clients that send nothing else would make everybody wait for a second. All of them together have
+WALK_S of each poll of the loop; what is left when that is over waits for its turn, so that all who are busy
+in this way take together what one of them may take alone.
 """
 import time
 from collections import deque
+
+import gevent
+from gevent.event import Event
 
 from gomq_py.hub.job import Job
 
 # About as long as a read of the fast lane takes at most, so that both lanes are as fair.
 WALK_S = 0.002
+# Turns that begin at one poll, where those of the poll before needed less than their time: after a restart
+# of the network thousands wait who have little to do.
+MOST_AT_ONCE = 64
 
 
 class Turns(Job):
-    """The holds of those that wait for their next turn, over all connections of a server."""
+    """The time of each poll, and those that wait for their next turn, over all connections of a server."""
 
     name = "slow connections"
 
     def __init__(self, scheduler):
         super().__init__()
         self._scheduler = scheduler
-        self._waiting = deque()
+        self._waiting = deque()  # functions that begin a turn
+        self._loop = None
+        self._poll = -1  # of which this is the time
+        self._ends_at = 0.0
+        self._was_over = False
+        self._at_once = 1
+
+    def has_time(self):
+        """May slow work go on, or begin, in this poll? The first one who asks always may."""
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = gevent.get_hub().loop
+        now, poll = time.monotonic(), loop.iteration
+        if poll != self._poll:
+            self._poll = poll
+            self._ends_at = now + WALK_S
+            self._was_over = False
+            return True
+        if now < self._ends_at:
+            return True
+        self._was_over = True
+        return False
 
     def wait(self, stream):
         """Hold a stream until it is its turn."""
-        self._waiting.append(stream.hold("its turn"))
+        self._waiting.append(stream.hold("its turn").release)
         self._scheduler.start(self)
 
+    def take(self):
+        """Return when the caller, a greenlet, may begin slow work: at once, as a rule. May switch."""
+        if not self._waiting and self.has_time():
+            return
+        put = self._waiting.append
+        while True:
+            mine = Event()
+            put(mine.set)
+            self._scheduler.start(self)
+            mine.wait()
+            if self.has_time():
+                return
+            put = self._waiting.appendleft  # those who were quicker in this poll wait behind it in the next
+
     def step(self):
-        self._waiting.popleft().release()
+        self._at_once = 1 if self._was_over else min(2 * self._at_once, MOST_AT_ONCE)
+        for _ in range(min(self._at_once, len(self._waiting))):
+            self._waiting.popleft()()
         return bool(self._waiting)
 
     def failed(self, error):
@@ -42,30 +87,19 @@ class Turns(Job):
 class SlowWalk:
     """The walk of one connection's ``stream``."""
 
-    __slots__ = ("_stream", "_turns", "_ends_at", "has_begun")
+    __slots__ = ("_stream", "_turns")
 
     def __init__(self, stream, turns):
         self._stream = stream
         self._turns = turns
-        self._ends_at = 0.0
-        self.has_begun = False  # whether its time counts
 
     def is_over(self):
-        """Whether the walk has had its time, which counts from the first question on."""
-        now = time.monotonic()
-        if not self.has_begun:
-            self.has_begun = True
-            self._ends_at = now + WALK_S
-            return False
-        return now >= self._ends_at
+        """Whether the walks of this poll have had their time, which counts from the first question on."""
+        return not self._turns.has_time()
 
     def has_time(self):
         """After a frame: may the walk go on? If not it is gone on with later."""
-        if not self.is_over():
+        if self._turns.has_time():
             return True
         self._turns.wait(self._stream)
         return False
-
-    def done(self):
-        """The walk is over, one way or the other."""
-        self.has_begun = False

@@ -11,6 +11,7 @@ import gevent
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
 from gomq_py.amqp.wire.methods import ConnectionClose, ConnectionCloseOk
 from gomq_py.client.errors import ClientError, ConnectionClosed
+from gomq_py.hub.turns import give_way
 
 READABLE, WRITABLE = 1, 2
 # Octets of one read: as the server's, it stays in the second-level cache.
@@ -162,7 +163,7 @@ class Wire:
             if not count:
                 break
             tail = (tail + room[:count])[-len(_CLOSE_OK):]
-            gevent.sleep(0)  # octets that are there already are read without a switch
+            give_way()  # octets that are there already are read without a switch
 
     def _flush(self):
         kept, at = self._kept, 0

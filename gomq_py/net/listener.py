@@ -23,6 +23,7 @@ from gevent.event import Event
 
 from gomq_py.hub.admission import AdmittedSocket, Gate
 from gomq_py.hub.loop_socket import LoopSocket
+from gomq_py.hub.turns import give_way
 from gomq_py.net.proxy_protocol import Proxies, ProxyProtocolError
 from gomq_py.net.socket_options import SocketOptions
 from gomq_py.observability.log import logger
@@ -255,7 +256,7 @@ class Listener:
             in_a_row += 1
             if in_a_row >= ACCEPTS_PER_TURN:
                 in_a_row = 0
-                gevent.sleep(0)
+                give_way()
             try:
                 connection, address = self._accept()
             except BlockingIOError:

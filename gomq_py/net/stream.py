@@ -301,7 +301,8 @@ class Stream:
             self.lacks_room = True
             self._read_again(ANSWER_S)
         elif self.pending is not None and not self.is_over and self.pending() and not self.holds:
-            self._read_again()
+            if self.goes_by_clock or not self.socket.wait(self):
+                self._read_again()
         return count
 
     def _was_full(self):

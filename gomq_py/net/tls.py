@@ -137,13 +137,16 @@ class Handshaker:
     """What a listener calls on an accepted socket: the TLS handshake, in the connection's own greenlet.
 
     ``replace`` gives connections to come new certificates; those that are open keep what they have agreed on.
+    A step of a handshake takes most of a millisecond, and clients whose network fails come back together: all
+    handshakes share the time of ``turns`` (hub.slow_walk).
     """
 
-    def __init__(self, contexts: Contexts, timeout_s: float):
+    def __init__(self, contexts: Contexts, timeout_s: float, turns: Any):
+        self._turns = turns
         self.replace(contexts, timeout_s)
 
     def replace(self, contexts: Contexts, timeout_s: float) -> None:
-        """As the constructor."""
+        """As the constructor has them."""
         self._contexts = contexts
         self._timeout_s = timeout_s
 
@@ -156,9 +159,27 @@ class Handshaker:
         contexts = self._contexts
         with gevent.Timeout(self._timeout_s, OSError(f"TLS handshake not done within {self._timeout_s:g} s")):
             host = client_hello.asked_host(connection) if contexts.has_hosts else ""
-            encrypted = contexts.of(host).wrap_socket(connection, server_side=True)
+            encrypted = contexts.of(host).wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False)
+            try:
+                self._shake_hands(encrypted)
+            except BaseException:
+                encrypted.close()
+                raise
         openssl.take_turns(encrypted._sslobj)
         return encrypted
+
+    def _shake_hands(self, encrypted: Any) -> None:
+        """As gevent's do_handshake(), but for the turns. May switch."""
+        while True:
+            self._turns.take()
+            try:
+                encrypted._sslobj.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                encrypted._wait(encrypted._read_event)
+            except ssl.SSLWantWriteError:
+                encrypted._wait(encrypted._write_event)
 
     def wrap_socket(self, connection: Any, server_side: bool = True) -> Any:
         """For servers that want a context: gevent's asks it for nothing else."""

@@ -9,14 +9,19 @@ says costs memory. The library parses; frames that are sent need a header of 2 t
 here, because the library would copy each payload four times. Text, whatever the RFC forbids and the peer's
 Close end the stream, with a Close of our own. No extensions, so no compression.
 """
+import os
 import struct
+import sys
+from errno import ECONNRESET
+from select import POLLERR
 from socket import SHUT_WR
 from ssl import SSLWantReadError, SSLWantWriteError
 from typing import Any
 
 import gevent
+from gevent import monkey
 from wsproto.connection import ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
@@ -25,8 +30,8 @@ from gomq_py.net.output import send_function
 from gomq_py.observability.log import logger
 
 LOG = logger("net")
-# A frame costs the library some 25 us: a read stops at so many, and goes on after the others had a turn.
-FRAMES_A_READ = 64
+# What a frame of a client has besides its payload, at least: two octets and a mask (§5.2).
+HEAD_OCTETS = 6
 READ_OCTETS = 64 * 1024
 NOTHING = memoryview(b"")
 # Of one frame that is sent; as much as Output hands over at once.
@@ -34,6 +39,8 @@ PAYLOAD_MAX = 256 * 1024
 BINARY_FRAME = 0x82  # FIN, and the opcode of a binary message
 SHORT_MAX, MIDDLE_MAX = 125, 0xFFFF
 WRITABLE = 2
+# gevent's waits.
+_poll = monkey.get_original("select", "poll")
 _WOULD_BLOCK = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
 # What lists of connections, logins and alarms (hub.alarm_hold) ask the socket below, of TLS or not.
 _ASKED_BELOW = frozenset(
@@ -45,19 +52,28 @@ class WebSocket:
     whether anything was sent over it, or asked to be received.
     """
 
-    def __init__(self, socket: Any, connection: Any, is_leaving: Any = lambda: False):
+    def __init__(
+        self, socket: Any, connection: Any, turns: Any, is_leaving: Any = lambda: False,
+        most_before_login: int = sys.maxsize, is_pending: Any = lambda: False,
+    ):
         """``socket``, a gevent socket, plain or TLS, is owned from here on; ``is_leaving()``: whether the
-        server goes away, as peers are told then.
+        server goes away, as peers are told then. A frame costs the library some 25 us: all WebSockets share
+        the time of ``turns`` (hub.slow_walk). ``most_before_login``: octets of heads and control frames that
+        are taken of a peer that ``is_pending()``, as it has not logged in.
         """
         self._socket = socket
         self._connection = connection
+        self._turns = turns
         self._is_leaving = is_leaving
+        self._is_pending = is_pending
+        self._most_before_login = most_before_login
+        self._beside_octets = 0  # of heads and control frames
         self._events: Any = None
         self._payload = NOTHING
         self._send_below = send_function(socket)
         self._receive_below, self._pending_below = _receive_functions(socket)
         self._ended = self._told_end = self._said_close = self._is_shut = self._spent = False
-        self._peer_ended = False
+        self._peer_ended = self._is_broken = False
         self.is_used = False
         # What goes out next: the rest of control frames and of a header, then _left octets of its payload.
         self._head = bytearray()
@@ -92,6 +108,12 @@ class WebSocket:
             return not self._told_end
         return self._has_more() or self._pending_below is not None and self._pending_below() > 0
 
+    def wait(self, stream: Any) -> bool:
+        """Whether frames are left for which there was no time: ``stream`` is held until its turn."""
+        if self._spent:
+            self._turns.wait(stream)
+        return self._spent
+
     def _has_more(self) -> bool:
         """Whether something that was fed may not have been taken yet."""
         return bool(self._payload) or self._events is not None
@@ -112,7 +134,7 @@ class WebSocket:
         octets = bytearray(count)
         while True:
             if self._spent:
-                gevent.sleep(0)
+                self._turns.take()
             if not self._has_more() and not self._ended:
                 self._feed_or_end(self._socket.recv(READ_OCTETS))
             try:
@@ -133,8 +155,10 @@ class WebSocket:
 
     def _take(self, view: Any) -> int:
         """As ``receive_into``, of what was fed."""
-        taken = frames = 0
-        self._spent = False
+        taken, is_first = 0, True
+        if self._spent:
+            self._spent = False
+            self._drop_if_reset()
         self.is_used = True
         while taken < len(view):
             if self._payload:
@@ -145,11 +169,11 @@ class WebSocket:
                 self._payload = self._payload[len(part):] if len(part) < len(self._payload) else NOTHING
             elif self._events is None:
                 break
-            elif frames == FRAMES_A_READ:
+            elif not (self._turns.has_time() or is_first):
                 self._spent = True
                 break
             else:
-                frames += 1
+                is_first = False
                 event = next(self._events, None)
                 if event is None:
                     self._events = None
@@ -161,7 +185,33 @@ class WebSocket:
             self._told_end = True
         return taken
 
+    def _drop_if_reset(self) -> None:
+        """What is left of a peer that can be told nothing any more is not worth its time. Raises OSError."""
+        poll = _poll()
+        poll.register(self._socket.fileno(), 0)
+        if self._is_broken or any(events & POLLERR for _, events in poll.poll(0)):
+            self._ended = self._peer_ended = True
+            self._payload, self._events = NOTHING, None
+            raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
+
+    def _count_beside(self, event: Any) -> None:
+        """Octets that the login does not see. Raises OSError: there were too many before it."""
+        self._beside_octets += HEAD_OCTETS
+        if isinstance(event, (Ping, Pong)):
+            self._beside_octets += len(event.payload)
+        if self._beside_octets <= self._most_before_login:
+            return
+        if not self._is_pending():
+            self._most_before_login = sys.maxsize
+            return
+        self._end(CloseReason.POLICY_VIOLATION, "too many frames before the login")
+        self._peer_ended = True  # nobody waits for what else it sends
+        raise OSError(
+            f"{self._beside_octets} octets of heads and control frames before the login "
+            "(max_octets_before_login)")
+
     def _handle(self, event: Any) -> None:
+        self._count_beside(event)
         if isinstance(event, BytesMessage):
             self._payload = memoryview(event.data)
         elif isinstance(event, Ping) and not self._said_close:
@@ -261,7 +311,8 @@ class WebSocket:
         except _WOULD_BLOCK:
             sent = 0
         except OSError:
-            return  # whoever reads or writes next finds out
+            self._is_broken = True  # whoever reads or writes next finds out
+            return
         del self._head[:sent]
         if self._head or self._pong or self._close_frame:
             if self._watcher is None:

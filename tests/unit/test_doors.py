@@ -46,7 +46,7 @@ def open_doors():
                 AMQP: (lambda connection, address: None, None, True),
                 MQTT: (lambda connection, address: None, None, False),
             },
-            SideDoor, inherited,
+            SideDoor, None, inherited,
         ))
         made[-1].open()
         return made[-1]
@@ -99,7 +99,7 @@ def test_port_that_is_taken_closes_a_side_door_or_mqtts_only_where_nobody_asked_
         settings = Settings(**OFF, **tls)
         setattr(settings, option, port)
         settings.origins.pop(option)
-        doors = Doors(settings, {MQTT: (lambda connection, address: None, None)}, SideDoor)
+        doors = Doors(settings, {MQTT: (lambda connection, address: None, None)}, SideDoor, None)
         doors.open()
 
     assert protocols(doors) == []

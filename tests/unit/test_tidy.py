@@ -340,6 +340,32 @@ _BEGINS_WORK = {
 }
 
 
+def test_nothing_gives_way_without_a_poll_of_the_loop():
+    """hub.turns.give_way() and the turns of hub.slow_walk do: of gevent.sleep(0) and gevent.idle() the loop
+    runs 50 in a row before it looks at a socket, which held others up for a tenth of a second.
+    """
+    idle = [
+        f"{module_name(path)}:{node.lineno}" for path in sources() for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and _gives_way_in_vain(node)
+    ]
+
+    assert idle == []
+
+
+def _gives_way_in_vain(call):
+    named = [ast.unparse(call.func), *(ast.unparse(one) for one in call.args)]
+    return any(
+        name == "gevent.idle" or name in ("gevent.sleep", "sleep")
+        and all(one == "0" or one == "0.0" for one in named[at + 1:])
+        for at, name in enumerate(named)
+    )
+
+
+@pytest.mark.parametrize("text", ["gevent.sleep(0)", "gevent.sleep()", "do(gevent.sleep, 0)", "gevent.idle()"])
+def test_giving_way_in_vain_is_seen(text):
+    assert _gives_way_in_vain(ast.parse(text).body[0].value)
+
+
 def test_todos_have_an_issue():
     loose = []
     for path in (*sources(), *declarations()):

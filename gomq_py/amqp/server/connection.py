@@ -447,8 +447,6 @@ class Connection:
         if self.lane is None:  # the login has ended, and nothing has come behind it
             self.scheduler.finish()
             return
-        if self.slow_walk.has_begun:
-            self.slow_walk.done()
         self.lane.send_confirms()
 
     def has_plenty(self):

@@ -469,8 +469,6 @@ class Connection:
 
     def batch_done(self):
         """End of a read, or of as much of it as was walked."""
-        if self.slow_walk.has_begun:
-            self.slow_walk.done()
 
     def has_plenty(self):
         """Whether the client has so much to do that it waits for no answer."""

@@ -6,6 +6,8 @@ import gevent
 import pytest
 from gevent import socket
 
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.slow_walk import Turns
 from gomq_py.http.upgrades import LINGERING_MAX, Upgrades
 from tests.support.waiting import in_time
 
@@ -29,11 +31,13 @@ def begun(handle, lingering, is_closing=False):
 
     def serving(protocol):
         asked.append(protocol)
-        return handle, SimpleNamespace(has_room=lambda: True)
+        return handle, SimpleNamespace(has_room=lambda: True, is_pending=bool)
 
-    hub = SimpleNamespace(clients=SimpleNamespace(is_closing=False), lingering=lingering)
+    hub = SimpleNamespace(
+        clients=SimpleNamespace(is_closing=False), lingering=lingering, slow_turns=Turns(Scheduler()))
     upgrades = Upgrades(
-        SimpleNamespace(mqtt_websocket=True, websocket_origins=[]), serving, hub,
+        SimpleNamespace(
+            mqtt_websocket=True, websocket_origins=[], mqtt_max_octets_before_login=65536), serving, hub,
         SimpleNamespace(apply=lambda socket: None))
     headers = Message()
     for name, value in (

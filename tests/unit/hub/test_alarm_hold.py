@@ -55,7 +55,7 @@ def test_connection_is_held_until_it_is_released(ends):
 
 
 @pytest.mark.parametrize("over", [
-    lambda socket: socket, lambda socket: WebSocket(socket, Connection(ConnectionType.SERVER))], ids=[
+    lambda socket: socket, lambda socket: WebSocket(socket, Connection(ConnectionType.SERVER), None)], ids=[
     "plain", "WebSocket"])
 def test_connection_whose_socket_failed_is_ended_while_it_is_held(ends, over):
     ours, theirs = ends

@@ -1,5 +1,8 @@
 """Fairness among slow frames: one client's thousands of declares do not hold up another's one."""
+from collections import Counter
+
 import gevent
+import pytest
 
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
@@ -108,3 +111,119 @@ def test_client_that_leaves_amid_the_breaks_is_gone(door, monkeypatch):
 
     wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
     door.client().call(QueueDeclare(queue="q", passive=True), QueueDeclareOk)
+
+
+def test_all_that_are_busy_together_have_the_time_of_one(door, monkeypatch):
+    """Of each poll, from the first read on: before, every client's first walk had as much as all others."""
+    asked, granted = Counter(), Counter()
+    has_time = slow_walk.Turns.has_time
+
+    def noted(turns):
+        answer = has_time(turns)
+        poll = gevent.get_hub().loop.iteration
+        asked[poll] += 1
+        granted[poll] += answer
+        return answer
+
+    clients = [door.client() for _ in range(30)]
+    clients[0].call(QueueDeclare(queue="q"), QueueDeclareOk)
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(slow_walk.Turns, "has_time", noted)
+
+    for client in clients:
+        client.send(method_frame(1, QueueDeclare(queue="q", passive=True)) * 20)
+    for client in clients:
+        for _ in range(20):
+            client.expect(QueueDeclareOk)
+
+    assert max(granted.values()) == 1
+
+
+class Starter:
+    """A scheduler whose polls the test makes."""
+
+    def __init__(self):
+        self.job = None
+
+    def start(self, job):
+        self.job = job
+
+
+class Loop:
+    """Counts polls."""
+
+    iteration = 0
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """(turns, poll): ``poll()`` is one of the loop, and has those begin whose turn it is."""
+    turns = slow_walk.Turns(Starter())
+    turns._loop = Loop()
+    monkeypatch.setattr(slow_walk.time, "monotonic", lambda: 0.0)
+
+    def poll():
+        turns._loop.iteration += 1
+        turns.step()
+
+    return turns, poll
+
+
+def test_many_who_have_little_to_do_go_on_together(bench):
+    """A thousand that come back at once do not wait for a thousand polls."""
+    turns, poll = bench
+    gone_on = []
+    for number in range(1000):
+        turns.wait(Held(gone_on, number))
+
+    for _ in range(25):
+        poll()
+
+    assert gone_on == list(range(1000))
+
+
+def test_who_needs_all_the_time_has_the_next_poll_alone(bench, monkeypatch):
+    turns, poll = bench
+    gone_on = []
+    for number in range(100):
+        turns.wait(Held(gone_on, number))
+    for _ in range(4):
+        poll()
+    before = len(gone_on)
+
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    turns._loop.iteration += 1
+    assert turns.has_time() and not turns.has_time()
+    turns.step()
+
+    assert len(gone_on) == before + 1
+
+
+def test_greenlet_that_came_too_late_in_its_turn_is_the_first_of_the_next(bench, monkeypatch):
+    """Or those who are always quicker would keep it waiting for ever."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    turns, poll = bench
+    turns._loop.iteration += 1
+    assert turns.has_time()
+    done = []
+    for name in "ab":
+        gevent.spawn(lambda name=name: (turns.take(), done.append(name)))
+    wait_until(lambda: len(turns._waiting) == 2, sleep=gevent.sleep)
+
+    poll()
+    assert turns.has_time()  # somebody else's frame
+    wait_until(lambda: len(turns._waiting) == 2, sleep=gevent.sleep)
+    poll()
+    wait_until(lambda: done, sleep=gevent.sleep)
+    poll()
+    wait_until(lambda: len(done) == 2, sleep=gevent.sleep)
+
+    assert done == ["a", "b"]
+
+
+class Held:
+    """A stream, and its own hold."""
+
+    def __init__(self, gone_on, number):
+        self.hold = lambda waits_for: self
+        self.release = lambda: gone_on.append(number)

@@ -7,6 +7,9 @@ import pytest
 import trustme
 from gevent import socket, ssl
 
+from gomq_py.hub import slow_walk
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.slow_walk import Turns
 from gomq_py.net import openssl, tls
 from gomq_py.net.listener import Listener, bind_tcp
 from gomq_py.net.socket_options import SocketOptions
@@ -22,7 +25,8 @@ def listen(files):
     started = []
 
     def start(timeout_s=in_time(30.0), handshaker=None, handle=echo, **options):
-        handshaker = handshaker or tls.Handshaker(tls.Contexts(context(files, **options)), timeout_s)
+        handshaker = handshaker or tls.Handshaker(
+            tls.Contexts(context(files, **options)), timeout_s, Turns(Scheduler()))
         started.append(Listener(bind_tcp("127.0.0.1", 0, 16), "amqps", handle, SocketOptions(), handshaker))
         started[-1].start()
         return started[-1].port
@@ -257,7 +261,7 @@ def test_each_host_name_has_a_certificate_and_rules_of_its_own(listen, files, id
         "strict.example.com": context(
             strict, verify_peer=True, authorities=str(identity.authority), least_version="1.3"
         )})
-    port = listen(handshaker=tls.Handshaker(contexts, 30.0))
+    port = listen(handshaker=tls.Handshaker(contexts, 30.0, Turns(Scheduler())))
 
     assert is_served(port, client_context(files))
     assert is_served(port, client_context(strict, identity), "strict.example.com")
@@ -270,7 +274,8 @@ def test_each_host_name_has_a_certificate_and_rules_of_its_own(listen, files, id
 def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
     named = certificates.make(tmp_path / "named", "named.example.com")
     port = listen(
-        handshaker=tls.Handshaker(tls.Contexts(context(files), {"named.example.com": context(named)}), 30.0)
+        handshaker=tls.Handshaker(
+            tls.Contexts(context(files), {"named.example.com": context(named)}), 30.0, Turns(Scheduler()))
     )
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(named).wrap_bio(incoming, outgoing, server_hostname="named.example.com")
@@ -297,7 +302,8 @@ def test_hello_in_pieces_is_waited_for(listen, files, tmp_path):
 ])
 def test_hello_that_does_not_come_ends_in_time(listen, files, octets, close):
     port = listen(
-        handshaker=tls.Handshaker(tls.Contexts(context(files), {"x.example.com": context(files)}), 0.05)
+        handshaker=tls.Handshaker(
+            tls.Contexts(context(files), {"x.example.com": context(files)}), 0.05, Turns(Scheduler()))
     )
 
     with socket.create_connection(("127.0.0.1", port), timeout=in_time(30)) as plain:
@@ -313,7 +319,7 @@ def test_hello_that_does_not_come_ends_in_time(listen, files, octets, close):
 
 def test_replaced_certificate_is_for_connections_to_come(listen, files, tmp_path):
     newer = certificates.make(tmp_path / "newer")
-    handshaker = tls.Handshaker(tls.Contexts(context(files)), 30.0)
+    handshaker = tls.Handshaker(tls.Contexts(context(files)), 30.0, Turns(Scheduler()))
     port = listen(handshaker=handshaker)
     with connected(port, client_context(files)) as old:
         before = serial_of_server(port, client_context(files))
@@ -324,3 +330,41 @@ def test_replaced_certificate_is_for_connections_to_come(listen, files, tmp_path
         assert old.recv(100) == b"still here"
         assert serial_of_server(port, client_context(newer)) != before
         assert not is_served(port, client_context(files))
+
+
+def test_handshakes_that_come_together_have_the_time_of_one_in_each_poll(listen, files, monkeypatch):
+    """Connections that say hello at once: a step of a handshake takes most of a millisecond. Here a poll has
+    time for the first one who asks.
+    """
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    turns, polls = Turns(Scheduler()), []
+    take = turns.take
+
+    def noted():
+        take()
+        polls.append(gevent.get_hub().loop.iteration)
+
+    turns.take = noted
+    port = listen(handshaker=tls.Handshaker(tls.Contexts(context(files)), in_time(30.0), turns))
+    hello = client_hello()
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    wait_until(lambda: len(polls) == len(clients), sleep=gevent.sleep)
+
+    for one in clients:
+        one.sendall(hello)
+    for one in clients:
+        assert one.recv(1) == b"\x16"
+
+    assert len(polls) == len(set(polls)) == 2 * len(clients)
+    for one in clients:
+        one.close()
+
+
+def client_hello():
+    """The first octets of a handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()

@@ -2,6 +2,7 @@
 does not read.
 """
 import struct
+from types import SimpleNamespace
 
 import gevent
 import pytest
@@ -9,7 +10,14 @@ from gevent import socket
 from wsproto import ConnectionType
 from wsproto.connection import Connection
 
-from gomq_py.net.websocket import FRAMES_A_READ, WebSocket
+from gomq_py.hub import slow_walk
+from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.coalescer import Coalescer
+from gomq_py.hub.scheduler import Scheduler
+from gomq_py.hub.slow_walk import Turns
+from gomq_py.net.output import Output
+from gomq_py.net.stream import Stream
+from gomq_py.net.websocket import WebSocket
 from tests.support.door import poll_until
 from tests.support.waiting import in_time
 from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
@@ -20,9 +28,10 @@ MASKED_HELLO = bytes.fromhex("82 85 37fa213d 7f9f4d5158")  # §5.7 has it as tex
 class Ends:
     """Both ends of one WebSocket, and the functions that a Stream has of ours."""
 
-    def __init__(self, leaving=False):
-        ours, self.peer = socket.socketpair()
-        self.socket = WebSocket(ours, Connection(ConnectionType.SERVER), lambda: leaving)
+    def __init__(self, leaving=False, pair=None, turns=None, **options):
+        ours, self.peer = pair or socket.socketpair()
+        self.socket = WebSocket(
+            ours, Connection(ConnectionType.SERVER), turns or Turns(Scheduler()), lambda: leaving, **options)
         self.receive_into, self.pending = self.socket.receive_functions()
         self.peer.settimeout(in_time(10))
 
@@ -223,24 +232,130 @@ def test_after_our_end_what_comes_is_read_as_it_comes_and_nothing_is_answered(en
     assert ends.told()[:2] == b"\x88\x02"
 
 
-def test_flood_of_tiny_frames_is_cut_into_reads(ends):
-    ends.peer.sendall(frame(b"x") * (3 * FRAMES_A_READ))
+def test_flood_of_tiny_frames_is_cut_into_reads(ends, monkeypatch):
+    """With no time at all a read takes one frame, and the first one of a poll two."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    ends.peer.sendall(frame(b"x") * 30)
     buffer = memoryview(bytearray(65536))
 
-    assert [ends.receive_into(buffer) for _ in range(3)] == [FRAMES_A_READ] * 3
-    with pytest.raises(BlockingIOError):
-        ends.receive_into(buffer)
-    assert not ends.pending()
+    assert sum(ends.receive_into(buffer) for _ in range(25)) <= 26
+    assert ends.pending()
+    assert ends.taken() == b"x" * 4 or not ends.pending()
 
 
-def test_flood_of_empty_frames_is_cut_too_and_does_not_pass_for_the_end(ends):
-    ends.peer.sendall(frame(b"") * (FRAMES_A_READ + 1) + frame(b"x"))
+def test_flood_of_empty_frames_is_cut_too_and_does_not_pass_for_the_end(ends, monkeypatch):
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    ends.peer.sendall(frame(b"") * 10 + frame(b"x"))
     buffer = memoryview(bytearray(65536))
 
     with pytest.raises(BlockingIOError):
         ends.receive_into(buffer)
     assert ends.pending()
-    assert ends.receive_into(buffer) == 1
+    assert ends.taken() == b"x"
+
+
+def test_all_websockets_together_take_no_more_time_of_a_poll_than_one(monkeypatch):
+    """What each is read is one frame, as much as those have that send no more."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    turns, buffer = Turns(Scheduler()), memoryview(bytearray(65536))
+    many = [Ends(turns=turns) for _ in range(50)]
+    for one in many:
+        one.peer.sendall(frame(b"x") * 100)
+
+    loop = gevent.get_hub().loop
+    before = loop.iteration
+    poll_until(lambda: loop.iteration > before)  # a poll that nobody has asked in
+    counts = [one.receive_into(buffer) for one in many]
+
+    assert sum(counts) <= len(many) + 1
+    for one in many:
+        one.socket.close()
+        one.peer.close()
+
+
+def test_stream_with_frames_left_is_held_until_its_turn():
+    held = []
+    turns = SimpleNamespace(has_time=lambda: False, wait=held.append)
+    ends = Ends(turns=turns)
+    buffers, reads = HubBuffers(4096), []
+    stream = Stream(ends.socket, buffers, Output(ends.socket, buffers), Coalescer())
+    lane = SimpleNamespace(process=lambda start, end, now: reads.append(end - start) or end, finish=bool)
+
+    stream.begin(lane, SimpleNamespace(batch_done=bool, has_plenty=bool), b"", bool)
+    ends.peer.sendall(frame(b"x") * 10)
+    poll_until(lambda: held)
+
+    assert reads == [1] and held == [stream]
+    stream.end()
+    ends.socket.close()
+    ends.peer.close()
+
+
+def test_frames_that_a_reset_connection_left_are_dropped(monkeypatch):
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(1)
+        theirs = socket.create_connection(listening.getsockname())
+        ends = Ends(pair=(listening.accept()[0], theirs))
+    theirs.sendall(frame(b"x") * 1000)
+    buffer = memoryview(bytearray(65536))
+    poll_until(lambda: ends.socket._socket._sock.recv(65536, socket.MSG_PEEK))
+    assert ends.receive_into(buffer) <= 2
+
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()
+
+    with pytest.raises(ConnectionResetError):
+        for _ in range(100):
+            ends.receive_into(buffer)
+    ends.socket.close()
+
+
+def test_frames_that_a_client_sent_before_it_left_in_order_are_taken(ends, monkeypatch):
+    """Messages at QoS 0, and nobody who waits for an answer to them."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    ends.peer.sendall(frame(b"x") * 100)
+
+    ends.peer.close()
+
+    octets = b""
+    while (more := ends.taken()) is not None:
+        octets += more
+    assert octets == b"x" * 100
+
+
+@pytest.mark.parametrize("opcode, payload", [(PING, b""), (PING, b"p" * 100), (BINARY, b""), (BINARY, b"x")])
+def test_stranger_sends_no_more_frames_than_octets_before_its_login(opcode, payload):
+    """What its login does not see of it: heads and control frames."""
+    ends = Ends(most_before_login=1000, is_pending=lambda: True)
+    octets = frame(payload, opcode)
+    ends.peer.sendall(octets * 200)
+
+    with pytest.raises(OSError, match="before the login"):
+        for _ in range(1000):
+            ends.socket.recv(100)
+
+    assert close_code(ends) == 1008
+    ends.peer.close()
+
+
+def test_client_that_is_logged_in_sends_any_number_of_control_frames():
+    asked = []
+    ends = Ends(most_before_login=1000, is_pending=lambda: bool(asked.append(1)))
+    ends.peer.sendall(frame(b"", PING) * 1000 + frame(b"x"))
+
+    assert ends.socket.recv(100) == b"x"
+    assert len(asked) == 1
+    ends.socket.close()
+    ends.peer.close()
+
+
+def close_code(ends):
+    """What the peer's Close frame from us says."""
+    octets = ends.told()
+    at = octets.index(b"\x88")
+    return int.from_bytes(octets[at + 2:at + 4], "big")
 
 
 def test_pongs_for_a_peer_that_does_not_read_take_no_memory(ends):
@@ -350,20 +465,15 @@ def test_login_reads_and_writes_as_on_a_socket(ends):
     assert ends.socket.recv(100) == b""
 
 
-def test_login_of_tiny_frames_gives_others_a_turn(ends):
-    turns = []
-
-    def count_turns():
-        while True:
-            turns.append(1)
-            gevent.sleep(0)
-
-    ends.socket.feed(frame(b"") * (5 * FRAMES_A_READ) + frame(b"x"))
-    other = gevent.spawn(count_turns)
+def test_login_of_tiny_frames_gives_others_a_turn(ends, monkeypatch):
+    """A poll of the loop, in which all sockets are looked at, and not 50 of its callbacks."""
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    loop = gevent.get_hub().loop
+    ends.socket.feed(frame(b"") * 20 + frame(b"x"))
+    before = loop.iteration
 
     assert ends.socket.recv(1) == b"x"
-    assert len(turns) >= 4
-    other.kill()
+    assert loop.iteration - before >= 9
 
 
 def test_peer_that_is_gone_without_a_word_is_the_end_and_an_error_to_write_to(ends):
