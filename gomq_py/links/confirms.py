@@ -3,11 +3,14 @@
 No I/O, and no Python object per message on the plain path: numbers from ``low`` to ``following`` - 1 are
 published and not all settled; which of them are settled out of order is kept in one octet each. What no
 broker says (a confirm of what was never published, a frame of another channel) raises an AMQPError.
+
+basic.return does not say the number of its message, whose confirm follows. So all messages that are not
+settled when it comes count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
 
-ACK, NACK = 0x3C0050, 0x3C0078
+ACK, NACK, RETURN = 0x3C0050, 0x3C0078, 0x3C0032
 # What a confirm's frame is: type, channel, size 13 | 60,80 or 60,120, number u64, bits | CE
 CONFIRM_OCTETS = 21
 CONFIRMED, REFUSED = 1, 2
@@ -16,10 +19,14 @@ FIRST_SLOTS = 16
 
 class Confirms:
     """The confirms of one channel. ``refused``: numbers that were refused, up to ``low``, in order; they are
-    the caller's to take. ``others``: (channel, payload) of all other methods.
+    the caller's to take. ``others``: (channel, payload) of all other methods. ``returned``: how many messages
+    came back; ``doubted``: the number of the last that may be among them.
     """
 
-    __slots__ = ("channel", "frame_most", "low", "following", "refused", "others", "marks", "mask")
+    __slots__ = (
+        "channel", "frame_most", "low", "following", "refused", "others", "marks", "mask", "returned",
+        "doubted", "awaits_header", "body_left",
+    )
 
     def __init__(self, channel, frame_max):
         self.channel = channel
@@ -29,6 +36,10 @@ class Confirms:
         self.others = []
         self.marks = bytearray(FIRST_SLOTS)
         self.mask = FIRST_SLOTS - 1
+        self.returned = 0
+        self.doubted = 0
+        self.awaits_header = False  # of a returned message
+        self.body_left = 0  # its octets that are still to come
 
     def published(self, count):
         """So many more were published."""
@@ -72,17 +83,40 @@ class Confirms:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
         if p[at] == 8 and not channel:
             return 0
+        if channel and (self.awaits_header or self.body_left):
+            return self.pass_over(p, at, size)
         if p[at] != 1:
             raise UnexpectedFrame(f"a frame of type {p[at]} on channel {channel}")
         if size < 4:
             raise FrameError("a method without class and method id")
         method = octets.be32(p, at + 7)
+        if method == RETURN and channel:
+            self.returned += 1
+            if self.returned >= self.following > 1:
+                raise UnexpectedFrame(
+                    f"basic.return on channel {channel} of more messages than were published")
+            self.doubted = self.following - 1
+            self.awaits_header = True
+            return 0
         if (method != ACK and method != NACK) or not channel:
             self.others.append((int(channel), bytes(p[at + 7:at + 7 + size])))
             return 0
         if size != 13:
             raise FrameError("cannot decode a confirm")
         self.settle(octets.be64(p, at + 11), p[at + 19] & 1, CONFIRMED if method == ACK else REFUSED)
+        return 0
+
+    def pass_over(self, p, at, size):
+        """A frame of the content of a returned message."""
+        if self.awaits_header:
+            if p[at] != 2 or size < 14:
+                raise UnexpectedFrame(f"a frame of type {p[at]} behind basic.return")
+            self.awaits_header = False
+            self.body_left = octets.be64(p, at + 11)
+        elif p[at] != 3 or size > self.body_left:
+            raise UnexpectedFrame(f"a frame of type {p[at]} in the body of a returned message")
+        else:
+            self.body_left -= size
         return 0
 
     def answered(self, number, is_refused):
@@ -102,7 +136,7 @@ class Confirms:
             return
         while first <= number:
             if not self.marks[first & self.mask]:
-                self.marks[first & self.mask] = how
+                self.marks[first & self.mask] = REFUSED if first <= self.doubted else how
             first += 1
         while self.low < self.following:
             mark = self.marks[self.low & self.mask]

@@ -48,6 +48,9 @@ class Target:
     this name, and no user id, gets it at the full speed of the lane, instead of being shown to ``edit``. Of
     one that has the header already ``edit`` may change the headers only, by what they are and whether it is
     redelivered: that is remembered for messages with the same.
+
+    ``queue``: the name of the queue, where the default exchange and a routing key name one for every message;
+    else None. Messages that no queue takes are returned then, and stay at their source.
     """
 
     has_lane = True
@@ -57,6 +60,7 @@ class Target:
         self.exchange = exchange
         self.routing_key = routing_key
         self.prepare = prepare
+        self.queue = routing_key if exchange == "" else None
         self.edit = edit
         self.stamp = stamp
         for name in (exchange, routing_key):

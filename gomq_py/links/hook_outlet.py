@@ -95,8 +95,8 @@ class HookOutlet(Outlet):
             self._posting.kill(block=False)
             self._posting = None
 
-    def refusal(self):
-        return self._why or Outlet.refusal(self)
+    def refusal(self, number):
+        return self._why or Outlet.refusal(self, number)
 
     # The rest is private.
 

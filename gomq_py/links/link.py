@@ -408,7 +408,8 @@ class Link:
         except BaseException:
             connection.abort()
             raise
-        return WireOutlet(channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM)
+        return WireOutlet(
+            channel, buffers_of(self._hub), self._ack_mode == ON_CONFIRM, self.target.queue)
 
     @staticmethod
     def _prepare(connection, prepare):

@@ -118,28 +118,31 @@ class Outlet(Target):
         if numbers and numbers[0] <= mark:
             self.refused.update(number for number in numbers if number <= mark)
             self.confirms.refused = [number for number in numbers if number > mark]
-            self._refusal = self.refusal()
+            self._refusal = self.refusal(numbers[0])
             return self._refusal
         if is_asking:
             refusal, self._refusal = self._refusal, None
             return refusal
         return None
 
-    def refusal(self):
-        """What the target says to what it refuses."""
+    def refusal(self, number):
+        """What the target says to messages that it refuses; ``number``: of the first."""
         return Refused("the broker refuses messages (basic.nack)")
 
 
 class WireOutlet(Outlet):
-    """Publishes on ``channel`` of the client. ``is_confirmed``: its broker confirms what is published."""
+    """Publishes on ``channel`` of the client. ``is_confirmed``: its broker confirms what is published.
+    ``queue``: the one that gets everything, or None.
+    """
 
-    def __init__(self, channel, buffers, is_confirmed):
+    def __init__(self, channel, buffers, is_confirmed, queue=None):
         connection = channel.connection
         self.channel, self.frame_max = channel.id, connection.frame_max
         super().__init__()
         self.is_blocked = connection.blocked_reason is not None
         self._buffers = buffers
         self._is_confirmed = is_confirmed
+        self._queue = queue
         self._wire = Wire(connection, self._readable, self._broken, self._drained)
         self._tail = self._wire.ahead
 
@@ -185,6 +188,14 @@ class WireOutlet(Outlet):
         """Heartbeats."""
         return self._wire.tick(True)
 
+    def refusal(self, number):
+        """That of a nack, or of messages that came back."""
+        if number > self.confirms.doubted:
+            return Outlet.refusal(self, number)
+        return Refused(
+            f"the broker returns messages (basic.return): queue '{self._queue}' is not there, or takes none "
+            "from clients of AMQP; it is declared when the link connects anew")
+
     def unwatch(self):
         self._wire.unwatch()
 
@@ -229,6 +240,8 @@ class WireOutlet(Outlet):
             done = confirms.walk(self._buffers.input, end)
             self._tail = bytes(self._buffers.input_view[done:end])
             self.settle()
+            if confirms.returned and not self._is_confirmed:
+                self._passage.fail("destination", self.refusal(0))
             if not confirms.others:
                 return
             others, confirms.others = confirms.others, []

@@ -74,6 +74,7 @@ class Passage:
             buffers.input, buffers.output, channel.id, outlet.channel, outlet.frame_max,
             _octets(getattr(target, "exchange", None)), _octets(getattr(target, "routing_key", None)),
             target.edit, _octets(source.offset_argument), _stamp_of(target),
+            getattr(target, "queue", None) is not None,
         )
         self.wire = Wire(
             channel.connection, partial(self._guard, self._source_readable),

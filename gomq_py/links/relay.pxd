@@ -13,6 +13,7 @@ cdef class Relay:
     cdef unsigned int channel, target_channel
     cdef Py_ssize_t piece, target_frame_max
     cdef bytes exchange, routing_key
+    cdef bint is_mandatory
     cdef object edit
     cdef bytes offset_key
     cdef Stamp stamp

@@ -4,7 +4,7 @@ for the target's connection.
 No I/O, and no Python object per message. In and out, for each message:
 
     deliver  60,60: consumer tag, delivery tag u64, redelivered, exchange, routing key
-    publish  60,40: reserved u16 0, exchange, routing key, bits 0
+    publish  60,40: reserved u16 0, exchange, routing key, bits: 1 where it is mandatory, else 0
     header   as it came, but for the channel (or with the properties that ``edit`` makes of it)
     body     as it came, but for the channel; cut where the target's frames are smaller
 
@@ -54,8 +54,8 @@ class Relay:
     ``target_frame_max`` is what was agreed, 0: no limit. ``exchange``, ``routing_key``: other ones than the
     message's, as octets, or None. ``edit(properties, delivered)`` -> Properties, or None to leave it out.
     ``stamp``: a Stamp (links.stamp), by which messages are changed that need not be shown to ``edit``.
-    ``offset_header``: the header with the
-    number that a stream has given the message, or nothing.
+    ``offset_header``: the header with the number that a stream has given the message, or nothing.
+    ``is_mandatory``: the target is to return what no queue takes.
 
     After a walk: ``count`` messages began with ``first_tag``, of which ``written`` octets lie in ``output``;
     ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
@@ -68,12 +68,12 @@ class Relay:
         "input", "output", "channel", "target_channel", "piece", "target_frame_max", "exchange",
         "routing_key", "edit", "offset_key", "last_tag", "first_tag", "count", "written", "left_out",
         "others", "missing", "discards", "offset", "headers_from", "headers_to", "edited", "scan",
-        "skips", "stamp", "signs", "checksum",
+        "skips", "stamp", "signs", "checksum", "is_mandatory",
     )
 
     def __init__(
         self, input, output, channel, target_channel, target_frame_max, exchange=None, routing_key=None,
-        edit=None, offset_header=b"", stamp=None,
+        edit=None, offset_header=b"", stamp=None, is_mandatory=False,
     ):
         if len(input) < INPUT_OCTETS or len(output) < OUTPUT_OCTETS:
             raise ValueError("the buffers of a relay are too small")
@@ -86,6 +86,7 @@ class Relay:
         self.target_frame_max = target_frame_max
         self.piece = target_frame_max - 8 if target_frame_max else len(input)
         self.exchange, self.routing_key = exchange, routing_key
+        self.is_mandatory = is_mandatory
         self.edit = edit
         self.stamp = stamp
         self.offset_key = bytes([len(offset_header)]) + offset_header if offset_header else b""
@@ -372,7 +373,7 @@ class Relay:
             to += end - key_at
         else:
             to = self.write_shortstr(out, to, self.routing_key)
-        out[to] = 0
+        out[to] = 1 if self.is_mandatory else 0
         out[to + 1] = 0xCE
         octets.put_be32(out, at + 3, to + 1 - at - 7)
         self.written = to + 2

@@ -49,8 +49,9 @@ class Opener:
             connect=connector("source"), connect_target=connector("destination"),
             delete_after=definition.src_delete_after, refusals=definition.dest_refusal_limit,
             on_change=on_change, on_end=on_end,
-            # what is declared by others may come later
-            ends_with=FINAL_CODES - ({NOT_FOUND} if definition.is_predeclared else set()))
+            # what is declared by others may come later, or come back
+            ends_with=FINAL_CODES - (
+                {NOT_FOUND} if definition.is_predeclared or shovel.has_run else set()))
 
     def _target(self, shovel, uris):
         definition, vhost = shovel.definition, shovel.vhost.name

@@ -30,7 +30,9 @@ class NoVHost:
 class Shovel:
     """``vhost`` is a VHost, ``by`` who set it (broker.policies.parameters).
 
-    ``fault``: why it cannot run, as text, or None. ``link`` is there once it was started.
+    ``fault``: why it cannot run, as text, or None. ``link`` is there once it was started. ``has_run``: it was
+    there when the broker booted, or has been running since it was set: then it waits for a queue or exchange
+    that is not there.
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):
@@ -43,6 +45,7 @@ class Shovel:
         self.fault = None
         self.link = None
         self.is_of_stream = False
+        self.has_run = False
         self.is_about_to_start = False  # once the link before has ended
         self.is_paused = False
         self.is_waiting = is_waiting

@@ -19,7 +19,8 @@ from gomq_py.shovel import static
 from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 from gomq_py.shovel.rights import Rights
 from gomq_py.shovel.shovel import (
-    DYNAMIC, PAUSED, STATIC, STOPPED, TERMINATED, WAITING, NoVHost, Shovel, removed_event, status_event,
+    DYNAMIC, PAUSED, RUNNING, STATIC, STOPPED, TERMINATED, WAITING, NoVHost, Shovel, removed_event,
+    status_event,
 )
 from gomq_py.shovel.starting import Starting
 
@@ -85,6 +86,8 @@ class Shovels(Component):
         """Begin to move messages: at once, or, of very many, some after the others."""
         self._is_started = True
         shovels = list(self._shovels.values())
+        for shovel in shovels:
+            shovel.has_run = True
         for shovel in shovels[:STARTED_AT_ONCE]:
             self._start(shovel)
         if shovels[STARTED_AT_ONCE:]:
@@ -317,6 +320,7 @@ class Shovels(Component):
 
         def on_change(link):
             if shovel.link is link:
+                shovel.has_run = shovel.has_run or shovel.state == RUNNING
                 self._note_stream(shovel, link)
                 self._tell(shovel)
             elif link.has_ended:

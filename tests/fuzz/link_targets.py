@@ -4,7 +4,9 @@ Octets in front of fences: nothing behind what was read may be touched.
 """
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.amqp.wire.frames import content_frames, frame, method_frame
-from gomq_py.amqp.wire.methods import BasicAck, BasicCancel, BasicDeliver, BasicNack, ChannelClose
+from gomq_py.amqp.wire.methods import (
+    BasicAck, BasicCancel, BasicDeliver, BasicNack, BasicReturn, ChannelClose,
+)
 from gomq_py.content.properties import Properties
 from gomq_py.links.confirms import Confirms
 from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS, Relay, Unfit
@@ -164,7 +166,7 @@ def run_confirms(data):
 
 def _confirm(counts, parts):
     """(whether something was refused as no broker's, low, following, refused numbers, others)."""
-    confirms, model = Confirms(TARGET, 4096), {}
+    confirms, model, doubted = Confirms(TARGET, 4096), {}, set()
     others, tail = [], b""
     for count in counts:
         confirms.published(count)
@@ -175,7 +177,7 @@ def _confirm(counts, parts):
             buffer = bytearray(tail)
             try:
                 done = confirms.walk(buffer, len(buffer))
-                _model(model, tail[:done])
+                _model(model, doubted, tail[:done])
             except AMQPError:
                 return True, 0, 0, [], []
             others += confirms.others
@@ -189,18 +191,21 @@ def _confirm(counts, parts):
     return False, confirms.low, confirms.following, confirms.refused, others
 
 
-def _model(model, octets):
+def _model(model, doubted, octets):
     at = 0
     while at < len(octets):
         size = int.from_bytes(octets[at + 3:at + 7], "big")
         method, payload = octets[at + 7:at + 11], octets[at + 11:at + 7 + size]
+        if octets[at] == 1 and octets[at + 1:at + 3] == b"\x00\x07" and method == b"\x00\x3c\x00\x32":
+            doubted.update(model)
         if octets[at] == 1 and octets[at + 1:at + 3] == b"\x00\x07" and method in (
                 b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x78"):
             number, multiple = int.from_bytes(payload[:8], "big"), payload[8] & 1
             last = number or len(model)
             for each in range(1 if multiple else number, (last if multiple else number) + 1):
                 if each in model and model[each] is None:
-                    model[each] = "confirmed" if method[3] == 0x50 else "refused"
+                    is_taken = method[3] == 0x50 and each not in doubted
+                    model[each] = "confirmed" if is_taken else "refused"
         at += size + 8
 
 
@@ -216,6 +221,9 @@ def sample_confirms():
         yield prefix + nack(5, True) + ack(5) + ack(5) + method_frame(
             TARGET, ChannelClose(reply_code=406, reply_text="x")) + ack(6)
         yield prefix + ack(1 << 63) + ack(1)
+    yield b"\x03\x00\x05\x01\x01\x01" + ack(1) + method_frame(
+        TARGET, BasicReturn(reply_code=312, reply_text="NO_ROUTE", exchange="", routing_key="q")
+    ) + content_frames(TARGET, Properties().encode(), b"body", 4096) + ack(0, True)
     yield b"\x00\x00\x00\x01\x01\x01" + ack(0, True) + ack(1)
     yield b"\x02\x00\x00\x01\x01\x01" + method_frame(TARGET + 1, BasicAck(delivery_tag=1))
 

@@ -243,14 +243,15 @@ class FastLane:
         if frame_end - routing < length + 2:
             return SLOW
         length += 1 + at[routing + length]
-        # exactly the octet of bits is left, and neither mandatory nor immediate is set in it
-        if frame_end - routing != length + 1 or at[routing + length] != 0:
+        # exactly the octet of bits is left, and immediate is not set in it
+        if frame_end - routing != length + 1 or at[routing + length] > 1:
             return SLOW
         after = self._content(channel.id, position, frame_end + 1, end)
         if after <= 0:
             return after
         route = self._route(routing, length)
-        if route is None:
+        # A mandatory message that no queue gets is returned.
+        if route is None or at[routing + length] and not route.queues:
             return SLOW
         self.message.routing_at = routing
         self.message.routing_length = length

@@ -66,6 +66,43 @@ def test_message_refused_too_often_is_dead_lettered_at_its_source(queues, make_l
     assert depth(source, queue) == 0
 
 
+@pytest.mark.parametrize("size", [10, 300_000], ids=["small", "large"])
+def test_messages_wait_at_their_source_while_their_queue_is_not_there(queues, make_link, size):
+    queue, source, target = queues
+    link = make_link()
+    link.start()
+    until(lambda: link.status.state == "running")
+    target.queue_delete(queue)
+
+    fill(source, queue, 5, body=b"%d " + b"x" * size)
+    until(lambda: link.status.refused)
+    refused = link.status
+    target.queue_declare(queue)
+    until(lambda: link.status.moved == 5)
+
+    assert (refused.state, refused.moved) == ("running", 0)
+    assert "(basic.return)" in refused.error and f"queue '{queue}' is not there" in refused.error
+    assert sorted(numbers(take_all(target, queue, 5))) == [0, 1, 2, 3, 4]
+    assert (link.status.error, link.status.reconnects) == ("", 0)
+
+
+def test_link_that_does_not_wait_for_confirms_connects_anew_when_messages_come_back(queues, make_link, pair):
+    """So it declares the queue, where it has one to declare."""
+    queue, source, target = queues
+    prepared = Target(pair[1].amqp_url, "", queue, prepare=lambda channel: channel.queue_declare(queue))
+    target.queue_delete(queue)
+    link = make_link(target=prepared, ack_mode="on-publish")
+    link.start()
+    until(lambda: link.status.state == "running")
+    target.queue_delete(queue)
+
+    fill(source, queue, 1)
+    until(lambda: link.status.reconnects == 1 and link.status.state == "running")
+    fill(source, queue, 5)
+
+    assert numbers(take_all(target, queue, 5)) == list(range(5))
+
+
 def test_large_messages_that_are_refused_wait_and_arrive(queues, make_link):
     """They are not kept by the link: the source is asked for them again."""
     queue, source, target = queues

@@ -3,6 +3,7 @@ import logging
 from types import SimpleNamespace
 
 import gevent
+import gevent.ssl
 import pytest
 from gevent import socket
 

@@ -255,6 +255,52 @@ def test_confirms_that_no_broker_sends_are_refused(octets):
         confirms.walk(bytearray(octets), len(octets))
 
 
+RETURN = frame(1, 1, b"\0\x3c\0\x32\x01\x38\x08NO_ROUTE\0\x01q")
+RETURNED = RETURN + frame(2, 1, b"\0\x3c\0\0" + (5).to_bytes(8, "big") + b"\0\0") + frame(3, 1, b"hello")
+ACK = b"\0\x3c\0\x50"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_messages_that_were_on_their_way_when_one_came_back_count_as_refused(size):
+    confirms = Confirms(1, 131072)
+    confirms.published(3)
+    stream = (
+        frame(1, 1, ACK + (1).to_bytes(8, "big") + b"\0") + RETURNED + frame(8, 0, b"")
+        + frame(1, 1, ACK + (3).to_bytes(8, "big") + b"\1"))
+
+    tail = b""
+    for at in range(0, len(stream), size):
+        tail += stream[at:at + size]
+        tail = tail[confirms.walk(bytearray(tail), len(tail)):]
+
+    assert (confirms.low, confirms.refused, confirms.returned, confirms.others) == (4, [2, 3], 1, [])
+
+
+def test_messages_that_are_published_after_one_came_back_are_confirmed():
+    confirms = Confirms(1, 131072)
+    confirms.published(1)
+    confirms.walk(bytearray(RETURNED), len(RETURNED))
+    confirms.published(2)
+    octets = frame(1, 1, ACK + (3).to_bytes(8, "big") + b"\1")
+
+    confirms.walk(bytearray(octets), len(octets))
+
+    assert (confirms.low, confirms.refused) == (4, [1])
+
+
+@pytest.mark.parametrize("octets", [
+    RETURN + RETURN, RETURN + frame(3, 1, b"hello"), RETURN + frame(2, 1, bytes(13)),
+    RETURNED[:-len(frame(3, 1, b"hello"))] + frame(3, 1, b"hello!"),
+    RETURNED[:-len(frame(3, 1, b"hello"))] + frame(1, 1, ACK + (1).to_bytes(8, "big") + b"\0"),
+], ids=["no content", "no header", "short header", "long body", "no body"])
+def test_returned_messages_that_no_broker_sends_are_refused(octets):
+    confirms = Confirms(1, 131072)
+    confirms.published(3)
+
+    with pytest.raises(AMQPError):
+        confirms.walk(bytearray(octets), len(octets))
+
+
 def test_confirm_of_number_0_with_multiple_is_of_all():
     confirms = Confirms(1, 131072)
     confirms.published(3)

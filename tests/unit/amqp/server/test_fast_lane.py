@@ -99,7 +99,7 @@ def test_what_is_not_complete_stays_for_the_next_read(bench):
 ORDINARY = publish(b"hello")
 METHOD = publish_method()
 ODD = {
-    "mandatory": publish(bits=1),
+    "mandatory and no queue": publish(routing_key=b"none", bits=1),
     "immediate": publish(bits=2),
     "no route": publish(routing_key=b"nowhere"),
     "no exchange": publish(exchange=b"missing"),
@@ -149,11 +149,17 @@ ODD = {
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 @pytest.mark.parametrize("size", [None, 1])
 def test_what_is_odd_goes_to_the_slow_lane_frame_by_frame_and_the_rest_does_not(bench, odd, size):
+    bench.routes[b"", b"none"] = []
+
     bench.feed(ORDINARY + odd + ORDINARY, size)
 
     # A body frame that stands alone may begin the next publish's tail;
     # the walk goes on behind it all the same.
     assert bench.log == [stored(), *payloads(odd), stored()]
+
+
+def test_a_mandatory_message_that_a_queue_gets_is_as_any_other(bench):
+    assert bench.read(publish(b"hello", bits=1)) == [stored()]
 
 
 def test_a_channel_on_the_slow_lane_stays_there(bench):
@@ -506,7 +512,7 @@ def test_a_read_that_publishes_nothing_is_not_held_against_a_queue_that_is_outru
     bench.read(publish())
     bench.routes[b"", b"q"][0].outrun = True
 
-    bench.read(ack(1) + frame(8, 0, b"") + publish(bits=1) * MANY)
+    bench.read(ack(1) + frame(8, 0, b"") + publish(bits=2) * MANY)
 
     assert bench.outrun == []
 
