@@ -140,9 +140,13 @@ class SegmentPool:
         """
         return any(each == folder or each.startswith(folder + os.sep) for each in self._naming)
 
-    def take_alone(self, msgs_path, msgs_bytes, failed=None):
-        """As ``take``, for a segment of a stream: one file."""
-        return self._take(self._alone, (msgs_path,), msgs_bytes, failed)[0]
+    def take_alone(self, msgs_path, msgs_bytes, store):
+        """As ``take``, for a segment of a stream: one file. ``store.named()`` is called when it has got its
+        name, unless it has it already; ``store.fence(error)`` if it cannot get it.
+        """
+        return self._take(
+            self._alone, (msgs_path,), msgs_bytes, lambda error: store.fence(error), lambda: store.named()
+        )[0]
 
     def take_unnamed(self, folder, msgs_bytes):
         """One mapped file without a name, for a segment of a transient queue."""
@@ -150,7 +154,7 @@ class SegmentPool:
             return self._unnamed[msgs_bytes].pop()
         return self._with_spares_given_up(self.files.create_unnamed, folder, msgs_bytes)
 
-    def _take(self, ready, paths, msgs_bytes, failed):
+    def _take(self, ready, paths, msgs_bytes, failed, told=None):
         folder = os.path.dirname(paths[0])
         at_once = folder in self._at_once and folder not in self._naming
         if ready.get(msgs_bytes):
@@ -163,7 +167,7 @@ class SegmentPool:
         if at_once:
             self._name_at_once(files, paths)
         else:
-            self._name(files, paths, failed)
+            self._name(files, paths, failed, told)
         return files
 
     def _name_at_once(self, files, paths):
@@ -175,7 +179,7 @@ class SegmentPool:
                 self._uncreate(file)
             raise
 
-    def _name(self, files, paths, failed):
+    def _name(self, files, paths, failed, told):
         folder = os.path.dirname(paths[0])
 
         def named(error):
@@ -184,6 +188,8 @@ class SegmentPool:
                 del self._naming[folder]
             if error is not None:
                 self._name_failed(files, failed, error)
+            elif told is not None:
+                told()
 
         self._naming[folder] = self._naming.get(folder, 0) + 1
         names = [self.files.renaming(file.path, path, file, True) for file, path in zip(files, paths)]

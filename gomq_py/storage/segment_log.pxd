@@ -57,6 +57,8 @@ cdef class SegmentLog(_store.Store):
     cdef _leave_behind(self, Segment segment)
     cpdef open_aside(self)
     cpdef be_unawaited(self)
+    cdef bint has_name(self, Segment segment) except -1
+    cpdef named(self)
     cdef bint _come_to(self, Segment segment, bint can_wait) except -1
     cdef _open(self, Segment segment)
     cdef Py_ssize_t _acks_bytes(self, Segment segment) except -1

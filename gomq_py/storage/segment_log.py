@@ -455,6 +455,15 @@ class SegmentLog(_store.Store):
             segment.unsynced = MSGS  # for ever: nobody flushes it
         return segment
 
+    def has_name(self, segment):
+        """Whether an open segment's messages have their file's own name, so that a kill leaves them."""
+        return segment.msgs.path == self.path_of("msgs", segment.number)
+
+    def named(self):
+        """A file has got its name: readers that waited for it go on."""
+        if self.listener is not None and self.failure is None:
+            self.listener.segment_opened(self)
+
     def _make_folder(self):
         if self._write is None:
             for folder in self._folders():

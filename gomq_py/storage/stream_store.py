@@ -4,6 +4,8 @@ at its old end.
 Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to
 take. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never used twice.
 Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
+They are shown a segment once its file has its name: until then a kill takes its messages back, and gives
+their offsets to others.
 Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it
 read. Never yields, never flushes.
 """
@@ -143,8 +145,11 @@ class StreamStore(segment_log.SegmentLog):
     def enter(self, segment, can_wait):
         """A cursor comes into the segment: it is mapped as long as one is.
 
-        False: it cannot be read, and the store is fenced, or a cursor that ``can_wait`` has to.
+        False: it cannot be read, and the store is fenced, or a cursor that ``can_wait`` has to; or it has not
+        got its name, and no cursor comes into it before ``segment_opened``.
         """
+        if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
+            return False
         if not segment.is_open:
             try:
                 if not self._come_to(segment, can_wait):
@@ -433,7 +438,7 @@ class StreamStore(segment_log.SegmentLog):
         segment = Segment(self._next_number)
         try:
             self._make_folder()
-            msgs = self.pool.take_alone(self.path_of("msgs", segment.number), capacity, partial(_fence, self))
+            msgs = self.pool.take_alone(self.path_of("msgs", segment.number), capacity, self)
         except OSError as error:
             raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
         self.committer.mark_folder(self.folder)
@@ -484,11 +489,6 @@ class StreamStore(segment_log.SegmentLog):
                 [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)]
             )
             self.committer.mark_folder(self.folder)
-
-
-def _fence(store, error):
-    """Not the method itself: Cython makes something else of one that a cdef class inherits."""
-    store.fence(error)
 
 
 def usable_segment_bytes(wanted):

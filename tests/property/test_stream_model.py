@@ -74,7 +74,8 @@ class StreamModel(RuleBasedStateMachine):
             return
         reader = self.stream.open_reader(StreamStart(kind, number), tag)
         first = self.store.first_offset
-        wanted = self.positions.get(tag, number if kind == NUMBER else len(self.bodies) - number)
+        end = len(self.bodies)
+        wanted = self.positions.get(tag, min(number, end) if kind == NUMBER else end - number)
         self.readings.append(Reading(reader, max(wanted, first), tag))
 
     @precondition(lambda self: self.readings)

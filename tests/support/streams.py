@@ -31,6 +31,7 @@ class StreamBench:
         self.segment_bytes = segment_bytes
         self.damaged = []
         self.fenced = []
+        self.opened = 0  # how often readers that wait were told to go on
         self.message = Message()
         self.start()
 
@@ -64,6 +65,9 @@ class StreamBench:
 
     def store_fenced(self, store, error):
         self.fenced.append(error)
+
+    def segment_opened(self, store):
+        self.opened += 1
 
     # messages as values
 

@@ -4,8 +4,8 @@ where it goes on.
     "first"           the oldest message kept
     "last"            the newest message (RabbitMQ: the last chunk, which may hold more)
     "next"            what is published from now on; so does a consumer without the argument
-    a number          the message of this offset; the oldest kept if it is gone; if it has not come yet it is
-                      waited for
+    a number          the message of this offset; the oldest kept if it is gone; the next one published if it
+                      has not come yet, as in RabbitMQ: after a loss of power offsets may go on at a lower one
     a negative number the newest -n messages
     a timestamp       the first message that came at that time or later
     "1h", "7D"        the first message of the last hour, of the last seven days (Y M D h m s)
@@ -61,7 +61,7 @@ class StreamStart:
             cursor.skip_before(wanted_ms)
             return
         offset = {
-            FIRST: first, LAST: max(first, end - 1), NEXT: end, NUMBER: max(first, self.number),
+            FIRST: first, LAST: max(first, end - 1), NEXT: end, NUMBER: min(max(first, self.number), end),
             NEWEST: max(first, end - self.number),
         }[self.kind]
         cursor.seek(offset)

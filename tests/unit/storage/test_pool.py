@@ -78,11 +78,15 @@ class Bench:
 
     def __init__(self, root):
         self.root = root
+        self.named_count = 0
         self.queue = root / "queue"
         self.queue.mkdir()
         self.files = Files()
         self.committer = HeldCommitter()
         self.pool = SegmentPool(root / "pool", self.files, self.committer, segment_bytes=SIZE, kept_pairs=2)
+
+    def named(self):
+        self.named_count += 1
 
     def paths(self, number):
         return str(self.queue / f"msgs.{number:010d}"), str(self.queue / f"acks.{number:010d}")
@@ -95,7 +99,7 @@ class Bench:
         def take(error):
             told.append((number, error))
             if shelf == ALONE:
-                self.pool.take_alone(self.paths(number)[0], size)
+                self.pool.take_alone(self.paths(number)[0], size, self)
             else:
                 self.take(number, size)
 
@@ -882,11 +886,12 @@ def test_file_of_a_stream_has_no_acks_and_gets_its_name_later(bench):
     bench.committer.run_aside()
     bench.committer.changes = []
 
-    msgs = bench.pool.take_alone(bench.paths(1)[0], SIZE)
+    msgs = bench.pool.take_alone(bench.paths(1)[0], SIZE, bench)
 
-    assert bench.names() == ([], ["msgs.0000000001"])
+    assert bench.names() == ([], ["msgs.0000000001"]) and not bench.named_count
     bench.committer.make_changes()
     assert bench.names() == (["msgs.0000000001"], []) and msgs.path == bench.paths(1)[0]
+    assert bench.named_count == 1
 
 
 @pytest.mark.parametrize("shelf", [None, ALONE])
@@ -900,7 +905,7 @@ def test_files_that_the_hub_makes_get_their_names_behind_those_before_them(bench
         if shelf is None:
             bench.pool.take(*bench.paths(number), SIZE)
         else:
-            bench.pool.take_alone(bench.paths(number)[0], SIZE)
+            bench.pool.take_alone(bench.paths(number)[0], SIZE, bench)
 
     kinds = ["acks", "msgs"] if shelf is None else ["msgs"]
     names = [f"{kind}.000000000{number}" for kind in kinds for number in (1, 2)]

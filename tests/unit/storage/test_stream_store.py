@@ -10,6 +10,7 @@ from gomq_py.storage.damage import KEPT_COPIES
 from gomq_py.storage.errors import StoreClosed, StoreError
 from gomq_py.storage.files import Files
 from gomq_py.storage.message import Message
+from gomq_py.storage.pool import ALONE
 from gomq_py.storage.stream_recovery import open_stream_store
 from tests.durability import flush_pool
 from tests.support.no_switch import no_switch
@@ -69,6 +70,50 @@ def test_cursor_at_the_end_sees_what_comes_without_walking(bench):
     assert bench.read(cursor) == []
     bench.push(2000)
     assert bench.read(cursor) == list(range(100, 2100))
+
+
+def push_over_a_segment_made_ahead(bench):
+    """Two segments, the second in a file that has its own name once the hub has had a turn."""
+    made = []
+    bench.pool.wait_for(SEGMENT_BYTES, ALONE, (), made.append)
+    wait_until(lambda: made, sleep=gevent.sleep)
+    bench.push(2000)
+
+
+def test_readers_are_shown_only_what_a_kill_leaves(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(10)
+    bench.sync()
+    early = bench.cursor()
+    push_over_a_segment_made_ahead(bench)
+    late, at_the_end = bench.cursor(1500), bench.cursor(bench.store.next_offset)
+    bench.push(10)
+
+    shown = [bench.read(cursor) for cursor in (early, late, at_the_end)]
+    bench.crash()
+
+    assert 10 < len(shown[0]) < 2000
+    assert shown == [bench.read_all(), [], []]
+    bench.store.close()
+    bench.committer.stop()
+
+
+def test_readers_go_on_once_the_file_has_its_name(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(10)
+    bench.sync()
+    early, at_the_end = bench.cursor(), bench.cursor(5000)
+    push_over_a_segment_made_ahead(bench)
+    at_the_end.seek(bench.store.next_offset)
+    bench.push(10)
+    shown = bench.read(early)
+
+    wait_until(lambda: bench.opened, sleep=gevent.sleep)
+
+    assert shown + bench.read(early) == list(range(2020))
+    assert bench.read(at_the_end) == list(range(2010, 2020))
+    bench.store.close()
+    bench.committer.stop()
 
 
 def test_dropped_segment_moves_its_readers_to_the_first_message_kept(bench):
@@ -323,6 +368,16 @@ def test_start_that_points_into_damage_is_the_next_sound_message(bench, start, e
     bench.push(1)
     bench.read(cursor)
     assert cursor.offset == bench.store.next_offset == 101
+
+
+def test_start_behind_the_end_is_the_next_message_that_comes(bench):
+    bench.push(100)
+    cursor = bench.cursor()
+
+    StreamStart(NUMBER, 130).move(cursor, 0)
+    bench.push(50)
+
+    assert bench.read(cursor) == list(range(100, 150))
 
 
 def test_offset_found_by_time_counts_the_damaged_records_before_it(bench):
