@@ -211,7 +211,7 @@ class Channel(HotChannel):
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
-        if not self.reject(delivery_tag, False, settle.REQUEUE):
+        if not self.reject(delivery_tag, False, settle.RETURNED):
             return False
         self.returned = self.returned or set()
         self.returned.add(delivery_tag)

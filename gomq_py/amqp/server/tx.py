@@ -91,7 +91,7 @@ class Transaction:
                 if tag == 0 or tag > newest:
                     break
                 if self._is_open(tag):
-                    unacked.reject(tag, False, settle.REQUEUE)
+                    unacked.reject(tag, False, settle.RETURNED)
                 if clock.is_over():
                     return True
             channel.resume_consumers()

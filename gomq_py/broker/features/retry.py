@@ -6,11 +6,14 @@ from gomq_py.broker.features import checks, policy_checks
 from gomq_py.broker.features.feature import NO_STREAM, Feature
 from gomq_py.broker.values import MAX_TIMER_MS, is_count
 
-# How a message comes back: its channel let go of it, basic.nack, basic.reject. The numbers of queues.guard.
+# How a message comes back: its channel ended, basic.nack or basic.recover, basic.reject. The numbers of
+# queues.guard.
 LOST, RETURNED, FAILED = 1, 2, 4
 
-# x-delayed-retry-type: what waits. RabbitMQ counts basic.reject as a failure and basic.nack as a return.
-TYPES = {"disabled": 0, "failed": FAILED, "returned": RETURNED, "all": LOST | RETURNED | FAILED}
+# x-delayed-retry-type: what waits. As in RabbitMQ basic.reject is a failure, and so is the end of a channel
+# that holds the message: its consumer may have crashed on it, and would again at once. basic.nack and
+# basic.recover are returns.
+TYPES = {"disabled": 0, "failed": LOST | FAILED, "returned": RETURNED, "all": LOST | RETURNED | FAILED}
 _WORDS = "disabled", "all", "failed", "returned"
 
 

@@ -11,8 +11,8 @@ because that one needs to see the queue.
 REFUSED, ADMITTED, DUPLICATE = 0, 1, 2
 
 
-# How a message comes back: its channel let go of it, basic.nack, basic.reject. Bits, so that a setting can
-# mean several.
+# How a message comes back: its channel ended, basic.nack or basic.recover, basic.reject. Bits, so that a
+# setting can mean several.
 LOST, RETURNED, FAILED = 1, 2, 4
 
 

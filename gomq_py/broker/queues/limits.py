@@ -262,7 +262,7 @@ class QueueLimits(guard.QueueGuard):
         if not store.shows_recovered():
             return 0
         due_s = store.peeked_due_s(self.timers.now_ms() // 1000)
-        if due_s == 0 and not self.retried & guard.LOST:
+        if due_s == 0 and self.retried != guard.LOST | guard.RETURNED | guard.FAILED:
             return 0  # it did not wait for how it came back, or its delivery was lost with the broker
         left_ms = self.retries.left_ms(message.delivery_count, due_s)
         return left_ms if left_ms > 0 else 0

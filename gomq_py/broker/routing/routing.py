@@ -85,7 +85,10 @@ class Routing:
                 current.match(key, headers, matched)
             if current.departed:
                 matched.difference_update(current.departed)
-            if not matched and current.alternate is not None and current.alternate in self.exchanges:
+            if (
+                not matched and current.alternate is not None and current.alternate in self.exchanges
+                and not takes_onward(current, (routing_key, *more_keys))
+            ):
                 matched.add(self.exchanges[current.alternate])
             if current.onward is not None:
                 matched.add(current.onward)
@@ -179,7 +182,7 @@ class Routing:
 
     def set_onward(self, exchange, onward):
         """``exchange`` hands all that it gets to the exchange ``onward``, besides what it routes by its
-        bindings or to its alternate: that is asked as if there were no such exchange. None: to nobody.
+        bindings or, where neither of the two has a destination, to its alternate. None: to nobody.
         """
         if exchange.onward is onward:
             return
@@ -225,6 +228,16 @@ class Routing:
         """
         for user in self._alternates.get(name, ()):
             self.routes_changed(user)
+
+
+def takes_onward(exchange, keys):
+    """Whether a message with these keys is taken behind the exchange that this one hands on to. What is kept
+    as a retained message, which the headers say, is not: no subscriber has it.
+    """
+    onward, taken = exchange.onward, set()
+    for key in keys if onward is not None else ():
+        onward.match(key, None, taken)
+    return bool(taken)
 
 
 def published(message, destinations):

@@ -14,6 +14,7 @@ from gomq_py.broker.exchanges.fanout import FanoutExchange
 from gomq_py.broker.exchanges.headers import X_MATCH, HeadersExchange
 from gomq_py.broker.exchanges.random_choice import RandomExchange
 from gomq_py.broker.exchanges.topic import TopicExchange
+from gomq_py.broker.routing.routing import takes_onward
 from gomq_py.hub.turns import paced
 
 # Steps that are told: whoever asks reads them.
@@ -85,7 +86,10 @@ def _steps_from(routing, current, keys, headers, found, now_ms):
     for key in keys:
         judge.match(key, headers, matched)
     matched.difference_update(current.departed)
-    if not matched and current.alternate in routing.exchanges and current.alternate is not None:
+    if (
+        not matched and current.alternate in routing.exchanges and current.alternate is not None
+        and not takes_onward(current, keys)
+    ):
         yield Step(
             current, routing.exchanges[current.alternate], None,
             "no binding matches, so its alternate exchange is asked")

@@ -369,6 +369,30 @@ def test_recover_puts_everything_unacked_back(consumer, answered):
     assert (method.redelivered, method.delivery_tag, body) == (True, 3, b"1")
 
 
+@pytest.mark.parametrize("kind, waits", [("failed", False), ("returned", True)])
+def test_recover_returns_and_the_end_of_a_channel_fails_for_the_back_off(client, kind, waits):
+    """As RabbitMQ: a message whose consumer crashes on it waits before the next one gets it."""
+    def ready():
+        passive = QueueDeclare(queue="back-off", passive=True)
+        return client.call(passive, QueueDeclareOk, channel=2).message_count
+
+    client.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    arguments = {"x-delayed-retry-type": kind, "x-delayed-retry-min": 60_000}
+    client.call(QueueDeclare(queue="back-off", arguments=arguments), QueueDeclareOk)
+    client.publish("back-off", b"1")
+    client.send_method(BasicGet(queue="back-off"))
+    client.expect_message(BasicGetOk)
+
+    client.call(BasicRecover(requeue=True), BasicRecoverOk)
+    after_recover = ready()
+    if not waits:
+        client.send_method(BasicGet(queue="back-off"))
+        client.expect_message(BasicGetOk)
+        client.call(ChannelClose(), ChannelCloseOk)
+
+    assert (after_recover, ready()) == (0 if waits else 1, 0)
+
+
 def test_recovered_tags_are_unknown(consumer):
     consumer.publish("q")
     got(consumer)

@@ -54,7 +54,7 @@ def waited(bench, queue, at_most=400):
     ({"x-delayed-retry-type": "all", "x-delayed-retry-min": 5}, {}, (7, 5, None)),
     (
         {"x-delayed-retry-type": "failed", "x-delayed-retry-min": 5, "x-delayed-retry-max": 9}, {},
-        (FAILED, 5, 9),
+        (LOST | FAILED, 5, 9),
     ),
     (
         {}, {"delayed-retry-type": "returned", "delayed-retry-min": 5, "delayed-retry-max": 9},
@@ -84,7 +84,8 @@ def test_each_return_waits_longer_up_to_the_maximum(bench):
 
 
 @pytest.mark.parametrize(("kind", "waiting"), [
-    ("failed", {FAILED}), ("returned", {RETURNED}), ("all", {LOST, RETURNED, FAILED}), ("disabled", set()),
+    ("failed", {LOST, FAILED}), ("returned", {RETURNED}), ("all", {LOST, RETURNED, FAILED}),
+    ("disabled", set()),
 ])
 def test_type_says_which_returns_wait(bench, kind, waiting):
     queue = bench.limited({**ALL, "x-delayed-retry-type": kind, "x-delivery-limit": 50})

@@ -191,13 +191,18 @@ def test_each_queue_gets_one_copy_of_what_is_handed_on(vhost, onward):
     assert [each.name for each in vhost.route(vhost.exchange("amq.direct"), "q")].count("q") == 1
 
 
-def test_alternate_counts_the_bindings_of_its_exchange_alone(vhost, onward):
+def test_alternate_gets_nothing_that_is_taken_where_its_exchange_hands_on_to(vhost, onward):
     vhost.declare_queue("unmatched")
     vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "amq.fanout"})
     vhost.bind_queue("unmatched", "amq.fanout", "")
     vhost.set_onward(vhost.exchange("x"), onward)
+    remembered = Route(vhost.route_by_key(vhost.exchange("x"), "q"), vhost.exchange("x").state)
 
-    assert routed(vhost, "x", "q") == ["far", "unmatched"]
+    assert routed(vhost, "x", "q") == ["far"]
+    assert routed(vhost, "x", "nobody") == ["unmatched"]
+    assert [queue.name for queue in vhost.route(vhost.exchange("x"), "nobody", None, ("q",))] == ["far"]
+    vhost.unbind_queue("far", "amq.topic", "q")
+    assert not remembered.is_current() and routed(vhost, "x", "q") == ["unmatched"]
 
 
 def test_tee_of_a_queue_gets_what_came_to_it_by_being_handed_on(vhost, onward):

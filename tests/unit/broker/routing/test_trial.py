@@ -51,3 +51,18 @@ def test_a_binding_is_tried_with_all_keys_of_a_message_at_once(monkeypatch):
 
     assert [step.binding.routing_key for step in found.steps] == ["last"]
     assert len(made) == 3
+
+
+def test_an_alternate_is_no_step_where_the_exchange_hands_on_to_one_that_takes_the_message():
+    routing = Routing()
+    one, mqtt, spare = TopicExchange("one", "/"), TopicExchange("mqtt", "/"), FanoutExchange("spare", "/")
+    subscriber, rest = Destination("subscriber"), Destination("rest")
+    for source, destination, key in ((mqtt, subscriber, "a"), (spare, rest, "")):
+        source.bind(Binding(source, destination, key))
+    routing.exchanges = {each.name: each for each in (one, mqtt, spare)}
+    one.alternate = "spare"
+    routing.set_onward(one, mqtt)
+
+    for key, expected in (("a", subscriber), ("b", rest)):
+        assert try_out(routing, one, (key,), None, 0).destinations == [expected]
+        assert routing.route(one, key) == (expected,)
