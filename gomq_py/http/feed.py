@@ -97,7 +97,8 @@ def _channel(one):
 
 
 def _consumer(one):
-    return one.source.vhost, None, {"name": one.tag, "queue": one.source.name}
+    return one.source.vhost, one.channel.connection.user.identity, {
+        "name": one.tag, "queue": one.source.name}
 
 
 def _vhost(one):

@@ -111,6 +111,27 @@ def held(api, channel, name):
     return api.get(f"unacked/%2F/{name}").json()[0]["channel"]
 
 
+def test_nobody_sees_consumers_of_connections_that_are_hidden(api, held, name):
+    """Who has the tag management alone sees its own connections, in whatever list."""
+    api.put("users/looker", {"password": "looker", "tags": "management"})
+    api.put("permissions/%2F/looker", {"configure": "^$", "write": "^$", "read": "^$"})
+    looker, since = api.as_user("looker", "looker"), api.get("changes").json()["last"]
+    lists = (
+        "connections", "channels", "consumers", "consumers/%2F", "unacked", "unacked/%2F", f"unacked/%2F/{name}",
+        f"queues/%2F/{name}/unacked")
+    held_connection = quote(held.rpartition(" (")[0], safe="")
+
+    assert [looker.get(path).json() for path in lists] == [[]] * len(lists)
+    assert looker.get(f"queues/%2F/{name}").json()["consumer_details"] == []
+    assert api.delete(f"consumers/%2F/{held_connection}/1/holder").status_code == 204
+    wait_until(lambda: "consumer.deleted" in changes_seen(api, since))
+    assert "consumer.deleted" not in changes_seen(looker, since)
+
+
+def changes_seen(api, since):
+    return [one["what"] for one in api.get(f"changes?since={since}").json()["changes"]]
+
+
 def test_unacked_messages_are_told_by_consumer(api, held, name):
     def without_ages(path):
         rows = [one for one in api.get(path).json() if one["queue"] == name]

@@ -97,7 +97,7 @@ def _is_seen(change, user, tags):
         return True
     if kind in ("user", "permission", "topic"):  # topic.permission.created
         return ADMINISTRATOR in tags or change.user == user.identity
-    if kind in ("connection", "channel"):
+    if kind in ("connection", "channel", "consumer"):
         return MONITORING in tags or change.user == user.identity
     if kind == "parameter" and POLICYMAKER not in tags:
         return False

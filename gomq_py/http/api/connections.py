@@ -140,7 +140,7 @@ def find_channel(name):
 
 def _consumers(vhost_name=None):
     pairs = []
-    for connection in paced(node().connections()):
+    for connection in paced(visible()):
         if (
             connection.vhost.name == vhost_name if vhost_name is not None
             else sees_vhost(connection.vhost.name)
@@ -155,7 +155,7 @@ def _consumers(vhost_name=None):
 @blueprint.get("/api/consumers")
 @access(MANAGEMENT)
 def list_consumers():
-    """Every consumer in the vhosts that the user sees."""
+    """Every consumer of the connections that the user sees."""
     return _consumers()
 
 

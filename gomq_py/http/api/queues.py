@@ -12,6 +12,7 @@ from gomq_py.http import durability, kinds, shapes, statistics
 from gomq_py.http.answers import (
     body, check_node, check_required, json_answer, no_content, node, paced_list, sliced,
 )
+from gomq_py.http.api.connections import visible
 from gomq_py.http.arguments import boolean_of, decoded_arguments, integer_of, number_in
 from gomq_py.http.encoding import encoded
 from gomq_py.http.errors import BadRequest
@@ -67,11 +68,11 @@ def _kind_asked_for():
 @blueprint.get("/api/queues/<vhost>/<name>")
 @access(MANAGEMENT)
 def get_queue(vhost, name):
-    """One queue, with its consumers."""
+    """One queue, with those of its consumers whose connections the user sees."""
     statistics.with_history()
     queue = find_queue(vhost, name)
     connections = {
-        id(channel): one for one in node().connections() for channel in list(one.channels.values())
+        id(channel): one for one in visible() for channel in list(one.channels.values())
     }
     consumers = [consumer for consumer in shapes.consumers_of(queue) if id(consumer.channel) in connections]
     shape = shapes.queue(queue)
@@ -151,14 +152,16 @@ def rebalance_queues():
 @blueprint.get("/api/queues/<vhost>/<name>/unacked")
 @access(MANAGEMENT)
 def list_unacked(vhost, name):
-    """Who holds which of its messages, and since when; LavinMQ's. At most MAX_UNACKED."""
+    """Who holds which of its messages, and since when, of the connections that the user sees; LavinMQ's. At
+    most MAX_UNACKED.
+    """
     queue = find_queue(vhost, name)
     return paced_list(islice(_unacked(queue), MAX_UNACKED))
 
 
 def _unacked(queue):
     now_s = time.time()
-    for connection in node().connections():
+    for connection in visible():
         for channel in list(connection.channels.values()):
             for tag, holder, _, since_s, _ in paced(channel.unacked.entries(MAX_UNACKED), UNACKED_LOOK):
                 if holder.queue is queue:

@@ -6,8 +6,8 @@ from flask import Blueprint
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
 from gomq_py.broker.verbs import queues
 from gomq_py.http import shapes
-from gomq_py.http.answers import body, no_content, node, paced_list
-from gomq_py.http.api.connections import check_own, find_channel
+from gomq_py.http.answers import body, no_content, paced_list
+from gomq_py.http.api.connections import check_own, find_channel, visible
 from gomq_py.http.arguments import integer_of, text_of
 from gomq_py.http.errors import NoSuchObject, Unprocessable
 from gomq_py.http.finding import caller, find_queue, find_vhost
@@ -25,7 +25,7 @@ LOOKED_AT = 2000
 @access(MANAGEMENT)
 def list_unacked():
     """Every consumer, and every channel that uses basic.get, that holds messages: how many, and since when
-    the oldest.
+    the oldest. Of the connections that the user sees, as in all lists here.
     """
     return paced_list(_holders(lambda queue: sees_vhost(queue.vhost)))
 
@@ -70,7 +70,7 @@ def return_message(vhost, name):
 def _holders(is_meant):
     """The holders of the queues that are meant. A generator; may switch."""
     now_s, count = time.time(), 0
-    for connection in paced(node().connections()):
+    for connection in paced(visible()):
         for channel in paced(list(getattr(connection, "channels", {}).values())):
             unacked = channel.unacked
             holders = unacked.holding()
