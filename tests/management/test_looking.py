@@ -117,8 +117,8 @@ def test_nobody_sees_consumers_of_connections_that_are_hidden(api, held, name):
     api.put("permissions/%2F/looker", {"configure": "^$", "write": "^$", "read": "^$"})
     looker, since = api.as_user("looker", "looker"), api.get("changes").json()["last"]
     lists = (
-        "connections", "channels", "consumers", "consumers/%2F", "unacked", "unacked/%2F", f"unacked/%2F/{name}",
-        f"queues/%2F/{name}/unacked")
+        "connections", "channels", "consumers", "consumers/%2F", "unacked", "unacked/%2F",
+        f"unacked/%2F/{name}", f"queues/%2F/{name}/unacked")
     held_connection = quote(held.rpartition(" (")[0], safe="")
 
     assert [looker.get(path).json() for path in lists] == [[]] * len(lists)

@@ -718,6 +718,7 @@ class Connection:
 
     def _renewed(self):
         LOG.info("connection %s: user '%s' renewed its token", self.name, self.user.name)
+        self.server.withdrawals.begin(self.user)
         self.write(method_frame(0, ConnectionUpdateSecretOk()))
 
     def _not_renewed(self, error):

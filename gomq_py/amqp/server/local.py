@@ -56,8 +56,8 @@ class LocalClients:
         connection.socket.close()
 
     def _rights_changed(self, user):
-        """End what the user may not do any more. Other clients keep what they have consumed from, as in
-        RabbitMQ; one of these has nobody who would notice.
+        """End what the user may not do any more. Consumers of other clients are cancelled
+        (amqp.server.withdrawals); here the channel ends, so that the link says why.
         """
         if not self._clients.count_of_door(LOCAL):
             return

@@ -12,6 +12,7 @@ from gomq_py.amqp.server.connection import Connection
 from gomq_py.amqp.server.consumer_timeouts import ConsumerTimeouts, LookAgain
 from gomq_py.amqp.server.local import LocalClients
 from gomq_py.amqp.server.served import Served
+from gomq_py.amqp.server.withdrawals import Withdrawals
 from gomq_py.broker.verbs.access import Access
 from gomq_py.net.listener import host_of
 from gomq_py.observability.gathered_lines import GatheredLines
@@ -33,6 +34,8 @@ class AMQPServer:
         hub.at_close(self.timeouts.close)
         look_again = LookAgain(hub.clients)
         broker.on_consumer_timeout(lambda: look_again.begin(hub.scheduler))
+        self.withdrawals = Withdrawals(hub.clients, hub.scheduler)
+        broker.users.rights_watchers.append(self.withdrawals.begin)
         self._access = None
         self._give_back = self._gone  # one for all
         self.lines = GatheredLines(logger("amqp"), hub.timers.start)  # of clients that come and go
