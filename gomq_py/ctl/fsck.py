@@ -284,7 +284,8 @@ def _acks_of(head, pair, findings):
     twin = head.twin(head_format.ACKS_MAGIC)
     found = head_format.decode(content, head_format.ACKS_MAGIC)
     if found is None or found.seed != twin.seed:
-        where = findings.damage if any(content[:head_format.HEAD_BYTES]) else findings.notes
+        is_damage = findings.ended_in_order or any(content[:head_format.HEAD_BYTES])
+        where = findings.damage if is_damage else findings.notes
         where.append((path, "the head does not belong to its segment"))
     start = content[:head_format.HEAD_BYTES]
     seal = head_format.decode_acks_seal(twin.seed, start)

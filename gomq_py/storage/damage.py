@@ -72,7 +72,7 @@ def set_aside(store, segment, start, end, lost_count):
                 "disk", KEPT_COPIES, store.folder,
             )
         return
-    _keep_copy(store, segment, start, end)
+    keep_copy(store, f"{segment.number:010d}.{start}", segment.msgs.read(start, end))
     if lost_count == 0:
         LOG.warning(
             "damaged: %s octets %d to %d; no message is lost: those there had been settled", path, start, end
@@ -130,8 +130,11 @@ def _ack(store, segment, start, end):
             LOG.warning("damage stays unmarked: %s", error)
 
 
-def _keep_copy(store, segment, start, end):
-    path = os.path.join(store.folder, f"damaged.{segment.number:010d}.{start}")
+def keep_copy(store, name, content):
+    """Keep damaged octets beside the segments as ``damaged.NAME``, where there is room for them and not too
+    many are kept.
+    """
+    path = os.path.join(store.folder, f"damaged.{name}")
     try:
         if (
             os.path.exists(path)
@@ -140,7 +143,7 @@ def _keep_copy(store, segment, start, end):
             return
         file = store.files.open_log(path)
         try:
-            store.files.append(file, segment.msgs.read(start, end))
+            store.files.append(file, content)
         finally:
             store.files.close(file)
         store.pool.damage.kept_paths.add(path)

@@ -145,10 +145,15 @@ class Recovery:
             acks_head = head.twin(head_format.ACKS_MAGIC)
             if acks is not None and self._are_foreign(acks_head, acks):
                 acks = self._set_acks_aside(acks)
+            unreadable = self._unreadable_acks(acks)
+            if unreadable is not None and number not in self.listed.counts:
+                self._keep_settled(number, msgs, acks)
+                return
             acks = self._sound_acks(number, acks_head, acks)
             segment = Segment(number)
             segment.attach(msgs, acks)
             self._restore(segment, head, acks_head)
+            self._report_damaged_acks(segment, unreadable)
             runs = segment.get_runs()
             segment.detach()
         finally:
@@ -379,6 +384,47 @@ class Recovery:
                 "%s is gone: the messages of this segment that had been acknowledged come back",
                 self.store.path_of("acks", number),
             )
+
+    def _unreadable_acks(self, acks):
+        """The octets of an acks file that an orderly stop has left with a head and that has none any more; or
+        None. After a crash such a file was recycled.
+        """
+        if self.listed is None or acks is None:
+            return None
+        octets = acks.read(0, acks.size)
+        return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
+
+    def _keep_settled(self, number, msgs, acks):
+        """Keep a segment whose acks cannot be read, and in which the last run left no message, under another
+        name: all were acknowledged, unless somebody has put it back.
+        """
+        kept = []
+        for file in (msgs, acks):
+            kept.append(self._path_of(f"damaged.{os.path.basename(file.path)}"))
+            self.files.rename(file.path, kept[-1])
+        self.store.pool.damage.kept_paths.update(kept)
+        LOG.error(
+            "damaged: the acknowledgements of segment %d cannot be read, the disk returned something else "
+            "than was written. No message is lost and none comes back: the last run left none in it. Kept as "
+            "%s", number, " and ".join(kept),
+        )
+
+    def _report_damaged_acks(self, segment, unreadable):
+        """Say that acks which an orderly stop has left cannot be read, keep their octets, and say how many
+        acknowledged messages come back, which the last run's list of segments tells.
+        """
+        left = None if self.listed is None else self.listed.counts.get(segment.number)
+        back = 0 if left is None else segment.count - segment.acked - left
+        if unreadable is None and back <= 0:
+            return
+        octets = segment.acks.read(0, segment.acks.size) if unreadable is None else unreadable
+        name = os.path.basename(segment.acks.path)
+        damage.keep_copy(self.store, name, octets)
+        LOG.error(
+            "damaged: %s: the disk returned something else than was written; %d message(s) that had been "
+            "acknowledged come back, the last run left %d in this segment; kept as damaged.%s",
+            segment.acks.path, max(0, back), left, name,
+        )
 
     def _are_foreign(self, acks_head, acks):
         """Whether the file holds the acks of another segment, which no crash explains. A crash leaves such

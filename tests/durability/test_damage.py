@@ -9,7 +9,9 @@ import shutil
 
 import pytest
 
+from gomq_py.ctl.fsck import check_folder
 from tests.durability.store_driver import Life
+from tests.support.node import Node
 from tests.support.unflushed import Unflushed
 
 SIZES = (1, 30, 5, 0, 17)
@@ -163,3 +165,73 @@ def test_every_flipped_octet_of_acks_costs_at_most_one_ack_and_no_message(origin
 
         assert set(KEPT) <= set(numbers), f"octet {at}"
         assert len(set(numbers) - set(KEPT)) <= 1, f"octet {at}"
+
+
+# acks that an orderly stop has left
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A folder of a queue "jobs" and how many messages were taken of it, by an orderly stop."""
+    def stop(acknowledged):
+        node = Node(tmp_path / "data")
+        node.vhost.declare_queue("jobs", durable=True)
+        for number in range(100):
+            node.publish("", "jobs", b"%03d" % number, persistent=True)
+        for _ in range(acknowledged):
+            node.take("jobs")
+        node.stop()
+        acks, = (tmp_path / "data" / "queues").rglob("acks.*")
+        return acks
+    return stop
+
+
+def zeroed_head(octets):
+    return bytes(512) + octets[512:]
+
+
+def flipped_head(octets):
+    return flipped(octets, 20)
+
+
+def zeroed_entries(octets):
+    return octets[:128] + bytes(len(octets) - 128)
+
+
+@pytest.mark.parametrize(("acknowledged", "ruin", "back"), [
+    (0, zeroed_head, 0), (50, zeroed_head, 50), (100, zeroed_head, 0),
+    (50, flipped_head, None), (100, flipped_head, 0), (50, zeroed_entries, 50),
+], ids=lambda value: getattr(value, "__name__", value))
+def test_acks_that_an_orderly_stop_left_and_that_are_damaged_are_said_and_kept(
+    stopped, caplog, acknowledged, ruin, back
+):
+    """The list of segments says how many were left: where none was, none comes back."""
+    caplog.set_level("WARNING", "gomq_py")
+    acks = stopped(acknowledged)
+    root, ruined = acks.parents[2], ruin(acks.read_bytes())
+    acks.write_bytes(ruined)
+    findings = check_folder(root)
+
+    node = Node(root)
+    count, kept = node.vhost.queue("jobs").ready_count, node.broker.damage()[1]
+    said = caplog.text
+    caplog.clear()
+    node.stop()
+    Node(root).stop()
+
+    assert str(acks) in [path for path, _ in findings.damage]
+    assert acknowledged == 100 or f"damaged: {acks}" in said
+    assert "damaged" in said and not caplog.text
+    assert str(acks.with_name(f"damaged.{acks.name}")) in kept
+    assert acks.with_name(f"damaged.{acks.name}").read_bytes() == ruined
+    if back is None:  # the entries check by themselves where the head does not
+        back = count - (100 - acknowledged)
+    assert count == 100 - acknowledged + back and f"{back} message(s) that had been" in said or not back
+
+
+def test_a_kill_leaves_acks_without_a_head_in_silence(tmp_path, caplog):
+    """Nothing was promised of them, and files go round."""
+    caplog.set_level("WARNING", "gomq_py")
+    original = Original(tmp_path / "original", False)
+    root = damaged_copy(original, tmp_path, original.acks, zeroed_head)
+
+    assert one_recovery(root) == list(range(COUNT)) and not caplog.text
