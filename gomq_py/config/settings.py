@@ -355,12 +355,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "amqp", "max_unfinished_bodies", integer(1048576), 268435456,
         "Octets of bodies that have come in part, over all connections: two of the largest by default. "
-        "Beyond it only the oldest grows, and others of its connection up to as much again.",
+        "Beyond it bodies wait that are not within their share of as much again.",
     ),
     Option(
         "amqp", "max_large_output", integer(1048576), 268435456,
         "Octets of messages over 128 KiB that have been delivered but not read, over all connections. Beyond "
-        "it consumers wait for each other.",
+        "three quarters of it consumers wait that are not within their share of the rest.",
     ),
     Option(
         "amqp", "max_connections", COUNT, 0,

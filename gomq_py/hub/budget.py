@@ -1,59 +1,160 @@
-"""Budget: octets that all connections of a hub may hold together, who waits for room, and what becomes of
-those who keep others waiting.
+"""Budget: octets that all connections of a hub may hold together, who may have more, and what becomes of
+those who keep others waiting. The one rule of everything that clients share.
 
-Below the kinds of it (bodies, large_output), each of which has its own rule of who may have more.
-Never holds any octets itself.
+Below the kinds of it (bodies, large_output). Never holds any octets itself.
+
+    up to ``limit``         whoever comes first
+    from there to ``most``  whoever is within its share of what is left: a user in a virtual host a half, a
+                            connection an eighth before half of that has gone, so that there is always
+                            something left for the next one
+    beyond its share        waits; and while anybody waits, holders beyond their share have to get on at the
+                            least speed: the slowest of those that do not are given up until there is room
 """
+import time
+
 import gevent
 
 from gomq_py.observability.log import logger
 
 LOG = logger("hub")
 
-# Whoever holds something that others wait for must get on with it at least this often: half a heartbeat's
-# default, long for a network and short for those who wait.
-STALLED_S = 30
+# Of what is left the share of one connection, and of one user in one virtual host over all connections. Half
+# of what is beyond the limit is for users alone: one with many connections does not keep out the others.
+CONNECTION_PARTS = 8
+ACCOUNT_PARTS = 2
+# While others wait, whoever holds more than its share must get on by this part of what it holds in a second:
+# the more it keeps from others the faster, so that a whole message takes half a minute. A client that drips
+# would have to hold ever more, ever faster.
+LEAST_PART_S = 1 / 32
+# Over how long the speed is measured: TCP's own pauses, after lost packets, are shorter.
+WINDOW_S = 2
+# Between two looks while anybody waits.
+LOOK_S = 0.5
+
+
+class Held:
+    """What one holder has: ``octets`` of the ``output`` of a connection, whose ``account`` it counts for.
+
+    ``progress`` is what it was at ``since_s``, and ``speed`` the part of its octets by which it got on in a
+    second before that; None: it is not known yet.
+    """
+
+    __slots__ = ("output", "account", "octets", "progress", "since_s", "speed")
+
+    def __init__(self, output, now_s):
+        self.output = output
+        self.account = output.account
+        self.octets = self.progress = 0
+        self.since_s = now_s
+        self.speed = None
 
 
 class Budget:
-    """``limit`` in octets, of which ``held`` are in use.
+    """``limit`` and ``most`` in octets, of which ``held`` are in use.
 
-    While anybody waits somebody looks every ``stalled_s`` who has not got on.
+    A holder, which waits as well, is any hashable with ``output`` (the net.output of its connection, which
+    says whose it is), ``resume_held()``, called when it is worth asking anew, and ``give_up(why)``. All is
+    called in the hub.
     """
 
-    def __init__(self, limit, stalled_s=STALLED_S, call_later=gevent.spawn_later):
+    def __init__(self, limit, most, call_later=gevent.spawn_later, clock=time.monotonic):
         self.limit = limit
+        self.most = most
         self.held = 0
-        self._stalled_s = stalled_s
         self._call_later = call_later
-        self._waiting = []
+        self._clock = clock
+        self._holders = {}  # holder: Held, the oldest first
+        self._of_output = {}
+        self._of_account = {}
+        self._waiting = {}  # waiter: octets that it wants, who has waited longest first
         self._watch = None
         self._is_closed = False
 
     def close(self):
         """Stop watching; nobody who waits goes on any more."""
         self._is_closed = True
-        self._waiting = []
+        self._waiting.clear()
         if self._watch is not None:
             self._watch.kill(block=False)
             self._watch = None
 
-    def _wait(self, waiter):
-        """``waiter.resume_held()`` is called when it is worth asking anew."""
-        if not self._is_closed:
-            self._waiting.append(waiter)
-            self._watch_on()
+    def forget(self, waiter):
+        """It does not wait any more. One that does not wait changes nothing."""
+        self._waiting.pop(waiter, None)
 
-    def _watch_on(self):
+    def _hold(self, holder, octets):
+        held = self._holders.get(holder)
+        if held is None:
+            held = self._holders[holder] = Held(holder.output, self._clock())
+            held.progress = self._progress(holder, held)
+        held.octets += octets
+        self.held += octets
+        self._of_output[held.output] = self._of_output.get(held.output, 0) + octets
+        self._of_account[held.account] = self._of_account.get(held.account, 0) + octets
+
+    def _let_go(self, holder):
+        """Whether it had anything."""
+        held = self._holders.pop(holder, None)
+        if held is None:
+            return False
+        self.held -= held.octets
+        _subtract(self._of_output, held.output, held.octets)
+        _subtract(self._of_account, held.account, held.octets)
+        return True
+
+    def _is_within_share(self, output, octets=0):
+        """Whether so many octets more leave the connection, or its account, within its share of the rest."""
+        left = self.most - max(self.held + octets, self.limit)
+        for_connections = left - (self.most - self.limit) / 2
+        return (
+            self._of_output.get(output, 0) + octets <= for_connections / CONNECTION_PARTS
+            or self._of_account.get(output.account, 0) + octets <= left / ACCOUNT_PARTS)
+
+    def _wait(self, waiter, octets=0):
+        """``octets`` of a kind that gives them as a whole."""
+        if not self._is_closed:
+            self._waiting[waiter] = octets
+            self._watch_on(0)  # those who have been slow for long give way at once
+
+    def _watch_on(self, seconds):
         if self._waiting and self._watch is None:
-            self._note_progress()
-            self._watch = self._call_later(self._stalled_s, self._look)
+            self._watch = self._call_later(seconds, self._look)
 
     def _look(self):
         self._watch = None
         if self._waiting:
-            self._give_up_stalled()
-            self._watch_on()
+            self._give_up_slow()
+            self._call_next()
+            self._watch_on(LOOK_S)
+
+    def _give_up_slow(self):
+        now_s = self._clock()
+        slow = []
+        for holder, held in self._holders.items():
+            self._measure(holder, held, now_s)
+            if held.speed is not None and held.speed < LEAST_PART_S:
+                slow.append((held.speed, len(slow), holder))
+        for speed, _, holder in sorted(slow):
+            if not self._lacks_room():
+                break
+            held = self._holders.get(holder)
+            if held is None or self._is_within_share(held.output) or not self._may_be_judged(holder):
+                continue
+            self._give_up(holder, self._why(held, speed))
+            self._let_go_of(holder)
+
+    def _measure(self, holder, held, now_s):
+        passed_s = now_s - held.since_s
+        if passed_s >= WINDOW_S:
+            progress = self._progress(holder, held)
+            held.speed = (progress - held.progress) / passed_s / max(held.octets, 1)
+            held.progress, held.since_s = progress, now_s
+
+    def _measure_anew(self, holder):
+        """What it did so far says nothing: it could not get on."""
+        held = self._holders.get(holder)
+        if held is not None:
+            held.progress, held.since_s, held.speed = self._progress(holder, held), self._clock(), None
 
     def _resume(self, waiters):
         for waiter in waiters:
@@ -71,10 +172,33 @@ class Budget:
         except Exception:
             LOG.exception("a connection that others wait for cannot be given up")
 
-    def _note_progress(self):
-        """Remember how far each holder has got."""
+    # of each kind
+
+    def _lacks_room(self):
+        """Whether somebody waits for what others hold."""
+        return bool(self._waiting)
+
+    def _call_next(self):
+        """Called at each look while anybody waits."""
+
+    def _progress(self, holder, held):
+        """How far it has got, in octets."""
         raise NotImplementedError
 
-    def _give_up_stalled(self):
-        """Give up those that have got no further since."""
+    def _may_be_judged(self, holder):
+        """Whether it is its client that keeps it from getting on."""
         raise NotImplementedError
+
+    def _let_go_of(self, holder):
+        """It has been given up: whoever waits for its octets goes on."""
+        raise NotImplementedError
+
+    def _why(self, held, speed):
+        """What its client, or the log, is told."""
+        raise NotImplementedError
+
+
+def _subtract(sums, key, octets):
+    left = sums.pop(key, 0) - octets
+    if left > 0:
+        sums[key] = left

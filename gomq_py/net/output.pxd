@@ -7,6 +7,7 @@ cdef class Output:
     cdef readonly uint64_t sent_octets
     cdef readonly bint blocked, broken, takes_sources
     cdef readonly object error
+    cdef public object account
     cdef public object on_drained, on_overflow, on_broken
     cdef public Py_ssize_t limit
     cdef Py_ssize_t allowance

@@ -37,13 +37,14 @@ class Output:
     """The one way to write to ``socket`` (a gevent socket, plain or TLS, non-blocking).
 
     ``blocked``: the socket took less than it was given; deliveries wait for ``call_when_drained``.
-    ``sent_octets`` counts what the socket took. ``takes_sources``: see write_source().
+    ``sent_octets`` counts what the socket took. ``takes_sources``: see write_source(). ``account``: whose it
+    is for what clients share (hub.budget), the names of user and virtual host, from the login on.
     """
 
     __slots__ = (
         "buffers", "sent_octets", "blocked", "broken", "error", "on_drained", "on_overflow", "on_broken",
         "limit", "allowance", "corked", "overflowed", "send", "fileno", "watcher", "pending", "waiters",
-        "takes_sources", "source", "ahead", "taken_whole", "gathered", "gathered_most",
+        "takes_sources", "source", "ahead", "taken_whole", "gathered", "gathered_most", "account",
     )
 
     def __init__(self, socket, buffers, limit=LIMIT_OCTETS):
@@ -52,6 +53,7 @@ class Output:
         self.takes_sources = CAN_SEND_FILES and is_plain(socket)
         self.fileno = socket.fileno()
         self.limit = limit
+        self.account = None
         self.sent_octets = self.allowance = self.taken_whole = 0
         # octets at the start of the hub's output buffer that are for this socket and not sent yet
         self.gathered = self.gathered_most = 0

@@ -66,6 +66,8 @@ BROKEN = "by a fault of the broker"
 # Unacked messages of a consumer that it has not done with by the time that its acks are read: more than twice
 # what the fastest client takes.
 PLENTY = 32
+# What a connection waits for whose client does not read.
+UNREAD = "the client to read its answers"
 # What a client has said of itself before it has.
 NOTHING = MappingProxyType({})
 # Quarters of the heartbeat interval without an octet after which a client is taken for dead: at least two
@@ -162,6 +164,7 @@ class Connection:
             handshake.client_properties, handshake.capabilities, handshake.mechanism
         )
         self.user, self.vhost, self.limits = user, vhost, handshake.limits
+        self.output.account = user.name, vhost.name
         self.access = self.server.access_of(user, vhost.name)
         self.login = None
         moved(self, OF_CONNECTION, OPENED)
@@ -449,6 +452,10 @@ class Connection:
             return
         self.lane.send_confirms()
 
+    def is_held_up(self):
+        """Whether it is not read, and not because of its client."""
+        return any(what != UNREAD for what in self.stream.waits_for)
+
     def has_plenty(self):
         """Whether a consumer has messages at hand, so that its acks may be read a little later, and nobody
         waits for confirms.
@@ -732,7 +739,7 @@ class Connection:
         """The client reads its answers more slowly than it asks: do not read from it meanwhile, and close it
         if that lasts too long.
         """
-        hold = self.stream.hold("the client to read its answers")
+        hold = self.stream.hold(UNREAD)
         patience_s = self.server.settings.unread_timeout
         timer = self.hub.call_later(
             patience_s, self.abort, f"the client has not read its answers for {patience_s} s"

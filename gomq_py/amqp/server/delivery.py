@@ -62,12 +62,14 @@ class AMQPConsumer(consumers.Consumer):
     def stop(self):
         """basic.cancel or the end of the channel: detach. What it holds unacked stays with the channel."""
         self.started = False
+        self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
         self.source.remove_consumer(self)
 
     def cancel(self, reason):
         """The queue has dropped this consumer."""
         self.started = False
+        self._wait_no_more()
         self.channel.unacked.let_go(self.holder)
         if self.on_cancel is not None:
             self.on_cancel(self, reason)
@@ -406,6 +408,10 @@ class AMQPConsumer(consumers.Consumer):
         """A copy of so many octets went to the output."""
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
+
+    def _wait_no_more(self):
+        if self.held and self.large is not None:
+            self.large.forget(self)
 
     def resume_held(self):
         """There may be memory again: deliver."""

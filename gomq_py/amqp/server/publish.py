@@ -3,7 +3,7 @@ and BCC, direct reply-to.
 
     content_header, content_body   frames -> Content
     prepare                        Content -> Publication; what is wrong is raised here, when it is complete,
-                                   as in RabbitMQ
+                                   as in RabbitMQ, but for the address of one that does not come in one frame
     store                          Publication -> queues; returns and confirm counting
 
 Between channel and broker.verbs.publishing, which says what a publish means. Complete and simple, never fast.
@@ -25,6 +25,7 @@ from gomq_py.content.gathered import Gathered
 
 # A body of so many octets or more is put together where it is stored from.
 GATHERED_OCTETS = 128 * 1024
+IMMEDIATE = "immediate=true"
 # Two short strings, and what the broker may add to properties on the way in.
 ROUTING_OCTETS = 1024
 
@@ -36,7 +37,9 @@ class Content:
     A client of the body budget.
     """
 
-    __slots__ = ("channel", "method", "size", "properties", "chunks", "gathered", "received", "hold")
+    __slots__ = (
+        "channel", "method", "size", "properties", "chunks", "gathered", "received", "hold", "is_checked",
+    )
 
     def __init__(self, channel, method):
         self.channel = channel
@@ -47,6 +50,7 @@ class Content:
         self.gathered = None  # a Gathered, from the first frame of a large body on
         self.received = 0
         self.hold = None
+        self.is_checked = False
 
     def unexpected_frame(self):
         """The error for a frame out of its order, with RabbitMQ's texts."""
@@ -55,6 +59,17 @@ class Content:
                 "expected content header for class 60, got non content header frame instead"
             )
         return UnexpectedFrame("expected content body, got non content body frame instead")
+
+    def check(self):
+        """Ask for the rights before it takes memory that others could use: once; they are asked again when it
+        is complete. Raises what prepare() would.
+        """
+        if not self.is_checked:
+            self.is_checked = True
+            method = self.method
+            if method.immediate:
+                raise NotImplemented_(IMMEDIATE)
+            publishing.check_address(self.channel.caller, method.exchange, method.routing_key)
 
     def gather(self):
         """The rest of the body is put where what is there of it is put now, if the system has room for it."""
@@ -69,9 +84,14 @@ class Content:
         self.chunks.clear()
 
     @property
-    def owner(self):
-        """Its connection."""
-        return self.channel.connection
+    def output(self):
+        """Its connection's."""
+        return self.channel.connection.output
+
+    @property
+    def is_held_up(self):
+        """Whether the connection is not read, and not because of its client."""
+        return self.channel.connection.is_held_up()
 
     def resume_held(self):
         """There is room for the rest, or the content was dropped: read on."""
@@ -113,6 +133,8 @@ def content_header(channel, payload):
     content.properties = properties
     if size == 0:
         return _complete(channel, content)
+    if size >= GATHERED_OCTETS:
+        content.check()
     return True
 
 
@@ -156,13 +178,12 @@ def body_ends(channel, gathered, size):
 def _received(channel, content, count):
     if content.received == content.size:
         return _complete(channel, content)
+    content.check()
     bodies = channel.connection.hub.bodies
     if bodies.grow(content, count):
         return True
-    if bodies.waits_in_vain(content):
-        raise ContentTooLarge(
-            f"unfinished message bodies of more than {bodies.limit} octets on one connection "
-            "(max_unfinished_bodies)")
+    if why := bodies.why_in_vain(content):
+        raise ContentTooLarge(why)
     content.hold = channel.connection.stream.hold("room for message bodies")
     return False
 
@@ -196,7 +217,7 @@ def _complete(channel, content):
 def prepare(channel, method, properties, body):
     """Make a Publication. ``immediate`` is refused, as in RabbitMQ. Raises AMQPError, Refused."""
     if method.immediate:
-        raise NotImplemented_("immediate=true")
+        raise NotImplemented_(IMMEDIATE)
     return publishing.prepare(
         channel.caller, method.exchange, method.routing_key,
         partial(envelope_of, properties, reply_to=partial(_own_reply_to, channel)), body,

@@ -102,6 +102,17 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     The default exchange takes a key that is the address of a topic to the vhost's exchange of topics, unless
     a queue has that name: so reply_to can be such an address.
     """
+    found, routing_key = _addressed(caller, exchange, routing_key)
+    return checked(caller, found, routing_key, read, body, now_ms, mandatory)
+
+
+def check_address(caller, exchange, routing_key):
+    """Raise what prepare() would of a message's address: for one of which little more has come than that."""
+    found, routing_key = _addressed(caller, exchange, routing_key)
+    caller.access.write_topic(found, (routing_key,))
+
+
+def _addressed(caller, exchange, routing_key):
     vhost, name = caller.vhost, cleaned(exchange)
     if not name and routing_key.startswith(TOPIC_ADDRESS) and routing_key not in vhost.queues:
         key, topics = routing_key.removeprefix(TOPIC_ADDRESS), vhost.exchanges.get(vhost.topic_exchange)
@@ -112,7 +123,7 @@ def prepare(caller, exchange, routing_key, read, body, now_ms, mandatory=False):
     found = vhost.exchange(name)
     if found.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{found.name}' in vhost '{vhost.name}'")
-    return checked(caller, found, routing_key, read, body, now_ms, mandatory)
+    return found, routing_key
 
 
 def checked(caller, exchange, routing_key, read, body, now_ms, mandatory=False):

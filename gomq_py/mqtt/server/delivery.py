@@ -64,10 +64,12 @@ class SessionConsumer(consumers.Consumer):
     def stop(self):
         """Detach. What is under way stays in ``sent``."""
         self.started = False
+        self._wait_no_more()
         self.source.remove_consumer(self)
 
     def cancel(self, reason):
         self.started = False
+        self._wait_no_more()
         self.ended(reason)
 
     def capacity(self):
@@ -208,6 +210,10 @@ class SessionConsumer(consumers.Consumer):
         if self.large is not None and self.output.blocked:
             self.large.written(self, size)
         return size
+
+    def _wait_no_more(self):
+        if self.held and self.large is not None:
+            self.large.forget(self)
 
     def resume_held(self):
         """There may be memory again for a large message."""

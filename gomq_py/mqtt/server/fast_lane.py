@@ -288,7 +288,7 @@ class FastLane:
         if self.is_blocked and at[start] >> 4 == PUBLISH:
             self.connection.hold_publishing()
             return start
-        self.large = LargePacket(self.connection, FRONT, size)
+        self.large = LargePacket(self.connection, FRONT, size, at[start] >> 4 == PUBLISH, self.limits)
         return self._gather(start, end)
 
     def _gather(self, start, end):
@@ -302,6 +302,8 @@ class FastLane:
             return end
         self.large = None
         large.end()
+        if large.refuse():
+            return end
         self.at = octets.pointer(large.octets)
         self.parts.walk.begin(large.octets, FRONT, len(large.octets))
         # One that was under way when an alarm began is taken: its octets are here, and would only wait.

@@ -100,17 +100,43 @@ def _topic(connection, walk):
     return connection.inbound.alias(walk.topic_alias, topic)
 
 
-def _prepare(connection, walk, topic, properties, body):
-    """A Publication. Raises Refusal, Refused."""
+def check_head(connection, head):
+    """Raise what is wrong with a PUBLISH of which only a codec.PublishHead is known, as a Refusal, or a
+    ProtocolError of its alias.
+    """
+    try:
+        topic = head.topic or connection.inbound.alias(head.topic_alias, b"")
+        _check(connection, topic, head.payload_octets)
+        exchange, key = address_of(connection.sessions, topic)
+        publishing.check_address(connection.caller, exchange, key.decode())
+    except Refused as error:
+        raise _refusal(error) from None
+
+
+def refuse_whole(connection, head, error):
+    """Answer a PUBLISH whose head was refused, now that all of it has come. Raises MQTTError."""
+    try:
+        if connection.inbound.is_new(head.qos, head.packet_identifier):
+            raise error
+    except Refusal as refusal:
+        _refuse(connection, head.qos, head.packet_identifier, refusal)
+
+
+def _check(connection, topic, payload_octets):
     if len(topic) > TOPIC_MAX:
         raise Refusal(
             reason_codes.TOPIC_NAME_INVALID, f"a topic name of {len(topic)} octets, {TOPIC_MAX} are accepted")
     if topic.startswith(OF_THE_BROKER):
         raise Refusal(reason_codes.NOT_AUTHORIZED, "a publish to a topic of the broker")
-    if len(body) > connection.server.settings.max_message_size:
+    most = connection.server.settings.max_message_size
+    if payload_octets > most:
         raise Refusal(
-            reason_codes.QUOTA_EXCEEDED,
-            f"a payload of {len(body)} octets, {connection.server.settings.max_message_size} are accepted")
+            reason_codes.QUOTA_EXCEEDED, f"a payload of {payload_octets} octets, {most} are accepted")
+
+
+def _prepare(connection, walk, topic, properties, body):
+    """A Publication. Raises Refusal, Refused."""
+    _check(connection, topic, len(body))
     expiry_s = None
     if walk.message_expiry_at >= 0:
         expiry_s = int.from_bytes(walk.part(walk.message_expiry_at, 4), "big")
@@ -172,14 +198,24 @@ _CODES = {
 
 def _refuse(connection, qos, packet_identifier, error):
     """What the core, or we, refuse."""
-    if not isinstance(error, Refusal):
-        code = next(
-            (code for kind, code in _CODES.items() if isinstance(error, kind)),
-            reason_codes.IMPLEMENTATION_SPECIFIC_ERROR)
-        error = Refusal(code, error.text)
-    if not qos or connection.version < MQTT_5 or error.reason_code == reason_codes.RECEIVE_MAXIMUM_EXCEEDED:
+    error = _refusal(error)
+    if not is_answered(connection, qos) or error.reason_code == reason_codes.RECEIVE_MAXIMUM_EXCEEDED:
         raise error
     connection.inbound.refused(qos, packet_identifier, error.reason_code)
+
+
+def _refusal(error):
+    if isinstance(error, Refusal):
+        return error
+    code = next(
+        (code for kind, code in _CODES.items() if isinstance(error, kind)),
+        reason_codes.IMPLEMENTATION_SPECIFIC_ERROR)
+    return Refusal(code, error.text)
+
+
+def is_answered(connection, qos):
+    """Whether MQTT has an answer that refuses a PUBLISH; without one the connection ends."""
+    return qos > 0 and connection.version >= MQTT_5
 
 
 # what the fast lane asks

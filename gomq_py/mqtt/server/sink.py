@@ -52,6 +52,8 @@ class Sink(destination.Destination):
     def stop(self):
         """Nothing goes out any more."""
         self.is_open = False
+        if self.large is not None:
+            self.large.forget(self)
         self._give_spare()
 
     def publish(self, message):

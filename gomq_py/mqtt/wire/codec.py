@@ -1,16 +1,18 @@
 """Codec: octets to one packet, whichever it is, a stream of octets to packets, and the last packet before a
 close. No I/O, a leaf.
 """
-from gomq_py.mqtt.wire import reason_codes
+from typing import NamedTuple
+
+from gomq_py.mqtt.wire import reason_codes, topics
 from gomq_py.mqtt.wire.constants import (
-    CONNACK, DEFAULT_LIMITS, DISCONNECT, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER,
+    CLIENT, CONNACK, DEFAULT_LIMITS, DISCONNECT, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER,
 )
 from gomq_py.mqtt.wire.errors import (
     MalformedPacket, PacketTooLarge, ProtocolError, UnsupportedProtocolVersion,
 )
 from gomq_py.mqtt.wire.fields import Reader, variable_byte_integer
 from gomq_py.mqtt.wire.packets import (
-    PACKETS, ConnackPacket, ConnectPacket, Decoding, DisconnectPacket, check_flags,
+    PACKETS, ConnackPacket, ConnectPacket, Decoding, DisconnectPacket, PublishPacket, check_flags,
 )
 
 
@@ -80,6 +82,70 @@ def decode_packet(octets, version, sender, limits=DEFAULT_LIMITS):
         error.version = MQTT_5
         raise error
     return packet
+
+
+class PublishHead(NamedTuple):
+    """What is known of a PUBLISH of which only the beginning has come. ``topic``: octets, empty where a
+    ``topic_alias`` stands for it. ``payload_octets`` may be more than there are, by the properties.
+    """
+
+    qos: int
+    packet_identifier: int
+    topic: bytes
+    topic_alias: int
+    payload_octets: int
+
+
+def decode_publish_head(octets, at, version, limits=DEFAULT_LIMITS):
+    """The PublishHead of a packet that begins at ``at``, or None where more of it has to come first. Raises
+    an MQTTError.
+    """
+    end = len(octets)
+    head = decode_fixed_header(octets, at, end, version, CLIENT, limits)
+    if head is None:
+        return None
+    _, start, packet_end = head
+    flags = octets[at] & 0x0F
+    qos = flags >> 1 & 3
+    if end - start < 2:
+        return None
+    topic_end = start + 2 + int.from_bytes(octets[start:start + 2], "big")
+    after = topic_end + (2 if qos else 0)
+    if after > packet_end:
+        raise MalformedPacket("PUBLISH: a topic name of more octets than the packet")
+    if after > end:
+        return None
+    topic = bytes(octets[start + 2:topic_end])
+    if topic:
+        reader = Reader(bytes(octets[start:topic_end]), 0, topic_end - start, PublishPacket.NAME, version)
+        if fault := topics.topic_name_fault(reader.utf8_string("topic name")):
+            raise reader.fault(fault)
+    alias = 0
+    if version >= MQTT_5:
+        after = _after_properties(octets, after, min(end, after + 4), packet_end)
+        if after is None or not topic and after > end:
+            return None
+        if not topic:
+            packet = PublishPacket.__new__(PublishPacket)
+            reader = Reader(bytes(octets[start:after]), 0, after - start, PublishPacket.NAME, version)
+            packet.decode(reader, Decoding(version, CLIENT, limits, flags))
+            alias = packet.properties["topic_alias"]
+    identifier = int.from_bytes(octets[topic_end:topic_end + 2], "big") if qos else 0
+    return PublishHead(qos, identifier, topic, alias, packet_end - after)
+
+
+def _after_properties(octets, at, end, packet_end):
+    """Where the properties end whose length stands at ``at``; None: more of it has to come first."""
+    length = 0
+    for place in range(at, end):
+        length |= (octets[place] & 0x7F) << 7 * (place - at)
+        if octets[place] < 0x80:
+            if place + 1 + length > packet_end:
+                raise MalformedPacket("PUBLISH: properties of more octets than the packet")
+            return place + 1 + length
+    if end - at == 4:
+        raise MalformedPacket("PUBLISH: a length of properties of more than 4 octets")
+    return None
 
 
 def last_packet(error, version, connected):

@@ -15,6 +15,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.auth.users import User
 from gomq_py.config.settings import Settings
 from gomq_py.hub import leftovers
+from gomq_py.hub.bodies import BodyBudget
 from gomq_py.hub.context import Hub
 from gomq_py.hub.turns import give_way
 from tests.support.door import Door
@@ -301,7 +302,7 @@ def test_nobody_who_waits_goes_on_and_nothing_is_given_back_after_the_end(hub):
     """What connections do while they end, behind the hub: whatever they let go of wakes nobody."""
     done = []
     first, second = Waiting(done), Waiting(done)
-    hub.bodies.limit = 10
+    hub.bodies = BodyBudget(10, hub.call_later)
     assert hub.bodies.grow(first, 8) and not hub.bodies.grow(second, 8)
     hub.endings.give_back([lambda: done.append("before")], lambda: done.append("before"))
 
@@ -317,7 +318,7 @@ class Waiting:
     """What waits for memory."""
 
     def __init__(self, done):
-        self.owner = self
+        self.output, self.account = self, None
         self.done = done
 
     def resume_held(self):

@@ -22,9 +22,11 @@ from gomq_py.broker.envelope import MAX_EXTRA_WORDS
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.content.properties import Properties
 from gomq_py.hub import slow_walk
+from gomq_py.hub.bodies import BodyBudget
 from gomq_py.net import stream
 from gomq_py.net.put_back import PutBack
 from tests.support.door import Door, poll_the_loop, publish_frames
+from tests.support.virtual_time import VirtualTime
 from tests.support.waiting import wait_until
 
 METHOD, HEADER, BODY = 1, 2, 3
@@ -376,7 +378,7 @@ def test_message_of_the_maximum_is_taken(tmp_path):
 
 
 def test_bodies_over_the_budget_wait_for_the_oldest(door):
-    door.hub.bodies.limit = 10_000
+    door.hub.bodies = BodyBudget(10_000)
     one, other = door.client(), door.client()
     one.call(QueueDeclare(queue="q"), QueueDeclareOk)
     one.send(
@@ -394,7 +396,8 @@ def test_bodies_over_the_budget_wait_for_the_oldest(door):
 
 
 def test_body_that_keeps_others_waiting_for_too_long_closes_its_connection(door):
-    door.hub.bodies.limit, door.hub.bodies._stalled_s = 10_000, 0.05
+    later = VirtualTime()
+    door.hub.bodies = BodyBudget(10_000, later.call_later, later.clock)
     one, other = door.client(), door.client()
     one.call(QueueDeclare(queue="q"), QueueDeclareOk)
     one.send(
@@ -404,12 +407,35 @@ def test_body_that_keeps_others_waiting_for_too_long_closes_its_connection(door)
     count(door.client())
 
     other.publish("q", bytes(9000), frame_max=4096)
+    wait_until(lambda: later.calls, sleep=gevent.sleep, what="nobody waits")
+    later.pass_time(4)
 
     closed = one.expect(ConnectionClose, 0)
     assert (
         closed.reply_code == 506
-        and "8000 octets of a message body, and no more for 0.05 s" in closed.reply_text
+        and "8000 octets of a message body, and only 0 more in a second" in closed.reply_text
     )
+
+
+@pytest.mark.parametrize("code, exchange, text", [
+    (403, "", "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused for user 'bob'"),
+    (404, "nope", "NOT_FOUND - no exchange 'nope' in vhost '/'"),
+])
+@pytest.mark.parametrize("frames", [
+    [frame(HEADER, 1, header_payload(b"\0\0", 1_000_000))],
+    [frame(HEADER, 1, header_payload(b"\0\0", 1000)), frame(BODY, 1, bytes(999))],
+])
+def test_large_or_split_message_is_refused_by_its_address_before_it_takes_memory(
+    door, code, exchange, text, frames
+):
+    door.broker.users.set_user("bob", "secret")
+    door.broker.users.set_permission("bob", "/", "", "^nope$", "")
+    bob = door.client(username="bob", password="secret")
+
+    bob.send(method_frame(1, BasicPublish(exchange=exchange, routing_key="q")), *frames)
+
+    refused(bob, code, text)
+    assert door.hub.bodies.held == 0 and not door.hub.body_buffers.kept_octets()
 
 
 # where to

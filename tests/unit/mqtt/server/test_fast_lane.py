@@ -750,6 +750,47 @@ def test_large_packet_that_is_wrong_ends_the_connection(mqtt, modern):
     modern.expect(told(0x81))
 
 
+def test_large_packet_is_refused_by_its_head(make_mqtt):
+    """Clients of 3.1.1, who cannot be told, are closed; others hear when all of it has come, nothing of which
+    was kept, and go on.
+    """
+    mqtt = make_mqtt(max_message_size=500_000)
+    queue = bound(mqtt.door)
+    mqtt.broker.users.set_topic_permission("guest", "/", "amq.topic", r"^t$", ".*")
+    modern = mqtt.client(CONNECT_5, CONNACK_5)
+    old = mqtt.client(CONNECT_311.replace(b"\x01c", b"\x01d"))
+    forbidden = publish(b"u", bytes(400_000), 1, 1, 5)
+    too_large = publish(b"t", bytes(500_001), 2, 2, 5)
+
+    old.send(publish(b"u", bytes(400_000), 1, 1)[:20])
+    modern.send(forbidden[:300_000])
+    wait_until(lambda: len(mqtt.hub.clients) == 1, what="the old one is not closed")
+    [connection] = mqtt.hub.clients
+    wait_until(lambda: connection.stream.received_octets >= 300_000, what="not all is read")
+    assert mqtt.hub.bodies.held == 0
+    modern.send(forbidden[300_000:] + too_large + publish(b"t", bytes(500_000), 1, 3, 5) + PING)
+
+    modern.expect(b"\x40\x03\x00\x01\x87" + b"\x50\x03\x00\x02\x97" + b"\x40\x02\x00\x03" + PONG)
+    assert [len(body) for body in bodies(queue)] == [500_000] and mqtt.hub.bodies.held == 0
+
+
+def test_large_packet_to_an_alias_is_refused_by_its_head(mqtt, modern):
+    """Its topic stands behind the alias, which is one of its properties."""
+    mqtt.broker.users.set_topic_permission("guest", "/", "amq.topic", r"^t$", ".*")
+    modern.send(publish(b"u", b"", 1, 1, 5, properties=b"\x23\x00\x01"))
+    modern.expect(b"\x40\x03\x00\x01\x87")
+    large = publish(b"", bytes(400_000), 1, 2, 5, properties=b"\x23\x00\x01")
+
+    for at in range(0, 300_000, 100_000):
+        modern.send(large[at:at + 100_000])
+        [connection] = mqtt.hub.clients
+        wait_until(lambda: connection.stream.received_octets >= at + 100_000, what="not all is read")
+        assert mqtt.hub.bodies.held == 0
+    modern.send(large[300_000:])
+
+    modern.expect(b"\x40\x03\x00\x02\x87")
+
+
 def test_packet_larger_than_the_setting_is_refused_by_its_head(make_mqtt):
     mqtt = make_mqtt(mqtt_max_packet_size=1000)
     client = mqtt.stranger()

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.mqtt.wire import errors
-from gomq_py.mqtt.wire.codec import PacketReader, check_first_octet, decode_fixed_header, last_packet
+from gomq_py.mqtt.wire.codec import (
+    PacketReader, PublishHead, check_first_octet, decode_fixed_header, decode_publish_head, last_packet,
+)
 from gomq_py.mqtt.wire.constants import (
     CLIENT, MQTT_3_1_1, MQTT_5, NO_VERSION, SERVER, Limits,
 )
@@ -109,3 +111,28 @@ def test_the_last_packet_speaks_the_version_that_the_refused_connect_names():
 def test_a_server_of_mqtt_3_1_1_sends_no_disconnect():
     with pytest.raises(errors.ProtocolError, match="DISCONNECT from a server"):
         check_first_octet(0xE0, MQTT_3_1_1, SERVER)
+
+
+@pytest.mark.parametrize("octets, version, head_octets, head", [
+    (b"\x30\x07\x00\x03a/bhi", MQTT_3_1_1, 7, PublishHead(0, 0, b"a/b", 0, 2)),
+    (b"\x32\x09\x00\x03a/b\x01\x02hi", MQTT_3_1_1, 9, PublishHead(1, 258, b"a/b", 0, 2)),
+    # the length of its properties is enough
+    (b"\x34\x0d\x00\x03a/b\x01\x02\x03\x23\x00\x01hi", MQTT_5, 10, PublishHead(2, 258, b"a/b", 0, 2)),
+    # and of an alias all of them
+    (b"\x30\x08\x00\x00\x03\x23\x00\x01hi", MQTT_5, 8, PublishHead(0, 0, b"", 1, 2)),
+])
+def test_head_of_a_publish_is_known_before_its_payload(octets, version, head_octets, head):
+    known = [decode_publish_head(b"before" + octets[:count], 6, version) for count in range(len(octets) + 1)]
+
+    assert known == [None] * head_octets + [head] * (len(octets) + 1 - head_octets)
+
+
+@pytest.mark.parametrize("octets", [
+    b"\x30\x04\x00\x03ab",  # a topic that does not fit into the packet
+    b"\x30\x08\x00\x03a/#\x00hi", b"\x30\x08\x00\x03a\xff/\x00hi",
+    b"\x30\x08\x00\x03a/b\x03hi",  # nor do the properties
+    b"\x30\x0b\x00\x03a/b\xff\xff\xff\xffhi", b"\x30\x05\x00\x00\x00hi",
+])
+def test_head_of_a_publish_that_is_wrong_is_refused(octets):
+    with pytest.raises(errors.MQTTError):
+        decode_publish_head(octets, 0, MQTT_5)

@@ -1,0 +1,215 @@
+"""Every budget that clients share is dripped on: holders that get on by an octet every ten seconds keep
+nobody waiting, whatever the budget is for. A new kind of budget needs an entry in KINDS.
+"""
+import importlib
+import pkgutil
+
+import pytest
+
+import gomq_py.hub
+import gomq_py.links
+from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub.budget import LOOK_S, WINDOW_S, Budget
+from gomq_py.hub.large_output import LargeOutput
+from tests.support.virtual_time import VirtualTime
+
+MIB = 1 << 20
+LIMIT = 256 * MIB
+# As many connections as it takes to fill all there is, and to wait for more.
+DRIPPING = 40
+# When those who were quick at first are known to be slow.
+PATIENCE_S = 2 * WINDOW_S + LOOK_S
+
+
+class Peer:
+    """A holder, with the output of its connection."""
+
+    def __init__(self, kind, account):
+        self.kind = kind
+        self.account = account
+        self.output = self
+        self.is_held_up = False
+        self.sent_octets = 0
+        self.waiters = []
+        self.wanted = 0  # octets that it could not have yet
+        self.resumed = 0
+        self.given_up = ""
+
+    def call_when_drained(self, callback):
+        self.waiters.append(callback)
+
+    def resume_held(self):
+        self.resumed += 1
+        if self.wanted:
+            self.kind.take(self, self.wanted)
+
+    def give_up(self, why):
+        self.given_up = why
+        self.drained()
+
+    def drained(self):
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter()
+
+
+class Bodies:
+    """Bodies grow read by read, and wait in the middle."""
+
+    def __init__(self, time):
+        self.budget = BodyBudget(LIMIT, time.call_later, time.clock)
+        self.most = 2 * LIMIT
+
+    def take(self, peer, octets):
+        """Have so many octets; what is not had is ``wanted``."""
+        peer.wanted = octets
+        while peer.wanted:
+            count = min(peer.wanted, MIB // 8)
+            peer.wanted -= count
+            if not self.budget.grow(peer, count):
+                break
+
+    def drip(self, peer):
+        if not peer.wanted:
+            self.budget.grow(peer, 1)
+
+    def done(self, peer):
+        self.budget.release(peer)
+
+
+class Output:
+    """Large messages are had as a whole, and go as the client reads."""
+
+    def __init__(self, time):
+        self.budget = LargeOutput(LIMIT, time.call_later, time.clock)
+        self.most = LIMIT
+
+    def take(self, peer, octets):
+        peer.wanted = octets
+        if self.budget.admit(peer, octets):
+            peer.wanted = 0
+            self.budget.written(peer, octets)
+
+    def drip(self, peer):
+        peer.sent_octets += 1
+
+    def done(self, peer):
+        peer.drained()
+
+
+KINDS = {BodyBudget: Bodies, LargeOutput: Output}
+
+
+@pytest.fixture(params=KINDS.values(), ids=lambda kind: kind.__name__)
+def kind(request, time):
+    kind = request.param(time)
+    yield kind
+    kind.budget.close()
+
+
+@pytest.fixture
+def time():
+    return VirtualTime()
+
+
+def dripping(kind, time, account, octets=10 * MIB, for_s=60):
+    """Connections of one user that take all there is, and then drip."""
+    peers = [Peer(kind, account) for _ in range(DRIPPING)]
+    for peer in peers:
+        kind.take(peer, octets)
+    drip(kind, time, peers, for_s)
+    return peers
+
+
+def drip(kind, time, peers, seconds):
+    for _ in range(seconds // 10):
+        for peer in peers:
+            if not peer.given_up:
+                kind.drip(peer)
+        time.pass_time(10)
+
+
+def served_in_time(kind, time, account, octets):
+    """Whether somebody gets what it wants, in the patience there is with others."""
+    peer = Peer(kind, account)
+    kind.take(peer, octets)
+    for _ in range(int(PATIENCE_S / LOOK_S)):
+        if not peer.wanted:
+            break
+        time.pass_time(LOOK_S)
+    return not peer.wanted
+
+
+def test_every_kind_of_budget_is_dripped_on():
+    for package in (gomq_py.hub, gomq_py.links):
+        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            importlib.import_module(module.name)
+
+    assert set(Budget.__subclasses__()) == set(KINDS)
+
+
+@pytest.mark.parametrize("victim", [("guest", "/"), ("other", "/"), ("guest", "other")])
+def test_clients_that_drip_keep_nobody_waiting(kind, time, victim):
+    dripping(kind, time, ("guest", "/"))
+
+    for octets in (MIB, 10 * MIB, 60 * MIB):
+        assert served_in_time(kind, time, victim, octets)
+    assert kind.budget.held <= kind.most
+
+
+def test_clients_that_have_just_begun_to_drip_keep_nobody_waiting(kind, time):
+    dripping(kind, time, ("guest", "/"), for_s=0)
+
+    assert served_in_time(kind, time, ("guest", "/"), 60 * MIB)
+
+
+def test_another_user_is_served_at_once_though_nobody_is_known_to_be_slow(kind, time):
+    dripping(kind, time, ("guest", "/"), octets=40 * MIB, for_s=0)
+    calm = Peer(kind, ("other", "/"))
+
+    kind.take(calm, 10 * MIB)
+
+    assert not calm.wanted and kind.budget.held <= kind.most
+
+
+def test_slow_clients_are_left_alone_while_nobody_waits(kind, time):
+    peers = [Peer(kind, ("guest", "/")) for _ in range(10)]
+    for peer in peers:
+        kind.take(peer, 10 * MIB)
+
+    drip(kind, time, peers, 3600)
+
+    assert not any(peer.given_up or peer.resumed for peer in peers) and not time.calls
+
+
+def test_slow_client_within_its_share_is_left_alone_while_others_wait(kind, time):
+    device = Peer(kind, ("device", "/"))
+    kind.take(device, MIB)
+    for _ in range(20):
+        dripping(kind, time, ("guest", "/"), for_s=10)
+        kind.drip(device)
+
+    assert not device.given_up
+
+
+def test_only_as_many_give_way_as_others_need(kind, time):
+    peers = [Peer(kind, ("guest", "/")) for _ in range(kind.budget.limit // (40 * MIB))]
+    for peer in peers:
+        kind.take(peer, 40 * MIB)
+    drip(kind, time, peers, 100)
+
+    assert served_in_time(kind, time, ("guest", "/"), 40 * MIB)
+    assert len([peer for peer in peers if peer.given_up]) == 1
+
+
+def test_what_is_held_comes_to_nothing_when_all_is_done(kind, time):
+    peers = dripping(kind, time, ("guest", "/"))
+
+    for _ in range(2):
+        for peer in peers:
+            peer.wanted = 0
+            kind.budget.forget(peer)
+            kind.done(peer)
+
+    budget = kind.budget
+    assert (budget.held, budget._holders, budget._of_output, budget._of_account) == (0, {}, {}, {})
