@@ -84,10 +84,23 @@ class GomqBroker:
         return f"mqtt://guest:guest@{re.search(r'listening mqtt (127.0.0.1:[0-9]+)', self._text())[1]}"
 
     @property
+    def mqtt_port(self):
+        """The port of MQTT; 0: there is none."""
+        return self._port("mqtt")
+
+    @property
+    def amqps_port(self):
+        """The port of AMQP over TLS; 0: there is none."""
+        return self._port("amqps")
+
+    def _port(self, protocol):
+        found = re.search(rf"listening {protocol} 127.0.0.1:([0-9]+)", self._text())
+        return int(found[1]) if found else 0
+
+    @property
     def amqps_uri(self):
         """Its URL over TLS."""
-        port = re.search(r"listening amqps 127.0.0.1:([0-9]+)", self._text())[1]
-        return _amqps_uri(port, self._certificate)
+        return _amqps_uri(self.amqps_port, self._certificate)
 
     @property
     def http_port(self):

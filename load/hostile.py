@@ -20,9 +20,8 @@ from dataclasses import dataclass
 
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ClientError
-from load import long_work
+from load import client_work, long_work
 from load.attacks import ATTACKS, MANAGEMENT
-from load.long_work import WORKS
 from load.mqtt_attacks import ATTACKS as MQTT
 from load.brokers import ROOT, GomqBroker
 
@@ -32,6 +31,7 @@ WORK_BEGIN, WORK_END = (
     "<!-- work: written by python -m load.hostile --work --write -->", "<!-- end of work -->"
 )
 FACTORS = (1, 10, 100)
+WORKS = long_work.WORKS | client_work.WORKS
 PACE_S = 0.005
 PATIENCE_S = 30
 
@@ -73,6 +73,8 @@ def main(arguments=None):
         "--work", nargs="*", choices=[work.__name__ for work in WORKS], help="long work instead, only this"
     )
     options = parser.parse_args(arguments)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if options.work is not None:
         text = work_document(options.work, options.scale)
         if options.write:
@@ -119,7 +121,7 @@ def work_document(names, scale):
 def measured_work(work, size):
     """The longest piece of the hub's CPU time, for the table."""
     with tempfile.TemporaryDirectory(prefix="gomq-hostile-") as folder:
-        broker = GomqBroker(folder, management=True, metered=True).start()
+        broker = GomqBroker(folder, management=True, metered=True, mqtt=True, tls=True).start()
         try:
             longest_ms, total_ms = long_work.measure(broker, work, size)
         except ClientError as error:

@@ -32,6 +32,8 @@ class Client:
 
     def __init__(self, broker):
         self._uri = broker.uri
+        self.http_port, self.mqtt_port, self.amqps_port = (
+            broker.http_port, broker.mqtt_port, broker.amqps_port)
         self._http = f"http://127.0.0.1:{broker.http_port}/api/"
         self.connection = self.channel = None
         self.connect()

@@ -101,6 +101,7 @@ class Hub:
         shutdown.do(self.clients.close, SHUTDOWN)
         shutdown.do(self.lingering.close)
         shutdown.do(self.admission.close)  # strangers, who wait for nothing any more
+        shutdown.do(self.slow_turns.finish)
         # One round of the loop lets the connections' greenlets end, another one what they do at their end: a
         # socket that was waited for is closed in it.
         for _ in range(2):
@@ -126,6 +127,7 @@ class Hub:
         self.bodies.close()
         self.large_output.close()
         self.endings.close()
+        self._end(self.slow_turns.finish)
         for connection in self.clients.all():
             self._end(connection.cut_off)
         while self._closing:

@@ -9,6 +9,7 @@ WALK_S of each poll of the loop; what is left when that is over waits for its tu
 in this way take together what one of them may take alone.
 """
 import time
+from bisect import insort
 from collections import deque
 
 import gevent
@@ -32,6 +33,9 @@ class Turns(Job):
         super().__init__()
         self._scheduler = scheduler
         self._waiting = deque()  # functions that begin a turn
+        self._late = []  # [number, function] of greenlets that came too late in theirs, the oldest first
+        self._taken = 0
+        self._is_closed = False
         self._loop = None
         self._poll = -1  # of which this is the time
         self._ends_at = 0.0
@@ -59,29 +63,61 @@ class Turns(Job):
         self._waiting.append(stream.hold("its turn").release)
         self._scheduler.start(self)
 
+    def call(self, function):
+        """Call ``function()``, which does slow work and does not switch, when it is its turn: at once, as a
+        rule.
+        """
+        if self._is_free():
+            function()
+        else:
+            self._waiting.append(function)
+            self._scheduler.start(self)
+
     def take(self):
         """Return when the caller, a greenlet, may begin slow work: at once, as a rule. May switch."""
-        if not self._waiting and self.has_time():
+        if self._is_free():
             return
-        put = self._waiting.append
-        while True:
-            mine = Event()
-            put(mine.set)
+        self._taken += 1
+        number, mine = self._taken, Event()
+        self._waiting.append(mine.set)
+        self._scheduler.start(self)
+        mine.wait()
+        if not self._is_closed and not self.has_time():
+            # Others were quicker in this poll: in the next it goes before them, whatever there is of time.
+            mine.clear()
+            insort(self._late, (number, mine.set))
             self._scheduler.start(self)
             mine.wait()
-            if self.has_time():
-                return
-            put = self._waiting.appendleft  # those who were quicker in this poll wait behind it in the next
+            self.has_time()  # so that its time counts
+
+    def finish(self):
+        """All turns begin now, and nobody waits for one any more."""
+        self._is_closed = True
+        while self._begin_next():
+            pass
+
+    def _is_free(self):
+        return self._is_closed or not (self._waiting or self._late) and self.has_time()
 
     def step(self):
         self._at_once = 1 if self._was_over else min(2 * self._at_once, MOST_AT_ONCE)
-        for _ in range(min(self._at_once, len(self._waiting))):
+        for _ in range(self._at_once):
+            if not self._begin_next() or not self.has_time():
+                break
+        return bool(self._waiting or self._late)
+
+    def _begin_next(self):
+        if self._late:
+            self._late.pop(0)[1]()
+        elif self._waiting:
             self._waiting.popleft()()
-        return bool(self._waiting)
+        else:
+            return False
+        return True
 
     def failed(self, error):
-        """A connection could not go on; the next ones can."""
-        return bool(self._waiting)
+        """A connection could not go on, or to its end; the next ones can."""
+        return bool(self._waiting or self._late)
 
 
 class SlowWalk:

@@ -44,13 +44,12 @@ class Difference:
             for kind in ("vhosts", "users"))
 
     def rows(self):
-        """[{action, kind, vhost, name, note}] for each entry of ``there`` that is ``new``, ``differs``, or
-        would be ``ignored`` or ``refused``.
+        """{action, kind, vhost, name, note} for each entry of ``there`` that is ``new``, ``differs``, or
+        would be ``ignored`` or ``refused``: a generator.
 
         One that is the ``same`` is left out, unless it is something else here than it was there. Of ``here``
         nothing ever goes.
         """
-        rows = []
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()
             if not entries:
@@ -60,14 +59,15 @@ class Difference:
             present = {_key(entry, fields): entry for entry in self._paced(self._here.get(kind) or ())}
             for entry in self._paced(entries):
                 if not _is_there_anyway(kind, entry):
-                    rows.extend(self._row(kind, entry, present.get(_key(entry, fields))))
-        rows.extend(
-            {
-                "action": "ignored", "kind": kind, "vhost": "", "name": "",
-                "note": "a list that this broker does not know",
-            } for kind, value in self._there.items() if isinstance(value, list) and kind not in KEYS
-        )
-        return rows
+                    yield from self._row(kind, entry, present.get(_key(entry, fields)))
+            for _ in self._paced(range(len(present))):
+                present.popitem()  # all of them together take a while to free
+        for kind, value in self._there.items():
+            if isinstance(value, list) and kind not in KEYS:
+                yield {
+                    "action": "ignored", "kind": kind, "vhost": "", "name": "",
+                    "note": "a list that this broker does not know",
+                }
 
     def _row(self, kind, entry, mine):
         changed = [] if mine is None else _changed(mine, entry)

@@ -83,7 +83,8 @@ def many(tmp_path_factory, short_slices):
 
 
 @pytest.mark.parametrize("method, path", [
-    ("POST", "api/definitions"), ("GET", "api/definitions"), ("GET", "api/definitions/%2F"),
+    ("POST", "api/definitions"), ("POST", "api/definitions/difference"),
+    ("GET", "api/definitions"), ("GET", "api/definitions/%2F"),
     ("GET", "api/queues"), ("GET", "api/bindings"),
     ("GET", "api/queues?sort=messages&page=1"), ("GET", "api/overview"), ("GET", "metrics"),
     ("GET", "metrics/per-object"),
@@ -109,6 +110,20 @@ def test_no_part_of_an_answer_holds_the_loop_for_long(many, method, path):
     while not tries or tries[-1][0] >= max(0.2 * tries[-1][1], 0.003):
         tries.append(longest_and_total())
         assert len(tries) < 6, f"seconds in one go, and in all: {tries}"
+
+
+def test_a_request_of_very_many_values_is_read_in_slices(many):
+    value = {f"key-{number}": number for number in range(50_000)} | {"durable": "perhaps"}
+
+    runs = Runs()
+    many.call(runs.start)
+    answer = requests.put(
+        f"{many.http_url.rstrip('/')}/api/queues/%2F/large", auth=("guest", "guest"), json=value,
+        timeout=in_time(60))
+    many.call(runs.stop)
+
+    assert answer.json()["reason"] == "durable must be a boolean"
+    assert max(runs.seconds) < 0.4 * sum(runs.seconds)
 
 
 @pytest.fixture

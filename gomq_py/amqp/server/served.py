@@ -48,7 +48,11 @@ class Served:
         gevent.get_hub().loop.run_callback(self._end)
 
     def _end(self):
-        """In the loop: end at once where there is nobody to wait for, or in a greenlet."""
+        """In the loop. Where a network fails, thousands end at once."""
+        self.connection.hub.slow_turns.call(self._end_in_turn)
+
+    def _end_in_turn(self):
+        """End at once where there is nobody to wait for, or in a greenlet."""
         if self.connection.hub.is_closed:  # nobody is told
             self.connection.cut_off()
             self._gone()

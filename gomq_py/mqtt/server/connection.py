@@ -212,11 +212,15 @@ class Connection:
         hub.clients.register(self)
 
     def _over(self):
-        """Nothing more is read."""
+        """Nothing more is read. It ends when it is its turn: where a network fails, thousands do at once."""
+        self.hub.slow_turns.call(self._end_in_turn)
+
+    def _end_in_turn(self):
         gevent.spawn(self._end_of_stream).name = f"{DOOR} {self.peer}"
 
     def _end_of_stream(self):
         """Take leave of a client that has been served. May switch."""
+        self.hub.slow_turns.has_time()  # so that its time counts
         self.why = self.why or self._how_it_broke()
         try:
             self._take_leave()

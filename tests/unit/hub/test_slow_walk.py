@@ -139,6 +139,25 @@ def test_all_that_are_busy_together_have_the_time_of_one(door, monkeypatch):
     assert max(granted.values()) == 1
 
 
+def test_connections_that_end_together_do_so_in_turns(door, monkeypatch):
+    """A network fails, and thousands are gone at once: here a poll has time for one, or two."""
+    polls, forget = [], door.hub.clients.forget
+
+    def noted(connection):
+        polls.append(gevent.get_hub().loop.iteration)
+        forget(connection)
+
+    clients = [door.client() for _ in range(40)]
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(door.hub.clients, "forget", noted)
+
+    for client in clients:
+        client.close()
+    wait_until(lambda: len(polls) == len(clients), sleep=gevent.sleep)
+
+    assert max(Counter(polls).values()) <= 3
+
+
 class Starter:
     """A scheduler whose polls the test makes."""
 
@@ -199,26 +218,41 @@ def test_who_needs_all_the_time_has_the_next_poll_alone(bench, monkeypatch):
     assert len(gone_on) == before + 1
 
 
-def test_greenlet_that_came_too_late_in_its_turn_is_the_first_of_the_next(bench, monkeypatch):
-    """Or those who are always quicker would keep it waiting for ever."""
+def test_greenlet_that_came_too_late_in_its_turn_goes_on_in_the_next(bench, monkeypatch):
+    """Or those who are always quicker would keep it waiting for ever. Those that wait keep their order."""
     monkeypatch.setattr(slow_walk, "WALK_S", 0)
     turns, poll = bench
     turns._loop.iteration += 1
     assert turns.has_time()
     done = []
-    for name in "ab":
+    for name in "abc":
         gevent.spawn(lambda name=name: (turns.take(), done.append(name)))
-    wait_until(lambda: len(turns._waiting) == 2, sleep=gevent.sleep)
+    wait_until(lambda: len(turns._waiting) == 3, sleep=gevent.sleep)
+
+    for _ in range(6):
+        poll()
+        gevent.sleep(0)
+        turns.has_time()  # somebody else's frame
+
+    assert done == ["a", "b", "c"]
+
+
+def test_calls_have_their_turns_in_order_and_all_at_the_end(bench, monkeypatch):
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    turns, poll = bench
+    turns._loop.iteration += 1
+    done = []
+    for number in range(10):
+        turns.call(lambda number=number: done.append(number))
+    assert done == [0]
 
     poll()
-    assert turns.has_time()  # somebody else's frame
-    wait_until(lambda: len(turns._waiting) == 2, sleep=gevent.sleep)
-    poll()
-    wait_until(lambda: done, sleep=gevent.sleep)
-    poll()
-    wait_until(lambda: len(done) == 2, sleep=gevent.sleep)
+    assert done == [0, 1]
 
-    assert done == ["a", "b"]
+    turns.finish()
+    assert done == list(range(10))
+    turns.call(lambda: done.append("later"))
+    assert done[-1] == "later"
 
 
 class Held:

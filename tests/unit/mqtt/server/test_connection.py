@@ -212,6 +212,31 @@ def test_pings_without_end_give_others_their_turn(mqtt, modern, monkeypatch):
     assert len(held) >= 9
 
 
+def test_clients_that_are_lost_together_end_in_turns(mqtt, monkeypatch):
+    """Wills, shared subscriptions, unacknowledged messages: what an end costs, others wait for. Here a poll
+    has time for one, or two.
+    """
+    ended, forget = [], mqtt.hub.clients.forget
+
+    def noted(connection):
+        ended.append((gevent.get_hub().loop.iteration, connection.client_id))
+        forget(connection)
+
+    names = [f"{number:02}" for number in range(40)]
+    connect = CONNECT_311.replace(b"\x10\x1b", b"\x10\x1c").replace(b"\x00\x01c", b"\x00\x02%s")
+    clients = [mqtt.client(connect % name.encode()) for name in names]
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(mqtt.hub.clients, "forget", noted)
+
+    for client in clients:
+        client.socket.close()
+    wait_until(lambda: len(ended) == len(clients), sleep=gevent.sleep)
+
+    polls = [poll for poll, _ in ended]
+    assert max(polls.count(poll) for poll in polls) <= 3
+    assert sorted(name for _, name in ended) == names
+
+
 def test_client_that_reads_no_answers_is_dropped(make_mqtt, caplog):
     mqtt = make_mqtt(max_unread_output=4096)
     client = mqtt.client()
