@@ -1,0 +1,194 @@
+"""What clients were shown is there after a kill: the folder as it is at every event of the file seam, and
+between a thread's work and its telling, is opened again.
+
+A kill leaves the system's cache, so that a copy of the folder is what it leaves. Judged by what was shown:
+offsets of a stream keep their messages, positions stay within it, what was settled does not come back, and
+what was answered is there.
+"""
+import shutil
+from typing import NamedTuple
+
+import gevent
+import pytest
+from gevent.event import AsyncResult
+
+from gomq_py.broker.features.stream_offset import FIRST, StreamStart
+from gomq_py.storage import flushing, sync
+from gomq_py.storage.message import Message
+from gomq_py.storage.stream_cursor import StreamCursor
+from tests.durability import flush_pool
+from tests.support.node import Node
+from tests.support.reading import get
+from tests.support.streams import STREAM
+from tests.support.unflushed import Unflushed
+from tests.support.waiting import wait_until
+from tests.support.watched_files import WatchedFiles
+
+KINDS = {"classic": {}, "priority": {"x-max-priority": 3}, "stream": STREAM, "definitions": {}}
+SETTINGS = {"segment_size": 65536}
+# Two fill a segment, so that files are made ahead, named late, emptied and used again.
+BODY_BYTES = 30_000
+ROUNDS = 12
+# Of how many kills one is looked at where time is short; coprime to the events of a round.
+EVERY = 7
+
+
+class Shown(NamedTuple):
+    """What clients had been told at the moment of a kill."""
+
+    offsets: dict  # of the stream: the body shown under each
+    position: int  # that the stream's consumer goes on at, as far as it is settled
+    settled: frozenset  # bodies whose acks an end of a batch has covered
+    confirmed: frozenset  # and those whose flush was answered
+    taken: frozenset  # all that were given to a consumer
+    declared: frozenset  # queues whose declaration was answered
+
+
+class Kills(WatchedFiles, Unflushed):
+    """Calls ``on_event`` at every event."""
+
+    on_event = staticmethod(lambda: None)
+
+    def about_to(self, call, subject):
+        self.on_event()
+
+
+class Client:
+    """A publisher and a consumer of one queue, and the account of what both were told."""
+
+    def __init__(self, node, kind):
+        self.node, self.kind = node, kind
+        self.queue, _ = node.vhost.declare_queue("q", durable=True, arguments=KINDS[kind])
+        self.offsets, self.position, self.message = {}, 0, Message()
+        self.settled, self.confirmed, self.taken, self.acked = set(), set(), set(), set()
+        self.reader = (
+            self.queue.open_reader(StreamStart(FIRST), "joe") if kind == "stream" else None)
+        self.published = 0
+        self.declared = set()
+
+    def shown(self):
+        return Shown(
+            dict(self.offsets), self.position, frozenset(self.settled), frozenset(self.confirmed),
+            frozenset(self.taken), frozenset(self.declared))
+
+    def work(self):
+        """A batch: one is published, all that is there is consumed, and somebody waits for a confirm."""
+        body = b"%06d" % self.published
+        self.node.publish("", "q", body + bytes(BODY_BYTES), b"\x10\x00\x02", persistent=True)
+        self.published += 1
+        self.queue.flush()
+        self.node.committer.after_sync(lambda error: self.confirmed.add(body))
+        if self.kind == "definitions":
+            name = body.decode()
+            self.node.vhost.declare_queue(name, durable=True)
+            self.node.committer.after_sync(lambda error: self.declared.add(name))
+        # one stays in a queue, so that each folder holds something
+        if self.reader is None:
+            while self.queue.ready_count > 1:
+                self.take()
+        while self.reader is not None and self.read():
+            pass
+        self.queue.flush()
+        self.settled |= self.acked
+        if self.reader is not None:
+            self.position = len(self.offsets)
+
+    def read(self):
+        """The consumer of the stream is shown a message, and settles it. False: there is none to show."""
+        if not self.reader.next(self.message):
+            return False
+        self.offsets[self.reader.cursor.offset] = self.message.get_body()[:6]
+        self.queue.note_delivered()
+        self.queue.settle(self.reader.take(BODY_BYTES))
+        return True
+
+    def take(self):
+        """The consumer of a queue gets a message, and settles it."""
+        assert get(self.queue, self.message, False)
+        body = self.message.get_body()[:6]
+        self.taken.add(body)
+        self.queue.settle(self.message.describe()["location"])
+        self.acked.add(body)
+
+
+def check(folder, kind, shown):
+    """What a boot finds in the folder that a kill has left."""
+    node = Node(folder, **SETTINGS)
+    try:
+        queue = node.vhost.queue("q")
+        if kind == "stream":
+            cursor, message, found = StreamCursor(queue.stream), Message(), {}
+            while cursor.peek(message):
+                found[cursor.offset] = message.get_body()[:6]
+                cursor.step()
+            cursor.close()
+            lost = {offset for offset, body in shown.offsets.items() if found.get(offset) != body}
+            assert not lost, f"shown, and gone or another's: {sorted(lost)[:5]}"
+            kept = queue.stream.offsets.get("joe") or 0
+            assert shown.position <= kept <= queue.stream.next_offset, "the position of its consumer"
+            there = set(found.values())
+        else:
+            there = set()
+            while (one := node.take("q")) is not None:
+                there.add(one[0][:6])
+            assert not there & shown.settled, "settled, and back"
+        missing = shown.confirmed - there - shown.taken
+        assert not missing, f"confirmed, and gone: {sorted(missing)[:5]}"
+        assert shown.declared <= set(node.vhost.queues)
+        assert node.broker.damage() == (0, []), "a kill is no damage"
+    finally:
+        node.kill(False)
+
+
+@pytest.mark.parametrize("every", [
+    EVERY, pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(400)])
+])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_shown_outlives_a_kill_at_every_event(tmp_path, monkeypatch, kind, every):
+    files, kills, client = Kills(), [], None
+
+    def kill():
+        if client is not None:
+            folder = tmp_path / f"killed-{len(kills)}"
+            if len(kills) % every == 0:
+                shutil.copytree(tmp_path / "data", folder)
+            kills.append((folder, client.shown()))
+
+    class TellingLate(flush_pool.FlushPool):
+        """Work of threads, with a kill before the hub hears of it."""
+
+        def spawn(self, function, *arguments):
+            told = AsyncResult()
+
+            def work():
+                try:
+                    result = function(*arguments)
+                except BaseException as error:
+                    told.set_exception(error)
+                else:
+                    kill()
+                    told.set(result)
+
+            gevent.spawn(work)
+            return told
+
+    monkeypatch.setattr(flushing, "ThreadPool", TellingLate)
+    monkeypatch.setattr(sync, "UNHURRIED_S", 3600)
+    node = Node(tmp_path / "data", files, **SETTINGS)
+    client = Client(node, kind)
+    answered = []
+    node.committer.after_sync(answered.append)
+    wait_until(lambda: answered, sleep=gevent.sleep)
+    files.on_event = kill
+    for number in range(ROUNDS):
+        client.work()
+        kill()
+        if number % 3 == 2:  # else the next batch comes before the threads have their turn
+            wait_until(lambda: len(client.confirmed) == client.published, sleep=gevent.sleep)
+    files.on_event = lambda: None
+    last, client = client, None
+    node.kill()
+
+    assert len(kills) > 4 * ROUNDS and last.published == ROUNDS
+    for folder, shown in kills[::every]:
+        check(folder, kind, shown)
