@@ -14,6 +14,8 @@ DESCRIPTION_OCTETS_MAX = 4096
 
 def check_user_name(name):
     """Raises PreconditionFailed."""
+    if "\0" in name:
+        raise PreconditionFailed("user name has the character NUL")
     if _octets(name) > NAME_OCTETS_MAX:
         raise PreconditionFailed(f"user name is longer than {NAME_OCTETS_MAX} octets")
 

@@ -15,7 +15,7 @@ from gomq_py.broker.features.arguments import CLASSIC, TYPES
 from gomq_py.broker.names import check_length
 from gomq_py.broker.policies import vhost_limits
 from gomq_py.broker.policies.notes import Notes
-from gomq_py.broker.policies.parameters import OPERATOR, Parameters
+from gomq_py.broker.policies.parameters import DELETED, OPERATOR, Parameters
 from gomq_py.broker.policies.policy import OPERATOR_POLICY, POLICY
 from gomq_py.broker.policies.user_limits import UserLimits
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
@@ -98,7 +98,7 @@ class Broker:
         self.parameters = Parameters(self._log, self.tables)
         self.users.rights_watchers.append(self._disown_if_deleted)
         self.notes = Notes(self._log)
-        self.parameters.register(POLICY, PolicyComponent())
+        self.parameters.register(POLICY, PolicyComponent(users=self.users))
         self.parameters.register(OPERATOR_POLICY, PolicyComponent(operator=True))
         self.parameters.register(vhost_limits.COMPONENT, vhost_limits.LimitsComponent())
         self._log_exchange = None
@@ -356,14 +356,17 @@ class Broker:
         self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
 
     def _disown_if_deleted(self, user):
-        """After a change of a user's rights."""
+        """After a change of a user's rights, on which its policies depend, too."""
+        concerned = [vhost for vhost in self.vhosts.values() if vhost.policies.are_set_by(user.name)]
         if self.users.get(user.name) is not user:
             self._disown(user.name)
+        for vhost in concerned:
+            vhost.policies.changed()
 
     def _disown_of_deleted(self):
         """At boot: the deletion of a user may have been the last that an earlier run has kept."""
         setters = {by for vhost in self.vhosts.values() for by in vhost.set_by.values()}
-        for name in setters - {OPERATOR}:
+        for name in setters - {OPERATOR, DELETED}:
             if self.users.get(name) is None:
                 self._disown(name)
 

@@ -194,6 +194,21 @@ def test_the_management_api_refuses_a_bad_token_and_one_without_tags(broker, iss
         ).status_code == 401
 
 
+def test_policy_that_hands_messages_on_is_set_by_a_token_of_administrators_alone(broker, issuer):
+    """What another token allowed nobody knows when the policy acts."""
+    url = f"http://127.0.0.1:{broker.ports['http']}/api/policies/%2F/of-a-token"
+
+    def put(definition, tag):
+        token = issuer.token(scope=f"gomq.tag:{tag} gomq.configure:*/* gomq.write:*/* gomq.read:*/*")
+        return requests.put(
+            url, json={"pattern": "^none$", "definition": definition}, timeout=in_time(60),
+            headers={"Authorization": f"Bearer {token}"}).status_code
+
+    dead_letters = {"dead-letter-exchange": "x"}
+    assert (put(dead_letters, "policymaker"), put({"max-length": 1}, "policymaker")) == (400, 201)
+    assert put(dead_letters, "administrator") == 204
+
+
 # Of a token's user who is called as the local administrator.
 FEW = "gomq.configure:*/none gomq.write:*/mqtt* gomq.read:*/none gomq.tag:management"
 

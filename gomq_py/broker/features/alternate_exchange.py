@@ -8,7 +8,8 @@ ARGUMENTS = (POLICY_KEY, "x-alternate-exchange")
 
 ROWS = (
     Feature(
-        policy=POLICY_KEY, check_policy=policy_checks.text, word="alternate exchange name",
+        policy=POLICY_KEY, hands_on_to="exchange",
+        check_policy=policy_checks.text, word="alternate exchange name",
         effect="An exchange sends what it cannot route to this one.",
     ),
 )

@@ -20,14 +20,15 @@ def _routing_key(value, arguments):
 ROWS = (
     Feature(
         argument=EXCHANGE_ARGUMENT, place=3, kinds=NO_STREAM, check=checks.text,
-        policy="dead-letter-exchange", check_policy=policy_checks.text, word="dead letter exchange name",
+        policy="dead-letter-exchange", hands_on_to="exchange", check_policy=policy_checks.text,
+        word="dead letter exchange name",
         setting="dead_letter_exchange", merge=first_text(),
         flag=Flag(name="--dead-letter-exchange", kind=str, help="Exchange for messages that die."),
         effect="Messages that die in the queue go to this exchange.",
     ),
     Feature(
         argument="x-dead-letter-routing-key", place=4, kinds=NO_STREAM, check=_routing_key,
-        policy="dead-letter-routing-key", check_policy=policy_checks.routing_key,
+        policy="dead-letter-routing-key", hands_on_to="", check_policy=policy_checks.routing_key,
         word="dead letter routing key",
         setting="dead_letter_routing_key", merge=first_text(),
         flag=Flag(name="--dead-letter-routing-key", kind=str, help="Their routing key."),

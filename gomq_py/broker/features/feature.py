@@ -37,6 +37,8 @@ class Feature:
     has, the first is told. ``policy``: the key in policies, in operator policies too if ``operator``;
     ``check_policy(feature, value)`` raises PolicyError; ``word`` is what RabbitMQ calls it then;
     ``check_beside(feature, definition)``: what a policy says besides, likewise.
+    ``hands_on_to``: by the key in a policy messages go elsewhere, to the exchange or queue that it names,
+    or, where it names none, "".
     ``component``: whose owner alone acts on the key. ``setting``: the attribute of QueueSettings, which is
     ``merge(feature, arguments, policy)``. ``by_queue``: the queue itself observes it.
     """
@@ -51,6 +53,7 @@ class Feature:
     check_policy: Callable[["Feature", Any], None] | None = None
     check_beside: Callable[["Feature", dict], None] | None = None
     word: str | None = None
+    hands_on_to: str | None = None
     component: str | None = None
     setting: str | None = None
     merge: Callable[["Feature", dict, dict], Any] | None = None

@@ -10,7 +10,8 @@ POLICY_KEY = "tee-to-stream"
 
 ROWS = (
     Feature(
-        policy=POLICY_KEY, kinds=NO_STREAM, check_policy=policy_checks.name, word="stream name",
+        policy=POLICY_KEY, hands_on_to="queue",
+        kinds=NO_STREAM, check_policy=policy_checks.name, word="stream name",
         effect="What is routed to a queue, or by an exchange, goes to this stream as well "
                "([spark.md](spark.md#queues)).",
     ),

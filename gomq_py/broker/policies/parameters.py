@@ -18,6 +18,8 @@ WAITING, FAULTY = "waiting", "error"
 WAITS = "it was set while nothing acted on it: set it again, or start it with restart"
 # Who set a value over the control socket, or in a file that the broker reads at boot. No user is called so.
 OPERATOR = ""
+# Who set a policy whose user was deleted since. No user is called so (auth.labels).
+DELETED = "\0"
 # Of a field's name in a refusal.
 SHOWN_CHARACTERS = 100
 # What a component without an owner would be for, if this broker had it.
@@ -166,13 +168,15 @@ class Parameters:
 
     def disown(self, vhosts, by):
         """The user ``by`` is gone: what he has set was set by nobody from now on, so that whoever is called
-        so next does not work with it. Raises OSError.
+        so next does not work with it; a policy of that user hands no messages on. Raises OSError.
         """
         for vhost in vhosts:
             for component, name in [key for key, who in vhost.set_by.items() if who == by]:
-                del vhost.set_by[component, name]
+                now = DELETED if component == POLICY else None
                 value, waits = vhost.parameters[component, name], (component, name) in vhost.waiting
-                self._log.append(records.parameter_set(vhost.name, component, name, encoded(value), waits))
+                self._log.append(records.parameter_set(
+                    vhost.name, component, name, encoded(value), waits, now))
+                self._keep(vhost, component, name, value, waits, now)
 
     def set_global(self, name, value):
         """Set a value of the whole broker. Raises ValueError, OSError."""

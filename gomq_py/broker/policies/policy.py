@@ -41,12 +41,16 @@ _APPLIES = {
 
 
 class Policy:
-    """One policy. Immutable: a change makes a new one."""
+    """One policy. Immutable: a change makes a new one.
 
-    __slots__ = ("name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
+    ``rights``: the SetterRights of whoever set it, or None: nothing limits it.
+    """
+
+    __slots__ = ("rights", "name", "pattern", "apply_to", "priority", "definition", "_pattern", "_means")
 
     def __init__(self, name, pattern, definition, priority=0, apply_to=ALL, operator=False):
         """Raises PolicyError."""
+        self.rights = None
         self.name = name
         self.pattern = pattern
         self.apply_to = _apply_to(apply_to)

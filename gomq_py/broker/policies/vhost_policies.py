@@ -12,6 +12,7 @@ from gomq_py.broker.features.deduplication import ExchangeIds, deduplication_of
 from gomq_py.broker.policies.parameters import Component
 from gomq_py.broker.policies.policy import EXCHANGE, UNDER_NONE, InForce, PolicySet, policy_of
 from gomq_py.broker.policies.queue_settings import PLAIN, QueueSettings
+from gomq_py.broker.policies.setter_rights import SetterRights, check
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
@@ -93,10 +94,19 @@ class VHostPolicies(Job):
         if pair == (None, None):
             return UNDER_NONE
         without = self._left_out(kind)
+        policy = pair[0]
+        if policy is not None and policy.rights is not None:
+            what = EXCHANGE if kind == EXCHANGE else "queue"
+            without |= policy.rights.left_out(policy.definition, what, name)
         found = self._pairs.get((pair, without))
         if found is None:
             found = self._pairs[pair, without] = InForce(*pair, without)
         return found
+
+    def are_set_by(self, by):
+        """Whether ``by`` (see Parameters.set) has set a policy whose effect depends on its rights."""
+        return any(
+            policy.rights is not None and policy.rights.by == by for policy in self.user.by_name.values())
 
     def would_be(self, kind, name, would, is_operator):
         """The InForce that an entity would have if ``would`` were the policies, or operator policies."""
@@ -143,16 +153,28 @@ class VHostPolicies(Job):
 
 
 class PolicyComponent(Component):
-    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``."""
+    """Parameters of component ``policy`` or, with ``operator``, ``operator_policy``.
 
-    def __init__(self, operator=False):
+    ``users``: those whose rights limit the policies that they set; None: nothing does.
+    """
+
+    def __init__(self, operator=False, users=None):
+        self._users = users
         self._operator = self.administrators_only = operator
 
     def check(self, vhost, name, value):
         policy_of(name, value, self._operator)
 
+    def check_set_by(self, vhost, name, value, by):
+        policy = policy_of(name, value, self._operator)
+        if self._users is not None:
+            check(self._users, vhost, policy.definition, by)
+
     def changed(self, vhost, name, value):
-        self._set_of(vhost).put(policy_of(name, value, self._operator))
+        policy = policy_of(name, value, self._operator)
+        if self._users is not None:
+            policy.rights = SetterRights(self._users, vhost, name)
+        self._set_of(vhost).put(policy)
         vhost.policies.changed()
 
     def cleared(self, vhost, name):

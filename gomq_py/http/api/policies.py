@@ -2,10 +2,11 @@
 
 One implementation, registered twice.
 """
-from flask import Blueprint
+from flask import Blueprint, g
 
 from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY, policy_of
 from gomq_py.broker.policies.preview import previewed
+from gomq_py.broker.policies.setter_rights import HANDS_ON
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
 from gomq_py.http.finding import find_vhost, visible_vhosts, writable_vhost
@@ -61,9 +62,12 @@ class Family:
         """
         there = writable_vhost(vhost)
         value = self._wanted()
+        by = set_by()
+        if by is None and ADMINISTRATOR not in g.tags:
+            _check_token(value["definition"])
         existed = (self._component, name) in there.parameters
         try:
-            node().broker.parameters.set(there, self._component, name, value, set_by())
+            node().broker.parameters.set(there, self._component, name, value, by)
         except ValueError as error:
             raise BadRequest(validation_failed(error)) from None
         return no_content(204 if existed else 201)
@@ -110,6 +114,15 @@ class Family:
             {"vhost": vhost.name, "name": policy.name, **shown(policy.as_value())}
             for policy in list(chosen.by_name.values())
         ]
+
+
+def _check_token(definition):
+    """Nobody knows later what a token allowed. Raises BadRequest."""
+    keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
+    if keys:
+        raise BadRequest(validation_failed(
+            f"{', '.join(keys)}: by such a key a policy acts with the rights of the user who set it, which "
+            "are not known of a token's user later: a user of the broker's own, or an administrator, may"))
 
 
 def _shown(change):

@@ -1,0 +1,87 @@
+"""Setter rights: a policy hands no messages on that its setter may not take, nor to where the setter may
+not put them by hand.
+
+Beside policies. Asked when a policy is set, and for each queue and exchange when it is put in force. RabbitMQ
+asks nothing. Administrators are not asked: they may give themselves any right.
+"""
+from gomq_py.broker.features.table import POLICY_KEYS
+from gomq_py.broker.names import described
+from gomq_py.broker.policies.parameters import DELETED, OPERATOR, ParameterError
+from gomq_py.broker.policies.policy import POLICY
+from gomq_py.observability.log import logger
+from gomq_py.observability.quiet_log import QuietLog
+
+QUIET = QuietLog(logger("broker"))
+# {key of policies that hands messages on: the kind of entity that its value names, or ""}
+HANDS_ON = {key: row.hands_on_to for key, row in POLICY_KEYS.items() if row.hands_on_to is not None}
+READ, WRITE = "read", "write"  # as auth.permissions calls them
+ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
+_NONE: frozenset[str] = frozenset()
+
+
+class SetterRights:
+    """Those of whoever set the policy ``name`` of a vhost."""
+
+    __slots__ = ("_users", "_vhost", "_name")
+
+    def __init__(self, users, vhost, name):
+        self._users = users
+        self._vhost = vhost
+        self._name = name
+
+    @property
+    def by(self):
+        """Who set it, as Parameters.set has it."""
+        return self._vhost.set_by.get((POLICY, self._name))
+
+    def left_out(self, definition, kind, name):
+        """The keys that are not in force for the queue or exchange of this name."""
+        if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
+            return _NONE
+        found = frozenset(
+            key for key in HANDS_ON.keys() & definition.keys()
+            if not (_allows(user, self._vhost, READ, name) and _may_fill(user, self._vhost, definition, key)))
+        if found:
+            QUIET.warning(
+                ("rights", self._vhost.name, self._name),
+                "policy %r: %s has no effect on %s: user %r, who set the policy, may not read that, or not "
+                "write to what the policy names", self._name, ", ".join(sorted(found)),
+                described(kind, name, self._vhost.name), self.by)
+        return found
+
+
+def check(users, vhost, definition, by):
+    """Refuse a definition by which messages go to where ``by`` (see Parameters.set) may not put them. Raises
+    ParameterError.
+    """
+    user = limited(users, by)
+    for key in HANDS_ON.keys() & definition.keys() if user is not None else ():
+        if not _may_fill(user, vhost, definition, key):
+            what = described(HANDS_ON[key], definition[key] or "amq.default", vhost.name)
+            raise ParameterError(
+                f"{key}: access to {what} refused for user '{by}': it takes the right to write")
+
+
+def limited(users, by):
+    """The User whose rights limit what ``by`` has set; None: nothing does."""
+    if by in (None, OPERATOR):
+        return None
+    user = None if by == DELETED else users.get(by)
+    if user is None:
+        return _Nobody
+    return None if user.has_tag(ADMINISTRATOR) else user
+
+
+class _Nobody:
+    """A user who was deleted."""
+
+    tags = ()
+
+
+def _allows(user, vhost, verb, name):
+    permission = user.permission(vhost.name) if POLICYMAKER in user.tags else None
+    return permission is not None and permission.allows(verb, name)
+
+
+def _may_fill(user, vhost, definition, key):
+    return not HANDS_ON[key] or _allows(user, vhost, WRITE, definition[key])
