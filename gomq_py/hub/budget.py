@@ -26,10 +26,11 @@ ACCOUNT_PARTS = 2
 # the more it keeps from others the faster, so that a whole message takes half a minute. A client that drips
 # would have to hold ever more, ever faster.
 LEAST_PART_S = 1 / 32
-# Over how long the speed is measured: TCP's own pauses, after lost packets, are shorter.
-WINDOW_S = 2
+# Over how long the speed is measured, at least: TCP's first pauses after lost packets are shorter, and those
+# who wait are served in little more.
+WINDOW_S = 1
 # Between two looks while anybody waits.
-LOOK_S = 0.5
+LOOK_S = 0.25
 
 
 class Held:

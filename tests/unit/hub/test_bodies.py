@@ -188,9 +188,9 @@ def test_first_body_that_stalls_while_others_wait_gives_way(budget, later, first
     budget.grow(first, 60)
     budget.grow(second, 60)
 
-    later.pass_time(2)  # in which it has come so far
+    later.pass_time(1)  # in which it has come so far
     assert first.failures == []
-    later.pass_time(2)
+    later.pass_time(1)
 
     assert first.failures == [
         "60 octets of a message body, and only 0 more in a second while others wait for memory"]
