@@ -43,6 +43,11 @@ class Destination(turn_taker.TurnTaker):
         """
         return None
 
+    def is_one_of(self, keys):
+        """Whether it keeps messages in one of the stores with these keys."""
+        store = self.next_store()
+        return store is not None and store.key in keys
+
     def outlives_kill(self):
         """Whether what it has taken does, as far as that is to outlive the process."""
         return True

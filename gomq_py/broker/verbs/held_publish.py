@@ -33,8 +33,8 @@ class HeldPublish:
 
     ``taken``: whether the destinations before these took it. ``done(taken, somebody_took)`` is called when
     all have had it: whether all of them took it, and whether one of ``destinations`` did. It goes on to its
-    end even if its client has gone. ``before(destinations)`` is called whenever they are tried, and
-    ``before(None)`` when the first has answered LATER again.
+    end even if its client has gone. ``before(destinations, None, taken)`` is called whenever they are tried,
+    and ``before(destinations, those left, taken)`` when the first of those left has answered LATER again.
     """
 
     def __init__(self, vhost, scheduler, message, destinations, taken, done, before=None):
@@ -67,7 +67,7 @@ class HeldPublish:
     def _publish(self, error):
         """Whether all have had it. ``error``: why the first cannot."""
         if self._before is not None:
-            self._before(tuple(self._destinations))
+            self._before(tuple(self._destinations), None, self._taken)
         for at, destination in enumerate(self._destinations):
             if (
                 isinstance(destination, Queue)
@@ -83,9 +83,9 @@ class HeldPublish:
                 continue
             answer = destination.publish(self._message)
             if answer == LATER:
-                self._destinations = self._destinations[at:]
+                tried, self._destinations = self._destinations, self._destinations[at:]
                 if self._before is not None:
-                    self._before(None)
+                    self._before(tuple(tried), tuple(self._destinations), self._taken)
                 self._message.lacking(self._go_on)
                 return False
             if answer:

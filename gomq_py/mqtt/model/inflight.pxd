@@ -9,7 +9,7 @@ from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.store cimport Store
 
-cdef int KIND, SENT, RECEIVED, SURE, SEGMENTS
+cdef int KIND, SENT, RECEIVED, SURE, PARTLY, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST
 cdef Py_ssize_t RECORD_OCTETS, END_OCTETS, ENDS
 
@@ -35,6 +35,10 @@ cdef class Inflight(turn_taker.TurnTaker):
     @cython.locals(now=uint64_t)
     cpdef uint64_t received(
         self, uint64_t kept_at, uint64_t key, unsigned int identifier, tuple destinations) except? 0
+    @cython.locals(end=Py_ssize_t, destination=Destination)
+    cpdef bytes ends_of(self, tuple left)
+    cpdef uint64_t partly(self, uint64_t key, unsigned int identifier, tuple had, bytes ends) except? 0
+    cpdef uint64_t whole(self, uint64_t key, unsigned int identifier) except? 0
     cpdef dismissed(self, uint64_t kept_at)
     @cython.locals(
         at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, destination=Destination, store=Store)
@@ -46,13 +50,17 @@ cdef class Inflight(turn_taker.TurnTaker):
     @cython.locals(kept_at=uint64_t, before=uint64_t)
     cpdef sure(self, uint64_t mark)
     cpdef done(self, uint64_t kept_at)
-    @cython.locals(shown=Message, place=Py_ssize_t, kind=int, state=int, now=uint64_t)
+    @cython.locals(shown=Message, place=Py_ssize_t, kind=int, state=int, now=uint64_t,
+                   identifier=cython.uint, key=uint64_t, number=uint64_t)
     cpdef uint64_t again(self, uint64_t kept_at) except? 0
     cpdef flush(self)
     @cython.locals(at=cython.p_uchar, place=Py_ssize_t, message=Message, kept_at=uint64_t)
     cdef uint64_t _keep(
         self, int kind, int state, unsigned int identifier, uint64_t key, uint64_t location,
         uint64_t number) except? 0
+    cdef uint64_t _keep_partly(
+        self, int state, unsigned int identifier, uint64_t key, uint64_t number, bytes ends) except? 0
+    cdef _use(self, bytearray record)
     cdef _delete(self, uint64_t kept_at)
     @cython.locals(shown=Message, place=Py_ssize_t, location=uint64_t, kind=int, state=int, key=uint64_t)
     cdef _recover(self, by_key)

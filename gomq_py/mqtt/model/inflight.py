@@ -10,6 +10,8 @@ written anew is deleted where it was when it is on the disk.
                 with the same identifier and DUP, and where it is settled, PUBREL does
     received    right before a message that came at QoS 2 is given to its destinations, until its PUBREL:
                 after a kill the client's PUBLISH is known, and not stored twice
+    partly      before a destination waits for files, which others before it did not, until all have the
+                message: after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
 
 With the record of a received one lie the ends of its destinations' logs. After a kill they are looked at
@@ -24,14 +26,14 @@ message may be lost, and the client, which has no PUBREC, sends it again.
 Each is a record without routing, whose properties are:
 
     offset  octets
-    0       1       SENT, RECEIVED, SURE
+    0       1       SENT, RECEIVED, SURE, PARTLY
     1       1       RECEIVED: IS_SURE; BEGUN: the ends of logs follow; MAY_BE_LOST: they do, and are looked at
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
     12      8       SENT: location of the message; SURE: location, here, of the last that is sure
-    20      8       SENT: when the message was stored, Unix milliseconds; RECEIVED: digest of the boot
+    20      8       SENT: when the message was stored, Unix milliseconds; RECEIVED, PARTLY: digest of the boot
 
-The ends of logs are its body, for each of them (storage.store.Store):
+The ends of logs are its body, for each of them (storage.store.Store), and of PARTLY those that have it:
 
     0       8       key of the store
     8       8       log_end() before the message
@@ -59,7 +61,7 @@ QUIET = QuietLog(LOG)
 
 # Of a record; 1 and 2 are content (storage.message).
 KIND = 3
-SENT, RECEIVED, SURE = 1, 2, 3
+SENT, RECEIVED, SURE, PARTLY = 1, 2, 3, 4
 IS_SURE, BEGUN, MAY_BE_LOST = 1, 2, 3
 RECORD_OCTETS = 28
 # Of the end of one log; and of how many at most it is noted where a message goes to more: then a kill within
@@ -154,6 +156,38 @@ class Inflight(turn_taker.TurnTaker):
         self.last_received = kept_at
         return kept_at
 
+    def ends_of(self, left):
+        """Of the destinations that begun() was called for last: the ends of the logs of all but those
+        ``left``, which are the last of them.
+        """
+        end = self.message.body_at + self.ends_length
+        for destination in left:
+            if destination.next_store() is not None:
+                end -= END_OCTETS
+        return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
+
+    def keys_in(self, ends):
+        """The keys of the stores in what ends_of() has said."""
+        return {key for key, _ in _ends_in(ends)}
+
+    def partly(self, key, identifier, had, ends):
+        """These destinations have the message, and others wait for files. ``ends``: what ends_of() has said
+        of all that have it. Returns where that is kept, 0 where it cannot be.
+        """
+        if not self._opened():
+            return 0
+        is_named = not self.store.pool.has_unnamed or _would_outlive_kill(had)
+        if not self.touched:
+            self.scheduler.touch(self)
+        return self._keep_partly(
+            BEGUN if is_named else MAY_BE_LOST, identifier, key, self.boot, ends)
+
+    def whole(self, key, identifier):
+        """All that are left of a message's destinations have it since an earlier run. Returns where that is
+        kept, 0 where it cannot be.
+        """
+        return self._keep(RECEIVED, IS_SURE, identifier, key, 0, self.boot)
+
     def dismissed(self, kept_at):
         """What begun() has noted is nothing: not all of its destinations have taken the message."""
         if kept_at:
@@ -205,9 +239,12 @@ class Inflight(turn_taker.TurnTaker):
             if kept_at > self.sure_mark and state != IS_SURE:
                 return kept_at
             state = IS_SURE
-        now = self._keep(
-            kind, state, octets.le16(shown.buffer, place + 2), octets.le64(shown.buffer, place + 4),
-            octets.le64(shown.buffer, place + 12), octets.le64(shown.buffer, place + 20))
+        identifier, key = octets.le16(shown.buffer, place + 2), octets.le64(shown.buffer, place + 4)
+        number = octets.le64(shown.buffer, place + 20)
+        if kind == PARTLY:
+            now = self._keep_partly(state, identifier, key, number, shown.get_body())
+        else:
+            now = self._keep(kind, state, identifier, key, octets.le64(shown.buffer, place + 12), number)
         if not now:
             return kept_at
         if kept_at in self.stored:
@@ -271,9 +308,7 @@ class Inflight(turn_taker.TurnTaker):
         if len(destinations) > ENDS:
             return
         if room > len(self.record):
-            self.record = bytearray(room)
-            self.at = octets.pointer(self.record)
-            self.message.buffer = self.at
+            self._use(bytearray(room))
         at, place = self.at, self.message.body_at
         for destination in destinations:
             store = destination.next_store()
@@ -313,6 +348,23 @@ class Inflight(turn_taker.TurnTaker):
             self.segment = locations.number_of(kept_at)
             self._make_space()
         return kept_at
+
+    def _keep_partly(self, state, identifier, key, number, ends):
+        """As _keep(), with these ends of logs in place of those that were noted last."""
+        record, length = self.record, self.ends_length
+        self._use(bytearray(self.message.body_at) + ends)
+        self.ends_length = len(ends)
+        try:
+            return self._keep(PARTLY, state, identifier, key, 0, number)
+        finally:
+            self._use(record)
+            self.ends_length = length
+
+    def _use(self, record):
+        """Write records from this bytearray."""
+        self.record = record
+        self.at = octets.pointer(record)
+        self.message.buffer = self.at
 
     def _delete(self, kept_at):
         if self.failed:
@@ -385,7 +437,7 @@ class Inflight(turn_taker.TurnTaker):
             state = shown.buffer[place + 1]
             entry = Entry(
                 location, state, octets.le64(shown.buffer, place + 12), octets.le64(shown.buffer, place + 20),
-                shown.get_body() if state == MAY_BE_LOST or not shown.redelivered else b"")
+                shown.get_body() if state == MAY_BE_LOST or kind == PARTLY or not shown.redelivered else b"")
             if kind == SURE:
                 key = 0
                 self.sure_mark = max(self.sure_mark, entry.place)
@@ -403,6 +455,11 @@ class Inflight(turn_taker.TurnTaker):
         # a run that stopped in order has flushed everything
         is_whole = self.store.pool.last_end == STOPPED
         sent = {}
+        partly = {name: entries.pop(name) for name in list(entries) if name[1] == PARTLY}
+        for (key, _, identifier), entry in partly.items():
+            whole = entries.get((key, RECEIVED, identifier))
+            if whole is not None and whole.location < entry.location:  # the kill came before it was deleted
+                over.append(entries.pop((key, RECEIVED, identifier)).location)
         for (key, kind, identifier), entry in entries.items():
             session, location = by_key.get(key), entry.location
             if kind == SURE:
@@ -422,8 +479,35 @@ class Inflight(turn_taker.TurnTaker):
                 over.append(location)
         if is_whole:
             self.sure(self.last_received)
+        for (key, _, identifier), entry in partly.items():
+            session = by_key.get(key)
+            if session is None or not self._restore_partly(
+                session.received_ids(), identifier, entry, is_whole
+            ):
+                over.append(entry.location)
         for key, rows in sent.items():
             by_key[key].sent_from(by_key[key].queue).restore(rows)
+
+    def _restore_partly(self, received, identifier, entry, is_whole):
+        """Whether it counts where it lies."""
+        ends = self._had(entry) if is_whole or entry.number == self.boot else b""
+        if not ends or received.has(identifier):
+            return False
+        location = entry.location
+        if entry.number != self.boot:  # noted anew for a kill in this one
+            location = self._keep_partly(BEGUN, identifier, received.key, self.boot, ends) or location
+        received.restore_partly(identifier, location, ends)
+        return location == entry.location
+
+    def _had(self, entry):
+        """The ends of the logs that have a message which others lack."""
+        if entry.state != MAY_BE_LOST:
+            return entry.ends
+        stores, found = {store.key: store for store in self.vhost.durable_stores()}, b""
+        for at, (key, end) in enumerate(_ends_in(entry.ends)):
+            if key in stores and stores[key].holds_behind(end):
+                found += entry.ends[END_OCTETS * at:END_OCTETS * (at + 1)]
+        return found
 
     def _is_stored(self, entry, is_last):
         """Whether the message of an identifier that is not sure has been, by a process that was killed:
@@ -432,9 +516,9 @@ class Inflight(turn_taker.TurnTaker):
         if not (is_last and entry.state == BEGUN) and entry.state != MAY_BE_LOST:
             return True
         stores = {store.key: store for store in self.vhost.durable_stores()}
-        ends = memoryview(entry.ends).cast("Q").tolist() if len(entry.ends) % END_OCTETS == 0 else []
+        ends = _ends_in(entry.ends)
         having, lacking = [], False
-        for key, end in zip(ends[::2], ends[1::2]):
+        for key, end in ends:
             store = stores.get(key)
             if store is not None and store.holds_behind(end):
                 having.append((store, end))
@@ -456,6 +540,12 @@ class Entry(NamedTuple):
     place: int
     number: int
     ends: bytes
+
+
+def _ends_in(noted):
+    """[(key of a store, where its log ended)]."""
+    numbers = memoryview(noted).cast("Q").tolist() if len(noted) % END_OCTETS == 0 else []
+    return list(zip(numbers[::2], numbers[1::2]))
 
 
 def _would_outlive_kill(destinations):

@@ -14,7 +14,7 @@ cdef class Received:
     cdef readonly Inflight inflight
     cdef readonly uint64_t key
     cdef readonly Py_ssize_t count
-    cdef dict pages, storing
+    cdef dict pages, storing, partly
     cdef bytearray page
     cdef unsigned char* at
     cdef Py_ssize_t number
@@ -25,7 +25,13 @@ cdef class Received:
     cdef bint closed
     cpdef bint has(self, unsigned int identifier) except -1
     cpdef begin(self, unsigned int identifier, tuple destinations)
-    cpdef postpone(self, unsigned int identifier)
+    cpdef postpone(self, unsigned int identifier, tuple destinations, tuple left, bint taken)
+    @cython.locals(kept_at=uint64_t)
+    cdef _wait(self, unsigned int identifier, tuple destinations, tuple left, bint taken)
+    @cython.locals(kept_at=uint64_t)
+    cdef _release(self, unsigned int identifier)
+    cpdef bint is_partly(self, unsigned int identifier) except -1
+    cpdef lacking(self, unsigned int identifier, destinations)
     @cython.locals(begun_at=uint64_t)
     cdef _dismiss(self)
     cpdef bint is_storing(self, unsigned int identifier) except -1
@@ -40,6 +46,7 @@ cdef class Received:
     @cython.locals(unsafe=list)
     cpdef sure(self, uint64_t added, uint64_t mark)
     cpdef restore(self, unsigned int identifier, uint64_t kept_at)
+    cpdef restore_partly(self, unsigned int identifier, uint64_t kept_at, bytes ends)
     @cython.locals(identifier=cython.uint, kept_at=uint64_t)
     cpdef move(self, Py_ssize_t oldest)
     cpdef close(self)

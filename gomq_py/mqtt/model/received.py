@@ -37,7 +37,7 @@ class Received:
 
     __slots__ = (
         "inflight", "key", "count", "pages", "page", "number", "at", "begun_at", "storing", "added", "unsafe",
-        "latest", "closed",
+        "latest", "closed", "partly",
     )
 
     def __init__(self, inflight=None, key=0):
@@ -49,7 +49,8 @@ class Received:
         self.page = NO_PAGE
         self.at = octets.pointer(NO_PAGE)
         self.begun_at = 0
-        self.storing = {}  # {identifier: [callback(taken, queues)]}
+        self.storing = {}  # {identifier: [ends of logs of those that have it, callback(taken, queues)...]}
+        self.partly = None  # {identifier: ends of logs of those that have its message}, of an earlier run
         self.added = 0
         self.unsafe = []
         self.latest = None  # destinations of the last of unsafe
@@ -63,24 +64,70 @@ class Received:
         """One that is not there, or that postpone() was called for: its message is given to these, a tuple,
         next, and add(), not_stored() or postpone() comes then.
         """
-        if self.inflight is not None and not self.closed:
+        if self.inflight is None or self.closed:
+            return
+        if not destinations and self.is_partly(identifier):  # nobody lacks it any more
+            self.begun_at = self.inflight.whole(self.key, identifier)
+        else:
             self.begun_at = self.inflight.begun(self.key, identifier, destinations)
 
-    def postpone(self, identifier):
-        """Its message waits for files: one of the destinations has answered LATER. Returns what a HeldPublish
-        calls ``before`` it tries again.
+    def postpone(self, identifier, destinations, left, taken):
+        """Its message waits for files: the first of those ``left``, the last of its ``destinations``, has
+        answered LATER. ``taken``: the others all took it. Returns what a HeldPublish calls ``before``
+        it tries again.
         """
-        self._dismiss()
         if not self.closed:
-            self.storing[identifier] = []
-            self._put(identifier, 0)
-        return partial(self._begin_again, identifier)
+            self.storing[identifier] = [self._ends_of(identifier)]
+            self._put(identifier, self._value(identifier))
+        self._wait(identifier, destinations, left, taken)
+        return partial(self._try_again, identifier)
 
-    def _begin_again(self, identifier, destinations):
-        if destinations is None:
-            self._dismiss()
-        else:
+    def _try_again(self, identifier, destinations, left, taken):
+        if left is None:
             self.begin(identifier, destinations)
+        else:
+            self._wait(identifier, destinations, left, taken)
+
+    def _wait(self, identifier, destinations, left, taken):
+        """Some of the destinations have its message: that is kept, so that they do not get it twice if the
+        client sends it again after a restart. A message that a queue refused is to come again to all.
+        """
+        if self.begun_at and not self.closed:
+            ends = self.storing[identifier][0] + self.inflight.ends_of(left)
+            if not taken:
+                self._release(identifier)
+            elif ends:
+                kept_at = self.inflight.partly(
+                    self.key, identifier, destinations[:len(destinations) - len(left)], ends)
+                self._release(identifier)
+                self._put(identifier, kept_at)
+                self.storing[identifier][0] = ends
+        self._dismiss()
+
+    def _release(self, identifier):
+        """What is kept of one is over, and will be noted anew."""
+        kept_at = self._value(identifier)
+        if kept_at > NOT_KEPT:
+            self._put(identifier, NOT_KEPT)
+            self.inflight.done(kept_at)
+        if self.partly is not None:
+            self.partly.pop(identifier, None)
+
+    def _ends_of(self, identifier):
+        return b"" if self.partly is None else self.partly.get(identifier, b"")
+
+    def is_partly(self, identifier):
+        """Whether an earlier run gave its message to some of its destinations, and its client has to send it
+        again.
+        """
+        return self.partly is not None and identifier in self.partly
+
+    def lacking(self, identifier, destinations):
+        """Those of the destinations that an earlier run has not given its message to."""
+        if not self.is_partly(identifier):
+            return destinations
+        keys = self.inflight.keys_in(self.partly[identifier])
+        return [destination for destination in destinations if not destination.is_one_of(keys)]
 
     def _dismiss(self):
         if self.begun_at:
@@ -102,6 +149,8 @@ class Received:
         """
         if self.closed:
             return
+        if self.storing or self.partly is not None:
+            self._release(identifier)
         kept_at = self.begun_at
         if kept_at:
             self.begun_at = 0
@@ -120,13 +169,14 @@ class Received:
     def not_stored(self, identifier):
         """Its message was refused."""
         self._dismiss()
-        if identifier in self.storing:
+        if identifier in self.storing or self.is_partly(identifier):
             if self._value(identifier):
+                self._release(identifier)
                 self._take_out(identifier)
             self._tell(identifier, False, None)
 
     def _tell(self, identifier, taken, queues):
-        for callback in self.storing.pop(identifier, ()):
+        for callback in self.storing.pop(identifier, ())[1:]:
             callback(taken, queues)
 
     def discard(self, identifier):
@@ -140,6 +190,8 @@ class Received:
             return False
         if kept_at != NOT_KEPT and self.inflight.failed and not self.closed:
             return True
+        if self.partly is not None:
+            self.partly.pop(identifier, None)
         self._take_out(identifier)
         if kept_at != NOT_KEPT:
             self.inflight.done(kept_at)
@@ -175,6 +227,13 @@ class Received:
         """One of an earlier run."""
         self._put(identifier, kept_at)
 
+    def restore_partly(self, identifier, kept_at, ends):
+        """One of an earlier run, whose message only some destinations have."""
+        self._put(identifier, kept_at)
+        if self.partly is None:
+            self.partly = {}
+        self.partly[identifier] = ends
+
     def move(self, oldest):
         """Have kept anew what is kept in segments before this number."""
         for identifier in self._identifiers():
@@ -187,6 +246,7 @@ class Received:
         self._dismiss()
         self.closed = True
         self.storing = {}
+        self.partly = None
         self.unsafe = []
         self.latest = None
         for identifier in self._identifiers():

@@ -253,7 +253,8 @@ class FastLane:
         self.held = True
         before = None
         if walk.qos == 2:
-            before = self._inbound().received.postpone(walk.packet_identifier)
+            before = self._inbound().received.postpone(
+                walk.packet_identifier, route.queues, route.queues[number - 1:], taken)
         publish_later(
             self.connection, message, route.queues[number - 1:], taken,
             partial(self.stored, route, walk.qos, walk.packet_identifier), before)

@@ -9,7 +9,7 @@ from gomq_py.mqtt.wire cimport frames
 cdef unsigned int PUBACK, PUBREC, PUBCOMP
 cdef int MQTT_5
 cdef unsigned int NO_MATCHING_SUBSCRIBERS, UNSPECIFIED_ERROR, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED
-cdef int NEW, AGAIN, TOO_MANY, IN_USE
+cdef int NEW, AGAIN, TOO_MANY, IN_USE, PARTLY
 
 @cython.final
 cdef class Inbound:

@@ -21,8 +21,9 @@ from gomq_py.mqtt.wire.reason_codes import (
     NO_MATCHING_SUBSCRIBERS, PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED, UNSPECIFIED_ERROR,
 )
 
-# An identifier that begins: it may be stored, it was stored before, it is too many, or it belongs to another.
-NEW, AGAIN, TOO_MANY, IN_USE = 0, 1, 2, 3
+# An identifier that begins: it may be stored, it was stored before, it is too many, it belongs to another, or
+# an earlier run has given its message to some of its destinations.
+NEW, AGAIN, TOO_MANY, IN_USE, PARTLY = 0, 1, 2, 3, 4
 # Topics that a client may give an alias at once: each takes up to 255 octets here. As RabbitMQ does.
 TOPIC_ALIASES = 16
 TOPIC_MAX = 255
@@ -85,7 +86,9 @@ class Inbound:
     def begin(self, qos, packet_identifier):
         """A PUBLISH of QoS 1 or 2 has come: NEW, and it is under way now, or what it is instead."""
         if self.received.count and self.received.has(packet_identifier):
-            return AGAIN if qos == 2 else IN_USE
+            if qos == 2:
+                return PARTLY if self.received.is_partly(packet_identifier) else AGAIN
+            return IN_USE
         if self.unanswered + self.received.count >= self.receive_maximum:
             return TOO_MANY
         if qos == 1:
@@ -109,7 +112,7 @@ class Inbound:
                 f"packet identifier {packet_identifier} is in use at QoS 2")
         if state == AGAIN:
             self.again(packet_identifier)
-        return state == NEW
+        return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
         """All destinations have had its message: ``taken``, whether all took it. ``queues``, a tuple or None,
@@ -139,6 +142,8 @@ class Inbound:
 
     def refused(self, qos, packet_identifier, reason_code):
         """A PUBLISH is not taken on, for a reason that MQTT 5 has an answer for."""
+        if qos == 2:
+            self.received.not_stored(packet_identifier)  # the client may use it for another message
         self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, reason_code)
 
     def alias(self, alias, topic):

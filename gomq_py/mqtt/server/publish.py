@@ -84,7 +84,9 @@ def store(connection, publication, qos, packet_identifier):
     publication.message.publisher = connection.session
     if qos == 2:
         publication.message.at_once = True
-        connection.inbound.received.begin(packet_identifier, tuple(publication.destinations))
+        received = connection.inbound.received
+        publication.destinations = received.lacking(packet_identifier, publication.destinations)
+        received.begin(packet_identifier, tuple(publication.destinations))
     wait = partial(_wait, connection, qos, packet_identifier)
     taken = publishing.store(connection.caller, publication, connection.hub.scheduler.now_ms, wait)
     if taken is not None:
@@ -176,7 +178,10 @@ def _wait(connection, qos, packet_identifier, publication, destinations, taken):
         _stored(connection, publication, qos, packet_identifier)
         connection.inbound.done()
 
-    before = connection.inbound.received.postpone(packet_identifier) if qos == 2 else None
+    before = None
+    if qos == 2:
+        before = connection.inbound.received.postpone(
+            packet_identifier, tuple(publication.destinations), tuple(destinations), taken)
     held_publish.wait_for_files(
         connection.hub, connection.stream, connection.vhost, publication.message, destinations, taken, stored,
         before)

@@ -328,16 +328,124 @@ def test_what_waits_for_files_counts_when_it_has_them(nodes):
         node = nodes()
         ids, queue = Peer(node).session.received_ids(), queue_of(node, f"q{number}")
         ids.begin(7, (queue,))
-        before = ids.postpone(7)
-        before((queue,))
-        before(None)
-        before((queue,))
+        before = ids.postpone(7, (queue,), (queue,), True)
+        before((queue,), None, True)
+        before((queue,), (queue,), True)
+        before((queue,), None, True)
         if comes:
             assert queue.publish(sent_at_once())
 
         again = nodes()
 
         assert received(again) == ({7} if comes else set())
+
+
+def left_waiting(node, taken=True):
+    """Identifier 7, whose message queue a has, and queue b does not, because it waits for files: what a
+    HeldPublish calls before it tries again.
+    """
+    ids, queues = Peer(node).session.received_ids(), (queue_of(node, "a"), queue_of(node, "b"))
+    ids.begin(7, queues)
+    assert queues[0].publish(sent_at_once())
+    before = ids.postpone(7, queues, queues[1:], taken)
+    node.hub.scheduler.finish()
+    return before, queues[1]
+
+
+def lacking(node):
+    """Of the queues a and b: those that the message of identifier 7 is to go to when it comes again."""
+    queues = [queue_of(node, "a"), queue_of(node, "b")]
+    ids = node.vhost.extras["mqtt"].by_client["c"].received_ids()
+    return [queue.name for queue in ids.lacking(7, queues)]
+
+
+@pytest.mark.parametrize("number, how", [(1, "kill"), (1, "stop"), (2, "stop")])
+def test_what_comes_again_goes_to_those_that_waited_for_files_only(nodes, number, how):
+    """Of the others a client may have had it, and acknowledged it, before the broker ended."""
+    left_waiting(nodes())
+
+    again = nodes(number, how)
+    assert lacking(again) == ["b"]
+    assert lacking(nodes(number)) == ["b"]  # also where the next run ends before it has come
+
+
+def test_after_a_power_cut_it_comes_again_to_all(nodes):
+    left_waiting(nodes())
+
+    assert lacking(nodes(2)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_a_kill_when_the_files_are_there_leaves_nobody_out(nodes, comes):
+    node = nodes()
+    before, queue = left_waiting(node)
+    before((queue,), None, True)
+    if comes:
+        assert queue.publish(sent_at_once())
+
+    again = nodes()
+
+    ids = again.vhost.extras["mqtt"].by_client["c"].received_ids()
+    assert ids.has(7) and ids.is_partly(7) is not comes
+    assert count_in(again, "b") == comes and lacking(again) == (["a", "b"] if comes else ["b"])
+
+
+def test_what_a_queue_refused_comes_again_to_all(nodes):
+    left_waiting(nodes(), taken=False)
+
+    again = nodes()
+    assert received(again) == set() and lacking(again) == ["a", "b"]
+
+
+def test_what_has_come_to_all_is_known_and_its_identifier_is_free_when_it_is_released(nodes):
+    node = nodes()
+    before, queue = left_waiting(node)
+    before((queue,), None, True)
+    assert queue.publish(sent_at_once())
+    ids = Peer(node).session.received_ids()
+    ids.add(7, (queue,))
+    node.hub.scheduler.finish()
+
+    again = nodes()
+    ids = again.vhost.extras["mqtt"].by_client["c"].received_ids()
+    assert ids.has(7) and not ids.is_partly(7)
+    assert ids.discard(7)
+    again.hub.scheduler.finish()
+    assert received(nodes()) == set()
+
+
+def test_no_other_member_of_a_share_gets_what_one_has_had(nodes):
+    node = nodes()
+    share = share_of(node)
+    queue = queue_of(node, "b")
+    ids = node.vhost.extras["mqtt"].by_client["one"].received_ids()
+    ids.begin(7, (share, queue))
+    assert share.publish(sent_at_once())
+    ids.postpone(7, (share, queue), (queue,), True)
+    node.hub.scheduler.finish()
+
+    again = nodes()
+
+    ids = again.vhost.extras["mqtt"].by_client["one"].received_ids()
+    assert ids.lacking(7, [share_of(again), queue_of(again, "b")]) == [queue_of(again, "b")]
+
+
+def share_of(node):
+    """The Share of two sessions."""
+    for client_id in ("one", "two"):
+        Peer(node, client_id=client_id).subscribe("$share/g/t", qos=2)
+    return node.vhost.extras["mqtt"].exchange.share("$share/g/t")
+
+
+def test_identifier_that_is_released_or_refused_before_its_message_came_again_is_free(nodes):
+    for end in ("discard", "not_stored"):
+        left_waiting(nodes())
+        node = nodes()
+        ids = node.vhost.extras["mqtt"].by_client["c"].received_ids()
+        getattr(ids, end)(7)
+        node.hub.scheduler.finish()
+        assert not ids.has(7) and lacking(node) == ["a", "b"]
+        assert received(nodes()) == set()
 
 
 @pytest.mark.parametrize("times", [1, 4097])

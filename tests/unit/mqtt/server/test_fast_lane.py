@@ -2,6 +2,7 @@
 the fast one, and again with a lane that hands all to the slow one.
 """
 import errno
+import struct
 from functools import partial
 
 import gevent
@@ -620,6 +621,28 @@ def test_qos_2_that_waits_for_files_and_comes_again_is_stored_once(mqtt):
     client.send(b"\x62\x02\x00\x01")
     client.expect(b"\x70\x02\x00\x01")
     assert received.count == 0 and received.inflight.store.unacked_count == 1  # what is sure
+
+
+def test_qos_2_that_some_have_had_in_an_earlier_run_goes_to_the_others_once(mqtt):
+    client = mqtt.client(KEPT_5, CONNACK_5)
+    queues = [mqtt.door.vhost.create_queue(name, True, False, {}, None) for name in ("a", "b")]
+    for queue in queues:
+        mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), queue, "#", {})
+    received = mqtt.door.vhost.extras["mqtt"].by_client["c"].received_ids()
+    received.restore_partly(1, 0, struct.pack("<QQ", queues[0].store.key, 0))
+
+    client.send(publish(b"t", b"1", 1, 1, 5))
+    client.expect(b"\x40\x03\x00\x01\x91")
+    client.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    client.expect(b"\x50\x02\x00\x01")
+    client.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    client.expect(b"\x50\x02\x00\x01")
+    assert [bodies(queue) for queue in queues] == [[], [b"1"]]
+    client.send(b"\x62\x02\x00\x01")
+    client.expect(b"\x70\x02\x00\x01")
+    client.send(publish(b"t", b"2", 2, 1, 5))
+    client.expect(b"\x50\x02\x00\x01")
+    assert [bodies(queue) for queue in queues] == [[b"2"], [b"2"]]
 
 
 def test_qos_2_that_waits_for_files_and_is_refused_is_refused_when_it_comes_again(mqtt):
