@@ -15,7 +15,6 @@ from typing import Any
 
 from gomq_py.amqp.server.server import AMQPServer
 from gomq_py.broker.broker import Broker
-from gomq_py.broker.signals import events
 from gomq_py.config.settings import Settings
 from gomq_py.content import forms
 from gomq_py.doors import AMQP, HTTP, HTTPS, MQTT, Doors, is_wanted
@@ -154,8 +153,7 @@ class Node:
         return self._open_shovel(*arguments)
 
     def _cluster_name(self) -> str:
-        name = self.broker.parameters.global_.get("cluster_name")
-        return name if isinstance(name, str) and name else events.node_name()
+        return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
         """Whether wills of an earlier run wait, and MQTT clients may come back: over WebSocket only, whose

@@ -123,14 +123,15 @@ class LoginProof:
 class Users:
     """Every user by name: none before ``open``.
 
-    ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only.
+    ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only;
+    ``left``: see LogScan.
 
     ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is
     made: what was is still to be seen. ``rights_watchers`` are called with the User after its permissions or
     tags have changed; they must not raise.
     """
 
-    def __init__(self, files, path, committer, scheduler, make_state, only_local=()):
+    def __init__(self, files, path, committer, scheduler, make_state, only_local=(), left=None):
         self._make_state = make_state
         self.on_change = None
         self.rights_watchers = []
@@ -142,7 +143,8 @@ class Users:
         self._files = files
         self._log = DefinitionLog(
             files, path, committer, scheduler, "users", SHAPES, _SLACK, born_whole=True,
-            fails_all=False)  # a message that is kept does not depend on who may read it
+            fails_all=False,  # a message that is kept does not depend on who may read it
+            left=left)
 
     def open(self):
         """Read the log. For boot: blocks. Raises LogError, OSError. Returns itself."""
@@ -173,7 +175,7 @@ class Users:
 
         On disk when this returns, all of them or none: there is no other first boot. Blocks. Raises OSError.
         """
-        self._log.begin([_user_record(*user) for user in users])
+        self._log.begin([user_record(*user) for user in users])
         for user in users:
             self._put(*user)
 
@@ -281,14 +283,14 @@ class Users:
         is_same = user is not None and not grants and user.has_login(password_hash, algorithm, tags)
         if is_same and not self._log.has_failed:  # else it may not be on the disk
             return user
-        self._append(_user_record(name, password_hash, algorithm, tags, grants))
+        self._append(user_record(name, password_hash, algorithm, tags, grants))
         return self._put(name, password_hash, algorithm, tags, grants)
 
     def set_tags(self, name, tags):
         """Change a user's tags. Raises KeyError, PreconditionFailed, OSError."""
         user = self._users[name]
         check_tags(tags)
-        self._append(_user_record(name, user.password_hash, user.hashing_algorithm, tags))
+        self._append(user_record(name, user.password_hash, user.hashing_algorithm, tags))
         self._change_login(user, user.password_hash, user.hashing_algorithm, tags)
 
     def set_limits(self, name, limits):
@@ -445,7 +447,9 @@ class Users:
         try:
             left_out = [record for record in self._log.replay() if not self._can_apply(record)]
         except LogError as error:
-            advice = "Restore it from a backup; or remove it, to begin again with the default user alone"
+            advice = (
+                "Restore it from a backup, or begin with one administrator by 'gomq-py-ctl recover_users "
+                f"{os.path.dirname(self._log.path)} NAME'")
             raise LogError(error.path, f"{error.reason}. {advice}") from error
         self._log.say_damage("Check users, passwords and permissions")
         self._log.leave_out(left_out)
@@ -522,7 +526,7 @@ class Users:
         user = self._users.get(name)
         return (
             None if user is None
-            else _user_record(name, user.password_hash, user.hashing_algorithm, user.tags)
+            else user_record(name, user.password_hash, user.hashing_algorithm, user.tags)
         )
 
     def _limits_now(self, name):
@@ -556,7 +560,8 @@ SHAPES = {
 }
 
 
-def _user_record(name, password_hash, algorithm, tags, grants=()):
+def user_record(name, password_hash, algorithm, tags, grants=()):
+    """What the log says of a user, and that there are all rights in the vhosts ``grants``."""
     record = {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags)}
     return {**record, "grants": list(grants)} if grants else record
 

@@ -34,7 +34,7 @@ from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.log import logger
-from gomq_py.storage.data_dir import KILLED
+from gomq_py.storage.data_dir import DEFINITIONS, KILLED, USERS
 from gomq_py.storage.definition_log import DefinitionLog
 from gomq_py.storage.pool import SegmentPool
 
@@ -84,7 +84,8 @@ class Broker:
         self._factory.exchange_defaults["max_topic_words"] = settings.max_topic_words
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(
-            files, data_dir.users_path, committer, self.scheduler, ExchangeState, only_local)
+            files, data_dir.users_path, committer, self.scheduler, ExchangeState, only_local,
+            data_dir.logs_left.get(USERS))
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
         self.alarms = Alarms()
@@ -94,7 +95,7 @@ class Broker:
         hub.at_close(self.resource_watch.stop)
         self._log = DefinitionLog(
             files, data_dir.definitions_path, committer, self.scheduler, "definitions", records.SHAPES,
-            settings.max_deleted_definitions)
+            settings.max_deleted_definitions, left=data_dir.logs_left.get(DEFINITIONS))
         self.parameters = Parameters(self._log, self.tables)
         self.users.rights_watchers.append(self._disown_if_deleted)
         self.notes = Notes(self._log)
@@ -106,8 +107,8 @@ class Broker:
     def recover(self):
         """Read everything in the data folder, or make the first vhost and user.
 
-        Once, for boot: blocks. Raises LogError, OSError, StoreError; then nobody may use the model, all that
-        was opened is closed, and so is the hub. May switch, in that case.
+        Once, for boot: blocks. Raises DataDirError, LogError, OSError, StoreError; then nobody may use the
+        model, all that was opened is closed, and so is the hub. May switch, in that case.
         """
         try:
             self._recover()
@@ -120,6 +121,7 @@ class Broker:
             raise
 
     def _recover(self):
+        self._data_dir.check_logs()
         self._open_pool()
         self.users.open()
         self._log.open()
@@ -142,6 +144,12 @@ class Broker:
         notes = self._pool.damage
         kept = [path for path in sorted(notes.kept_paths) if os.path.lexists(path)]
         return notes.records, kept + self._data_dir.kept_paths()
+
+    @property
+    def cluster_name(self):
+        """The name that an operator gave the broker, or else the one that its data folder keeps."""
+        given = self.parameters.global_.get("cluster_name")
+        return given if isinstance(given, str) and given else self._data_dir.cluster_name
 
     def describe_pool(self):
         """What the pool of segments holds, for people."""
@@ -334,7 +342,8 @@ class Broker:
     def _replay(self):
         left_out = []
         deleted = {}  # names of vhosts of which the last word is that they are gone
-        found = recovery.noting_deleted(self._log.replay(), deleted)
+        named = set()
+        found = recovery.noting_deleted(self._log.replay(), deleted, named)
         descriptions, global_parameters = recovery.replay(
             found, lambda: self._log.is_damaged, left_out.append
         )
@@ -352,8 +361,14 @@ class Broker:
         if not (left_out or self._log.lacks_records):
             self.users.forget_vhosts(deleted.keys() - self.vhosts.keys())
         lost_a_folder = any(record["op"] not in ("bind", "unbind") for record in left_out)
-        self._factory.remove_orphans(log_is_damaged=self._log.is_damaged or lost_a_folder)
-        self._log.compact_when_long(partial(recovery.snapshot, self.vhosts, self.parameters))
+        self._factory.remove_orphans(named, log_is_damaged=self._log.is_damaged or lost_a_folder)
+        self._log.compact_when_long(
+            partial(recovery.snapshot, self.vhosts, self.parameters, self._being_removed))
+
+    def _being_removed(self):
+        """Incarnations of what is deleted and may have its folder still."""
+        leaving = [deletion.vhost.incarnations() for deletion in self.leaving.values()]
+        return self._factory.removing.union(*leaving)
 
     def _disown_if_deleted(self, user):
         """After a change of a user's rights, on which its policies depend, too."""
@@ -400,20 +415,25 @@ class Broker:
         return vhost
 
     def _make_defaults(self):
-        """The first boot: vhost /, and the first users with all rights in it.
+        """The first boot: vhost /, and the first users with all rights in it; all of it is on disk then.
 
         No user where the users' file was damaged or all were deleted: a ``guest`` with a known password must
         not come back. The vhost wherever there is none.
         """
-        if not self.vhosts:
+        is_first = self.users.is_new
+        if self._log.is_new:
+            vhost = self.vhosts[DEFAULT_VHOST] = self._new_vhost(DEFAULT_VHOST, "", ())
+            self._log.begin([records.vhost_created(vhost)])
+        elif not self.vhosts:
             self._add_vhost(DEFAULT_VHOST)
-        if self.users.is_new:
+        if is_first:
             self.users.begin([
                 (
                     name, passwords.check_hash(password_hash, algorithm), algorithm, ("administrator",),
                     list(self.vhosts),
                 )
                 for name, password_hash, algorithm in self._first_users()])
+        self._data_dir.keep_cluster_name(is_first)
 
     def _first_users(self):
         """(name, hash, algorithm) of those that a configuration names, or else of the default user."""

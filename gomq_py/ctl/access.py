@@ -11,7 +11,7 @@ from gomq_py.ctl.completion import argument
 TAGS_HELP = "administrator, monitoring, policymaker, management, impersonator"
 
 
-def _password(given):
+def asked_password(given):
     """The password that was given, or one asked for without showing it; from a pipe: its first line."""
     if given is None and sys.stdin.isatty():
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -30,7 +30,7 @@ def add_user(session, name, password):
     """Make a user; the password is asked for when it is not given, or read from a pipe."""
     if _is_there(session.api, name):
         raise APIError(f"user '{name}' is there already, and would lose its tags: see change_password", 409)
-    session.api.put("users", name, body={"password": _password(password), "tags": ""})
+    session.api.put("users", name, body={"password": asked_password(password), "tags": ""})
 
 
 def _is_there(api, user):
@@ -50,7 +50,7 @@ def _is_there(api, user):
 def change_password(session, user, password):
     """Give a user another password; the tags stay."""
     there = session.api.get("users", user)
-    session.api.put("users", user, body={"password": _password(password), "tags": there["tags"]})
+    session.api.put("users", user, body={"password": asked_password(password), "tags": there["tags"]})
 
 
 @ctl.command("set_user_tags", help=f"Replace a user's tags: {TAGS_HELP}.")
@@ -97,4 +97,4 @@ def set_topic_permissions(session, user, exchange, write, read):
 @click.pass_obj
 def hash_password(session, password):
     """Print the hash of a password, for definitions and configuration. Asks no broker."""
-    session.out.value("password_hash", salted_hash.make(_password(password)))
+    session.out.value("password_hash", salted_hash.make(asked_password(password)))

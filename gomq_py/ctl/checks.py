@@ -3,6 +3,7 @@ import click
 
 import gomq_py
 from gomq_py.ctl import doctor as checkup
+from gomq_py.ctl.access import asked_password
 from gomq_py.ctl.api import APIError
 from gomq_py.ctl.commands import ctl
 
@@ -60,3 +61,59 @@ def doctor(context, session):
         code = 1 if any(row.level == checkup.BAD for row in rows) else 0
     session.out.rows("Examining", [row._asdict() for row in rows], ("level", "subject", "text"))
     context.exit(code)
+
+
+def _recovering(context, function, *arguments):
+    """Call a function of ctl.recover by its name; what it refuses is one line and exit code 2."""
+    # as above: half a broker
+    from gomq_py.ctl import recover
+    from gomq_py.ctl.offline import FolderError
+    try:
+        return getattr(recover, function)(*arguments)
+    except FolderError as error:
+        click.echo(f"gomq-py-ctl: {error}", err=True)
+        return context.exit(EXIT_UNUSABLE)
+
+
+@ctl.command()
+@click.argument("data_dir", type=click.Path())
+@click.argument("name")
+@click.argument("password", required=False)
+@click.pass_context
+def recover_users(context, data_dir, name, password):
+    """Begin the users of a data folder anew with one administrator, where the file is gone, empty or
+    cannot be read.
+
+    No broker may hold the folder. The password is asked for when it is not given, or read from a pipe.
+    """
+    _recovering(context, "recover_users", data_dir, name, asked_password(password))
+
+
+@ctl.command()
+@click.argument("data_dir", type=click.Path())
+@click.pass_context
+def recover_definitions(context, data_dir):
+    """Begin the definitions of a data folder anew, where the file is gone, empty or cannot be read.
+
+    No broker may hold the folder. The next boot keeps the messages of all queues in set-aside/, from where
+    recover_queue brings them back.
+    """
+    _recovering(context, "recover_definitions", data_dir)
+
+
+@ctl.command()
+@click.argument("data_dir", type=click.Path())
+@click.argument("folder")
+@click.argument("queue")
+@click.pass_obj
+@click.pass_context
+def recover_queue(context, session, data_dir, folder, queue):
+    """Give the messages of FOLDER in set-aside/ to a new durable queue of the virtual host (-p).
+
+    No broker may hold the data folder. The queue is there at the next boot, with its messages.
+    """
+    arguments = _recovering(context, "recover_queue", data_dir, folder, session.vhost, queue)
+    if not session.out.quiet:
+        told = ", ".join(f"{name}={value}" for name, value in arguments.items())
+        click.echo(
+            f"queue {queue} in vhost {session.vhost} has the messages of {folder}{told and '; '}{told}")

@@ -13,7 +13,8 @@ import re
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from gomq_py.storage import stream_offsets
 from gomq_py.storage.data_dir import (
-    DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in)
+    DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in,
+    logs_left_in, lost_logs)
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan
@@ -43,14 +44,20 @@ def check_folder(root):
     Raises FolderError when it is none, or a broker holds it.
     """
     with HeldFolder(root):
-        findings = Findings(last_end_of(root) == STOPPED, listed_in(root))
+        last_end = last_end_of(root)
+        findings = Findings(last_end == STOPPED, listed_in(root))
+        findings.damage += lost_logs(root, last_end)
+        lost = {path for path, _ in findings.damage}
+        left = logs_left_in(root, last_end)
         for name in LOGS:
-            _check_log(os.path.join(root, name), findings)
+            path = os.path.join(root, name)
+            if path not in lost:
+                _check_log(path, findings, left.get(name))
         findings.notes += [
             (path, "kept for you: delete it when you have what you want from it")
             for path in DataDir(root).kept_paths()
         ]
-        streams = _streams(root)
+        owned = _Owned(root, bool(lost))
         queues = os.path.join(root, QUEUES)
         for name in sorted(os.listdir(queues)) if os.path.isdir(queues) else ():
             folder = os.path.join(queues, name)
@@ -58,9 +65,8 @@ def check_folder(root):
                 findings.notes.append((folder, "is no queue's folder"))
                 continue
             findings.counts["queues"] += 1
-            _check_queue(
-                folder, findings, name in streams or os.path.exists(os.path.join(folder, stream_offsets.NAME))
-            )
+            owned.check(folder, name, findings)
+            _check_queue(folder, findings, owned.is_stream(folder, name))
         for folder, entry in findings.listed.items():
             if entry.counts:
                 count = sum(entry.counts.values())
@@ -70,20 +76,47 @@ def check_folder(root):
         return findings
 
 
-def _streams(root):
-    """The folders of streams, which have no acknowledgements; what keeps the definitions from being read is
-    told by their own check.
+class _Owned:
+    """Whose the folders below queues/ are, as the definitions say; what keeps those from being read is told
+    by their own check.
     """
-    try:
-        return Definitions(root).stream_folders()
-    except FolderError:
-        return set()
+
+    def __init__(self, root, are_lost):
+        try:
+            definitions = None if are_lost else Definitions(root)
+        except FolderError:
+            definitions = None
+        if definitions is None:
+            self._streams = self._folders = None
+        else:
+            self._streams = definitions.stream_folders()
+            self._folders, self._deleted = definitions.folders()
+
+    def is_stream(self, folder, name):
+        """Streams have no acknowledgements."""
+        if os.path.exists(os.path.join(folder, stream_offsets.NAME)):
+            return True
+        if self._streams is not None and name in self._folders:
+            return name in self._streams
+        return not any(inner.startswith(("acks.", "level.")) for inner in os.listdir(folder))
+
+    def check(self, folder, name, findings):
+        """Name a folder that no queue of the definitions owns."""
+        if self._folders is None or name in self._folders:
+            return
+        if name.partition(".")[2] in self._deleted:
+            findings.notes.append((folder, "its queue was deleted: the next boot removes it"))
+        elif any(inner.startswith("msgs.") for _, _, names in os.walk(folder) for inner in names):
+            findings.damage.append(
+                (
+                    folder, "the definitions name no queue for it: the next boot moves it to set-aside, from "
+                    "where gomq-py-ctl recover_queue gives its messages to a queue"))
 
 
-def _check_log(path, findings):
+def _check_log(path, findings, left):
     try:
         with open(path, "rb") as file:
-            scan = LogScan(path, file.read())
+            scan = LogScan(path, file.read(), left)
         findings.counts["log_records"] += sum(1 for _ in scan)
     except OSError as error:
         findings.damage.append((path, error.strerror))
@@ -141,7 +174,7 @@ def _incarnation_of(folder):
     """
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
-    return os.path.basename(folder).partition(".")[2]
+    return os.path.basename(folder).partition(".")[2].partition(".")[0]  # a number follows in set-aside/
 
 
 def _check_offsets(path, findings):

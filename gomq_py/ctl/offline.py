@@ -13,7 +13,7 @@ from gomq_py.auth.users import SHAPES as USER_SHAPES
 from gomq_py.broker.features.arguments import CLASSIC
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.topology.definitions import header, jsonable
-from gomq_py.broker.topology.recovery import replay, text
+from gomq_py.broker.topology.recovery import noting_deleted, replay, text
 from gomq_py.broker.topology.vhost import metadata
 from gomq_py.broker.topology_log import records
 from gomq_py.mqtt.model.kinds import all_kinds
@@ -96,9 +96,9 @@ class Definitions:
     def __init__(self, root, kinds=None):
         self.problems = []
         self._kinds = all_kinds() if kinds is None else kinds
-        self._vhosts, self._global = replay(
-            self._records(root, DEFINITIONS, records.SHAPES), lambda: bool(self.problems)
-        )
+        self._named = set()
+        found = noting_deleted(self._records(root, DEFINITIONS, records.SHAPES), {}, self._named)
+        self._vhosts, self._global = replay(found, lambda: bool(self.problems))
         self._users = _Users()
         for record in self._records(root, USERS, USER_SHAPES):
             self._users.apply(record)
@@ -135,6 +135,21 @@ class Definitions:
             for vhost, name, record in self._each("queues")
             if record["arguments"].get("x-queue-type") == "stream"
         }
+
+    def folders(self):
+        """(names of the folders below queues/ of what there is, ends of the names of those of what was
+        deleted).
+        """
+        owned = {
+            (vhost, prefix + name): record["incarnation"]
+            for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))
+            for vhost, name, record in self._each(what) if record.get("incarnation")
+        }
+        deleted = self._named.difference(owned.values())
+        return (
+            {f"{queue_id(*key)}.{incarnation[:8].hex()}" for key, incarnation in owned.items()},
+            {incarnation[:8].hex() for incarnation in deleted},
+        )
 
     def exported(self):
         """A dict ready for JSON: what ``broker.topology.definitions.exported`` says of the same broker while

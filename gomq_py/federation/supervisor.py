@@ -58,9 +58,8 @@ class Ways:
         self._setters = Setters(broker)
 
     def cluster_name(self):
-        """The name that an operator gave the broker, or else the node's."""
-        given = self._broker.parameters.global_.get("cluster_name")
-        return given if isinstance(given, str) and given else self.node_name
+        """The broker's name among brokers."""
+        return self._broker.cluster_name
 
     def connect(self, uri, vhost, upstream, name):
         """A client's connection for a link of this vhost; in this broker it works as the user who set the

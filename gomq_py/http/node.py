@@ -36,15 +36,13 @@ class Node:
         self.log = log
         self.log_source = log_source
         self.name = name
-        self._cluster_name = name
         self.started_at = time.time()
         self.started_monotonic = time.monotonic()
 
     @property
     def cluster_name(self):
-        """The name that an operator gave the broker, or else the node's."""
-        given = self.broker.parameters.global_.get(CLUSTER_NAME)
-        return given if isinstance(given, str) and given else self._cluster_name
+        """The broker's name among brokers."""
+        return self.broker.cluster_name
 
     def rename_cluster(self, name):
         """Another name, for connections to come. Raises OSError."""

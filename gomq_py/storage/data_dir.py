@@ -6,14 +6,16 @@ a time; a second one is told who does.
     <data folder>/
       .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
                           when that run has ended in order
-      .last-run           how the last run ended: "stopped\\n", and the SHA-256 of .segments; while it goes
-                          on, and if it ended otherwise, the machine's boot; "followed\\n" where another
-                          node's data were kept
+      .last-run           how the last run ended: "stopped\\n", the SHA-256 of .segments, and what it has left
+                          of definitions and users ("users ID OCTETS\\n"); while it goes on, and if it ended
+                          otherwise, the machine's boot; "followed\\n" where another node's data were kept
       .segments           which segments held messages when it had stopped (storage.segment_list)
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
                           alone
       definitions         framed log of the durable topology (storage.framed_log)
       users               framed log of users and permissions
+      cluster_name        the broker's name among brokers until somebody gives it another, and that its first
+                          boot has come to its end: from then on definitions and users are never empty
       pool/               segments waiting to be used: emptied ones, and new ones made ahead; cleared at boot
       queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
       transient/          where files of transient queues are made; they have no names, so it is empty
@@ -36,6 +38,7 @@ from gomq_py.digests import sha256
 from gomq_py.observability.log import logger
 from gomq_py.storage import atomic_file, segment_list
 from gomq_py.storage.files import FILE_MODE, Files, with_path
+from gomq_py.storage.format.log import HEAD_SIZE, LogError, LogScan, log_id_of
 
 LOG = logger("storage")
 SCHEMA_VERSION = 1
@@ -46,6 +49,7 @@ SEGMENTS = ".segments"
 SCHEMA = "schema_version"
 DEFINITIONS = "definitions"
 USERS = "users"
+CLUSTER_NAME = "cluster_name"
 POOL = "pool"
 QUEUES = "queues"
 TRANSIENT = "transient"
@@ -64,6 +68,20 @@ _FOLLOWED_TEXT = b"followed\n"  # the data are another node's, and nobody here k
 # Of a name that is kept: a file system takes 255, and a number follows.
 _NAME_OCTETS = 200
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_LOG_LEFT = re.compile(rb"(definitions|users) (\d+) (\d+)")
+_CLUSTER_NAME_OCTETS = 255
+# What to do where a log is gone that an earlier run has left.
+_WAYS_OUT = {
+    DEFINITIONS: (
+        "and nothing else knows whose messages those in queues/ are. Restore it from a backup, or begin "
+        "without definitions by 'gomq-py-ctl recover_definitions {}': the next boot then keeps the messages "
+        "in set-aside/"
+    ),
+    USERS: (
+        "and the default user must not come back unasked. Restore it from a backup, or begin with one "
+        "administrator by 'gomq-py-ctl recover_users {} NAME'"
+    ),
+}
 _KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -79,9 +97,9 @@ class DataDirLocked(DataDirError):
 class DataDir:
     """A data folder, by path.
 
-    ``open`` takes it, ``close`` gives it back. Once it is open, ``last_end`` says how the last run ended, and
-    ``listed`` is {folder: segment_list.Listed} of the segments that it left in the folders of queues; empty
-    if that run did not say.
+    ``open`` takes it, ``close`` gives it back. Once it is open, ``last_end`` says how the last run ended,
+    ``listed`` is {folder: segment_list.Listed} of the segments that it left in the folders of queues, and
+    ``logs_left`` {name: (log id, octets)} of its logs; empty if that run did not say.
     """
 
     def __init__(self, path, files=None, lock=True):
@@ -94,7 +112,9 @@ class DataDir:
         self._lock_text = None
         self._wants_lock = lock
         self.last_end = STOPPED
+        self.cluster_name = ""  # until keep_cluster_name
         self.listed = {}
+        self.logs_left = {}
         self._content = {}
         self._follows = False
 
@@ -155,7 +175,7 @@ class DataDir:
         if in_order:
             # the next boot is a little quieter about files that are not there
             with contextlib.suppress(OSError):
-                self._write_note(_STOPPED_TEXT + self._write_list())
+                self._write_note(_STOPPED_TEXT + self._write_list() + _logs_now(self.path))
                 self._mark_lock()
         if self._lock_fd >= 0:
             # also for a child that was forked this moment and has not closed its copy yet
@@ -179,6 +199,40 @@ class DataDir:
         only if this run ends in order.
         """
         self._content = content
+
+    def check_logs(self):
+        """Refuse a folder of an earlier run without the definitions or the users that it has left: what is
+        made at a first boot would take their place.
+
+        For boot, before the logs are opened. Raises DataDirError.
+        """
+        for path, reason in lost_logs(self.path, self.last_end):
+            raise DataDirError(f"{path} {reason}")
+
+    def keep_cluster_name(self, is_first):
+        """The first boot (``is_first``) is over, or another one has read the logs: learn the broker's name,
+        and keep it for later boots, whatever the machine is called then.
+
+        A folder of an earlier version keeps the name it had. Blocks; for boot. Raises OSError.
+        """
+        path = self._at(CLUSTER_NAME)
+        make_way(self._files, path)
+        was_there = os.path.exists(path)
+        self.cluster_name = _octets_of(path, _CLUSTER_NAME_OCTETS).decode("utf-8", "replace").strip()
+        if self.cluster_name:
+            return
+        suffix = f"-{os.urandom(4).hex()}" if is_first else ""  # for others of this machine
+        self.cluster_name = f"gomq{suffix}@{socket.gethostname()}"
+        if was_there:
+            LOG.error(
+                "%s is empty: the broker calls itself %s from now on. If it had another name, set that as "
+                "its cluster name, or federation does not find what it has left in upstream queues",
+                path, self.cluster_name)
+        try:
+            atomic_file.replace(self._files, path, f"{self.cluster_name}\n".encode())
+        except OSError as error:
+            if is_first or error.errno not in _NO_ROOM:
+                raise
 
     # layout
 
@@ -290,6 +344,7 @@ class DataDir:
             make_way(self._files, self._at(name))
         self.last_end = _last_end(_note_in(self.path), self._lock_text, boot)
         self.listed = _listed(self.path, self.last_end)
+        self.logs_left = logs_left_in(self.path, self.last_end)
         self._write_note(boot)
         with contextlib.suppress(OSError):
             os.unlink(self._at(SEGMENTS))
@@ -423,6 +478,39 @@ def is_known(ranges, number, start, end):
     return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
 
 
+def lost_logs(root, last_end):
+    """(path, what is wrong and what to do) of definitions and users that an earlier run has left in the data
+    folder ``root`` and that are gone or empty; ``last_end`` is how that run ended. A generator.
+    """
+    for name in (DEFINITIONS, USERS):
+        path = os.path.join(root, name)
+        try:
+            state = "" if os.stat(path).st_size else "is empty"
+        except FileNotFoundError:
+            state = "is gone"
+        if state and _was_begun(root, name, last_end):
+            yield path, f"{state} though an earlier run has left one, {_WAYS_OUT[name].format(root)}"
+
+
+def _was_begun(root, name, last_end):
+    """Whether an earlier run has come to where this log has something: a first boot may be killed anywhere,
+    and is no earlier run.
+    """
+    if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
+        return True
+    queues = os.path.join(root, QUEUES)
+    if os.path.isdir(queues) and os.listdir(queues):
+        return True
+    if name != USERS:
+        return False
+    # an earlier version's: nothing but the first vhost is defined before the first users are
+    path = os.path.join(root, DEFINITIONS)
+    try:
+        return sum(1 for _ in LogScan(path, _octets_of(path))) > 1
+    except LogError:
+        return True
+
+
 def last_end_of(path):
     """How the last run over this data folder ended."""
     lock = os.path.join(path, LOCK)
@@ -448,7 +536,8 @@ def _last_end(note, lock_text, boot):
 
 
 def _listed(path, last_end):
-    digest_line = _note_in(path)[len(_STOPPED_TEXT):] if last_end == STOPPED else b""
+    lines = _note_in(path).splitlines(keepends=True) if last_end == STOPPED else []
+    digest_line = lines[1] if len(lines) > 1 else b""
     if not digest_line:
         return {}
     content = _octets_of(os.path.join(path, SEGMENTS))
@@ -464,7 +553,35 @@ def _listed(path, last_end):
 
 def _note_in(path):
     """The note of the last run; empty if there is none."""
-    return _octets_of(os.path.join(path, LAST_RUN), 100)
+    return _octets_of(os.path.join(path, LAST_RUN), 300)
+
+
+def logs_left_in(path, last_end):
+    """{name: (log id, octets)} of the logs that the last run has left; empty if that did not end in order, or
+    did not say.
+    """
+    found = map(_LOG_LEFT.fullmatch, _note_in(path).splitlines() if last_end == STOPPED else ())
+    return {match[1].decode(): (int(match[2]), int(match[3])) for match in found if match}
+
+
+def forget_log_left(path, name):
+    """Forget what the last run has left of this log: another one takes its place. Raises OSError."""
+    lines = _note_in(path).splitlines(keepends=True)
+    left = b"".join(line for line in lines if not line.startswith(name.encode() + b" "))
+    if left != b"".join(lines):
+        atomic_file.replace(Files(), os.path.join(path, LAST_RUN), left)
+
+
+def _logs_now(path):
+    """What there is of the logs, for the note of the run."""
+    lines = []
+    for name in (DEFINITIONS, USERS):
+        place = os.path.join(path, name)
+        with contextlib.suppress(OSError, LogError):
+            log_id = log_id_of(_octets_of(place, HEAD_SIZE))
+            if log_id is not None:
+                lines.append(b"%b %d %d\n" % (name.encode(), log_id, os.stat(place).st_size))
+    return b"".join(lines)
 
 
 def _octets_of(path, most=-1):

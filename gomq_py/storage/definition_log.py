@@ -41,11 +41,12 @@ class DefinitionLog:
 
     ``what`` it holds is for people; ``shapes`` are the forms of its records (storage.log_records). It is long
     with ``slack`` records beyond twice what a snapshot would hold. ``born_whole``: see FramedLog;
-    ``fails_all``: see LogFile.
+    ``fails_all``: see LogFile; ``left``: see LogScan.
     """
 
     def __init__(
-        self, files, path, committer, scheduler, what, shapes, slack, born_whole=False, fails_all=True
+        self, files, path, committer, scheduler, what, shapes, slack, born_whole=False, fails_all=True,
+        left=None
     ):
         self._files = files
         self._path = os.fspath(path)
@@ -56,6 +57,7 @@ class DefinitionLog:
         self._slack = slack
         self._born_whole = born_whole
         self._fails_all = fails_all
+        self._left = left
         self._snapshot = None
         self._size_hint = 0  # definitions there were at the last count, or 0
         self._next = None
@@ -71,7 +73,7 @@ class DefinitionLog:
             self._files.unlink(self._path + NEXT)
         self._log = FramedLog(
             self._files, self._path, born_whole=self._born_whole, committer=self._committer,
-            fails_all=self._fails_all)
+            fails_all=self._fails_all, left=self._left)
         self._log.file.failed = self._replace_failed
         self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
         return self

@@ -31,10 +31,12 @@ class FramedLog:
 
     ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be
     read is no crash's doing. ``committer``: each append is marked there; without one the caller flushes.
-    ``fails_all``: see LogFile.
+    ``fails_all``: see LogFile. ``left``: see LogScan.
     """
 
-    def __init__(self, files, path, born_whole=False, file=None, committer=None, fails_all=True):
+    def __init__(
+        self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None
+    ):
         """``file``: a new one from ``make_file``, whose name the caller has flushed."""
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
@@ -54,6 +56,7 @@ class FramedLog:
         self._files = files
         self._committer = committer
         self._born_whole = born_whole
+        self._left = left
         self._fails_all = self.file.fails_all = fails_all
         self._log_id = None
         self._ordinal = 0
@@ -76,7 +79,7 @@ class FramedLog:
         """
         if self._replayed:
             return
-        scan = LogScan(self.path, self.file.read(0, self.file.size))
+        scan = LogScan(self.path, self.file.read(0, self.file.size), self._left)
         for payload in scan:
             self.record_count += 1
             yield payload

@@ -13,6 +13,7 @@ import gevent
 import pytest
 
 from gomq_py.ctl.fsck import check_folder
+from gomq_py.ctl.recover import recover_definitions
 from gomq_py.storage.message import Message
 from tests.durability import flush_pool
 from tests.durability.broker_driver import EVERYTHING, Driver, World
@@ -247,6 +248,7 @@ def test_segment_of_which_both_heads_are_gone_is_kept_and_said(root, caplog):
 def test_folders_of_queues_whose_definitions_are_gone_are_kept_with_their_messages(root, caplog):
     folders = {name: folder_of(root, name) for name in QUEUES}
     (root / "definitions").unlink()
+    recover_definitions(root)
     shutil.rmtree(folders["stream"])
 
     found, said, _ = boot(root, caplog)
@@ -264,7 +266,8 @@ def test_folders_of_queues_whose_definitions_are_gone_are_kept_with_their_messag
         f"{folders['stream']} is gone since the last run stopped, and its queue: {COUNT} message(s) are lost"
         in said
     )
-    assert len(os.listdir(root / "set-aside")) == 2 and not os.listdir(root / "queues")
+    # with the one that was emptied, whose files are there
+    assert len(os.listdir(root / "set-aside")) == 3 and not os.listdir(root / "queues")
 
 
 # what is no loss

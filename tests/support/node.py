@@ -25,7 +25,12 @@ class Node:
         settings = Settings(**settings)
         self.hub = Hub(settings)
         self.broker = Broker(self.data_dir, files, Durability(self.committer), settings, self.hub, kinds)
-        self.broker.recover()
+        try:
+            self.broker.recover()
+        except BaseException:
+            self.committer.stop()
+            self.data_dir.close()
+            raise
 
     @property
     def vhost(self):

@@ -5,7 +5,6 @@ The node hands it to a listener; below it is one connection per accepted socket.
 protocol share is the hub's (hub.context), and so is who is connected (hub.clients). Never accepts and never
 parses.
 """
-import socket as socket_module
 
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.server.connection import Connection
@@ -27,7 +26,6 @@ class AMQPServer:
         self.broker = broker
         self.hub = hub
         self.settings = settings
-        self._node_name = f"gomq@{socket_module.gethostname()}"
         self.tables = broker.tables
         self.gate = hub.admission.gate("")  # AMQP's limits of strangers are named without a protocol
         self.timeouts = ConsumerTimeouts()
@@ -48,9 +46,8 @@ class AMQPServer:
 
     @property
     def cluster_name(self):
-        """What clients are told: the name that an operator gave the broker, or else the node's."""
-        given = self.broker.parameters.global_.get("cluster_name")
-        return given if isinstance(given, str) and given else self._node_name
+        """What clients are told."""
+        return self.broker.cluster_name
 
     def access_of(self, user, vhost_name):
         """The Access of a User to a vhost. It says nothing of a connection: those that come one after the

@@ -3,7 +3,8 @@
 Above storage and queues, below vhosts. A durable queue's folder is named for vhost, queue and *incarnation*,
 a random number of its own, so that files of a deleted queue never meet those of a later one of the same name.
 Deleting: the log says so first, the files go once that is on disk; a crash between the two leaves a folder
-that nothing in the log names, and those go at boot. What only streams, priorities and delays need is imported
+of which the log says that it was deleted, and those go at boot. Others that the log does not name are set
+aside. What only streams, priorities and delays need is imported
 for the first of them, before anything is touched; limits are not, because a policy may bring them at any time
 to queues that are there.
 """
@@ -66,6 +67,7 @@ class QueueFactory:
         self._incarnations = {}
         self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
         self._known_folders = set()
+        self.removing = set()  # incarnations of what is deleted, until its folder is gone
         self._removals = FolderRemovals(files, durability.disk)
         self._partings = Partings(scheduler)
         self.legacies = Legacies(scheduler, timers, durability.when_safe)
@@ -216,10 +218,11 @@ class QueueFactory:
         if not exchange.durable:
             delayed_store.delete()
             return
-        folder = self._folder(exchange.vhost, delayed_store.name, self._incarnations.pop(delayed_store))
+        incarnation = self._incarnations.pop(delayed_store)
+        folder = self._folder(exchange.vhost, delayed_store.name, incarnation)
         delayed_store.retire()
         what = f"deleted exchange {exchange.name!r} in vhost {exchange.vhost!r}"
-        self._remove_files(delayed_store.store, folder, what)
+        self._remove_files(delayed_store.store, folder, incarnation, what)
 
     def open_own(self, vhost, name, incarnation=None):
         """A store of a vhost's own, new or (with the incarnation it had) as the last run left it: (store,
@@ -237,7 +240,7 @@ class QueueFactory:
 
     def remove_own(self, vhost, name, store, incarnation):
         """A store of a vhost's own goes once the log, which says so, is on disk."""
-        self._remove_files(store, self._folder(vhost, name, incarnation), _own(vhost, name))
+        self._remove_files(store, self._folder(vhost, name, incarnation), incarnation, _own(vhost, name))
 
     def incarnation_of(self, queue):
         """The incarnation of a durable queue, or of a delayed exchange's delayed store: 16 octets."""
@@ -267,6 +270,8 @@ class QueueFactory:
         """Let go of a deleted queue: its consumers are told now, its files go once the log, its last dead
         letters and what ``heir_of`` (Queue.legacy) gives to others are on disk.
         """
+        if queue.durable:
+            self.removing.add(self._incarnations[queue])
         if heir_of is not None and not queue.closed:
             queue.retire(reason)
             self.legacies.give(queue, heir_of, lambda: self._remove_without_heirs(queue, reason, False))
@@ -285,22 +290,25 @@ class QueueFactory:
             queue.delete()
             self._partings.add(queue)
             return
-        folder = self._folder(queue.vhost, queue.name, self._incarnations.pop(queue))
+        incarnation = self._incarnations.pop(queue)
+        folder = self._folder(queue.vhost, queue.name, incarnation)
         # Not closed: that would flush, in thousands of files, what is about to be removed.
         queue.retire(reason)
-        self._remove_files(queue.store, folder, _whose(queue), queue)
+        self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
-    def remove_orphans(self, log_is_damaged=False):
-        """Remove the folders of queues that the log does not know.
+    def remove_orphans(self, named, log_is_damaged=False):
+        """Remove the folders of queues that were deleted, and set aside those that the log does not know.
 
         For boot, after the last ``create``: blocks.
 
-        When the log has lost records it may be their queues that it does not know: then they are set aside,
-        messages and all, for the operator. So are those that had messages when the last run stopped in order:
-        it had a queue for each. Some may be gone.
+        ``named``: incarnations that the log names, of queues that are there or were deleted. Whatever has
+        messages and is not among them is kept for the operator: the definitions may be older than the folder,
+        or it was put here. When the log has lost records, so is everything; and what had messages when the
+        last run stopped in order: it had a queue for each. Some may be gone.
         """
         root = self._data_dir.queues_folder
         listed = _sums_by_folder(root, self.pool.listed)
+        deleted = {incarnation[:8].hex() for incarnation in named}
         for entry in sorted(os.listdir(root)):
             path = os.path.join(root, entry)
             if path in self._known_folders:
@@ -320,9 +328,15 @@ class QueueFactory:
                     "the definitions name no queue for %s, and did when the last run stopped; its %d "
                     "message(s) are kept as %s", path, listed.pop(path), self._data_dir.set_aside(path),
                 )
-            else:
+            elif entry.partition(".")[2] in deleted or not _has_segments(path):
                 LOG.info("removing %s: no queue of the definitions owns it", path)
                 self._files.remove_tree(path)
+            else:
+                LOG.error(
+                    "the definitions name no queue for %s, and do not say that it was deleted; it is kept as "
+                    "%s. 'gomq-py-ctl recover_queue' gives its messages to a queue", path,
+                    self._data_dir.set_aside(path),
+                )
         for path, count in listed.items():
             if path not in self._known_folders and count and not os.path.isdir(path):
                 LOG.error("%s is gone since the last run stopped, and its queue: %d message(s) are lost",
@@ -339,12 +353,18 @@ class QueueFactory:
     def _folder(self, vhost, name, incarnation):
         return f"{self._data_dir.queue_folder(vhost, name)}.{incarnation[:8].hex()}"
 
-    def _remove_files(self, store, folder, whose, queue=None):
+    def _remove_files(self, store, folder, incarnation, whose, queue=None):
         """The files of something that is deleted go once the log, which says so, is on disk.
 
         ``store`` may be None, of a queue that never opened.
         """
-        done = None if queue is None else lambda: part(queue)
+        self.removing.add(incarnation)
+
+        def done():
+            self.removing.discard(incarnation)
+            if queue is not None:
+                part(queue)
+
         self._durability.when_on_disk(lambda error: self._removals.add(store, folder, whose, error, done))
 
 
@@ -399,6 +419,11 @@ def _sums_by_folder(root, listed):
         path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
         sums[path] = sums.get(path, 0) + sum(entry.counts.values())
     return sums
+
+
+def _has_segments(folder):
+    """Whether a folder of a queue, or one for a level in it, has files that messages are in."""
+    return any(name.startswith("msgs.") for _, _, names in os.walk(folder) for name in names)
 
 
 def _own(vhost, name):

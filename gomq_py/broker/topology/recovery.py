@@ -132,12 +132,15 @@ def replay(records_, is_damaged=lambda: False, leave_out=lambda record: None):
     return vhosts, parameters
 
 
-def noting_deleted(records_, deleted):
-    """The records; ``deleted`` has the names of vhosts that were deleted and not made again as keys.
+def noting_deleted(records_, deleted, incarnations):
+    """The records; ``deleted`` has the names of vhosts that were deleted and not made again as keys, the set
+    ``incarnations`` those that any record names.
 
     A generator.
     """
     for record in records_:
+        if record.get("incarnation"):
+            incarnations.add(record["incarnation"])
         if record["op"] == "vhost-delete":
             deleted[text(record["name"])] = None
         elif record["op"] == "vhost":
@@ -155,6 +158,8 @@ def _take_over(record, vhosts, parameters):
         parameters[text(record["name"])] = text(record["value"])
     elif op == "global-parameter-clear":
         parameters.pop(text(record["name"]), None)
+    elif op == records.REMOVAL:
+        pass  # it names the folder of what was deleted, see noting_deleted
     elif op in HANDLERS:
         HANDLERS[op](vhosts.setdefault(text(record["vhost"]), VHostDescription()), record)
     else:
@@ -259,12 +264,15 @@ def _restore_store(name, record, vhost):
     vhost.recover_store(name, record["incarnation"])
 
 
-def snapshot(vhosts, parameters):
+def snapshot(vhosts, parameters, being_removed=tuple):
     """What is durable in these vhosts, as functions that each give the record of one definition as it is when
     called, or None if it is gone.
 
     None stands for what is not durable, so that whoever goes through many of those can pause there. What
     comes or goes meanwhile does no harm.
+
+    ``being_removed()``, asked at the end, gives the incarnations of what is deleted and may have its folder
+    still: behind the snapshot nothing else would say so.
     """
     for name in list(parameters.global_):
         yield partial(_global_parameter_record, parameters, name)
@@ -285,6 +293,8 @@ def snapshot(vhosts, parameters):
             yield None
             for binding in exchange.bindings():
                 yield partial(_binding_record, vhosts, vhost, binding) if binding.durable else None
+    for incarnation in being_removed():
+        yield partial(records.removal, incarnation)
 
 
 def _vhost_record(vhosts, vhost):

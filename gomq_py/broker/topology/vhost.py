@@ -812,6 +812,14 @@ class VHost(Routing):
                 yield queue.store
         yield from (store for store, _ in self._stores.values() if store is not None)
 
+    def incarnations(self):
+        """Those of everything in it that has a folder. A generator."""
+        delayed = [exchange for exchange in self.exchanges.values() if isinstance(exchange, DelayedExchange)]
+        for queue in [*self.queues.values(), *(exchange.delayed_store for exchange in delayed)]:
+            if queue.durable:
+                yield self._factory.incarnation_of(queue)
+        yield from (incarnation for _, incarnation in self._stores.values())
+
     @property
     def is_gone(self):
         """Whether it was deleted: what is still done in it by those who hold it is not kept."""

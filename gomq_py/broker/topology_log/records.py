@@ -10,6 +10,7 @@ def is_incarnation(value):
     return isinstance(value, bytes) and len(value) == 16
 
 
+REMOVAL = "removal"
 _NAMED = {"vhost": is_text, "name": is_text}
 _BINDING = {
     "vhost": is_text, "source": is_text, "destination": is_text, "to": is_str, "key": is_text,
@@ -27,6 +28,7 @@ SHAPES = {
     "exchange-delete": _NAMED,
     "queue": {**_NAMED, "auto_delete": is_flag, "arguments": is_table, "incarnation": is_incarnation},
     "queue-delete": _NAMED,
+    REMOVAL: {"incarnation": is_incarnation},
     "store": {**_NAMED, "incarnation": is_incarnation},
     "bind": _BINDING,
     "unbind": _BINDING,
@@ -67,6 +69,11 @@ def queue_declared(queue, incarnation):
 
 def queue_deleted(queue):
     return {"op": "queue-delete", "vhost": queue.vhost, "name": queue.name}
+
+
+def removal(incarnation):
+    """What had this incarnation is deleted, and its folder may still be there."""
+    return {"op": REMOVAL, "incarnation": incarnation}
 
 
 def store_made(vhost, name, incarnation):

@@ -77,11 +77,13 @@ class Damage:
 class LogScan:
     """Walks the octets of a log: iterates over payloads, collects damage.
 
-    ``end`` is behind the last valid record.
+    ``end`` is behind the last valid record. ``left``: (log id, octets) of the log that a run which ended in
+    order has left, if that is known: all of them were on disk.
     """
 
-    def __init__(self, path, content):
+    def __init__(self, path, content, left=None):
         self.path = path
+        self._left = left
         self.damage = []
         self.end = 0
         self.log_id = None
@@ -114,8 +116,22 @@ class LogScan:
             self.end = position
             if ordinal:
                 yield payload
+        self._compare_with_left()
         for damage in self.damage:
             damage.promised = damage.start < self._synced or not damage.torn
+
+    def _compare_with_left(self):
+        if self._left is None or self.log_id is None:
+            return
+        log_id, left = self._left
+        if log_id != self.log_id:
+            reason = "it is not the log that the last run has left, but an older one or another folder's"
+            self.damage.append(Damage(self.end, max(self.end, left), reason, False))
+        elif left > len(self._content):
+            reason = "the file is shorter than the last run has left it"
+            self.damage.append(Damage(len(self._content), left, reason, False))
+        else:
+            self._synced = max(self._synced, left)
 
     def _head_at(self, position):
         """(ordinal, length, payload's checksum) of a valid head that may stand here, or None."""
@@ -163,6 +179,12 @@ class LogScan:
                 return True
             start = until
         return False
+
+
+def log_id_of(content):
+    """The id of the log that begins with these octets, or None. Raises LogError for an unknown version."""
+    scan = LogScan("", content)
+    return None if scan._head_at(0) is None else scan.log_id
 
 
 def encode_record(log_id, ordinal, synced_size, payload):

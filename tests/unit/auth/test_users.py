@@ -384,7 +384,7 @@ def test_file_of_which_nothing_can_be_read_is_an_error_that_says_what_to_do(reop
     ):
         (tmp_path / "users").write_bytes(damaged)
         with pytest.raises(
-            LogError, match=r"users: the file is damaged, .* Restore it from a backup; or remove it"
+            LogError, match=r"users: the file is damaged, .* Restore it from a backup, or begin with"
         ):
             reopen()
         assert (tmp_path / "users").read_bytes() == damaged

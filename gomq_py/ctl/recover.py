@@ -1,0 +1,145 @@
+"""Recover: the ways back where a file of a data folder is lost, or messages lie in set-aside/.
+
+Writes into a folder that no broker holds, and nowhere over what can be read.
+"""
+import os
+import re
+
+from gomq_py.auth import passwords
+from gomq_py.auth.labels import check_user_name
+from gomq_py.auth.users import user_record
+from gomq_py.content.fields import encode_table
+from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
+from gomq_py.errors import Refused
+from gomq_py.storage import atomic_file, stream_offsets
+from gomq_py.storage.data_dir import (
+    DEFINITIONS, QUEUES, SET_ASIDE, USERS, forget_log_left, make_place, move_aside, queue_id)
+from gomq_py.storage.files import Files
+from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format.log import LogError, LogScan, encode_log
+from gomq_py.storage.framed_log import FramedLog
+
+DEFAULT_VHOST = "/"
+_SEGMENT = re.compile(r"(msgs|acks)\.\d{10}")
+_LEVEL = re.compile(r"level\.(\d{3})")
+_MAGIC = {"msgs": head_format.MSGS_MAGIC, "acks": head_format.ACKS_MAGIC}
+
+
+def recover_users(root, name, password):
+    """Begin ``users`` anew with one administrator, who has all rights in every vhost of the definitions.
+
+    Raises FolderError where the file has users, there is no such folder, or the name cannot be one.
+    """
+    try:
+        check_user_name(name)
+    except (Refused, ValueError) as error:
+        raise FolderError(str(error)) from error
+    with HeldFolder(root):
+        path = _lost_log(root, USERS, "make the user while the broker runs: gomq-py-ctl add_user")
+        files = Files()
+        atomic_file.replace(files, path, encode_log(())[0])
+        try:
+            vhosts = [vhost["name"] for vhost in Definitions(root).exported()["vhosts"]]
+        except FolderError:
+            vhosts = []
+        record = user_record(
+            name, passwords.hash_password(password), passwords.SHA256, ("administrator",),
+            vhosts or [DEFAULT_VHOST])
+        atomic_file.replace(files, path, encode_log([encode_table(record)])[0])
+
+
+def recover_definitions(root):
+    """Begin ``definitions`` anew with the vhost ``/``: the next boot sets aside the messages of all queues.
+
+    Raises FolderError where the file has definitions, or there is no such folder.
+    """
+    with HeldFolder(root):
+        path = _lost_log(root, DEFINITIONS, "it is left as it is")
+        record = {"op": "vhost", "name": DEFAULT_VHOST, "description": "", "tags": []}
+        atomic_file.replace(Files(), path, encode_log([encode_table(record)])[0])
+
+
+def recover_queue(root, folder, vhost, queue):
+    """Give the messages of a folder in set-aside/ to a new queue: the folder gets the queue's place, and the
+    definitions get the queue.
+
+    Returns its arguments. Raises FolderError.
+    """
+    with HeldFolder(root):
+        source = os.path.join(root, SET_ASIDE, folder)
+        if os.path.basename(folder) != folder or not os.path.isdir(source):
+            raise FolderError(f"{source} is no folder: give the name of one in {SET_ASIDE}/")
+        definitions = Definitions(root).exported()
+        if vhost not in [found["name"] for found in definitions["vhosts"]]:
+            raise FolderError(f"there is no vhost {vhost!r} in the definitions of {root}")
+        if (vhost, queue) in [(found["vhost"], found["name"]) for found in definitions["queues"]]:
+            raise FolderError(
+                f"there is a queue {queue!r} in vhost {vhost!r}: take another name, and move the messages "
+                "then")
+        arguments, incarnation = _what_was(source)
+        files = Files()
+        queues = os.path.join(root, QUEUES)
+        make_place(files, queues)
+        files.rename(source, os.path.join(queues, f"{queue_id(vhost, queue)}.{incarnation[:8].hex()}"))
+        files.sync_folder(queues)
+        _append(files, os.path.join(root, DEFINITIONS), {
+            "op": "queue", "vhost": vhost, "name": queue, "auto_delete": False, "arguments": arguments,
+            "incarnation": incarnation, "paused": False})
+        return arguments
+
+
+def _lost_log(root, name, otherwise):
+    """The path of a log of which nothing can be read, moved to set-aside/ if there is anything in it.
+
+    Raises FolderError.
+    """
+    path = os.path.join(root, name)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        content = b""
+    try:
+        if any(True for _ in LogScan(path, content)):
+            raise FolderError(f"{path} can be read: {otherwise}")
+    except LogError as error:
+        raise FolderError(str(error)) from error
+    if content:
+        move_aside(Files(), root, path, name)
+    forget_log_left(root, name)
+    return path
+
+
+def _what_was(folder):
+    """(arguments of a queue that can have this folder, its incarnation). Raises FolderError."""
+    names = os.listdir(folder)
+    levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
+    inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]
+    segments = [os.path.join(each, name) for each in inner for name in sorted(os.listdir(each))
+                if _SEGMENT.fullmatch(name)]
+    incarnation = next(filter(None, map(_incarnation_in, segments)), None)
+    if incarnation is None:
+        raise FolderError(f"{folder} has no segment with a head that checks: no broker could read it")
+    if levels:
+        return {"x-max-priority": max(1, *levels)}, incarnation
+    is_stream = stream_offsets.NAME in names or not any(name.startswith("acks.") for name in names)
+    return {"x-queue-type": "stream"} if is_stream else {}, incarnation
+
+
+def _incarnation_in(path):
+    with open(path, "rb") as file:
+        head = head_format.decode(file.read(head_format.HEAD_BYTES), _MAGIC[os.path.basename(path)[:4]])
+    return None if head is None else head.incarnation
+
+
+def _append(files, path, record):
+    log = FramedLog(files, path)
+    try:
+        for _ in log.replay():
+            pass
+        log.append(encode_table(record))
+        files.sync(log.file)
+    except LogError as error:
+        raise FolderError(str(error)) from error
+    finally:
+        log.close()

@@ -1,0 +1,308 @@
+"""What a data folder means of which a file is missing, empty, older, or of another folder, after a kill and
+after an orderly stop: as the table in docs/storage-format.md says, and never another first boot.
+"""
+import logging
+import os
+import re
+import shutil
+
+import pytest
+
+from gomq_py.auth.users import Users
+from gomq_py.ctl import recover
+from gomq_py.ctl.fsck import check_folder
+from gomq_py.ctl.offline import FolderError
+from gomq_py.storage.data_dir import DataDir, DataDirError, queue_id
+from gomq_py.storage.definition_log import DefinitionLog
+from tests.support.node import Node
+from tests.support.streams import STREAM
+from tests.support.unflushed import Unflushed
+from tests.unit.source_tree import ROOT
+
+OLD, NEW = 2, 5  # messages of each queue when the older copy was made, and at the end
+QUEUES = {"jobs": {}, "levels": {"x-max-priority": 3}, "log": STREAM}
+LATE = {"late": {}, **QUEUES}  # the first was declared after the older copy
+WHOLE = (["admin"], dict.fromkeys(LATE, NEW))
+
+
+def fill(node, name, numbers):
+    node.vhost.declare_queue(name, durable=True, arguments=LATE[name])
+    for number in numbers:
+        node.publish("", name, b"%s-%d" % (name.encode(), number), persistent=True, priority=number % 4)
+
+
+def made_at(root, end):
+    """A data folder whose run has ended so, with an older copy and another folder beside it."""
+    other = Node(f"{root}.other", Unflushed())
+    for name in QUEUES:
+        fill(other, name, range(NEW))
+    other.stop()
+    node = Node(root, Unflushed())
+    node.broker.users.set_user("admin", password_hash="", tags=("administrator",))
+    for name in QUEUES:
+        fill(node, name, range(OLD))
+    node.stop()
+    shutil.copytree(root, f"{root}.older")
+    node = Node(root, Unflushed())
+    node.broker.users.delete_user("guest")
+    for name in QUEUES:
+        fill(node, name, range(OLD, NEW))
+    fill(node, "late", range(NEW))
+    getattr(node, end)()
+    return root
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """{how its run ended: a data folder}."""
+    root = tmp_path_factory.mktemp("made")
+    return {end: made_at(root / end, end) for end in ("kill", "stop")}
+
+
+@pytest.fixture(params=["kill", "stop"])
+def root(request, folders, tmp_path):
+    """A copy of a folder after either end."""
+    return copied(folders, request.param, tmp_path)
+
+
+def copied(folders, end, tmp_path):
+    return shutil.copytree(folders[end], tmp_path / end)
+
+
+def boot(root):
+    """(users, {queue: messages}) of a boot that stops in order again."""
+    node = Node(root, Unflushed())
+    users = sorted(user.name for user in node.broker.users)
+    found = {name: queue.ready_count for name, queue in node.vhost.queues.items()}
+    node.stop()
+    return users, found
+
+
+def set_aside(root):
+    return sorted(os.listdir(root / "set-aside")) if (root / "set-aside").exists() else []
+
+
+def path_of(root, file):
+    """A file of the data folder; msgs and acks are those of the first segment of jobs."""
+    if file not in ("msgs", "acks"):
+        return root / file
+    found, = [path for path in (root / "queues").rglob("msgs.*") if b"jobs-0" in path.read_bytes()]
+    return found.with_name(found.name.replace("msgs", file))
+
+
+def harm(root, made, file, how):
+    path = path_of(root, file)
+    if how == "gone":
+        path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        other = made.with_name(made.name + {"older": ".older", "another's": ".other"}[how])
+        shutil.copy(path_of(other, file), path)
+
+
+def outcome(root, caplog):
+    """What the next boot makes of the folder, in the words of the table."""
+    caplog.clear()
+    try:
+        with caplog.at_level(logging.WARNING, "gomq_py"):
+            found = boot(root)
+    except DataDirError as error:
+        assert str(root) in str(error)
+        return "no boot"
+    if caplog.text:
+        return "set aside" if set_aside(root) else "said"
+    return "no loss" if found == WHOLE else "not noticed"
+
+
+def table():
+    """(file, how, end, outcome) of the cells in docs/storage-format.md; "-": there is no such file then."""
+    text = (ROOT / "docs" / "storage-format.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## A file that is not what the last run left")
+    for line in section.partition("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            for end, expected in zip(("stop", "kill"), cells[2:4]):
+                if expected != "-":
+                    yield cells[0].strip("`"), cells[1], end, expected
+
+
+@pytest.mark.parametrize("file, how, end, expected", list(table()))
+def test_folder_with_a_file_that_is_not_what_the_last_run_left_is_what_the_table_says(
+    folders, tmp_path, caplog, file, how, end, expected
+):
+    root = copied(folders, end, tmp_path)
+    harm(root, folders[end], file, how)
+
+    assert outcome(root, caplog) == expected
+
+
+def test_table_has_every_file_of_a_data_folder(folders):
+    files = {name for name in os.listdir(folders["stop"]) if (folders["stop"] / name).is_file()}
+
+    assert files | {"msgs", "acks"} == {file for file, _, _, _ in table()}
+
+
+@pytest.mark.parametrize("how", ["gone", "empty"])
+@pytest.mark.parametrize("name", ["users", "definitions"])
+def test_log_that_an_earlier_run_has_left_and_is_not_there_ends_the_boot_and_the_way_out_is_named(
+    root, folders, name, how
+):
+    harm(root, None, name, how)
+    assert [path for path, _ in check_folder(root).damage] == [str(root / name)]
+
+    for _ in range(2):
+        with pytest.raises(DataDirError, match=f"{root / name} is {how} .*gomq-py-ctl recover_{name} {root}"):
+            Node(root, Unflushed())
+
+    assert not set_aside(root)
+    shutil.copy(folders[root.name] / name, root / name)
+    assert boot(root) == WHOLE
+
+
+@pytest.mark.parametrize("at", ["nowhere", "data folder", "logs", "users", "name"])
+def test_first_boot_that_was_killed_anywhere_is_no_earlier_run(tmp_path, monkeypatch, at):
+    class Killed(BaseException):
+        """The process ends here."""
+
+    def kill(*_):
+        raise Killed
+
+    root = tmp_path / "data"
+    with monkeypatch.context() as patched:
+        if at == "data folder":
+            patched.setattr(DataDir, "check_logs", kill)
+        elif at == "logs":
+            patched.setattr(DefinitionLog, "begin", kill)
+        elif at == "users":
+            patched.setattr(Users, "begin", kill)
+        elif at == "name":
+            patched.setattr(DataDir, "keep_cluster_name", kill)
+        if at != "nowhere":
+            with pytest.raises(Killed):
+                Node(root, Unflushed())
+
+    assert boot(root) == (["guest"], {})
+
+
+def test_all_users_deleted_is_no_lost_file(root):
+    node = Node(root, Unflushed())
+    for user in node.broker.users:
+        node.broker.users.delete_user(user.name)
+    node.stop()
+
+    assert boot(root) == ([], dict.fromkeys(LATE, NEW))
+
+
+@pytest.mark.parametrize("name", ["users", "definitions"])
+def test_flipped_bit_at_the_end_of_a_log_is_damage_after_an_orderly_stop_with_a_copy(
+    folders, tmp_path, caplog, name
+):
+    root = copied(folders, "stop", tmp_path)
+    content = (root / name).read_bytes()
+    flipped = content[:-3] + bytes((content[-3] ^ 1,)) + content[-2:]
+    (root / name).write_bytes(flipped)
+
+    assert [path for path, _ in check_folder(root).damage][0] == str(root / name)
+    assert outcome(root, caplog) == ("set aside" if name == "definitions" else "said")
+    assert f"{name}: {root / name}: changes in octets" in caplog.text and "cut off" not in caplog.text
+    assert (root / f"{name}.damaged").read_bytes() == flipped
+
+
+def test_users_begin_anew_with_the_one_that_recover_users_makes(root, caplog):
+    harm(root, None, "users", "empty")
+
+    recover.recover_users(root, "rescue", "secret")
+
+    with caplog.at_level(logging.WARNING, "gomq_py"):
+        node = Node(root, Unflushed())
+    rescue, = node.broker.users
+    assert rescue.has_tag("administrator") and rescue.permission("/") is not None
+    assert node.broker.users.matching_hash("rescue", "secret") and caplog.text == ""
+    node.stop()
+    with pytest.raises(FolderError, match="can be read"):
+        recover.recover_users(root, "rescue", "secret")
+
+
+def test_messages_come_back_by_recover_queue_after_definitions_have_begun_anew(root, caplog):
+    harm(root, None, "definitions", "gone")
+    recover.recover_definitions(root)
+    with pytest.raises(FolderError, match="can be read"):
+        recover.recover_definitions(root)
+
+    assert boot(root) == (["admin"], {})
+    arguments = [
+        recover.recover_queue(root, folder, "/", f"q{number}")
+        for number, folder in enumerate(set_aside(root))]
+    assert sorted(map(str, arguments)) == sorted(map(str, LATE.values()))
+    with pytest.raises(FolderError, match="there is a queue 'q0'"):
+        os.makedirs(root / "set-aside" / "x")
+        recover.recover_queue(root, "x", "/", "q0")
+    os.rmdir(root / "set-aside" / "x")
+    caplog.clear()
+
+    with caplog.at_level(logging.WARNING, "gomq_py"):
+        _, found = boot(root)
+
+    assert found == {f"q{number}": NEW for number in range(len(LATE))}
+    assert caplog.text == "" and not set_aside(root) and check_folder(root).damage == []
+
+
+def test_folder_that_was_put_back_under_queues_is_set_aside_again_and_never_removed(root):
+    folder = next((root / "queues").iterdir())
+    stranger = folder.with_name(f"{folder.name}.0")
+    shutil.copytree(folder, stranger)
+    assert [path for path, _ in check_folder(root).damage] == [str(stranger)]
+
+    for _ in range(2):
+        assert boot(root) == WHOLE
+
+    assert set_aside(root) == [f"{stranger.name}.0"]
+    assert not stranger.exists()
+
+
+def test_folder_of_a_queue_that_was_deleted_is_removed_though_the_log_was_compacted_since(root):
+    """The kill comes before its folder is removed, and behind a compaction that knows nothing else of it."""
+    node = Node(root, Unflushed())
+    log = node.broker._log
+    folder, = (root / "queues").glob(f"{queue_id('/', 'jobs')}.*")
+    node.broker._factory._removals._begin = lambda: None
+    node.vhost.delete_queue("jobs")
+    log._compact()
+    node.wait(lambda: not log.is_compacting, what="the compaction goes on")
+    node.kill()
+    assert folder.exists() and b"removal" in (root / "definitions").read_bytes()
+    assert check_folder(root).damage == []
+
+    _, found = boot(root)
+
+    assert found == {name: NEW for name in LATE if name != "jobs"}
+    assert not folder.exists() and not set_aside(root)
+
+
+def test_cluster_name_stays_with_the_folder_and_two_folders_of_a_machine_have_two(tmp_path, monkeypatch):
+    def name_of(root):
+        node = Node(root, Unflushed())
+        name = node.broker.cluster_name
+        node.stop()
+        return name
+
+    first, second = name_of(tmp_path / "first"), name_of(tmp_path / "second")
+    monkeypatch.setattr("socket.gethostname", lambda: "renamed")
+
+    assert first != second and re.fullmatch(r"gomq-[0-9a-f]{8}@.+", first)
+    assert name_of(tmp_path / "first") == first
+
+
+def test_folder_of_an_earlier_version_keeps_the_name_it_had(root, monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    (root / "cluster_name").unlink()
+    assert boot(root) == WHOLE
+
+    monkeypatch.setattr("socket.gethostname", lambda: "renamed")
+
+    node = Node(root, Unflushed())
+    assert node.broker.cluster_name == "gomq@here"
+    node.broker.parameters.set_global("cluster_name", "ours")
+    assert node.broker.cluster_name == "ours"
+    node.stop()
