@@ -9,6 +9,8 @@ pages ask for (``SameSite``), where the browser knows that; a request that chang
 token besides, which only our own pages can read.
 """
 import hmac
+import socket
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from flask import request
@@ -51,6 +53,28 @@ def check_token(token):
             f"a request of a session that changes something takes its csrf_token in {TOKEN_HEADER}: see GET "
             "/api/session"
         )
+
+
+def names_this_machine(base_url=""):
+    """Whether the request asked for this machine by an address, or by a name that is known to be its own:
+    localhost, the machine's name, or that of ``base_url``.
+
+    The name of any other site may be made to lead here (DNS rebinding): its page is then no foreign one to
+    the browser, which comes from this machine.
+    """
+    try:
+        name = (urlsplit(f"//{request.headers.get('Host', '')}").hostname or "").rstrip(".")
+        ours = urlsplit(base_url).hostname
+    except ValueError:
+        return False
+    machine = socket.gethostname().lower()
+    if name in ("", "localhost", machine, machine.partition(".")[0], ours) or name.endswith(".localhost"):
+        return True
+    try:
+        ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def is_over_tls():

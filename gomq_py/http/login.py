@@ -32,6 +32,7 @@ IMPLIED = {
 MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = (
     "management", "monitoring", "policymaker", "administrator"
 )
+ELSEWHERE = "192.0.2.1"  # an address that is no machine's (RFC 5737)
 # No tag is needed: the view asks for a permission, as AMQP does.
 ANYBODY = ""
 
@@ -84,11 +85,22 @@ def _by_session(number):
     session = sessions().find(number)
     # A token's user is none of ours, whatever it is called.
     is_kept = session is not None and session.user.expires_at_s is None
-    if session is None or is_kept and not users.may_come_from(session.user.name, request.remote_addr or ""):
+    if session is None or is_kept and not (
+            users.may_come_from(session.user.name, request.remote_addr or "")
+            and _may_use_name(session.user)):
         raise SessionEnded("The session has ended")
     foreign_pages.check_token(sessions().token(number))
     g.session = session
     return session.user
+
+
+def _may_use_name(user):
+    """Whether this User may come by the name that the request asked for: who gets in from this machine only
+    does by the names of this machine only, since a foreign page may have led a browser here.
+    """
+    return (
+        user.expires_at_s is not None or node().broker.users.may_come_from(user.name, ELSEWHERE)
+        or foreign_pages.names_this_machine(node().settings.oauth_mgmt_base_url))
 
 
 def basic(name, password):
@@ -105,6 +117,11 @@ def by_password(given):
     address = request.remote_addr or ""
     try:
         user = _login(current_app.extensions["gomq.node"].broker.logins, given, address)
+        if not _may_use_name(user):
+            LOG.warning(
+                "login of %r from %s refused: this user comes from this machine only, and Host is no name of it",
+                user.name, address)
+            raise LoopbackOnly(user.name)
     except LoopbackOnly:
         raise NotAuthorised("User can only log in via localhost") from None
     except TooManyAttempts as error:

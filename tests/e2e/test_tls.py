@@ -303,7 +303,7 @@ def get_over_tls(port, context, name, path):
     """The body of a GET; the name is asked for in the handshake."""
     with socket.create_connection(("127.0.0.1", port), timeout=in_time(60)) as plain:
         with context.wrap_socket(plain, server_hostname=name) as encrypted:
-            encrypted.sendall(f"GET {path} HTTP/1.0\r\nHost: {name}\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n".encode())
+            encrypted.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n".encode())
             octets = b""
             while part := encrypted.recv(65536):
                 octets += part

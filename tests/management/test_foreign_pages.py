@@ -2,6 +2,7 @@
 routes times what browsers would send.
 """
 import re
+import socket
 
 import pytest
 import requests
@@ -105,6 +106,25 @@ def test_programs_and_pages_of_ours_change_what_they_may(ask, who, content_type)
     answer = ask("PUT", "/api/global-parameters/foreign-pages", headers, b'{"value": 1}')
 
     assert answer.status_code in (201, 204), answer.text
+
+
+@pytest.mark.parametrize("host, status", [
+    ("evil.example", 401), ("evil.example:15672", 401), ("127.0.0.1.evil.example", 401), ("[", 401),
+    ("localhost:15672", 200), ("LOCALHOST.", 200), ("[::1]:1", 200), ("10.0.0.1", 200),
+    (socket.gethostname(), 200),
+])
+def test_user_of_this_machine_alone_comes_by_no_name_of_another(ask, managed, host, status):
+    """A site may make its own name lead to this machine; for others a proxy may be asked by any name."""
+    url = f"http://127.0.0.1:{managed.ports['http']}/api"
+    requests.put(
+        f"{url}/users/anybody", json={"password": "x", "tags": "management"}, auth=("guest", "guest"),
+        timeout=in_time(60))
+
+    answers = [
+        requests.get(f"{url}/whoami", headers={"Host": host}, auth=auth, timeout=in_time(60)).status_code
+        for auth in (("guest", "guest"), ("anybody", "x"))]
+
+    assert answers == [status, 200]
 
 
 def test_a_foreign_page_may_be_shown_nothing_but_harms_nothing_by_asking(ask):
