@@ -33,7 +33,7 @@ from gomq_py.mqtt.server.outbound import Outbound
 from gomq_py.mqtt.server.publish import publish
 from gomq_py.mqtt.server.refusals import end_code, session_code
 from gomq_py.mqtt.wire import reason_codes
-from gomq_py.mqtt.wire.codec import last_packet
+from gomq_py.mqtt.wire.codec import fitting, last_packet
 from gomq_py.mqtt.wire.constants import (
     AUTH, DISCONNECT, MQTT_5, PINGREQ, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, UNSUBSCRIBE,
     VERSION_NAMES,
@@ -249,6 +249,9 @@ class Connection:
         """
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
+        if self.maximum_packet_size and not fitting(greeting.connack(False), self.maximum_packet_size):
+            self._close(f"it takes packets of {self.maximum_packet_size} octets, its CONNACK has more", b"")
+            return False
         if not will.check(self, greeting.will):
             return False
         try:
@@ -500,17 +503,14 @@ class Connection:
             octets = DisconnectPacket(reason_code=code).encode(MQTT_5)
             if code == reason_codes.ADMINISTRATIVE_ACTION:  # which says nothing by itself
                 told = {"reason_string": why[:REASON_MAX]}
-                octets = self._fitting(DisconnectPacket(reason_code=code, properties=told), octets)
+                longer = DisconnectPacket(reason_code=code, properties=told).encode(MQTT_5)
+                octets = fitting(longer, self.maximum_packet_size) or octets  # [MQTT-3.14.2-3]
         self._close(why, octets)
 
-    def _fitting(self, packet, otherwise):
-        """Octets of a packet, if the client takes so many [MQTT-3.14.2-3]."""
-        octets = packet.encode(self.version)
-        return octets if not 0 < self.maximum_packet_size < len(octets) else otherwise
-
     def refuse(self, code, why):
-        """The last word is a CONNACK that refuses."""
-        self._close(why, ConnackPacket(reason_code=code).encode(self.version))
+        """The last word is a CONNACK that refuses, if the client takes it."""
+        refusal = ConnackPacket(reason_code=code).encode(self.version)
+        self._close(why, fitting(refusal, self.maximum_packet_size))
 
     def abort(self, why):
         """Drop the client without a word: it does not listen."""

@@ -37,7 +37,7 @@ cdef class FastLane:
     cdef uint64_t now_ms
     cdef readonly bint is_slow, is_blocked
     cdef bint held
-    cdef Py_ssize_t stored_copies
+    cdef Py_ssize_t stored_copies, payload_max
     cdef readonly unsigned long long publishes
     cpdef set_modes(self, bint is_slow, bint is_blocked)
     cpdef set_inbound(self, Inbound inbound)

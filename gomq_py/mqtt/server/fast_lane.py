@@ -64,8 +64,9 @@ class FastLane:
     published = confirmed_count = 0  # nothing of it asks for an answer
 
     __slots__ = (
-        "connection", "inbound", "outbound", "buffers", "scheduler", "parts", "limits", "remembered", "known",
-        "large", "at", "now_ms", "is_slow", "is_blocked", "held", "stored_copies", "publishes",
+        "connection", "inbound", "outbound", "buffers", "scheduler", "parts", "limits", "payload_max",
+        "remembered", "known", "large", "at", "now_ms", "is_slow", "is_blocked", "held", "stored_copies",
+        "publishes",
     )
 
     def __init__(self, connection, buffers, scheduler, parts, limits):
@@ -75,6 +76,7 @@ class FastLane:
         self.scheduler = scheduler
         self.parts = parts
         self.limits = limits
+        self.payload_max = limits.payload_octets
         # Made for the first PUBLISH, and the first at QoS 1 or 2.
         self.inbound = self.remembered = None
         self.known = b""
@@ -168,7 +170,8 @@ class FastLane:
     def _publish(self):
         """Take the PUBLISH that the walk stands at. Returns whether it was one for this lane."""
         walk = self.parts.walk
-        if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0:
+        if walk.retain or walk.topic_alias_at >= 0 or walk.payload_format_at >= 0 or (
+                walk.payload_length > self.payload_max):
             return False
         route = self._route()
         if route is None:

@@ -31,7 +31,7 @@ class Greeting:
         self.will = connect.will
         self.receive_maximum = min(
             asked.get("receive_maximum", RECEIVE_MAXIMUM), settings.mqtt_max_inflight_messages)
-        self.maximum_packet_size = asked.get("maximum_packet_size", 0)
+        self.maximum_packet_size = connect.maximum_packet_size
         self.topic_alias_maximum = asked.get("topic_alias_maximum", 0)
         self._properties = {"topic_alias_maximum": TOPIC_ALIASES}
         # A client of 3.x cannot be told how many publishes may be under way.
@@ -39,7 +39,7 @@ class Greeting:
         if connect.version >= MQTT_5 and settings.mqtt_max_inflight_messages < IDENTIFIER_MAX:
             self.inbound_maximum = settings.mqtt_max_inflight_messages
             self._properties["receive_maximum"] = self.inbound_maximum
-        self.packet_limits = _packet_limits(settings.mqtt_max_packet_size)
+        self.packet_limits = _packet_limits(settings.mqtt_max_packet_size, settings.max_message_size)
         if settings.mqtt_max_packet_size < PACKET_MAX:
             self._properties["maximum_packet_size"] = settings.mqtt_max_packet_size
         if not self.client_id:
@@ -69,6 +69,6 @@ class Greeting:
 
 
 @lru_cache(maxsize=1)
-def _packet_limits(most_octets):
+def _packet_limits(most_octets, payload_octets):
     """One for all connections."""
-    return Limits(packet_octets=most_octets)
+    return Limits(packet_octets=most_octets, payload_octets=payload_octets)

@@ -19,7 +19,7 @@ from gomq_py.errors import AccessRefused, Refused
 from gomq_py.mqtt.model.session_kind import PREFIX
 from gomq_py.mqtt.server.refusals import client_id_code, connack_code
 from gomq_py.mqtt.wire import reason_codes
-from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, last_packet
+from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, fitting, last_packet
 from gomq_py.mqtt.wire.constants import CLIENT, NO_VERSION, VERSION_NAMES, Limits
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import ConnackPacket
@@ -233,5 +233,5 @@ def client_id_fault(client_id, user_name, settings):
 
 
 def _connack(connect, code):
-    """A CONNACK that refuses; no session is present in one (§3.2.2.1.1)."""
-    return ConnackPacket(reason_code=code).encode(connect.version)
+    """A CONNACK that refuses, if the client takes it; no session is present in one (§3.2.2.1.1)."""
+    return fitting(ConnackPacket(reason_code=code).encode(connect.version), connect.maximum_packet_size)

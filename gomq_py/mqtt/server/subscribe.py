@@ -14,8 +14,9 @@ from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.server.broker_topics import is_of_broker
 from gomq_py.mqtt.server.refusals import FilterRefused, subscribe_code
 from gomq_py.mqtt.wire import reason_codes
+from gomq_py.mqtt.wire.codec import fitting
 from gomq_py.mqtt.wire.constants import MQTT_5
-from gomq_py.mqtt.wire.errors import MQTTError, shown
+from gomq_py.mqtt.wire.errors import MQTTError, PacketTooLarge, shown
 from gomq_py.mqtt.wire.packets import SubackPacket, UnsubackPacket
 from gomq_py.mqtt.wire.topics import binding_key, is_shared, split_shared
 
@@ -90,6 +91,7 @@ class _Suback(Answer):
 
 def subscribe(connection, packet):
     """SUBSCRIBE: each filter is answered for itself."""
+    _check_room(connection, SubackPacket, packet.subscriptions)
     identifier = packet.properties.get("subscription_identifier", 0)
     answer = _Suback(SubackPacket, connection, packet.packet_identifier)
     _Filters(
@@ -99,10 +101,22 @@ def subscribe(connection, packet):
 
 def unsubscribe(connection, packet):
     """UNSUBSCRIBE, which asks for no rights."""
+    _check_room(connection, UnsubackPacket, packet.topic_filters)
     answer = _Suback(UnsubackPacket, connection, packet.packet_identifier)
     _Filters(
         connection, answer, packet.topic_filters,
         lambda topic_filter: _unsubscribe_one(connection, topic_filter)).begin()
+
+
+def _check_room(connection, make, filters):
+    """The client takes an answer with so many reason codes. Asked before anything is done, because the answer
+    cannot be left out. Raises PacketTooLarge.
+    """
+    answer = make(packet_identifier=1, reason_codes=bytes(len(filters))).encode(connection.version)
+    if not fitting(answer, connection.maximum_packet_size):
+        raise PacketTooLarge(
+            f"the answer to its {len(filters)} topic filters has {len(answer)} octets, the client takes "
+            f"{connection.maximum_packet_size}")
 
 
 class _Filters(Job):

@@ -23,7 +23,7 @@ _DELAY, _EXPIRY, _FORMAT = "will_delay_interval", "message_expiry_interval", "pa
 
 def check(connection, will):
     """Whether the client may have this will, or None; else it is refused."""
-    fault = None if will is None else _fault_of(will)
+    fault = None if will is None else _fault_of(will, connection.server.settings.max_message_size)
     if fault is not None:
         code, text = fault
         connection.refuse(code if connection.version >= MQTT_5 else UNAVAILABLE_3, f"its will has {text}")
@@ -43,13 +43,16 @@ def begin(connection, will):
     return is_kept
 
 
-def _fault_of(will):
+def _fault_of(will, payload_max):
     """(reason code, what is wrong with a CONNECT's will), or None."""
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
     if topic.startswith(OF_THE_BROKER):
         return reason_codes.TOPIC_NAME_INVALID, "a topic of the broker"
+    if len(will.payload) > payload_max:
+        text = f"a payload of {len(will.payload)} octets, {payload_max} are accepted"
+        return reason_codes.QUOTA_EXCEEDED, text
     if will.properties.get(_FORMAT) == 1 and not is_text(will.payload):
         return reason_codes.PAYLOAD_FORMAT_INVALID, "a payload that is no UTF-8"
     return None

@@ -164,11 +164,18 @@ def last_packet(error, version, connected):
     if version >= MQTT_5:
         told = reason_codes.may_carry(CONNACK, error.reason_code)
         code = error.reason_code if told else reason_codes.UNSPECIFIED_ERROR
-        return ConnackPacket(reason_code=code).encode(MQTT_5)
+        return fitting(ConnackPacket(reason_code=code).encode(MQTT_5), error.packet_max)
     if version == NO_VERSION and not isinstance(error, UnsupportedProtocolVersion):
         return b""
     return_code = reason_codes.connack_return_code(error.reason_code)
     return b"" if return_code is None else ConnackPacket(reason_code=return_code).encode(MQTT_3_1_1)
+
+
+def fitting(octets, packet_max):
+    """The octets of a packet, or b"" where they are more than its receiver accepts (0: any) and so must not
+    be sent [MQTT-3.1.2-24].
+    """
+    return octets if not 0 < packet_max < len(octets) else b""
 
 
 class PacketReader:

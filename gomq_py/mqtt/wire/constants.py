@@ -57,8 +57,8 @@ HEADER_MAX = 5  # the first octet and a remaining length of four
 
 
 class Limits(NamedTuple):
-    """What one packet may hold: octets with its fixed header, properties (user properties repeat), and
-    filters of a SUBSCRIBE or UNSUBSCRIBE.
+    """What one packet may hold: octets with its fixed header, properties (user properties repeat), filters
+    of a SUBSCRIBE or UNSUBSCRIBE, and octets of a PUBLISH's payload, which is not asked here.
     """
 
     packet_octets: int = VARIABLE_MAX + HEADER_MAX
@@ -67,6 +67,7 @@ class Limits(NamedTuple):
     properties: int = 256
     # Home Assistant, the client with the longest lists known to us, sends 500 at once.
     subscriptions: int = 1024
+    payload_octets: int = VARIABLE_MAX
 
 
 DEFAULT_LIMITS = Limits()

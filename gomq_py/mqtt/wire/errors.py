@@ -17,7 +17,8 @@ def shown(text):
 
 
 class MQTTError(Exception):
-    """A packet that is not accepted. ``version`` is the protocol version of a CONNECT that names one, else 0.
+    """A packet that is not accepted. Of a CONNECT: ``version`` is the protocol version that it names, else 0,
+    and ``packet_max`` its maximum packet size; 0: any.
     """
 
     reason_code = reason_codes.UNSPECIFIED_ERROR
@@ -26,6 +27,7 @@ class MQTTError(Exception):
         super().__init__(text)
         self.text = text
         self.version = NO_VERSION
+        self.packet_max = 0
 
     @property
     def name(self):
@@ -56,7 +58,7 @@ class UnsupportedProtocolVersion(MQTTError):
 
 
 class ClientIdentifierNotValid(MQTTError):
-    """A CONNECT without a client identifier that wants to keep its session."""
+    """A CONNECT without a client identifier that wants to keep its session, or is one of MQTT 3.1."""
 
     reason_code = reason_codes.CLIENT_IDENTIFIER_NOT_VALID
 

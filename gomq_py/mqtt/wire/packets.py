@@ -133,11 +133,18 @@ class ConnectPacket(Packet):
             raise UnsupportedProtocolVersion(f"protocol version {self.version} of {name}")
         reader.version = self.version
         try:
+            self.properties = {}
             check_flags(self, how.flags, self.version)
             self._take_header(reader, how)
         except MQTTError as error:
             error.version = self.version
+            error.packet_max = self.maximum_packet_size
             raise
+
+    @property
+    def maximum_packet_size(self):
+        """Octets of a packet that the client accepts; 0: any. Known as soon as its properties are."""
+        return self.properties.get("maximum_packet_size", 0)
 
     def _take_header(self, reader, how):
         flags = reader.byte("connect flags")
@@ -149,9 +156,11 @@ class ConnectPacket(Packet):
         self.client_identifier = _name(reader, "client identifier")
         self._take_will(reader, flags, how)
         self._take_credentials(reader, flags)
-        if not self.client_identifier and not self.clean_start and self.version < MQTT_5:
-            # [MQTT-3.1.3-8]
-            raise ClientIdentifierNotValid("a session that is kept needs a client identifier")
+        if not self.client_identifier and self.version < MQTT_5:
+            if self.version == MQTT_3_1:  # 1 to 23 characters (3.1, CONNECT); longer ones do no harm
+                raise ClientIdentifierNotValid("MQTT 3.1 asks for a client identifier")
+            if not self.clean_start:  # [MQTT-3.1.3-8]
+                raise ClientIdentifierNotValid("a session that is kept needs a client identifier")
 
     def _take_will(self, reader, flags, how):
         qos, retain = flags >> 3 & 3, flags & 0x20 != 0

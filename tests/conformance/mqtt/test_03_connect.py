@@ -144,6 +144,23 @@ def test_empty_client_identifier_without_clean_session_is_refused_with_2(open_so
     wire.expect_end()
 
 
+@pytest.mark.parametrize("flags", ["c2", "c0"])
+def test_empty_client_identifier_of_mqtt_3_1_is_refused_with_2(open_socket, flags):
+    """Its CONNECT asks for 1 to 23 characters."""
+    wire = open_socket(3)
+
+    wire.ask(f"10 LL 00 06 'MQIsdp' 03 {flags} 00 00 00 00 {LOGIN}", "20 02 00 02")
+
+    wire.expect_end()
+
+
+def test_client_identifier_of_mqtt_3_1_may_be_longer_than_23_characters(open_socket):
+    """As Mosquitto takes it: clients of today have longer ones."""
+    wire = open_socket(3)
+
+    wire.ask(f"10 LL 00 06 'MQIsdp' 03 c2 00 00 00 28 'long'*10 {LOGIN}", "20 02 00 00")
+
+
 @mqtt_3("3.1.4-2", "3.1.3-2")
 @mqtt_5("3.1.4-3", "3.1.3-2", "3.14.2-1", "3.14.2-2", "3.14.4-2")
 def test_client_identifier_that_is_connected_is_taken_over(connect, version):

@@ -109,6 +109,36 @@ def test_no_answer_is_longer_than_the_maximum_packet_size(connect):
         assert len(packet) <= 40, packet.hex(" ")
 
 
+@mqtt_5("3.1.2-24", "3.2.0-1")
+@pytest.mark.parametrize("most", [1, 2, 4])
+@pytest.mark.parametrize("connect", [
+    "02 00 3c 05 27 00 00 00 0{most} 00 02 'sm'",
+    "c2 00 3c 05 27 00 00 00 0{most} 00 02 'sm' 00 05 'guest' 00 05 'wrong'",
+    "02 00 3c 08 27 00 00 00 0{most} 15 00 00 00 02 'sm'",  # an authentication method
+    "e6 00 3c 05 27 00 00 00 0{most} 00 02 'sm' 00 00 01 '#' 00 01 'x' 00 05 'guest' 00 05 'guest'",
+])
+def test_client_that_takes_no_connack_gets_none(open_socket, connect, most):
+    wire = open_socket(5)
+
+    wire.send("10 LL 00 04 'MQTT' 05 " + connect.replace("{most}", str(most)))
+
+    wire.expect_end()
+
+
+@mqtt_5("3.1.2-24")
+@pytest.mark.mosquitto_differs("sends an answer that is too long")
+@pytest.mark.parametrize("request_", [
+    "82 LL 00 01 00" + " 00 02 'aa' 00" * 40, "a2 LL 00 01 00" + " 00 02 'aa'" * 40,
+])
+def test_answer_to_more_filters_than_the_client_takes_is_not_sent(connect, request_):
+    """SUBACK and UNSUBACK have an octet for each filter, and none of them may be left out."""
+    wire = connect(5, "filters", properties="27 00 00 00 28")
+
+    wire.send(request_)
+
+    wire.expect_refusal(0x95)
+
+
 @mqtt_5("3.1.2-29")
 def test_no_reason_strings_where_problem_information_was_declined(connect):
     wire = connect(5, "noproblem", properties="17 00")

@@ -335,6 +335,21 @@ def test_will_to_a_queue_goes_the_way_of_a_publish_to_it(mqtt):
     wait_until(lambda: queue.ready_count == 1, sleep=gevent.sleep)
 
 
+@pytest.mark.parametrize("version, connack", [(4, b"\x20\x02\x00\x03"), (5, b"\x20\x03\x00\x97\x00")])
+def test_will_above_the_largest_size_is_refused(make_mqtt, version, connack):
+    mqtt = make_mqtt(max_message_size=3)
+    client = mqtt.stranger()
+    properties = b"\0" if version == 5 else b""
+    rest = (
+        b"\0\4MQTT" + bytes((version,)) + b"\xce\0\x3c" + properties + b"\0\1w" + properties
+        + b"\0\1t\0\4gone\0\5guest\0\5guest")
+
+    client.send(b"\x10" + bytes((len(rest),)) + rest)
+
+    client.expect(connack)
+    client.expect_end()
+
+
 def test_will_waits_for_an_exchange_that_is_not_there(make_mqtt, caplog):
     mqtt = make_mqtt()
     vhost = mqtt.broker.vhosts["/"]

@@ -827,6 +827,44 @@ def test_packet_larger_than_the_setting_is_refused_by_its_head(make_mqtt):
 
 # retained messages
 
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize("qos, answer", [
+    (0, b"\xe0\x01\x97"), (1, b"\x40\x03\x00\x02\x97"), (2, b"\x50\x03\x00\x02\x97"),
+])
+def test_message_above_the_largest_size_is_refused(make_mqtt, qos, answer, retain):
+    mqtt = make_mqtt(max_message_size=10)
+    queue = bound(mqtt.door)
+    client = mqtt.client(CONNECT_5, CONNACK_5)
+
+    # the quick lane remembers a topic's route when it comes again
+    client.send(
+        publish(b"a", b"x" * 10, version=5) * 2 + publish(b"a", b"x" * 10, 1, 1, 5)
+        + publish(b"a", b"x" * 11, qos, 2, 5, retain))
+
+    client.expect_both(b"\x40\x02\x00\x01", answer)
+    assert bodies(queue) == [b"x" * 10] * 3
+    if qos:
+        client.send(publish(b"a", b"y", qos, 2, 5))
+        client.expect(answer[:1] + b"\x02\x00\x02")
+    else:
+        client.expect_end()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_message_above_the_largest_size_ends_the_connection_of_3_1_1(make_mqtt, qos, caplog):
+    mqtt = make_mqtt(max_message_size=10)
+    queue = bound(mqtt.door)
+    client = mqtt.client(CONNECT_311, CONNACK_311)
+
+    client.send(
+        publish(b"a", b"x" * 10) * 2 + publish(b"a", b"x" * 10, 1, 1) + publish(b"a", b"x" * 11, qos, 2))
+
+    client.expect(b"\x40\x02\x00\x01")
+    client.expect_end()
+    assert bodies(queue) == [b"x" * 10] * 3
+    assert "a payload of 11 octets, 10 are accepted" in caplog.text
+
+
 def test_retained_message_is_kept_beside_its_other_ways(mqtt, modern):
     queue = bound(mqtt.door)
     retained = mqtt.door.vhost.extras["mqtt"].retained

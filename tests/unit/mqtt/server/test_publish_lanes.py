@@ -30,6 +30,9 @@ PROPERTIES = (
     b"\x23\x00\x02")
 ODD_PROPERTIES = (b"\x23\x00\x00", b"\x23\x00\x11", b"\x0b\x01", b"\x01\x02", b"\x02\x00", b"\x26\x00")
 RELEASES = (b"\x62\x02\x00\x01", b"\x62\x02\x00\x02", b"\x40\x02\x00\x01")
+# The largest that is taken, and one that is not.
+LARGEST = 400
+LARGE = (b"x" * LARGEST, b"x" * (LARGEST + 1))
 END = 0xFFFF
 
 
@@ -41,7 +44,7 @@ def good_packets(draw, version):
     properties = b"".join(dict.fromkeys(draw(st.lists(st.sampled_from(PROPERTIES), max_size=3))))
     qos = draw(st.integers(0, 2))
     return publish(
-        draw(st.sampled_from(TOPICS[:8])), draw(st.binary(max_size=4) | st.just(b"x" * 400)), qos,
+        draw(st.sampled_from(TOPICS[:8])), draw(st.binary(max_size=4) | st.sampled_from(LARGE)), qos,
         draw(st.integers(1, 3)), version, draw(st.booleans()) and draw(st.booleans()),
         qos > 0 and draw(st.booleans()), properties)
 
@@ -69,7 +72,7 @@ class Broker:
     """With queues for every kind of route."""
 
     def __init__(self, folder, is_slow):
-        self.door = Door(folder)
+        self.door = Door(folder, max_message_size=LARGEST)
         self.server = MQTTServer(self.door.broker, self.door.settings, self.door.hub)
         self.is_slow = is_slow
         self.queues = [
@@ -133,6 +136,8 @@ def test_both_lanes_answer_and_store_the_same(tmp_path):
     @given(streams(4) | streams(5))
     @example((5, publish(b"a/b", b"x", 1, 1, 5) * 2, 3))
     @example((4, publish(b"full", b"x", 1, 1) * 2, 100))
+    @example((4, publish(b"a/b", LARGE[0]) + publish(b"a/b", LARGE[1]), 1000))
+    @example((5, publish(b"a/b", LARGE[1], 2, 1, 5) * 2 + RELEASES[0], 1000))
     @example((5, publish(b"full", b"x", 2, 1, 5) * 2 + RELEASES[0], 100))
     def compare(stream):
         assert fast.outcome(*stream) == slow.outcome(*stream)
