@@ -73,7 +73,7 @@ class Connection:
 
     From CONNACK on: ``session`` (mqtt.model), the ``caller`` of verbs with its ``access``, and what the
     client said of itself: ``receive_maximum``, ``maximum_packet_size`` (0: any), ``topic_alias_maximum``
-    and its ``will``.
+    its ``will``, and whether it ``is_bridge``.
     ``is_leaving``: it said DISCONNECT, with this ``leave_code``; without one its end is abnormal.
     """
 
@@ -84,7 +84,7 @@ class Connection:
         "server", "hub", "admitted", "socket", "peer", "peer_host", "peer_port", "name", "durability",
         "scheduler", "state", "user", "vhost", "limits", "access", "caller", "output", "stream", "slow_walk",
         "session", "sessions", "outbound", "answers", "lane", "version", "receive_maximum",
-        "maximum_packet_size", "topic_alias_maximum", "client_id", "mechanism",
+        "maximum_packet_size", "topic_alias_maximum", "client_id", "mechanism", "is_bridge",
         "connected_at", "blocked_reason", "why", "is_leaving", "leave_code", "will", "_inbound",
         "_inbound_maximum", "_alarm_hold", "_expiry_s", "_is_connected", "_has_said_last_word", "_when_gone",
         "_token_life", "_silent_checks", "_octets_seen", "_until_safe", "__weakref__",
@@ -114,7 +114,7 @@ class Connection:
         self.connected_at = time.time()
         self.blocked_reason = None
         self.why = ""
-        self.is_leaving = False
+        self.is_leaving = self.is_bridge = False
         self.leave_code = 0
         self.will = None
         self._expiry_s = None
@@ -144,6 +144,7 @@ class Connection:
         self.maximum_packet_size = greeting.maximum_packet_size
         self.topic_alias_maximum = greeting.topic_alias_maximum
         self.will = greeting.will
+        self.is_bridge = greeting.is_bridge
         self.limits = Limits(greeting.keep_alive_s)
         self.access = self.server.access_of(self.user, self.vhost, self.client_id)
         self.caller = Caller(self.access, self.vhost, self, self.name, 0)
@@ -249,10 +250,7 @@ class Connection:
         """
         self.sessions = self.vhost.extras[EXTRA]
         settings = self.server.settings
-        if self.maximum_packet_size and not fitting(greeting.connack(False), self.maximum_packet_size):
-            self._close(f"it takes packets of {self.maximum_packet_size} octets, its CONNACK has more", b"")
-            return False
-        if not will.check(self, greeting.will):
+        if not self._takes_connack(greeting) or not will.check(self, greeting.will):
             return False
         try:
             self._check_owner(settings.mqtt_client_id_validation == "owner")
@@ -295,6 +293,14 @@ class Connection:
         self.outbound.begin()
         self.server.broker_topics.connected(session)
         return True
+
+    def _takes_connack(self, greeting):
+        """Whether the client accepts so large a packet; else it ends."""
+        most = self.maximum_packet_size
+        if not most or fitting(greeting.connack(False), most):
+            return True
+        self._close(f"it takes packets of {most} octets, its CONNACK has more", b"")
+        return False
 
     def _open_lane(self, greeting):
         self._inbound_maximum = greeting.inbound_maximum

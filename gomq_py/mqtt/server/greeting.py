@@ -29,6 +29,7 @@ class Greeting:
         self.clean_start = connect.clean_start
         self.client_id = connect.client_identifier
         self.will = connect.will
+        self.is_bridge = connect.is_bridge
         self.receive_maximum = min(
             asked.get("receive_maximum", RECEIVE_MAXIMUM), settings.mqtt_max_inflight_messages)
         self.maximum_packet_size = connect.maximum_packet_size

@@ -16,12 +16,12 @@ from gomq_py.errors import AccessRefused, OutOfResources, Refused
 from gomq_py.mqtt.server.inbound import TOPIC_MAX, Refusal
 from gomq_py.mqtt.wire import crossing, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5
-from gomq_py.mqtt.wire.topics import BROKER_PREFIX
+from gomq_py.mqtt.wire.topics import BROKER_PREFIX, is_broker_topic
 from gomq_py.storage.message import Message
 
 # Under it they publish to queues and direct replies, by the default exchange, whose keys the rest stands for.
 OF_DEFAULT_EXCHANGE = b"$default/"
-OF_THE_BROKER = BROKER_PREFIX.encode()
+_BELOW_SYS = BROKER_PREFIX.encode()
 
 
 class MQTTEnvelope(Envelope):
@@ -128,7 +128,7 @@ def _check(connection, topic, payload_octets):
     if len(topic) > TOPIC_MAX:
         raise Refusal(
             reason_codes.TOPIC_NAME_INVALID, f"a topic name of {len(topic)} octets, {TOPIC_MAX} are accepted")
-    if topic.startswith(OF_THE_BROKER):
+    if is_broker_topic(topic):
         raise Refusal(reason_codes.NOT_AUTHORIZED, "a publish to a topic of the broker")
     most = connection.server.settings.max_message_size
     if payload_octets > most:
@@ -227,7 +227,7 @@ def is_answered(connection, qos):
 
 def route_of(connection, key):
     """A Route for a topic's octets, or None where each message has to be looked at."""
-    if len(key) > TOPIC_MAX or key.startswith((OF_THE_BROKER, OF_DEFAULT_EXCHANGE)):
+    if len(key) > TOPIC_MAX or key.startswith((_BELOW_SYS, OF_DEFAULT_EXCHANGE)):
         return None
     if connection.slow_walk.is_over():
         return None  # routes of this read have cost enough: the slow lane takes it, and ends the walk

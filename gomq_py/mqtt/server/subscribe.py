@@ -165,9 +165,13 @@ class _Filters(Job):
 
 def _subscribe_one(connection, wanted, identifier, replays):
     """The reason code for one filter; what is retained for it is to be replayed, if it is not shared."""
+    # What a bridge of Mosquitto publishes shall not come back, and what is retained shall be so on its side;
+    # before MQTT 5 it cannot ask for that by options.
+    is_bridge = connection.is_bridge
     subscription = Subscription(
-        wanted.topic_filter, wanted.qos, wanted.no_local, wanted.retain_as_published, wanted.retain_handling,
-        identifier)
+        wanted.topic_filter, wanted.qos,
+        wanted.no_local or is_bridge and not is_shared(wanted.topic_filter),
+        wanted.retain_as_published or is_bridge, wanted.retain_handling, identifier)
     try:
         connection.sessions.source()
         check_rights(connection, subscription.topic_filter)

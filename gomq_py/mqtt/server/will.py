@@ -9,11 +9,12 @@ from gomq_py.errors import NotFound, Refused
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.wills import Will
 from gomq_py.mqtt.server.inbound import TOPIC_MAX
-from gomq_py.mqtt.server.publish import OF_THE_BROKER, MQTTEnvelope, address_of, is_text
+from gomq_py.mqtt.server.publish import MQTTEnvelope, address_of, is_text
 from gomq_py.mqtt.server.refusals import UNAVAILABLE_3
 from gomq_py.mqtt.wire import reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, WILL
 from gomq_py.mqtt.wire.properties import encode_values
+from gomq_py.mqtt.wire.topics import is_broker_topic
 from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")
@@ -48,7 +49,7 @@ def _fault_of(will, payload_max):
     topic = will.topic.encode()
     if len(topic) > TOPIC_MAX:
         return reason_codes.TOPIC_NAME_INVALID, f"a topic of {len(topic)} octets, {TOPIC_MAX} are accepted"
-    if topic.startswith(OF_THE_BROKER):
+    if is_broker_topic(topic):
         return reason_codes.TOPIC_NAME_INVALID, "a topic of the broker"
     if len(will.payload) > payload_max:
         text = f"a payload of {len(will.payload)} octets, {payload_max} are accepted"

@@ -10,6 +10,8 @@ MQTT_3_1 = 3
 MQTT_3_1_1 = 4
 MQTT_5 = 5
 PROTOCOL_NAMES = {MQTT_3_1: "MQIsdp", MQTT_3_1_1: "MQTT", MQTT_5: "MQTT"}
+# Set in the protocol version of a CONNECT of 3.1 or 3.1.1 by a Mosquitto that is a client, a bridge.
+BRIDGE_FLAG = 0x80
 VERSION_NAMES = {MQTT_3_1: "MQTT 3.1", MQTT_3_1_1: "MQTT 3.1.1", MQTT_5: "MQTT 5.0"}
 
 # Control packet types (MQTT 5 §2.1.2): the upper half of a packet's first octet.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gomq_py.mqtt.wire import fields, reason_codes, topics
 from gomq_py.mqtt.wire.constants import (
-    AUTH, CLIENT, CONNACK, CONNECT, DISCONNECT, DUP_FLAG, MQTT_3_1, MQTT_3_1_1, MQTT_5, PINGREQ, PINGRESP,
-    PROTOCOL_NAMES, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RETAIN_FLAG, SERVER, SUBACK, SUBSCRIBE,
-    UNSUBACK, UNSUBSCRIBE, WILL, Limits,
+    AUTH, BRIDGE_FLAG, CLIENT, CONNACK, CONNECT, DISCONNECT, DUP_FLAG, MQTT_3_1, MQTT_3_1_1, MQTT_5, PINGREQ,
+    PINGRESP, PROTOCOL_NAMES, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RETAIN_FLAG, SERVER, SUBACK,
+    SUBSCRIBE, UNSUBACK, UNSUBSCRIBE, WILL, Limits,
 )
 from gomq_py.mqtt.wire.errors import (
     ClientIdentifierNotValid, MalformedPacket, MQTTError, ProtocolError, QuotaExceeded,
@@ -112,13 +112,15 @@ class Will(NamedTuple):
 
 
 class ConnectPacket(Packet):
-    """CONNECT. ``clean_start`` is 3.1.1's clean session. What is None was not sent."""
+    """CONNECT. ``clean_start`` is 3.1.1's clean session. What is None was not sent. ``is_bridge``: Mosquitto
+    says so of itself before MQTT 5, and relies on it that nothing it publishes comes back.
+    """
 
     TYPE, NAME, SENDERS = CONNECT, "CONNECT", frozenset((CLIENT,))
     FIELDS = (
         ("version", MQTT_5), ("clean_start", True), ("keep_alive_s", 0), ("properties", None),
         ("client_identifier", ""),
-        ("will", None), ("user_name", None), ("password", None),
+        ("will", None), ("user_name", None), ("password", None), ("is_bridge", False),
     )
     __slots__ = _names(FIELDS)
 
@@ -128,7 +130,9 @@ class ConnectPacket(Packet):
         name = reader.utf8_string("protocol name")
         if name not in PROTOCOL_NAMES.values():
             raise reader.fault(f"protocol name {shown(name)}")  # [MQTT-3.1.2-1]
-        self.version = reader.byte("protocol version")
+        version = reader.byte("protocol version")
+        self.is_bridge = version & BRIDGE_FLAG != 0 and version & ~BRIDGE_FLAG in (MQTT_3_1, MQTT_3_1_1)
+        self.version = version & ~BRIDGE_FLAG if self.is_bridge else version
         if PROTOCOL_NAMES.get(self.version) != name:
             raise UnsupportedProtocolVersion(f"protocol version {self.version} of {name}")
         reader.version = self.version
@@ -204,7 +208,7 @@ class ConnectPacket(Packet):
             parts.append(fields.utf8_string(self.user_name))
         if self.password is not None:
             parts.append(fields.binary_data(self.password))
-        parts[1] = bytes((version, flags))
+        parts[1] = bytes((version | self.is_bridge * BRIDGE_FLAG, flags))
         return b"".join(parts)
 
 

@@ -16,7 +16,10 @@ MULTI_LEVEL = "#"
 SHARE_PREFIX = "$share/"
 # Of topics that the broker publishes to, and nobody else.
 BROKER_PREFIX = "$SYS/"
+# But for these: each Mosquitto that is a bridge keeps there whether it is connected, as its will, too.
+_BRIDGE_STATE = re.compile(rb"\$SYS/broker/connection/[^/]+/state")
 
+_OF_BROKER = BROKER_PREFIX.encode()
 # For every character of ASCII, because one that is not found costs an exception: 6200 instructions a topic
 # became 2900.
 _SWAP = "".join(map(chr, range(128))).translate(str.maketrans("/.", "./"))
@@ -63,6 +66,11 @@ def text_fault(what, text):
     if len(text) > STRING_MAX // 4 and len(text.encode()) > STRING_MAX:
         return f"a {what} is longer than {STRING_MAX} octets"  # [MQTT-4.7.3-3]
     return ""
+
+
+def is_broker_topic(topic):
+    """Whether the octets of a topic name are those of a topic that the broker alone publishes to."""
+    return topic.startswith(_OF_BROKER) and _BRIDGE_STATE.fullmatch(topic) is None
 
 
 def is_shared(topic_filter):

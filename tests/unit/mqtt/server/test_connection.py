@@ -335,6 +335,59 @@ def test_will_to_a_queue_goes_the_way_of_a_publish_to_it(mqtt):
     wait_until(lambda: queue.ready_count == 1, sleep=gevent.sleep)
 
 
+STATE = b"$SYS/broker/connection/edge.to-us/state"
+
+
+def bridge(level, name):
+    """CONNECT of a bridge of Mosquitto: the uppermost bit of the level is set. Its will says that it is gone.
+    """
+    rest = (
+        len(name).to_bytes(2, "big") + name + bytes((level,)) + b"\xe6\0\x3c\0\1b"
+        + len(STATE).to_bytes(2, "big") + STATE + b"\0\x010\0\5guest\0\5guest")
+    return b"\x10" + bytes((len(rest),)) + rest
+
+
+@pytest.mark.parametrize("level, name", [(0x83, b"MQIsdp"), (0x84, b"MQTT")])
+def test_bridge_gets_nothing_back_and_what_is_retained_as_it_was(mqtt, level, name):
+    client, other = mqtt.client(bridge(level, name), CONNACK_311), mqtt.client()
+    client.send(b"\x82\x06\0\1\0\1#\0")
+    client.expect(b"\x90\x03\0\1\0")
+
+    client.send(b"\x31\x04\0\1ax" + b"\x30\x04\0\1ax\xc0\0")
+    client.expect(b"\xd0\0")
+    other.send(b"\x31\x04\0\1by\xc0\0")
+    other.expect(b"\xd0\0")
+
+    client.expect(b"\x31\x04\0\1by")
+
+
+def test_bridge_keeps_its_state_among_the_topics_of_the_broker(mqtt):
+    watcher = mqtt.client()
+    filter_ = b"$SYS/broker/connection/#"
+    watcher.send(b"\x82" + bytes((5 + len(filter_),)) + b"\0\1\0" + bytes((len(filter_),)) + filter_ + b"\0")
+    watcher.expect(b"\x90\x03\0\1\0")
+    client = mqtt.client(bridge(0x84, b"MQTT"), CONNACK_311)
+    said = bytes((3 + len(STATE),)) + len(STATE).to_bytes(2, "big") + STATE
+
+    client.send(b"\x31" + said + b"1")
+    watcher.expect(b"\x30" + said + b"1")
+    client.socket.close()
+    watcher.expect(b"\x30" + said + b"0")
+
+
+@pytest.mark.parametrize("topic", [
+    b"$SYS/broker/connection/state", b"$SYS/broker/connection//state", b"$SYS/broker/connection/a/b/state",
+    b"$SYS/broker/connection/a/state/", b"$SYS/broker/connection/a/version", b"$SYS/broker/version",
+])
+def test_other_topics_of_the_broker_stay_its_own(mqtt, topic):
+    client = mqtt.client(b"\x10" + CONNECT_5[1:], CONNACK_5)
+
+    client.send(
+        b"\x33" + bytes((6 + len(topic),)) + len(topic).to_bytes(2, "big") + topic + b"\0\1\0x")
+
+    client.expect(b"\x40\x03\0\1\x87")
+
+
 @pytest.mark.parametrize("version, connack", [(4, b"\x20\x02\x00\x03"), (5, b"\x20\x03\x00\x97\x00")])
 def test_will_above_the_largest_size_is_refused(make_mqtt, version, connack):
     mqtt = make_mqtt(max_message_size=3)

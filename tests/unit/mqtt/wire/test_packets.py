@@ -184,8 +184,9 @@ def may_end_here(packet, version):
     (b"\x10\x0c\x00\x04MQTT\x06\x02\x00\x00\x00\x00", 0x84, "protocol version 6 of MQTT"),  # [MQTT-3.1.2-2]
     (b"\x10\x0c\x00\x04MQTT\x03\x02\x00\x00\x00\x00", 0x84, "protocol version 3 of MQTT"),
     (b"\x10\x0e\x00\x06MQIsdp\x04\x02\x00\x00\x00\x00", 0x84, "protocol version 4 of MQIsdp"),
-    # a Mosquitto bridge tries this first
-    (b"\x10\x0c\x00\x04MQTT\x84\x02\x00\x00\x00\x00", 0x84, "protocol version 132"),
+    # a bridge of Mosquitto has no such bit in MQTT 5
+    (b"\x10\x0d\x00\x04MQTT\x85\x02\x00\x00\x00\x00\x00", 0x84, "protocol version 133"),
+    (b"\x10\x0c\x00\x04MQTT\x83\x02\x00\x00\x00\x00", 0x84, "protocol version 3 of MQTT"),
     (b"\x10\x0c\x00\x04MQTT\x04\x03\x00\x00\x00\x00", 0x81, "reserved connect flag"),  # [MQTT-3.1.2-3]
     # [MQTT-2.2.2-2]
     (b"\x11\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", 0x81, "CONNECT with flags 0x1 instead of 0x0"),
