@@ -119,7 +119,7 @@ def by_password(given):
         user = _login(current_app.extensions["gomq.node"].broker.logins, given, address)
         if not _may_use_name(user):
             LOG.warning(
-                "login of %r from %s refused: this user comes from this machine only, and Host is no name of it",
+                "login of %r from %s refused: it may come from this machine only, and Host names another",
                 user.name, address)
             raise LoopbackOnly(user.name)
     except LoopbackOnly:
