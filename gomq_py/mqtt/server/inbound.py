@@ -235,7 +235,8 @@ class Inbound:
 
     def lost(self, answers):
         """The answers, where the disk refused what they promise. Where it may know an identifier as received
-        for ever no PUBCOMP leaves: the client would take it for another message, and a restart that for this.
+        for ever neither PUBCOMP nor a refusal leaves: the client would take it for another message, and that
+        would be taken for this one.
         """
         refused = []
         inflight = self.received.inflight
@@ -250,6 +251,8 @@ class Inbound:
                 code = UNSPECIFIED_ERROR
                 if kind == PUBREC:
                     self.received.discard(identifier)
+                    # Where it stays known the client must not use it for another message.
+                    must_end = must_end or self.received.has(identifier)
             if kind == PUBCOMP and inflight is not None and inflight.failed:
                 must_end = True
             if self.version >= MQTT_5:

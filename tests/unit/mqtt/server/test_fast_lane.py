@@ -645,6 +645,23 @@ def test_qos_2_that_some_have_had_in_an_earlier_run_goes_to_the_others_once(mqtt
     assert [bodies(queue) for queue in queues] == [[b"2"], [b"2"]]
 
 
+def test_no_refusal_leaves_for_a_message_whose_identifier_stays_known(mqtt):
+    """The disk has refused the message and the store of identifiers, too: the client would take the
+    identifier for another message, which would be answered and stored nowhere.
+    """
+    client = mqtt.client(KEPT_5, CONNACK_5)
+    session = mqtt.door.vhost.extras["mqtt"].by_client["c"]
+    received = session.received_ids()
+    received.begin(1, ())
+    received.add(1)
+    received.inflight.fail(OSError(errno.EIO, "no disk"))
+
+    assert session.connection.inbound.lost(b"\x50\x02\x00\x01") == b""
+
+    assert received.has(1)
+    client.expect(b"\xe0\x01\x80")
+
+
 def test_qos_2_that_waits_for_files_and_is_refused_is_refused_when_it_comes_again(mqtt):
     queue, later, client = held_publish(mqtt)
     client.send(publish(b"t", b"1", 2, 1, 5, dup=True))
