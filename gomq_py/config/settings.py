@@ -711,7 +711,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "links", "http_hosts_denied", NETWORKS, _OF_THIS_MACHINE,
         "Those that shovels may not post to: this machine's own and link-local ones, where services trust "
-        "whoever can reach them.", name="links_http_hosts_denied", reloadable=True,
+        "whoever can reach them. Shovels and upstreams that no administrator has set may not connect there "
+        "over AMQP either, unless `amqp_hosts_allowed` has them.", name="links_http_hosts_denied",
+        reloadable=True,
     ),
     Option(
         "links", "http_hosts_allowed", NETWORKS, (), "Exceptions from that.", name="links_http_hosts_allowed",

@@ -146,7 +146,8 @@ class FederationLink:
         """Why the messages may not be published here, or not be taken where the upstream is this broker too;
         None: they may.
         """
-        return self._ways.refusal(self.vhost, self.upstream, self.type, self._link.target.exchange)
+        return self._ways.refusal(
+            self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
 
     def _make_source(self, prepare, consumer_arguments=None, exclusive=False):
         upstream = self.upstream

@@ -34,6 +34,7 @@ class Upstream:
     ``exchange`` and ``queue``: what they are called there. ``expires_ms`` and ``message_ttl_ms`` of the queue
     that is made for an exchange there, None: no limit. Equal ones need no other link.
 
+    ``chosen_by``: (what, who set it) of the policy and the set that lead to it (broker.policies.parameters).
     ``fault``: why there can be no link, as text, or None. ``waiting``: (component, name) of what was set
     while nothing acted on it, where that is the reason.
     """
@@ -54,6 +55,7 @@ class Upstream:
     bind_nowait: bool = False
     queue_type: str | None = None
     cleans_up: bool = True
+    chosen_by: tuple[tuple[str, str | None], ...] = ()
     ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
     fault: str | None = None
     waiting: tuple[tuple[str, str], ...] = ()
@@ -166,8 +168,8 @@ class UpstreamComponent(Component):
     """Parameters of either component. ``on_change(vhost)`` is called after a change."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check(name, value)`` as check_upstream() and check_set(); ``check_setter(name, by)`` as
-        Component.check_set_by().
+        """``check(name, value)`` as check_upstream() and check_set(); ``check_setter`` as
+        Component.check_set_by(), of a value that is sound.
         """
         self._component = component
         self._check = check
@@ -181,7 +183,7 @@ class UpstreamComponent(Component):
         _name("its name", name)
         self._check(name, value)
         if self._check_setter is not None:
-            self._check_setter(name, by)
+            self._check_setter(vhost, name, value, by)
 
     def fault_of(self, vhost, name, value):
         try:
@@ -209,12 +211,15 @@ def upstreams_for(vhost, entity):
     if policy is None:
         return []
     waiting = _waiting(vhost, POLICY, policy.name)
+    chosen_by = _chosen_by(vhost, POLICY, policy.name)
     if UPSTREAM in definition:
         entries = [{"upstream": definition[UPSTREAM]}]
     elif UPSTREAM_SET in definition:
         name = definition[UPSTREAM_SET]
         waiting += _waiting(vhost, UPSTREAM_SET, name)
-        fault = _fault_of(vhost, UPSTREAM_SET, name)
+        if (UPSTREAM_SET, name) in vhost.parameters:
+            chosen_by += _chosen_by(vhost, UPSTREAM_SET, name)
+        fault = fault_of(vhost, UPSTREAM_SET, name)
         if fault is not None:
             return [_without_link(name, entity, fault)]
         entries = _set(vhost, name)
@@ -223,7 +228,7 @@ def upstreams_for(vhost, entity):
     else:
         return []
     found = [
-        _upstream_of(vhost, entry, entity, waiting) for entry in entries
+        _upstream_of(vhost, entry, entity, waiting, chosen_by) for entry in entries
         if (UPSTREAM, entry["upstream"]) in vhost.parameters
     ]
     return list(dict.fromkeys(found))
@@ -237,7 +242,7 @@ def check_stored(component, name, value):
         check_set(name, value)
 
 
-def _fault_of(vhost, component, name):
+def fault_of(vhost, component, name):
     """Why the stored value of this name makes nothing, as text; None: it does, or is not there."""
     if (component, name) in vhost.parameters:
         try:
@@ -245,6 +250,10 @@ def _fault_of(vhost, component, name):
         except ParameterError as error:
             return str(error)
     return None
+
+
+def _chosen_by(vhost, component, name):
+    return ((f"{component} '{name}'", vhost.set_by.get((component, name))),)
 
 
 def _waiting(vhost, component, name):
@@ -268,16 +277,16 @@ def _matching(vhost, pattern):
         return []
 
 
-def _upstream_of(vhost, entry, entity, waiting):
+def _upstream_of(vhost, entry, entity, waiting, chosen_by):
     name = entry["upstream"]
-    fault = _fault_of(vhost, UPSTREAM, name)
+    fault = fault_of(vhost, UPSTREAM, name)
     if fault is not None:
         return _without_link(name, entity, fault)
     waiting += _waiting(vhost, UPSTREAM, name)
     if waiting:
         named = " and ".join(f"{component} '{which}'" for component, which in waiting)
         return _without_link(name, entity, f"{named}: {WAITS}", waiting)
-    return _upstream(entry, vhost.parameters[UPSTREAM, name], entity.name, vhost.name)
+    return _upstream(entry, vhost.parameters[UPSTREAM, name], entity.name, vhost.name, chosen_by)
 
 
 def _without_link(name, entity, fault, waiting=()):
@@ -306,11 +315,16 @@ def _prefetch(said):
     return MOST_PREFETCH if count == 0 else count
 
 
-def _upstream(entry, value, name, vhost):
-    said = {**value, **entry}
+def uris_of(value, vhost):
+    """The URIs of an upstream's value, each with a virtual host."""
     uris = value["uri"] if isinstance(value["uri"], list) else [value["uri"]]
+    return tuple(_with_vhost(uri, vhost) for uri in uris)
+
+
+def _upstream(entry, value, name, vhost, chosen_by):
+    said = {**value, **entry}
     return Upstream(
-        name=entry["upstream"], uris=tuple(_with_vhost(uri, vhost) for uri in uris),
+        name=entry["upstream"], uris=uris_of(value, vhost), chosen_by=chosen_by,
         exchange=said.get("exchange") or name, queue=said.get("queue") or name,
         consumer_tag=said.get("consumer-tag") or _default_tag(entry["upstream"]),
         prefetch_count=_prefetch(said),

@@ -15,10 +15,12 @@ from gomq_py.broker.policies.policy import EXCHANGE
 from gomq_py.broker.signals.events import node_name
 from gomq_py.broker.verbs.access import Access, may_enter, refusal
 from gomq_py.errors import NoPermission
-from gomq_py.federation.parameters import UpstreamComponent, check_set, check_upstream, upstreams_for
+from gomq_py.federation.parameters import (
+    UpstreamComponent, check_set, check_upstream, fault_of, upstreams_for, uris_of,
+)
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.links.setters import Setters
+from gomq_py.links.setters import ADMINISTRATOR, Setters
 from gomq_py.links.uris import parse
 from gomq_py.observability.log import logger
 
@@ -65,12 +67,18 @@ class Ways:
         """A client's connection for a link of this vhost; in this broker it works as the user who set the
         upstream of this name. May switch. Raises ValueError, OSError, ClientError.
         """
-        user = self._setter(vhost, upstream) if self._connector.is_local(uri) else None
+        try:
+            user = self._setter(vhost, upstream)
+        except ValueError:
+            if self._connector.is_local(uri):
+                raise
+            user = None
         return self._connector.connect(uri, user, name=name, vhost=vhost.name)
 
-    def refusal(self, vhost, upstream, kind, exchange):
+    def refusal(self, vhost, upstream, kind, name, exchange):
         """Why whoever set this Upstream may not publish to that exchange, or not take from what it names, of
-        this kind, where that is in this broker too: a text that begins with the end. None: he may.
+        this kind, where that is in this broker too, or why whoever has chosen it for the exchange or queue of
+        this name may not: a text that begins with the end. None: they may.
         """
         end = DESTINATION
         try:
@@ -79,11 +87,34 @@ class Ways:
             end = SOURCE
             for uri in filter(self._connector.is_local, upstream.uris):
                 self._may_enter(user, parse(uri).path or vhost.name).read(kind, getattr(upstream, kind))
+            for what, by in upstream.chosen_by:
+                self.check_chosen(
+                    vhost, what, by, upstream.name, upstream.uris, kind, getattr(upstream, kind), name)
         except ValueError as error:
             return f"{end}: {error}"
         except NoPermission as error:
             return f"{end}: {error.text}"
         return None
+
+    def check_chosen(self, vhost, what, by, upstream, uris, kind, there, here=None):
+        """Refuse that ``by``, who set the policy or set ``what``, has messages of the exchange or queue
+        ``there`` come to the one called ``here``, by an upstream that another user has set: its login is not
+        for that. In this broker it takes the right to read it. In another one, where rights are not known, it
+        takes the right to read what is called so here, for of that the messages may be had anyway.
+
+        Raises NoPermission, ValueError.
+        """
+        if by is not None and by == vhost.set_by.get((UPSTREAM, upstream)):
+            return
+        local = [parse(uri).path or vhost.name for uri in uris if self._connector.is_local(uri)]
+        is_renamed = len(local) < len(uris) and there != here
+        if not local and not is_renamed:
+            return
+        user = self._setters.user_of(by, what)
+        for vhost_name in local:
+            self._may_enter(user, vhost_name).read(kind, there)
+        if is_renamed and ADMINISTRATOR not in user.tags:
+            self._may_enter(user, vhost.name).read(kind, there)
 
     @staticmethod
     def _may_enter(user, vhost_name):
@@ -95,9 +126,29 @@ class Ways:
     def _setter(self, vhost, upstream):
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
 
-    def check_setter(self, name, by):
+    def check_setter(self, name, value, by):
         """Refuse an upstream whose setter could have no link. Raises ValueError."""
-        self._setters.user_of(by, f"upstream '{name}'")
+        user = self._setters.user_of(by, f"upstream '{name}'")
+        try:
+            self._connector.check(value["uri"], user=user)
+        except ValueError as error:
+            raise ValueError(f"uri: {error}") from None
+
+    def check_set_setter(self, vhost, name, value, by):
+        """Refuse a set that leads where its setter may not. Raises ValueError."""
+        for entry in value:
+            upstream = entry["upstream"]
+            there = vhost.parameters.get((UPSTREAM, upstream))
+            if there is None or fault_of(vhost, UPSTREAM, upstream) is not None:
+                continue
+            for kind in KINDS:
+                if entry.get(kind, there.get(kind)) != there.get(kind):
+                    try:
+                        self.check_chosen(
+                            vhost, f"{UPSTREAM_SET} '{name}'", by, upstream, uris_of(there, vhost.name), kind,
+                            entry[kind])
+                    except NoPermission as error:
+                        raise ValueError(f"{kind} of upstream '{upstream}': {error.text}") from None
 
 
 class Federation(Job):
@@ -119,7 +170,7 @@ class Federation(Job):
                 UPSTREAM, lambda name, value: check_upstream(name, value, self._check_uri),
                 self._upstreams_changed, self._check_setter))
         kinds.add_component(UPSTREAM_SET, UpstreamComponent(
-            UPSTREAM_SET, check_set, self._upstreams_changed))
+            UPSTREAM_SET, check_set, self._upstreams_changed, self._check_set_setter))
         kinds.on_policies(self._policies_looked_at)
         kinds.on_vhost(_nothing, self._vhost_gone)
 
@@ -187,13 +238,21 @@ class Federation(Job):
 
     def _check_uri(self, uri):
         if self._connector is not None:  # of an earlier run: it was checked
-            self._connector.check(uri)
+            parse(uri)
 
-    def _check_setter(self, name, by):
+    def _check_setter(self, vhost, name, value, by):
         if self._ways is not None:
-            self._ways.check_setter(name, by)
+            self._ways.check_setter(name, value, by)
+
+    def _check_set_setter(self, vhost, name, value, by):
+        if self._ways is not None:
+            self._ways.check_set_setter(vhost, name, value, by)
 
     def _rights_changed(self, user):
+        for vhost, there in self._federated.items():
+            if any(user.name in dict(link.upstream.chosen_by).values()
+                   for links in there.values() for link in links.values()):
+                self._upstreams_changed(vhost)
         for link in self.links():
             # None: of nobody any more, perhaps since this user is deleted
             if link.vhost.set_by.get((UPSTREAM, link.upstream.name)) in (user.name, None):

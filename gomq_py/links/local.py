@@ -13,6 +13,7 @@ from gevent import socket
 
 from gomq_py.links import remote_hosts, uris
 from gomq_py.links.lookups import Lookups
+from gomq_py.links.setters import ADMINISTRATOR
 
 CONNECT_TIMEOUT_S = 30.0
 # Contexts that are kept: a context with the system's authorities takes 10 ms and half a megabyte to make.
@@ -37,8 +38,9 @@ class Connector:
     ) -> Any:
         """A client's connection; further ``options`` are the client's.
 
-        ``user``: as whom it logs in where the URI means this broker; None: not at all. ``name``: what the
-        other side shows of it. ``vhost``: what a URI of this broker means that names none.
+        ``user``: who set the link, None: nobody who may log in here. Where the URI means this broker the
+        connection is logged in as this user; elsewhere the user's tags say which hosts it may lead to.
+        ``name``: what the other side shows of it. ``vhost``: what a URI of this broker means that names none.
 
         Raises URIError, which no waiting mends, ClientError and OSError. May switch.
         """
@@ -51,7 +53,7 @@ class Connector:
             options.setdefault("heartbeat_s", 0)  # it ends with the process
         else:
             timeout_s = parameters.options.get("connection_timeout", CONNECT_TIMEOUT_S * 1000) / 1000
-            connected = self._remote(link_uri, timeout_s)
+            connected = self._remote(link_uri, timeout_s, user)
             if parameters.tls:
                 try:
                     options.setdefault("tls_context", self._context(parameters.options))
@@ -87,15 +89,17 @@ class Connector:
 
     def check(
         self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
+        user: Any = None,
     ) -> None:
         """Whether a URI, or each of a list, can be used as far as is known before it is: for whoever sets a
-        link. ``tls``: options by which web servers are verified. Raises URIError.
+        link, which is ``user`` as for ``connect``. ``tls``: options by which web servers are verified. Raises
+        URIError.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):
             if not link_uri.is_local:
                 try:
-                    self._rules(link_uri).check_literal(link_uri.host)
+                    self._rules(link_uri, user).check_literal(link_uri.host)
                 except remote_hosts.HostRefused as error:
                     raise uris.URIError(str(error)) from None
             if link_uri.scheme in uris.AMQP:
@@ -113,18 +117,22 @@ class Connector:
         parameters.options["auth_mechanism"] = "EXTERNAL"
         return self._connect_local(user)
 
-    def _remote(self, link_uri: uris.LinkURI, timeout_s: float) -> Any:
-        rules = self._rules(link_uri)
+    def _remote(self, link_uri: uris.LinkURI, timeout_s: float, user: Any = None) -> Any:
+        rules = self._rules(link_uri, user)
         return remote_hosts.connect(
             link_uri.host, link_uri.port, timeout_s, rules, self._lookups, self._settings.tcp_keepalive)
 
-    def _rules(self, link_uri: uris.LinkURI) -> remote_hosts.HostRules:
+    def _rules(self, link_uri: uris.LinkURI, user: Any) -> remote_hosts.HostRules:
         settings = self._settings
         if link_uri.scheme in uris.HTTP:
             return remote_hosts.HostRules(
                 settings.links_http_hosts_denied, settings.links_http_hosts_allowed, "http_hosts_denied")
-        return remote_hosts.HostRules(
-            settings.links_amqp_hosts_denied, settings.links_amqp_hosts_allowed, "amqp_hosts_denied")
+        denied, key = settings.links_amqp_hosts_denied, "amqp_hosts_denied"
+        if user is None or ADMINISTRATOR not in user.tags:
+            # A broker takes who comes from its own machine for somebody of that machine, guest for example.
+            denied = (*denied, *settings.links_http_hosts_denied)
+            key += ", or http_hosts_denied for a link that no administrator has set,"
+        return remote_hosts.HostRules(denied, settings.links_amqp_hosts_allowed, key)
 
     def _context(self, options: dict[str, Any]) -> Any:
         """A TLS context as a URI asks for it, made anew when one of its files has changed. Raises OSError."""

@@ -14,9 +14,19 @@ from gevent import socket
 
 from gomq_py.links.lookups import Lookups, is_address
 
-# Where an IPv4 address stands in the last 32 bits of an IPv6 one: compatible (RFC 4291 §2.5.5.1) and
-# translated by a gateway (RFC 6052 §2.1); mapped ones the standard library knows.
-_EMBEDDING = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"))
+# Networks of IPv6 addresses that stand for IPv4 ones, and their octets: compatible (RFC 4291 §2.5.5.1),
+# translated (RFC 2765 §2.1), of a gateway (RFC 6052 §2.1), of gateways of one's own, whose prefix may have
+# 48, 56, 64 or 96 bits (RFC 8215, RFC 6052 §2.2), and 6to4 (RFC 3056 §2). The standard library knows
+# mapped ones and Teredo's.
+_LAST = (12, 13, 14, 15)
+_EMBEDDING = (
+    (IPv6Network("::/96"), (_LAST,)), (IPv6Network("::ffff:0:0:0/96"), (_LAST,)),
+    (IPv6Network("64:ff9b::/96"), (_LAST,)),
+    (IPv6Network("64:ff9b:1::/48"), (_LAST, (6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12))),
+    (IPv6Network("2002::/16"), ((2, 3, 4, 5),)),
+)
+# Behind any prefix (ISATAP, RFC 5214 §6.1).
+_ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
 
 
 class HostRefused(OSError):
@@ -36,9 +46,11 @@ class HostRules:
     def check(self, host: str, address: str) -> None:
         """Raises HostRefused unless this address of the host may be connected to."""
         meant = meanings(address)
-        if any(one in network for one in meant for network in self._allowed):
+        if any(meant[0] in network for network in self._allowed):
             return
         for one in meant:
+            if any(one in network for network in self._allowed):
+                continue
             for network in self._denied:
                 if one in network:
                     shown = host if host == address else f"{host} ({address})"
@@ -78,15 +90,21 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """An address, and the IPv4 one that is in it where there is one."""
+    """An address, and the IPv4 ones that may be meant by it; instead of a mapped one what it means."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]
     if parsed.ipv4_mapped is not None:
         return [parsed.ipv4_mapped]
-    if any(parsed in network for network in _EMBEDDING):
-        return [parsed, IPv4Address(int(parsed) & 0xFFFFFFFF)]
-    return [parsed]
+    packed = parsed.packed
+    found = [
+        IPv4Address(bytes(packed[at] for at in places))
+        for network, layouts in _EMBEDDING if parsed in network
+        for places in layouts if places is _LAST or packed[places[0]]  # 0.0.0.0/8 is what other layouts leave
+    ]
+    if packed[8:12] in _ISATAP:
+        found.append(IPv4Address(packed[12:]))
+    return [parsed, *found, *(parsed.teredo or ())]
 
 
 def _connected(family: int, kind: int, protocol: int, address: Any, keepalive: Any) -> Any:

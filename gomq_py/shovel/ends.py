@@ -34,7 +34,7 @@ class Opener:
 
         def connector(which):
             def connect(uri):
-                user = user_of() if is_local(uri) else None
+                user = user_of(is_needed=is_local(uri))
                 return self._connector.connect(uri, user, name=f"{title}, {which}", vhost=vhost)
 
             return connect

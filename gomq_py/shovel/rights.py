@@ -17,14 +17,16 @@ class Rights:
         self._broker = broker
         self._setters = Setters(broker)
 
-    def user_of(self, by):
+    def user_of(self, by, is_needed=True):
         """The User that ends in this broker work as; ``by`` set the shovel (broker.policies.parameters).
 
-        Raises DefinitionError where nobody may.
+        Raises DefinitionError where nobody may, or returns None where none ``is_needed``.
         """
         try:
             return self._setters.user_of(by, "the shovel")
         except ValueError as error:
+            if not is_needed:
+                return None
             raise DefinitionError(str(error)) from None
 
     def check(self, definition, vhost_name, by):

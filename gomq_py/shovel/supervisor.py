@@ -40,13 +40,13 @@ STARTED_AT_ONCE = 100
 
 class Shovels(Component):
     """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link) that is not
-    started; ``user_of()`` is the User that an end in this broker works as, raises DefinitionError;
-    ``begin_at`` the offset to begin at in a stream, or None.
+    started; ``user_of(is_needed)`` is the User that an end in this broker works as, raises DefinitionError,
+    or is None where none is needed; ``begin_at`` the offset to begin at in a stream, or None.
 
-    ``check_uris(list, schemes, tls)`` refuses what could never be used, with a ValueError.
+    ``check_uris(list, schemes, tls, user)`` refuses what could never be used, with a ValueError.
     """
 
-    def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes, tls=None: None):
+    def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes, tls, user: None):
         self._broker = broker
         self._hub = hub
         self._open_link = open_link
@@ -70,7 +70,7 @@ class Shovels(Component):
             try:
                 vhost_name, value = static.values_of(section)
                 self._broker.tables.check_json("the objects in it", value)
-                self._check_uris(Shovel(None, name, STATIC, value, None).definition)
+                self._check_uris(Shovel(None, name, STATIC, value, None).definition, OPERATOR)
             except ValueError as error:
                 raise DefinitionError(f"section [shovel:{name}]: {error}") from None
             self._keep_static(name, vhost_name, value)
@@ -186,7 +186,7 @@ class Shovels(Component):
         there = self._shovels.get((vhost.name, name))
         if there is not None and there.type == STATIC:
             raise DefinitionError(f"shovel '{name}' in vhost '{vhost.name}' is in the configuration already")
-        self._check_uris(shovel.definition)
+        self._check_uris(shovel.definition, by)
         self._rights.check(shovel.definition, vhost.name, by)
 
     def fault_of(self, vhost, name, value):
@@ -219,13 +219,14 @@ class Shovels(Component):
         there = self._shovels.get((vhost.name, name))
         return there is not None and there.type == STATIC
 
-    def _check_uris(self, definition):
-        for key, values, more in (
-            ("src-uri", definition.src_uri, (AMQP,)),
-            ("dest-uri", definition.dest_uri, (DESTINATIONS, definition.dest_tls)),
+    def _check_uris(self, definition, by):
+        user = self._rights.user_of(by, is_needed=False)
+        for key, values, schemes, tls in (
+            ("src-uri", definition.src_uri, AMQP, None),
+            ("dest-uri", definition.dest_uri, DESTINATIONS, definition.dest_tls),
         ):
             try:
-                self._check_uri_list(list(values), *more)
+                self._check_uri_list(list(values), schemes, tls, user)
             except ValueError as error:
                 raise DefinitionError(f"{key}: {error}") from None
 
@@ -330,8 +331,8 @@ class Shovels(Component):
             if shovel.link is link:
                 self._ended(shovel, reason)
 
-        def user_of():
-            return self._rights.user_of(shovel.by)
+        def user_of(is_needed=True):
+            return self._rights.user_of(shovel.by, is_needed)
 
         try:
             begin_at = self._offset_to_begin_at(shovel)

@@ -7,7 +7,7 @@ import requests
 from tests.support.waiting import in_time, wait_until
 
 VHOST = "link rights"
-UPSTREAM = {"uri": "amqp://ann:hush@127.0.0.1:1"}
+UPSTREAM = {"uri": "amqp://ann:hush@nobody.invalid:1"}
 SHOVEL = {"src-uri": UPSTREAM["uri"], "src-queue": "a", "dest-uri": UPSTREAM["uri"]}
 LOCAL = {**SHOVEL, "src-uri": "amqp://", "dest-queue": "b"}
 TAGS = ("", "impersonator", "management", "monitoring", "policymaker", "administrator")

@@ -4,6 +4,9 @@ import pytest
 from tests.management.description import validator
 from tests.support.waiting import wait_until
 
+# This machine's own addresses are for administrators' shovels.
+ELSEWHERE = "amqp://ann:hush@nobody.invalid:1"
+
 
 @pytest.fixture
 def value():
@@ -104,6 +107,7 @@ def test_what_makes_no_shovel_is_400_with_the_keys_name(api, vhost, value, chang
 
 
 def test_tags_decide_who_sees_and_who_sets(api, vhost, value, user):
+    value["dest-uri"] = ELSEWHERE
     api.put(f"parameters/shovel/{vhost}/s", {"value": value})
 
     expected = {"management": (401, 401, 401), "monitoring": (200, 401, 401), "policymaker": (200, 204, 204)}
@@ -117,6 +121,7 @@ def test_tags_decide_who_sees_and_who_sets(api, vhost, value, user):
 
 
 def test_a_local_end_needs_the_rights_of_who_sets_it(api, vhost, value, user):
+    value["dest-uri"] = ELSEWHERE
     theirs = api.as_user(*user("policymaker", "^mine"))
 
     refused = theirs.put(f"parameters/shovel/{vhost}/s", {"value": value})

@@ -2,7 +2,7 @@
 
 Passwords in them are not shown.
 """
-from flask import Blueprint
+from flask import Blueprint, g
 
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.http.answers import body, json_answer, no_content, node, sliced
@@ -72,7 +72,8 @@ def get_parameter(component, vhost, name):
 def put_parameter(component, vhost, name):
     """Set it; its component checks the value, and there has to be one that does.
 
-    Passwords that are given back as they are shown stay what they were.
+    Passwords that are given back as they are shown stay what they were, for administrators and for the user
+    who set them.
     """
     _may_change(component)
     there = writable_vhost(vhost)
@@ -81,10 +82,22 @@ def put_parameter(component, vhost, name):
     for why in node().broker.parameters.idle_parts(component, None).values():
         raise BadRequest(validation_failed(f"component {component} not found: {why}"))
     existed, before = (component, name) in there.parameters, there.parameters.get((component, name))
-    set_value(
-        lambda value: node().broker.parameters.set(there, component, name, restored(value, before), set_by()),
-        validation_failed)
+
+    def put(value):
+        meant = restored(value, before)
+        if meant != value and not _knows_secrets(there, component, name):
+            raise ValueError(
+                "the secrets in it are given as they are shown: only administrators and the user who set it"
+                " may keep them so, others give them anew")
+        node().broker.parameters.set(there, component, name, meant, set_by())
+
+    set_value(put, validation_failed)
     return no_content(204 if existed else 201)
+
+
+def _knows_secrets(vhost, component, name):
+    by = set_by()
+    return ADMINISTRATOR in g.tags or by is not None and by == vhost.set_by.get((component, name))
 
 
 @blueprint.delete("/api/parameters/<component>/<vhost>/<name>")

@@ -20,6 +20,7 @@ from tests.support.door import Door
 from tests.support.waiting import in_time, wait_until
 
 OPTIONS = {"timeout_s": in_time(30)}
+ADMINISTRATOR = SimpleNamespace(tags=("administrator",))
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_connections_of_this_process_write_no_line_each(door, connector, ann, po
             connector.connect("amqp://", ann, "a link", "v", **OPTIONS).close()
         wait_until(lambda: door.hub.admission.count == 0, sleep=gevent.sleep)
         assert caplog.messages == []
-        connector.connect(f"amqp://ann:secret@127.0.0.1:{port}/v", **OPTIONS).close()
+        connector.connect(f"amqp://ann:secret@127.0.0.1:{port}/v", ADMINISTRATOR, **OPTIONS).close()
         wait_until(lambda: len(caplog.messages) == 2, sleep=gevent.sleep)  # others are told of
 
 
@@ -101,7 +102,8 @@ def test_a_refusal_says_why(door, connector, ann):
 
 
 def test_a_uri_with_a_host_is_connected_to(door, connector, ann, port):
-    with connector.connect(f"amqp://ann:secret@127.0.0.1:{port}/v", name="a link", **OPTIONS) as connection:
+    uri = f"amqp://ann:secret@127.0.0.1:{port}/v"
+    with connector.connect(uri, ADMINISTRATOR, name="a link", **OPTIONS) as connection:
         connection.channel().queue_declare("q")
 
         assert "q" in door.broker.vhosts["v"].queues
@@ -111,7 +113,7 @@ def test_a_uri_with_a_host_is_connected_to(door, connector, ann, port):
 
 def test_a_wrong_password_is_refused_and_not_repeated(connector, ann, port):
     with pytest.raises(ConnectionClosed) as raised:
-        connector.connect(f"amqp://ann:wr0ng@127.0.0.1:{port}/v", ann, **OPTIONS)
+        connector.connect(f"amqp://ann:wr0ng@127.0.0.1:{port}/v", ADMINISTRATOR, **OPTIONS)
 
     assert "wr0ng" not in str(raised.value)
 
@@ -119,15 +121,31 @@ def test_a_wrong_password_is_refused_and_not_repeated(connector, ann, port):
 def test_hosts_are_held_against_the_settings_at_each_attempt(door, connector, ann, port):
     door.settings.set("links_amqp_hosts_denied", (), "test")
     uri = f"amqp://ann:secret@localhost:{port}/v"
-    connector.connect(uri, **OPTIONS).close()
+    connector.connect(uri, ADMINISTRATOR, **OPTIONS).close()
 
     denied = type(door.settings).checked(links_amqp_hosts_denied="127.0.0.0/8, ::1").links_amqp_hosts_denied
     door.settings.set("links_amqp_hosts_denied", denied, "test")
 
     with pytest.raises(HostRefused, match=r"localhost \(.*\) is in .*, which amqp_hosts_denied in \[links\]"):
-        connector.connect(uri, **OPTIONS)
+        connector.connect(uri, ADMINISTRATOR, **OPTIONS)
     with pytest.raises(URIError, match="amqp_hosts_denied"):
         connector.check("amqp://127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "user", [None, SimpleNamespace(tags=("policymaker",))], ids=["nobody", "policymaker"])
+def test_only_administrators_links_come_to_a_broker_from_its_own_machine(door, connector, ann, port, user):
+    """Whose users, guest for one, may log in from there alone."""
+    for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]"):
+        with pytest.raises(HostRefused, match="http_hosts_denied for a link that no administrator has set"):
+            connector.connect(f"amqp://ann:secret@{host}:{port}/v", user, **OPTIONS)
+    with pytest.raises(URIError, match="no administrator"):
+        connector.check("amqp://127.0.0.1", user=user)
+
+    allowed = type(door.settings).checked(links_amqp_hosts_allowed="127.0.0.1").links_amqp_hosts_allowed
+    door.settings.set("links_amqp_hosts_allowed", allowed, "test")
+
+    connector.connect(f"amqp://ann:secret@127.0.0.1:{port}/v", user, **OPTIONS).close()
 
 
 def test_what_sets_a_link_is_checked_ahead(door, connector):
@@ -165,9 +183,9 @@ def test_tls_with_a_file_of_the_folder(tmp_path, connector, ann, door):
     greenlet = gevent.spawn(serve_all)
     uri = f"amqps://ann:secret@localhost:{port}/v"
     with pytest.raises(gevent.ssl.SSLCertVerificationError):
-        connector.connect(uri, **OPTIONS)
+        connector.connect(uri, ADMINISTRATOR, **OPTIONS)
     for _ in range(2):
-        with connector.connect(f"{uri}?cacertfile={files.authority}", **OPTIONS) as connection:
+        with connector.connect(f"{uri}?cacertfile={files.authority}", ADMINISTRATOR, **OPTIONS) as connection:
             connection.channel()
     assert len(connector._contexts) == 2  # one for both that name a file
     greenlet.get()

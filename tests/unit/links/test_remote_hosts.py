@@ -44,6 +44,9 @@ def listening():
     "127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "169.254.169.254", "::", "::1", "fe80::1",
     "fe80::1%eth0",
     "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe",
+    "2002:7f00:1::", "2002:a9fe:a9fe::1", "2001:0:808:808:0:0:80ff:fffe", "2001:0:7f00:1::1",
+    "64:ff9b:1::7f00:1", "64:ff9b:1:7f00:0:100::", "64:ff9b:1:7f:0:1::", "64:ff9b:1:0:7f:0:100::",
+    "2001:db8::5efe:127.0.0.1", "2001:db8::200:5efe:169.254.169.254", "::ffff:0:127.0.0.1",
 ])
 def test_this_machines_and_link_local_addresses_are_refused_by_default(address):
     with pytest.raises(HostRefused, match="http_hosts_denied"):
@@ -51,7 +54,9 @@ def test_this_machines_and_link_local_addresses_are_refused_by_default(address):
 
 
 @pytest.mark.parametrize(
-    "address", ["10.0.0.1", "192.168.1.1", "8.8.8.8", "2001:db8::1", "fd00::1", "::ffff:8.8.8.8"])
+    "address", [
+        "10.0.0.1", "192.168.1.1", "8.8.8.8", "2001:db8::1", "fd00::1", "::ffff:8.8.8.8", "2002:808:808::1",
+        "64:ff9b::808:808", "64:ff9b:1::808:808", "2001:0:808:808:0:0:f7f7:f7f7", "2001:db8::5efe:8.8.8.8"])
 def test_others_are_not(address):
     DEFAULT.check("h", address)
 
@@ -65,6 +70,14 @@ def test_what_is_allowed_goes_before_what_is_denied():
         rules.check("h", "11.1.1.1")
     with pytest.raises(HostRefused):
         rules.check("h", "2001:db8::1")
+
+
+def test_an_address_that_may_mean_two_is_refused_if_one_of_them_is_denied_and_not_allowed():
+    rules = HostRules(networks("127.0.0.0/8"), networks("10.0.0.0/8"), "amqp_hosts_denied")
+
+    rules.check("h", "64:ff9b:1::a01:101")
+    with pytest.raises(HostRefused):
+        rules.check("h", "64:ff9b:1:7f00:0:100:a01:101")
 
 
 def test_an_address_in_a_uri_is_looked_at_ahead_and_a_name_is_not():
