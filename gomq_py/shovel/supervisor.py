@@ -40,8 +40,7 @@ STARTED_AT_ONCE = 100
 
 class Shovels(Component):
     """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link) that is not
-    started; ``user_of(is_needed)`` is the User that an end in this broker works as, raises DefinitionError,
-    or is None where none is needed; ``begin_at`` the offset to begin at in a stream, or None.
+    started; ``user_of(is_needed)`` is as Rights.user_of(), ``begin_at`` the offset in a stream, or None.
 
     ``check_uris(list, schemes, tls, user)`` refuses what could never be used, with a ValueError.
     """
