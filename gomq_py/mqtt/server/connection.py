@@ -214,9 +214,14 @@ class Connection:
 
     def _over(self):
         """Nothing more is read. It ends when it is its turn: where a network fails, thousands do at once."""
-        self.hub.slow_turns.call(self._end_in_turn)
+        gevent.get_hub().loop.run_callback(self.hub.slow_turns.call, self._end_in_turn)
 
     def _end_in_turn(self):
+        """In the loop: most of the time goes into the session's end, and counts."""
+        try:
+            self._leave_session()
+        except Exception:
+            LOG.exception("connection %s: fault while leaving its session", self.name)
         gevent.spawn(self._end_of_stream).name = f"{DOOR} {self.peer}"
 
     def _end_of_stream(self):
