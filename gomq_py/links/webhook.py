@@ -56,6 +56,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110 §5.6.2
 # and what it asks for: no publisher of messages is to say that.
 _NOT_PUBLISHERS = re.compile(
     "x-(shovel|message-id|signature|forwarded.*|real-ip|client-ip|original-.*|rewrite-.*|accel-.*"
+    "|remote-.*|auth-.*"
     "|(http-)?method(-override)?)", re.IGNORECASE)
 # What a path may hold as it is; the rest is encoded, line breaks among it.
 _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
@@ -318,7 +319,7 @@ def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:
         field = field_value(value)
         if field is None or not _TOKEN.fullmatch(field_name):
             continue
-        if _NOT_PUBLISHERS.fullmatch(field_name):
+        if _NOT_PUBLISHERS.fullmatch(re.sub("[_.]", "-", field_name)):
             continue
         room -= len(field_name) + len(field) + 4
         if room < 0 or len(fields) == HEADERS_MAX:

@@ -32,7 +32,8 @@ PROPERTIES = (*_TEXTS, "headers", "delivery_mode", "priority", "timestamp")
 # Older names that RabbitMQ still takes: their names by now.
 OLD_NAMES = {
     "prefetch-count": "src-prefetch-count", "delete-after": "src-delete-after",
-    "add-forward-headers": "dest-add-forward-headers", "publish-properties": "dest-publish-properties",
+    "add-forward-headers": "dest-add-forward-headers", "add-timestamp-header": "dest-add-timestamp-header",
+    "publish-properties": "dest-publish-properties",
 }
 
 

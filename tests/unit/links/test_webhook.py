@@ -561,3 +561,10 @@ def test_the_largest_answer_that_is_read(monkeypatch):
         session.send(message())
 
         assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["Remote-User", "remote_user", "Auth-Request-User", "Forwarded_For", "Real.IP"])
+def test_no_publisher_says_whose_request_it_is(name):
+    """Servers of WSGI and CGI take _ for -."""
+    assert webhook._publishers_headers({name: "admin", "kind": "k"}) == [("X-kind", b"k")]

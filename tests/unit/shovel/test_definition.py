@@ -146,3 +146,9 @@ def test_uris_are_told_apart_and_get_the_vhost_of_the_shovel(uri, local, whole, 
     assert is_local(uri) == local
     assert with_vhost(uri, "a/b") == whole
     assert without_login(uri) == bare
+
+
+def test_add_timestamp_header_has_its_old_name():
+    value = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://", "add-timestamp-header": True}
+
+    assert Definition(value).dest_add_timestamp_header
