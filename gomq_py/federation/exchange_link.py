@@ -78,6 +78,11 @@ class ExchangeLink(FederationLink):
             Errands(self._ways.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
                 partial(self._remove_upstream, done))
 
+    def _let_go(self):
+        super()._let_go()
+        if self._link is None:
+            self._errands = self._bindings = None
+
     def binding_made(self, binding):
         """One more binding of the exchange, or of the one that it hands on to."""
         self._bindings.made(binding)

@@ -47,6 +47,7 @@ class FederationLink:
         self.fault = None  # end and reason why nothing is moved, where no connection is needed to know
         self._ways = ways
         self._uri = ""  # of the upstream, as it was connected to last
+        self._is_gone = False
         self._link = (ways.make_link or Link)(
             ways.hub, f"federation link {self.title}", self._source(), self._target(),
             ack_mode=upstream.ack_mode,
@@ -82,6 +83,16 @@ class FederationLink:
 
     def clean_up(self):
         """After stop(): nobody takes up what was made upstream for this link."""
+
+    def gone(self):
+        """After clean_up(): the supervisor has forgotten the link, which goes when nothing of it runs."""
+        self._is_gone = True
+        self._let_go()
+
+    def _let_go(self):
+        """Drop the parts that call back, and so hold the link, once they have ended."""
+        if self._is_gone and self._link is not None and self._link.has_ended:
+            self._link = None
 
     def restart(self):
         """Connect anew, where whoever set the upstream may."""
@@ -179,6 +190,7 @@ class FederationLink:
     def _changed(self, _link):
         self.changed_at_s = time.time()
         self._ways.on_change(self)
+        self._let_go()
 
     def _ended(self, _link, reason):
         self.changed_at_s = time.time()

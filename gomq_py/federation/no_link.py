@@ -38,7 +38,7 @@ class NoLink:
     def stop(self):
         """Nothing runs."""
 
-    clean_up = restart = rights_changed = stop
+    clean_up = restart = rights_changed = gone = stop
 
     def binding_made(self, _binding):
         """Nobody is told."""

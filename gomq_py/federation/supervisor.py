@@ -375,6 +375,7 @@ class Federation(Job):
             link.clean_up()
         LOG.info("federation link %s has ended", link.title)
         self._broker.events.emit(REMOVED, _headers_of, link)
+        link.gone()
 
     @staticmethod
     def _watch(queue, links):

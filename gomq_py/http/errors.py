@@ -193,3 +193,9 @@ def register(app):
     app.register_error_handler(HTTPException, from_http_error)
     app.register_error_handler(BodyLost, from_lost_body)
     app.register_error_handler(Exception, from_anything)
+    app.teardown_request(_forget_routing_exception)
+
+
+def _forget_routing_exception(_error):
+    """Its traceback holds the request, which holds it."""
+    request.routing_exception = None

@@ -130,6 +130,7 @@ class _Stream:
     def close(self):
         self._source.followers.pop(self._event, None)
         self._followers.leave(self._event)
+        self._parts = None  # they hold this
 
     def _made(self, tell):
         yield b"retry: %d\n\n" % RETRY_MS

@@ -65,7 +65,7 @@ class _Incoming(io.RawIOBase):
         self._clients = clients
         self._settings = settings
         self._octets = 0
-        self._step = self._idle
+        self._step = _Incoming._idle
         self._handed_over = False
         self.ended = False
         """Whether the client has said that it sends no more."""
@@ -80,7 +80,7 @@ class _Incoming(io.RawIOBase):
 
     def expect_head(self, first):
         """A request may come; the ``first`` one has to."""
-        self._octets, self._step = 0, self._idle
+        self._octets, self._step = 0, _Incoming._idle
         self._clients.allow(
             self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout
         )
@@ -94,12 +94,12 @@ class _Incoming(io.RawIOBase):
         if self._handed_over:
             return 0
         if self._step is None:
-            self._step = self._body
+            self._step = _Incoming._body
             self._clients.allow(self._client, self._settings.http_request_timeout)
         with self._clients.waiting(self._client):
             count = self._client.connection.recv_into(buffer)
         self.ended = self.ended or not count
-        self._step(count)
+        self._step(self, count)
         return count
 
     def hand_over(self):
@@ -112,7 +112,7 @@ class _Incoming(io.RawIOBase):
             raise OSError("no request in time")
         if count:
             self._clients.allow(self._client, self._settings.http_request_timeout)
-            self._step = self._head
+            self._step = _Incoming._head
             self._head(count)
 
     def _head(self, count):
@@ -223,6 +223,14 @@ class ManagementHandler(WSGIHandler):
         super().__init__(
             _Outgoing(client, clients, settings), address, server, rfile=io.BufferedReader(self._incoming)
         )
+
+    def handle(self):
+        """Serve the client until it goes. May switch."""
+        try:
+            super().handle()
+        finally:
+            self.environ = None  # the body holds its handler
+            self.__dict__.pop("wsgi_input", None)
 
     def handle_one_request(self):
         self._incoming.expect_head(first=not self._requests)

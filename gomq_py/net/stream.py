@@ -147,7 +147,10 @@ class Stream:
         self.end()
         error, self.error = self.error, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame
 
     def end(self):
         """Give back what it watched with."""
@@ -167,6 +170,8 @@ class Stream:
         if self.is_over:
             return
         self.is_over = True
+        if isinstance(error, OSError):
+            error.__traceback__ = None  # its frames hold this
         self.error = error
         self._stop_watching()
         over, self.over = self.over, None

@@ -46,6 +46,7 @@ class Legacies:
 
     def _end(self, legacy):
         _, gone = self._transfers.pop(legacy, (None, None))
+        legacy.transfer = None  # it holds the legacy
         if gone is not None:
             try:
                 gone()

@@ -38,6 +38,7 @@ cdef class Interests:
     cpdef forget(self)
     cpdef rights_changed(self)
     cpdef new_connection(self)
+    cpdef close(self)
     @cython.locals(key=bytes, interest=Interest)
     cdef Interest find(self, const unsigned char* at, Py_ssize_t start, Py_ssize_t length)
     cdef name(self, bytes key, Interest interest, unsigned int alias)

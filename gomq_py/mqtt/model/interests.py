@@ -118,6 +118,11 @@ class Interests:
         self.aliases = None
         self.forget()
 
+    def close(self):
+        """The session, which holds this, has ended: nothing matches."""
+        self.forget()
+        self.session = self.filters = None
+
     def find(self, at, start, length):
         """The Interest in the topic of a routing key: ``length`` octets of the buffer ``at``."""
         if length == self.last_length and octets.same(at, start, self.last_key, 0, length):
@@ -146,6 +151,8 @@ class Interests:
     def _look_up(self, key):
         topic = crossing.swap(key)
         session = self.session
+        if session is None:
+            return Interest(b"")
         filters = self._matching(topic)
         if filters:
             filters = self._allowed(filters) or _NONE

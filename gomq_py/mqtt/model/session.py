@@ -211,6 +211,7 @@ class Session:
             if one is not None:
                 one.close()
         self.sent = self.received = None
+        self.interests.close()
 
     def _kept(self, queue):
         """(Inflight, key) under which that is kept, if it is."""

@@ -389,6 +389,7 @@ class Connection:
         error = self.stream.error
         if error is not None and not isinstance(error, OSError):
             LOG.error("connection %s: fault while walking what it sent", self.name, exc_info=error)
+            error.__traceback__ = None  # its frames hold the connection
             return ""
         if error is not None:
             return f"the socket failed: {error.strerror or error}"
@@ -421,6 +422,7 @@ class Connection:
             self.vhost.totals.sent_octets += self.output.sent_octets
             self.vhost.totals.add_unkept(TYPE, *self.unkept())
             self.output.close()
+            self.outbound = self.caller = None  # they hold the connection
         self.hub.clients.forget(self)
         if self._is_connected:
             self.hub.clients.ended.connection(self, self.why or "by a fault of the broker", self.client_id)

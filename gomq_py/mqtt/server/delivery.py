@@ -66,11 +66,13 @@ class SessionConsumer(consumers.Consumer):
         self.started = False
         self._wait_no_more()
         self.source.remove_consumer(self)
+        self.ended = None  # it holds this
 
     def cancel(self, reason):
         self.started = False
         self._wait_no_more()
-        self.ended(reason)
+        if self.ended is not None:
+            self.ended(reason)
 
     def capacity(self):
         if not self.started or self.output.broken or self.held:

@@ -137,7 +137,7 @@ class Inbound:
     def _refused_by_queue(self, qos, packet_identifier):
         if self.version >= MQTT_5:
             self.refused(qos, packet_identifier, QUOTA_EXCEEDED)
-        else:
+        elif not self.is_over:
             self.connection.fail(RefusedByQueue("a queue has refused a message"))
 
     def refused(self, qos, packet_identifier, reason_code):
@@ -229,6 +229,7 @@ class Inbound:
         the session goes on.
         """
         self.is_over = True
+        self.connection = None  # which holds this
         self.promised.mute()
 
     # for the answers

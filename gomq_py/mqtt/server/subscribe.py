@@ -49,6 +49,7 @@ class Answers:
         self._is_closed = True
         if self._promised is not None:
             self._promised.close()
+        self._promised = self._connection = None  # which hold this
 
     def tell(self, replays):
         """A SUBACK leaves with what is to be sent next."""
