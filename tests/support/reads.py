@@ -40,3 +40,6 @@ class UnhurriedWalk(SlowWalk):
 
     def is_over(self):
         return False
+
+    def has_time(self):
+        return True
