@@ -516,6 +516,13 @@ OPTIONS: tuple[Option, ...] = (
         "which is what clients of MQTT 3.1.1 ask for.", name="mqtt_max_session_expiry", reloadable=True,
     ),
     Option(
+        "mqtt", "max_sessions_per_user", COUNT, 10000,
+        "Sessions of one user in a virtual host that are kept without a connection, of about 2 KiB of memory "
+        "each, and some of the disk; 0 for no limit. One user, with a new client id for every connection, "
+        "should not take the room of all; a fleet of more devices with one user name needs more.",
+        name="mqtt_max_sessions_per_user", reloadable=True,
+    ),
+    Option(
         "mqtt", "max_session_octets", COUNT, 1073741824,
         "Octets that what is kept for one session takes, topics and properties included; 0 for no limit. A "
         "change counts from the next connection of its client on. One client that never comes back should "

@@ -10,7 +10,7 @@ from gomq_py.broker.features.arguments import QUEUE_TYPE
 from gomq_py.broker.features.expiry import EXPIRES
 from gomq_py.broker.names import NAME_OCTETS_MAX, described
 from gomq_py.broker.values import MAX_TIMER_MS
-from gomq_py.errors import OutOfResources, ResourceLocked
+from gomq_py.errors import OutOfResources, PreconditionFailed, ResourceLocked
 from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.exchange import MAX_COSTLY_LEVELS, no_room
 from gomq_py.mqtt.model.filter_tree import Arrangements, levels_of
@@ -60,6 +60,7 @@ class Sessions:
         self.wills: Any = None
         self.subscriptions = self.shared = 0
         self._arrangements = {}  # owner: the Arrangements of his sessions' filters
+        self._kept_of = {}  # owner: {client ids of the sessions that are kept without a connection}
 
     @property
     def inflight(self):
@@ -68,15 +69,20 @@ class Sessions:
             self._inflight = self.make_inflight()
         return self._inflight
 
-    def connect(self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False):
+    def connect(
+            self, connection, client_id, user, clean_start, expiry_s, version, kept=None, of_token=False,
+            kept_max=0):
         """Returns Connected. ``expiry_s``: how long it is kept without a connection; 0: not at all, NEVER:
         for ever. ``kept``: more arguments for its queue (session_kind.kept_arguments). ``of_token``: a token
-        has named the ``user``.
+        has named the ``user``. ``kept_max``: sessions that are kept for one user, 0: any number; those that
+        are there may be taken up or begun anew whatever their number is.
 
         The caller attaches its consumer to the session's queue, if that has one, before it switches. Raises
         NotFound where the queue is closed after a fault, OutOfResources, PreconditionFailed, ResourceLocked
         where a queue of another kind has the name.
         """
+        if expiry_s:
+            self._check_count(client_id, (user, of_token), kept_max)
         self._take_over(client_id)
         session = self.by_client.get(client_id)
         is_recorded = False
@@ -94,11 +100,11 @@ class Sessions:
         else:
             session = self._begin(client_id, arguments, expiry_s)
             is_recorded = is_recorded or session.is_durable
+        self._set_owner(session, user, of_token)
         if session.is_durable and self.inflight is not None:
             is_recorded = self.inflight.open() or is_recorded
         if session.is_durable and not session.is_safe:
             is_recorded = True  # by an earlier connection, which did not wait to its end
-        self._set_owner(session, user, of_token)
         session.expiry_s, session.version, session.kept = expiry_s, version, kept or {}
         session.connection = connection
         self.exchange.presence_changed(session)
@@ -219,7 +225,10 @@ class Sessions:
         if session is None:
             session = self._new(client_id)
             session.user, session.of_token, session.version, session.expiry_s = _kept(queue.arguments)
-        session.queue_added(queue)
+            session.queue_added(queue)
+            self._count(session)
+        else:
+            session.queue_added(queue)
 
     def queue_deleted(self, session, reason):
         """The queue of a session is gone, whoever deleted it, and so is the session."""
@@ -238,11 +247,33 @@ class Sessions:
 
     def _set_owner(self, session, user, of_token):
         if session.owner != (user, of_token):
+            self._uncount(session)
             for topic_filter in session.subscriptions:
                 self.arranged(session, topic_filter, -1)
             session.user, session.of_token = user, of_token
             for topic_filter in session.subscriptions:
                 self.arranged(session, topic_filter, 1)
+            self._count(session)
+
+    def _check_count(self, client_id, owner, most):
+        """Raise PreconditionFailed if a session of this client id is one more than the owner may have."""
+        kept = self._kept_of.get(owner, ())
+        if most and len(kept) >= most and client_id not in kept:
+            raise PreconditionFailed(
+                f"user '{owner[0]}' has {len(kept)} MQTT sessions in vhost '{self.vhost.name}' that are kept "
+                f"without a connection, of {most} it may have (mqtt max_sessions_per_user): delete some, or "
+                "let clients ask for a clean session or a shorter expiry")
+
+    def _count(self, session):
+        if session.is_durable:
+            self._kept_of.setdefault(session.owner, set()).add(session.client_id)
+
+    def _uncount(self, session):
+        kept = self._kept_of.get(session.owner)
+        if kept is not None:
+            kept.discard(session.client_id)
+            if not kept:
+                del self._kept_of[session.owner]
 
     def _take_over(self, client_id):
         session = self.by_client.get(client_id)
@@ -289,6 +320,7 @@ class Sessions:
     def _ended(self, session, reason):
         if self.by_client.get(session.client_id) is session:
             del self.by_client[session.client_id]
+            self._uncount(session)
         session.ended()
         if self.retained is not None:
             self.retained.session_ended(session)

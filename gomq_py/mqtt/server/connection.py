@@ -262,7 +262,7 @@ class Connection:
             session, was_there, is_recorded = self.sessions.connect(
                 self, self.client_id, self.user.name, greeting.clean_start, greeting.expiry_s, self.version,
                 kept_arguments(settings.mqtt_max_session_octets, settings.mqtt_session_overflow),
-                self.user.of_token)
+                self.user.of_token, settings.mqtt_max_sessions_per_user)
         except Refused as error:
             self.refuse(session_code(error, self.version), error.text)
             return False

@@ -155,6 +155,41 @@ def test_session_outlives_a_restart_with_its_subscriptions_and_messages(nodes):
     assert connect(node)[1]
 
 
+def test_user_has_as_many_kept_sessions_as_its_limit(nodes):
+    """Sessions that are there may be taken up and begun anew; those of others do not count."""
+    node = nodes()
+
+    def comes(client_id, expiry_s=NEVER, **how):
+        connection = Connection()
+        session = sessions_of(node).connect(
+            connection, client_id, how.pop("user", "device"), how.pop("clean_start", False), expiry_s, 5,
+            kept_max=how.pop("kept_max", 2), **how).session
+        sessions_of(node).disconnect(session, connection)
+
+    comes("a")
+    comes("b")
+    comes("other", user="other")
+    comes("of token", of_token=True)
+    for _ in range(2):  # the second time after a restart
+        with pytest.raises(PreconditionFailed, match="user .device. has 2 .*of 2 it may have"):
+            comes("c")
+        with pytest.raises(PreconditionFailed):
+            comes("other")
+        assert "c" not in sessions_of(node).by_client
+        assert sessions_of(node).by_client["other"].owner == ("other", False)
+        comes("not kept", 0)
+        comes("a")
+        comes("a", clean_start=True)
+        comes("b", clean_start=True, kept_max=1)
+        node = nodes()
+
+    comes("b", 0)
+    comes("c", kept_max=2)
+    comes("c", user="other")
+    comes("d")
+    comes("e", kept_max=0)
+
+
 def test_session_whose_record_makes_no_sense_is_there(node):
     node.vhost.create_queue("mqtt.c", True, False, {
         "x-queue-type": "mqtt", "x-expires": "soon", "x-mqtt-user": 7, "x-mqtt-version": "5"})

@@ -111,6 +111,18 @@ def test_session_is_durable_with_what_bounds_it(make_mqtt):
     assert (settings.max_bytes, settings.overflow, bool(queue.durable)) == (1000, "reject-publish", True)
 
 
+def test_client_whose_user_has_all_its_sessions_is_told_so(make_mqtt):
+    mqtt = make_mqtt(mqtt_max_sessions_per_user=1)
+    mqtt.client(connect(properties=expiry(60)), connack())
+
+    mqtt.client(connect(b"d", properties=expiry(60)), connack(code=0x97)).expect_end()
+    mqtt.client(connect(b"d", version=4), connack(code=3, version=4)).expect_end()
+
+    mqtt.client(connect(b"d"), connack())
+    mqtt.client(connect(properties=expiry(60)), connack(True))
+    assert sorted(sessions_of(mqtt)) == ["c", "d"]
+
+
 @pytest.mark.parametrize("octets, answer, last_word", [
     (connect(properties=expiry(60)), connack(True), TAKEN_OVER),
     (connect(), connack(), TAKEN_OVER),
