@@ -175,6 +175,11 @@ class Connection:
         """Whether finish() will not switch: nothing is left to say."""
         return not self.output.pending_octets() and self.stream.error is None
 
+    def lend_nothing(self):
+        """From now on none of its consumers takes a message, which would be counted as delivered."""
+        for channel in self.channels.values():
+            channel.lend_nothing()
+
     def finish(self):
         """Nothing is read any more: say the last word, and give everything back. Whether the client has taken
         it, and its end is to be awaited (hub.linger). May switch.
@@ -322,11 +327,9 @@ class Connection:
         """End the channels, and with them consumers, unacked messages and exclusive queues; then call
         ``then()``. Those of ``answering`` are released, and end when they have answered.
         """
+        self.lend_nothing()  # what comes back from one channel must not go through the others
         channels = list(self.channels.values())
         self.channels.clear()
-        for channel in channels:
-            # what comes back from one must not go through the others, being counted as delivered by each
-            channel.lend_nothing()
         channels.reverse()
         give_back(self._ends_of(channels, answering), then)
 

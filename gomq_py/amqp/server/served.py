@@ -44,7 +44,11 @@ class Served:
             callback(*arguments)
 
     def over(self):
-        """Nothing more is read of it."""
+        """Nothing more is read of it, and nothing goes out to it while its end waits for its turn: of
+        thousands that are lost together each would be lent, and have counted, what the one before it gave
+        back.
+        """
+        self.connection.lend_nothing()
         gevent.get_hub().loop.run_callback(self._end)
 
     def _end(self):

@@ -6,9 +6,10 @@ import pytest
 
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare,
-    QueueDeclareOk,
+    BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk,
+    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
+from gomq_py.content.properties import Properties
 from gomq_py.hub import slow_walk
 from tests.support.door import publish_frames
 from tests.support.waiting import wait_until
@@ -156,6 +157,32 @@ def test_connections_that_end_together_do_so_in_turns(door, monkeypatch):
     wait_until(lambda: len(polls) == len(clients), sleep=gevent.sleep)
 
     assert max(Counter(polls).values()) <= 3
+
+
+def test_connections_that_wait_for_their_end_are_lent_nothing(door, monkeypatch):
+    """Or what the first gave back would go through all that were lost with it, and a limit of deliveries take
+    it for a message that kills its consumers.
+    """
+    arguments = {"x-queue-type": "quorum"}
+    clients = [door.client() for _ in range(20)]
+    clients[0].call(QueueDeclare(queue="q", durable=True, arguments=arguments), QueueDeclareOk)
+    for client in clients:
+        client.call(BasicConsume(queue="q"), BasicConsumeOk)
+    for client in clients:
+        client.publish("q", b"x")
+    for client in clients:
+        client.expect_message(BasicDeliver)
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+
+    for client in clients:
+        client.close()
+    wait_until(lambda: not door.hub.clients, sleep=gevent.sleep)
+
+    reader = door.client()
+    for _ in clients:
+        reader.send_method(BasicGet(queue="q", no_ack=True))
+        properties = reader.expect_message(BasicGetOk)[1]
+        assert Properties.decode(properties).headers == {"x-delivery-count": 1}
 
 
 class Starter:

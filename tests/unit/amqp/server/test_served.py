@@ -16,11 +16,15 @@ class Connection:
     peer = "10.0.0.7:50000"
 
     def __init__(self, is_left_alone):
-        self.hub = SimpleNamespace(is_closed=False)
+        turns = SimpleNamespace(call=lambda function: function())
+        self.hub = SimpleNamespace(is_closed=False, slow_turns=turns)
         self._is_left_alone = is_left_alone
 
     def begin(self, over):
         self.over = over
+
+    def lend_nothing(self):
+        pass
 
     def is_left_alone(self):
         return self._is_left_alone
