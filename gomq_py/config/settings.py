@@ -132,7 +132,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "main", "default_user_only_loopback", BOOLEAN, True,
-        "Let the default user in from this machine only.", flags=("--default-user-only-loopback",),
+        "Let the default user in from this machine only, over HTTP and WebSocket by its names and addresses "
+        "only.", flags=("--default-user-only-loopback",),
         environment=("DEFAULT_USER_ONLY_LOOPBACK",), aliases=(("main", "guest_only_loopback"),),
     ),
     Option(

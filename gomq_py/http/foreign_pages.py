@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from flask import request
 
+from gomq_py.auth.users import is_loopback
 from gomq_py.http.errors import ForeignPage, UnsupportedType
 from gomq_py.http.session import TOKEN_HEADER
 
@@ -55,15 +56,24 @@ def check_token(token):
         )
 
 
-def names_this_machine(base_url=""):
-    """Whether the request asked for this machine by an address, or by a name that is known to be its own:
-    localhost, the machine's name, or that of ``base_url``.
+def login_address(address, host, base_url):
+    """The address that a login from ``address`` counts by, whatever is spoken after it: that of no machine
+    where ``host``, the field Host of its request, is no name of this one.
 
     The name of any other site may be made to lead here (DNS rebinding): its page is then no foreign one to
     the browser, which comes from this machine.
     """
+    if not is_loopback(address) or _names_this_machine(host, base_url):
+        return address
+    return f"{address} by a foreign name"
+
+
+def _names_this_machine(host, base_url):
+    """Whether this is an address, or a name that is known to be this machine's own: localhost, the machine's
+    name, or that of ``base_url``.
+    """
     try:
-        name = (urlsplit(f"//{request.headers.get('Host', '')}").hostname or "").rstrip(".")
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         ours = urlsplit(base_url).hostname
     except ValueError:
         return False

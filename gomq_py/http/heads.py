@@ -7,6 +7,7 @@ differently, is refused, and the connection with it: nobody knows where the next
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
     field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no
                    folding)
+    host           one Host in HTTP/1.1 (§3.2)
     length         one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1, never both (§6)
     chunk          hex digits [";" extension] CRLF octets CRLF (§7.1)
 """
@@ -62,13 +63,15 @@ def read_fields(file):
 
 
 def check_framing(fields, version):
-    """Everybody finds the same end of the body of a request with these header fields.
+    """Everybody finds the same host, and the same end of the body, of a request with these header fields.
 
     Raises MalformedHead.
     """
     for name in _ONCE:
         if len(fields.get_all(name, ())) > 1:
             raise MalformedHead(f"there is more than one {name}")
+    if version == "HTTP/1.1" and fields.get("host") is None:
+        raise MalformedHead("there is no host")
     length, coding = fields.get("content-length"), fields.get("transfer-encoding")
     if length is not None and _LENGTH.fullmatch(length) is None:
         raise MalformedHead("the content-length is no number in digits")

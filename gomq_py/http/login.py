@@ -32,7 +32,6 @@ IMPLIED = {
 MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = (
     "management", "monitoring", "policymaker", "administrator"
 )
-ELSEWHERE = "192.0.2.1"  # an address that is no machine's (RFC 5737)
 # No tag is needed: the view asks for a permission, as AMQP does.
 ANYBODY = ""
 
@@ -85,22 +84,17 @@ def _by_session(number):
     session = sessions().find(number)
     # A token's user is none of ours, whatever it is called.
     is_kept = session is not None and session.user.expires_at_s is None
-    if session is None or is_kept and not (
-            users.may_come_from(session.user.name, request.remote_addr or "")
-            and _may_use_name(session.user)):
+    if session is None or is_kept and not users.may_come_from(session.user.name, _address()):
         raise SessionEnded("The session has ended")
     foreign_pages.check_token(sessions().token(number))
     g.session = session
     return session.user
 
 
-def _may_use_name(user):
-    """Whether this User may come by the name that the request asked for: who gets in from this machine only
-    does by the names of this machine only, since a foreign page may have led a browser here.
-    """
-    return (
-        user.expires_at_s is not None or node().broker.users.may_come_from(user.name, ELSEWHERE)
-        or foreign_pages.names_this_machine(node().settings.oauth_mgmt_base_url))
+def _address():
+    """The address that the login of this request counts by."""
+    return foreign_pages.login_address(
+        request.remote_addr or "", request.headers.get("Host", ""), node().settings.oauth_mgmt_base_url)
 
 
 def basic(name, password):
@@ -114,15 +108,11 @@ def by_password(given):
     May switch.
     """
     counts = current_app.extensions["gomq.logins"]
-    address = request.remote_addr or ""
+    address = _address()
     try:
         user = _login(current_app.extensions["gomq.node"].broker.logins, given, address)
-        if not _may_use_name(user):
-            LOG.warning(
-                "login of %r from %s refused: it may come from this machine only, and Host names another",
-                user.name, address)
-            raise LoopbackOnly(user.name)
-    except LoopbackOnly:
+    except LoopbackOnly as error:
+        LOG.warning("login from %s refused: %s", address, error)
         raise NotAuthorised("User can only log in via localhost") from None
     except TooManyAttempts as error:
         counts.failed_count += 1

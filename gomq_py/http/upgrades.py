@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import gevent
 import orjson
 
-from gomq_py.net.listener import format_address, serve, telling_why, unix_peer
+from gomq_py.http.foreign_pages import login_address
+from gomq_py.net.listener import format_address, host_of, serve, telling_why, unix_peer
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -48,16 +49,17 @@ class UpgradeRefused(Exception):
 
 class Accepted:
     """An upgrade that was agreed on: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` is
-    what serves the protocol, ``gate`` knows who has logged in.
+    what serves the protocol, ``gate`` knows who has logged in; ``host`` is the field Host.
     """
 
-    def __init__(self, protocol, subprotocol, handle, gate, connection, octets):
+    def __init__(self, protocol, subprotocol, handle, gate, connection, octets, host):
         self.protocol = protocol
         self.handle = handle
         self.gate = gate
         self.subprotocol = subprotocol
         self.connection = connection
         self.octets = octets
+        self.host = host
 
 
 class Upgrades:
@@ -113,7 +115,8 @@ class Upgrades:
         if gate is None or not gate.has_room():
             raise UpgradeRefused("503 Service Unavailable", "there is no room for another login")
         octets = connection.send(AcceptConnection(subprotocol=subprotocol))
-        return Accepted(protocol, subprotocol, handle, gate, connection, octets)
+        host = headers.get("Host", "")
+        return Accepted(protocol, subprotocol, handle, gate, connection, octets, host)
 
     def begin(self, accepted, socket, address, rest):
         """Serve the protocol in a greenlet of its own; the socket is owned from here on.
@@ -128,6 +131,8 @@ class Upgrades:
         if not isinstance(address, tuple):
             self._unix_peers += 1
             address = unix_peer(socket, self._unix_peers)
+        websocket.login_host = login_address(
+            host_of(address), accepted.host, self._settings.oauth_mgmt_base_url)
         greenlet = gevent.spawn(self._serve, accepted, websocket, socket, address, rest)
         greenlet.name = f"{accepted.protocol} websocket {format_address(address)}"
 

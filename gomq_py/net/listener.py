@@ -469,6 +469,12 @@ def host_of(address: Any) -> str:
     return address[0].removeprefix("::ffff:") if isinstance(address, tuple) else ""
 
 
+def login_host(connection: Any, host: str) -> str:
+    """The address that a client's login counts by: its ``host``, but for a WebSocket that knows better."""
+    given = getattr(connection, "login_host", None)
+    return host if given is None else given
+
+
 @lru_cache(64)
 def format_own(address: Any) -> str:
     """format_address() of what getsockname() gave: few are this machine's."""

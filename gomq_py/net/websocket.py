@@ -49,7 +49,8 @@ _ASKED_BELOW = frozenset(
 
 class WebSocket:
     """The server's end of one WebSocket. ``connection`` is the library's, after its handshake. ``is_used``:
-    whether anything was sent over it, or asked to be received.
+    whether anything was sent over it, or asked to be received. ``login_host``: what logins count by in place
+    of the peer's address (net.listener.login_host), or None.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class WebSocket:
         self._ended = self._told_end = self._said_close = self._is_shut = self._spent = False
         self._peer_ended = self._is_broken = False
         self.is_used = False
+        self.login_host: str | None = None
         # What goes out next: the rest of control frames and of a header, then _left octets of its payload.
         self._head = bytearray()
         self._left = 0

@@ -21,7 +21,9 @@ from gomq_py.config.kinds import Keepalive
 from gomq_py.net import openssl
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
-from tests.support.websockets import ACCEPT, KEY, PING, PONG, TEXT, Client, Relay, frame, request
+from tests.support.websockets import (
+    ACCEPT, BINARY, CLOSE, KEY, PING, PONG, TEXT, Client, Relay, frame, request,
+)
 
 # 3.1.1 §3.1: client id "p", clean session, keep alive 60 s, guest:guest.
 CONNECT = bytes.fromhex("101b 0004 4d515454 04 c2 003c 0001 70 0005 6775657374 0005 6775657374")
@@ -238,7 +240,6 @@ def test_packet_that_is_none_closes_with_what_mqtt_says_and_a_close(port):
     ({"Sec_WebSocket_Version": None}, b"400 Bad Request", b""),
     ({"Sec_WebSocket_Key": None}, b"400 Bad Request", b""),
     ({"Connection": "keep-alive"}, b"400 Bad Request", b""),
-    ({"Host": None}, b"400 Bad Request", b""),
     ({"Content_Length": "5"}, b"400 Bad Request", b"has no body"),
     ({"Transfer_Encoding": "chunked"}, b"400 Bad Request", b"has no body"),
     ({"Origin": "http://evil.example.com"}, b"403 Forbidden", b"websocket_origins"),
@@ -258,6 +259,50 @@ def test_request_that_is_refused_says_why_and_ends(port, change, status, shown):
 def test_pages_of_this_port_and_those_that_are_allowed_may_connect(port, origin):
     with Client(port, subprotocol="mqtt", Origin=origin) as client:
         assert client.status.startswith("HTTP/1.1 101")
+
+
+def test_request_without_host_is_refused(port):
+    back = answer(port, request(subprotocol="mqtt", Host=None) + CONNECT)
+
+    assert back.startswith(b"HTTP/1.1 400 Bad Request")
+
+
+# 3.1.1 §3.1: as CONNECT, of the user "proxied" with the password "x".
+PROXIED = bytes.fromhex("1019 0004 4d515454 04 c2 003c 0001 70 0007 70726f78696564 0001 78")
+REFUSED = b"\x20\x02\0\x05"
+
+
+@pytest.mark.parametrize("host, of_this_machine_alone", [
+    ("localhost", CONNACK), ("127.0.0.1:15672", CONNACK), (socket.gethostname(), CONNACK),
+    ("evil.example", REFUSED), ("evil.example:15672", REFUSED), ("localhost.evil.example", REFUSED),
+])
+def test_user_of_this_machine_alone_comes_by_no_name_of_another(broker, port, host, of_this_machine_alone):
+    """A page of a name that leads here is none of another site; a proxy may be asked by any name."""
+    requests.put(
+        f"{broker.http_url}/api/users/proxied", json={"password": "x", "tags": ""}, auth=("guest", "guest"),
+        timeout=in_time(60)).raise_for_status()
+    requests.put(
+        f"{broker.http_url}/api/permissions/%2F/proxied", json={"configure": "", "write": "", "read": ""},
+        auth=("guest", "guest"), timeout=in_time(60)).raise_for_status()
+
+    for octets, answered in (CONNECT, of_this_machine_alone), (PROXIED, CONNACK):
+        with Client(port, subprotocol="mqtt", Host=host, Origin=f"http://{host}") as client:
+            client.send(octets)
+            assert client.next_payload(4) == answered
+
+
+@pytest.mark.parametrize("host, is_let_in", [("localhost", True), ("evil.example", False)])
+def test_amqp_user_of_this_machine_alone_comes_by_no_name_of_another(port, host, is_let_in):
+    """connection.tune, or the end."""
+    with Client(port, subprotocol="amqp", Host=host) as client:
+        client.send(AMQP_HEADER)
+        start = client.next_frame()[1]
+        assert start.startswith(AMQP_START) and start.endswith(b"\xce")
+        body = b"\0\x0a\0\x0b\0\0\0\0\x05PLAIN\0\0\0\x0c\0guest\0guest\x05en_US"
+        client.send(b"\x01\0\0" + len(body).to_bytes(4, "big") + body + b"\xce")
+
+        opcode, payload = client.next_frame()
+        assert (opcode, payload[7:11]) == ((BINARY, b"\0\x0a\0\x1e") if is_let_in else (CLOSE, b""))
 
 
 def test_extensions_are_not_agreed_on(port):

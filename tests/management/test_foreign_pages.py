@@ -127,6 +127,22 @@ def test_user_of_this_machine_alone_comes_by_no_name_of_another(ask, managed, ho
     assert answers == [status, 200]
 
 
+def test_session_of_a_user_of_this_machine_alone_is_none_by_the_name_of_another(managed):
+    port = managed.ports["http"]
+    url = f"http://127.0.0.1:{port}/api"
+    session = requests.post(
+        f"{url}/session", json={"username": "guest", "password": "guest"}, timeout=in_time(60))
+    (cookie,) = session.cookies
+
+    answers = [
+        requests.get(
+            f"{url}/whoami", headers={"Host": f"{host}:{port}", "Cookie": f"{cookie.name}={cookie.value}"},
+            timeout=in_time(60)).status_code
+        for host in ("localhost", "evil.example")]
+
+    assert answers == [200, 401]
+
+
 def test_a_foreign_page_may_be_shown_nothing_but_harms_nothing_by_asking(ask):
     """Reading is guarded by the browser: no answer of ours says that others may see it."""
     answer = ask(

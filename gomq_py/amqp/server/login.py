@@ -25,6 +25,7 @@ from gomq_py.broker.verbs.entering import check_at_once, check_credentials, ente
 from gomq_py.errors import Refused
 from gomq_py.hub.clients import SHUTDOWN
 from gomq_py.hub.loop_socket import is_plain
+from gomq_py.net.listener import login_host
 
 # As admission, limits and lists of connections know this door.
 DOOR, LOCAL = "amqp", "local"
@@ -46,7 +47,7 @@ class LoginAttempt:
 
     __slots__ = (
         "user", "_connection", "_input", "_server", "_broker", "_clients", "_handshake", "_timer",
-        "_ends_at_s", "_timeout_s",
+        "_ends_at_s", "_timeout_s", "_host",
     )
 
     def __init__(self, connection):
@@ -65,6 +66,7 @@ class LoginAttempt:
         self._handshake = Handshake(
             limits_of(settings.channel_max, settings.frame_max, settings.heartbeat),
             greeting(server.cluster_name, certified is not None), certified, settings.initial_frame_max)
+        self._host = login_host(connection.socket, connection.peer_host)
         self._timer = None
         self._timeout_s = settings.login_timeout
         self._ends_at_s = time.monotonic() + self._timeout_s
@@ -137,7 +139,7 @@ class LoginAttempt:
             self._clients.churn.logins_succeeded += 1
         else:
             self.user = check_at_once(
-                self._broker.logins, self._clients, login.username, login.password, connection.peer_host)
+                self._broker.logins, self._clients, login.username, login.password, self._host)
             if self.user is None:
                 return False
         self._check_not_stopping()
@@ -184,8 +186,7 @@ class LoginAttempt:
         """
         try:
             self.user = check_credentials(
-                self._broker.logins, self._clients, login.username, login.password,
-                self._connection.peer_host, patience,
+                self._broker.logins, self._clients, login.username, login.password, self._host, patience,
             )
             self._check_not_stopping()
         except LoginRefused as error:

@@ -23,6 +23,7 @@ from gomq_py.mqtt.wire.codec import decode_fixed_header, decode_packet, fitting,
 from gomq_py.mqtt.wire.constants import CLIENT, NO_VERSION, VERSION_NAMES, Limits
 from gomq_py.mqtt.wire.errors import MQTTError
 from gomq_py.mqtt.wire.packets import ConnackPacket
+from gomq_py.net.listener import login_host
 from gomq_py.observability.log import logger
 
 LOG = logger("mqtt")
@@ -139,8 +140,8 @@ class LoginAttempt:
         told = self._name, user_name, self._socket, peer, VERSION_NAMES[connect.version]
         try:
             user = check_credentials(
-                self._broker.logins, self._clients, user_name, self._password(connect), self._peer_host,
-                self._patience,
+                self._broker.logins, self._clients, user_name, self._password(connect),
+                login_host(self._socket, self._peer_host), self._patience,
             )
         except LoginRefused as error:
             if not self._clients.is_closing:  # which is no fault of the client's

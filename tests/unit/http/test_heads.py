@@ -86,8 +86,11 @@ def test_request_lines_that_servers_read_differently_are_refused(line):
         heads.check_request_line(line)
 
 
-def framed(*fields):
+def framed(*fields, host="a"):
+    """A head's fields with one Host, where ``fields`` have none; None: without."""
     message = Message()
+    if host is not None and "Host" not in dict(fields):
+        message["Host"] = host
     for name, value in fields:
         message[name] = value
     return message
@@ -152,6 +155,14 @@ def test_one_length_or_chunks_say_where_a_body_ends(fields):
 def test_bodies_that_may_end_in_two_places_are_refused(fields):
     with pytest.raises(heads.MalformedHead):
         heads.check_framing(framed(*fields), "HTTP/1.1")
+
+
+def test_http_1_1_names_a_host():
+    with pytest.raises(heads.MalformedHead, match="there is no host"):
+        heads.check_framing(framed(host=None), "HTTP/1.1")
+
+    heads.check_framing(framed(host=""), "HTTP/1.1")
+    heads.check_framing(framed(host=None), "HTTP/1.0")
 
 
 def test_http_1_0_knows_no_chunks():

@@ -37,7 +37,8 @@ def begun(handle, lingering, is_closing=False):
         clients=SimpleNamespace(is_closing=False), lingering=lingering, slow_turns=Turns(Scheduler()))
     upgrades = Upgrades(
         SimpleNamespace(
-            mqtt_websocket=True, websocket_origins=[], mqtt_max_octets_before_login=65536), serving, hub,
+            mqtt_websocket=True, websocket_origins=[], mqtt_max_octets_before_login=65536,
+            oauth_mgmt_base_url=""), serving, hub,
         SimpleNamespace(apply=lambda socket: None))
     headers = Message()
     for name, value in (
