@@ -340,7 +340,7 @@ class Connection:
             self._until_safe = None
 
     def _leave_session(self):
-        """Let go of the session: what is not kept goes. Safe to call twice."""
+        """Let go of the session: what is not kept goes, and its will. Safe to call twice."""
         if self.session is None:
             return
         self._stop_delivering()
@@ -364,6 +364,8 @@ class Connection:
 
     def taken_over(self):
         """Another connection comes with the client id."""
+        if self.is_leaving:
+            self._leave_session()  # its DISCONNECT came first, and waits for its turn
         self._stop_delivering()
         self._tell_end("another connection has taken over its client id", reason_codes.SESSION_TAKEN_OVER)
 
@@ -479,6 +481,10 @@ class Connection:
         self.why = f"by the client: {reason_codes.name_of(DISCONNECT, packet.reason_code)}"
         # What comes behind, TLS's own notice too, must not reset the connection, and with it our answers.
         self._has_said_last_word = True
+        if self._inbound is not None:
+            self._inbound.done()
+        if not self.slow_walk.is_over():
+            self._leave_session()  # so that whoever comes next, with this client id too, finds it done
         self._stop()
 
     def _auth(self, _packet):

@@ -2,6 +2,7 @@
 import gevent
 import pytest
 
+from gomq_py.hub import slow_walk
 from gomq_py.mqtt.model.session_kind import EXTRA
 from tests.support.waiting import wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
@@ -81,6 +82,68 @@ def test_disconnect_may_say_how_long_the_session_is_kept(mqtt):
     leave(mqtt, client, b"\xe0\x07\x00\x05" + expiry(7))
 
     assert sessions_of(mqtt)["c"].expiry_s == 7
+
+
+@pytest.fixture
+def waiting_ends(mqtt):
+    """No connection comes to its turn to end: those that wait for one, as functions."""
+    ends = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mqtt.hub.slow_turns, "call", ends.append)
+        yield ends
+    for end in ends:
+        end()
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+@pytest.mark.parametrize("seconds, present", [(0, False), (7, True)])
+def test_connect_right_behind_disconnect_finds_what_it_left(
+    mqtt, waiting_ends, monkeypatch, is_busy, seconds, present
+):
+    client = mqtt.client(connect(properties=expiry(60)), connack())
+    session = sessions_of(mqtt)["c"]
+    if is_busy:  # the DISCONNECT waits for its turn, too
+        monkeypatch.setattr(slow_walk.SlowWalk, "is_over", lambda self: True)
+
+    client.send(b"\xe0\x07\x00\x05" + expiry(seconds))
+    wait_until(lambda: waiting_ends, sleep=gevent.sleep)
+    left = session.connection is None, session.expiry_s
+    mqtt.client(connect(properties=expiry(60)), connack(present))
+
+    assert left == ((False, 60) if is_busy else (True, seconds or 60))
+    assert (sessions_of(mqtt)["c"] is session) == present
+
+
+def test_disconnect_ends_a_clean_session_before_anything_else_is_read(mqtt, waiting_ends):
+    client = mqtt.client(connect(version=4, clean=True), connack(version=4))
+
+    client.send(b"\xe0\x00")
+    wait_until(lambda: waiting_ends, sleep=gevent.sleep)
+
+    assert not sessions_of(mqtt)
+
+
+def test_will_of_a_disconnect_that_asks_for_it_is_published_at_once(mqtt, waiting_ends):
+    watcher = mqtt.client(connect(b"d"), connack())
+    watcher.send(b"\x82\x07\x00\x01\x00\x00\x01w\x00")
+    watcher.expect(b"\x90\x04\x00\x01\x00\x00")
+    client = mqtt.client(
+        b"\x10\x22\x00\x04MQTT\x05\xc6\x00\x3c\x00\x00\x01c\x00\x00\x01w\x00\x00\x00\x05guest\x00\x05guest",
+        connack())
+
+    client.send(b"\xe0\x02\x04\x00")
+
+    watcher.expect(b"\x30\x04\x00\x01w\x00")
+    wait_until(lambda: waiting_ends, sleep=gevent.sleep)
+
+
+def test_connect_right_behind_a_closed_socket_finds_what_that_left(mqtt, waiting_ends):
+    client = mqtt.client(connect(), connack())
+
+    client.socket.close()
+    wait_until(lambda: waiting_ends, sleep=gevent.sleep)
+
+    mqtt.client(connect(), connack())
 
 
 def test_session_that_is_not_kept_cannot_be_kept_by_disconnect(mqtt):
