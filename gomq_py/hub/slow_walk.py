@@ -32,7 +32,11 @@ class Turns(Job):
     def __init__(self, scheduler):
         super().__init__()
         self._scheduler = scheduler
-        self._waiting = deque()  # functions that begin a turn
+        # functions that begin a turn: of streams, of call(), of greenlets
+        self._held, self._called, self._waiting = deque(), deque(), deque()
+        # Each has every third turn where all wait: a client's one frame does not wait until thousands have
+        # ended, or have come back.
+        self._lines = deque((self._held, self._called, self._waiting))
         self._late = []  # [number, function] of greenlets that came too late in theirs, the oldest first
         self._taken = 0
         self._is_closed = False
@@ -60,7 +64,7 @@ class Turns(Job):
 
     def wait(self, stream):
         """Hold a stream until it is its turn."""
-        self._waiting.append(stream.hold("its turn").release)
+        self._held.append(stream.hold("its turn").release)
         self._scheduler.start(self)
 
     def call(self, function):
@@ -70,7 +74,7 @@ class Turns(Job):
         if self._is_free():
             function()
         else:
-            self._waiting.append(function)
+            self._called.append(function)
             self._scheduler.start(self)
 
     def take(self):
@@ -97,27 +101,33 @@ class Turns(Job):
             pass
 
     def _is_free(self):
-        return self._is_closed or not (self._waiting or self._late) and self.has_time()
+        return self._is_closed or not self._are_waiting() and self.has_time()
+
+    def _are_waiting(self):
+        return bool(self._late) or any(self._lines)
 
     def step(self):
         self._at_once = 1 if self._was_over else min(2 * self._at_once, MOST_AT_ONCE)
         for _ in range(self._at_once):
             if not self._begin_next() or not self.has_time():
                 break
-        return bool(self._waiting or self._late)
+        return self._are_waiting()
 
     def _begin_next(self):
         if self._late:
             self._late.pop(0)[1]()
-        elif self._waiting:
-            self._waiting.popleft()()
-        else:
-            return False
-        return True
+            return True
+        for _ in self._lines.copy():
+            line = self._lines[0]
+            self._lines.rotate(-1)
+            if line:
+                line.popleft()()
+                return True
+        return False
 
     def failed(self, error):
         """A connection could not go on, or to its end; the next ones can."""
-        return bool(self._waiting or self._late)
+        return self._are_waiting()
 
 
 class SlowWalk:

@@ -282,6 +282,26 @@ def test_calls_have_their_turns_in_order_and_all_at_the_end(bench, monkeypatch):
     assert done[-1] == "later"
 
 
+def test_one_frame_does_not_wait_for_all_that_end_or_come_back_together(bench, monkeypatch):
+    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    turns, poll = bench
+    turns._loop.iteration += 1
+    assert turns.has_time()
+    ended, gone_on = [], []
+    for number in range(10):
+        turns.call(lambda number=number: ended.append(number))
+        gevent.spawn(turns.take)
+    wait_until(lambda: len(turns._waiting) == 10, sleep=gevent.sleep)
+    turns.wait(Held(gone_on, "frame"))
+
+    for _ in range(2):
+        poll()
+    assert (ended, gone_on, len(turns._waiting)) == ([0], ["frame"], 9)
+
+    turns.finish()
+    assert ended == list(range(10))
+
+
 class Held:
     """A stream, and its own hold."""
 
