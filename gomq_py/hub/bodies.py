@@ -8,10 +8,11 @@ the memory held stays below ``2 * limit + max_message_size``; the others' connec
 Messages that wait for files before they are stored count too. Never holds a body itself.
 """
 import time
+from itertools import chain, islice, zip_longest
 
 import gevent
 
-from gomq_py.hub.budget import Budget
+from gomq_py.hub.budget import AT_ONCE, Budget
 
 
 class BodyBudget(Budget):
@@ -22,7 +23,9 @@ class BodyBudget(Budget):
     def __init__(self, limit, call_later=gevent.spawn_later, clock=time.monotonic):
         super().__init__(limit, 2 * limit, call_later, clock)
         self._first = None  # the body beyond its share that goes on
-        self._last_account = None  # whose it was before
+        self._turn = 0  # the last one, of every second number
+        self._turns = {}  # account that holds anything: the turn it had last, or one before the last it found
+        self._letting_on = None
         self._whole = 0  # octets of messages that wait to be stored
         self._ahead = 0  # octets that were read ahead in vain, and are to be read again
 
@@ -32,6 +35,7 @@ class BodyBudget(Budget):
         False: they are counted, but the connection must not be read until ``body.resume_held()`` is called.
         """
         self._hold(body, octets)
+        self._turns.setdefault(body.output.account, self._turn - 1)
         if self.held <= self.limit or self._goes_on(body):
             return True
         self._wait(body)
@@ -63,14 +67,24 @@ class BodyBudget(Budget):
 
     def release(self, body):
         """``body`` is complete or given up; whoever may go on now is resumed."""
-        self._waiting.pop(body, None)
+        self.forget(body)
         if not self._let_go(body):
             return
+        account = body.output.account
         if body is self._first:
-            self._last_account = body.output.account
             self._first = None
+            self._turn += 2
+            self._turns[account] = self._turn
+        if account not in self._of_account:
+            self._turns.pop(account, None)
         if self._waiting:
             self._let_on()
+
+    def close(self):
+        super().close()
+        if self._letting_on is not None:
+            self._letting_on.kill(block=False)
+            self._letting_on = None
 
     def count_whole(self, octets):
         """Count a message that is complete and waits to be stored, or, less than 0, one that was.
@@ -95,38 +109,69 @@ class BodyBudget(Budget):
             and self._of_output.get(body.output, 0) <= self.limit)
 
     def _first_beyond_share(self):
-        """The oldest of those beyond their share, until it ends or is beyond it no more; users of virtual
-        hosts take turns.
+        """The oldest of those beyond their share whose user in its virtual host has had no turn for longest,
+        until it ends or is beyond it no more.
         """
         if self._first is None or self._is_within_share(self._first.output):
-            beyond = [body for body in self._holders if not self._is_within_share(body.output)]
-            first = next(
-                (body for body in beyond if body.output.account != self._last_account), beyond[0])
+            of_connection, of_account = self._shares()
+            first = min(
+                (body for body, held in self._holders.items()
+                 if self._of_output.get(held.output, 0) > of_connection
+                 and self._of_account.get(held.account, 0) > of_account),
+                key=lambda body: self._turns.get(body.output.account, 0))
             # Where another one of its connection waits, neither would be read.
-            self._first = next((body for body in self._waiting if body.output is first.output), first)
+            self._first = next(self._waiting_of(first.output), first)
         return self._first
+
+    def _waiting_of(self, output):
+        return (body for body in self._rows.get(output.account, ()) if body.output is output)
 
     def _oldest_of(self, output):
         return next(one for one in self._holders if one.output is output)
 
     def _let_on(self):
+        """Whoever may go on is resumed; where many wait in the polls to come, for it takes time."""
+        if len(self._waiting) <= AT_ONCE:
+            self._let_on_now()
+        elif self._letting_on is None:
+            self._letting_on = self._call_later(0, self._let_on_now)
+
+    def _let_on_now(self):
+        self._letting_on = None
         if self.held <= self.limit:
-            resumed, self._waiting = list(self._waiting), {}
+            rows, resumed = list(self._rows.values()), []
         else:
-            resumed = [body for body in self._waiting if self._goes_on(body)]
-            first = self._first
-            if first is not None and first not in resumed:
-                # If its connection is not read because another one waits, that one is the first.
-                for body in self._waiting:
-                    if body.output is first.output and not self._whole and body not in resumed:
-                        self._first = body
-                        resumed.append(body)
-                        break
-            for body in resumed:
-                self.forget(body)
+            rows = [self._within_share(account, row) for account, row in self._rows.items()]
+            resumed = self._that_go_on_beyond() if sum(map(len, rows)) < len(self._waiting) else []
+        in_turn = chain.from_iterable(zip_longest(*rows))
+        resumed += islice((body for body in in_turn if body is not None), AT_ONCE)
         for body in resumed:
+            self.forget(body)
             self._measure_anew(body)
         self._resume(resumed)
+        if self._waiting and len(resumed) >= AT_ONCE:
+            self._let_on()
+
+    def _within_share(self, account, row):
+        """Those of one user's that wait."""
+        of_connection, of_account = self._shares()
+        if self._of_account.get(account, 0) <= of_account:
+            return list(row)
+        return [body for body in row if self._of_output.get(body.output, 0) <= of_connection]
+
+    def _that_go_on_beyond(self):
+        """Those that wait and go on though they are beyond their share."""
+        if self._whole:
+            return []
+        first = self._first_beyond_share()
+        waiting = list(self._waiting_of(first.output))
+        going_on = [body for body in waiting if self._goes_on(body)]
+        if waiting and first not in waiting:
+            # Its connection is not read because another one waits: that one is the first.
+            self._first = next((body for body in waiting if body not in going_on), first)
+            if self._first is not first:
+                going_on.append(self._first)
+        return going_on
 
     def _progress(self, holder, held):
         return held.octets

@@ -31,6 +31,8 @@ LEAST_PART_S = 1 / 32
 WINDOW_S = 1
 # Between two looks while anybody waits.
 LOOK_S = 0.25
+# How many go on, or are given up, at one poll: thousands may wait.
+AT_ONCE = 64
 
 
 class Held:
@@ -67,21 +69,30 @@ class Budget:
         self._holders = {}  # holder: Held, the oldest first
         self._of_output = {}
         self._of_account = {}
-        self._waiting = {}  # waiter: octets that it wants, who has waited longest first
+        self._waiting = {}  # waiter: (octets that it wants, its account), who has waited longest first
+        self._wanted = 0  # octets, by all of them
+        self._rows = {}  # account: {waiter: None}, the account first of which none has gone on for longest
         self._watch = None
         self._is_closed = False
 
     def close(self):
         """Stop watching; nobody who waits goes on any more."""
         self._is_closed = True
-        self._waiting.clear()
+        for waiter in list(self._waiting):
+            self.forget(waiter)
         if self._watch is not None:
             self._watch.kill(block=False)
             self._watch = None
 
     def forget(self, waiter):
         """It does not wait any more. One that does not wait changes nothing."""
-        self._waiting.pop(waiter, None)
+        octets, account = self._waiting.pop(waiter, (0, None))
+        self._wanted -= octets
+        row = self._rows.get(account, {})
+        if waiter in row:
+            del self._rows[account], row[waiter]
+            if row:
+                self._rows[account] = row
 
     def _hold(self, holder, octets):
         held = self._holders.get(holder)
@@ -105,16 +116,23 @@ class Budget:
 
     def _is_within_share(self, output, octets=0):
         """Whether so many octets more leave the connection, or its account, within its share of the rest."""
-        left = self.most - max(self.held + octets, self.limit)
-        for_connections = left - (self.most - self.limit) / 2
+        of_connection, of_account = self._shares(octets)
         return (
-            self._of_output.get(output, 0) + octets <= for_connections / CONNECTION_PARTS
-            or self._of_account.get(output.account, 0) + octets <= left / ACCOUNT_PARTS)
+            self._of_output.get(output, 0) + octets <= of_connection
+            or self._of_account.get(output.account, 0) + octets <= of_account)
+
+    def _shares(self, octets=0):
+        """(octets of a connection, of an account) when so many more are held."""
+        left = self.most - max(self.held + octets, self.limit)
+        return (left - (self.most - self.limit) / 2) / CONNECTION_PARTS, left / ACCOUNT_PARTS
 
     def _wait(self, waiter, octets=0):
         """``octets`` of a kind that gives them as a whole."""
         if not self._is_closed:
-            self._waiting[waiter] = octets
+            account = waiter.output.account
+            self._wanted += octets - self._waiting.get(waiter, (0, None))[0]
+            self._waiting[waiter] = octets, account
+            self._rows.setdefault(account, {})[waiter] = None
             self._watch_on(0)  # those who have been slow for long give way at once
 
     def _watch_on(self, seconds):
@@ -124,11 +142,13 @@ class Budget:
     def _look(self):
         self._watch = None
         if self._waiting:
-            self._give_up_slow()
-            self._call_next()
-            self._watch_on(LOOK_S)
+            count = self._give_up_slow()
+            was_in_vain = self._call_next()
+            self._watch_on(0 if was_in_vain or count == AT_ONCE else LOOK_S)
 
     def _give_up_slow(self):
+        """How many there were."""
+        count = 0
         now_s = self._clock()
         slow = []
         for holder, held in self._holders.items():
@@ -136,13 +156,15 @@ class Budget:
             if held.speed is not None and held.speed < LEAST_PART_S:
                 slow.append((held.speed, len(slow), holder))
         for speed, _, holder in sorted(slow):
-            if not self._lacks_room():
+            if count == AT_ONCE or not self._lacks_room():
                 break
             held = self._holders.get(holder)
             if held is None or self._is_within_share(held.output) or not self._may_be_judged(holder):
                 continue
             self._give_up(holder, self._why(held, speed))
             self._let_go_of(holder)
+            count += 1
+        return count
 
     def _measure(self, holder, held, now_s):
         passed_s = now_s - held.since_s
@@ -180,7 +202,8 @@ class Budget:
         return bool(self._waiting)
 
     def _call_next(self):
-        """Called at each look while anybody waits."""
+        """Called at each look while anybody waits. Whether one that was called did not ask, and others wait.
+        """
 
     def _progress(self, holder, held):
         """How far it has got, in octets."""

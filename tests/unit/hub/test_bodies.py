@@ -213,3 +213,16 @@ def test_bodies_are_not_watched_while_nobody_waits(budget, later, first):
     budget.grow(first, 100)
 
     assert later.calls == []
+
+
+def test_users_with_many_connections_do_not_come_one_after_the_other_before_another_user(budget):
+    waiting = [Body(f"{number} of {user}", account=(user, "/")) for number in range(5) for user in ("a", "b")]
+    calm = Body("calm", account=("calm", "/"))
+    for body in waiting:
+        budget.grow(body, 60)
+    budget.grow(calm, 300)
+
+    for _ in range(2):
+        budget.release(budget._first_beyond_share())
+
+    assert calm.resumed == 1 and sum(body.resumed for body in waiting) == 1

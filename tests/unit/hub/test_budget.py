@@ -9,7 +9,7 @@ import pytest
 import gomq_py.hub
 import gomq_py.links
 from gomq_py.hub.bodies import BodyBudget
-from gomq_py.hub.budget import LOOK_S, WINDOW_S, Budget
+from gomq_py.hub.budget import AT_ONCE, LOOK_S, WINDOW_S, Budget
 from gomq_py.hub.large_output import LargeOutput
 from tests.support.virtual_time import VirtualTime
 
@@ -200,6 +200,69 @@ def test_only_as_many_give_way_as_others_need(kind, time):
 
     assert served_in_time(kind, time, ("guest", "/"), 40 * MIB)
     assert len([peer for peer in peers if peer.given_up]) == 1
+
+
+def test_message_larger_than_what_is_left_of_the_shares_passes_though_nobody_gives_way(kind, time):
+    slow = [Peer(kind, (f"user {number}", "/")) for number in range(50)]
+    for octets in (2 * MIB, MIB, MIB):
+        for peer in slow:
+            kind.take(peer, octets)
+    drip(kind, time, slow, 60)
+
+    for _ in range(3):
+        calm = Peer(kind, ("calm", "/"))
+        kind.take(calm, LIMIT // 2)
+        time.pass_time(PATIENCE_S)
+        assert not calm.wanted
+        kind.done(calm)
+    assert not any(peer.given_up for peer in slow)
+
+
+def test_thousands_that_wait_are_looked_at_and_go_on_some_at_a_time(kind, time):
+    looks = 0
+
+    class Counted(Peer):
+        @property
+        def output(self):
+            nonlocal looks
+            looks += 1
+            return self
+
+        @output.setter
+        def output(self, _):
+            pass
+
+    holders = [Peer(kind, ("guest", "/")) for _ in range(DRIPPING)]
+    for peer in holders:
+        kind.take(peer, 16 * MIB)
+    waiters = [Counted(kind, (f"user {number % 7}", "/")) for number in range(2000)]
+    for peer in waiters:
+        kind.take(peer, MIB // 16)
+        peer.wanted = 0
+    looks, waiting = 0, [peer for peer in waiters if peer in kind.budget._waiting]
+    assert len(waiting) > 300
+
+    for peer in holders:
+        kind.budget.forget(peer)
+        kind.done(peer)
+        assert sum(peer.resumed for peer in waiters) <= 2 * AT_ONCE
+    time.pass_time(60)
+
+    assert all(peer.resumed for peer in waiting)
+    assert looks < 30 * len(waiting)
+
+
+def test_one_that_cannot_be_given_up_keeps_nobody_waiting(kind, time, caplog):
+    class Broken(Peer):
+        def give_up(self, why):
+            raise OSError("no")
+
+    broken = Broken(kind, ("guest", "/"))
+    kind.take(broken, 60 * MIB)
+    dripping(kind, time, ("guest", "/"))
+
+    assert served_in_time(kind, time, ("guest", "/"), 60 * MIB)
+    assert "cannot be given up" in caplog.text
 
 
 def test_what_is_held_comes_to_nothing_when_all_is_done(kind, time):
