@@ -128,6 +128,29 @@ def test_a_preview_refuses_what_setting_would_refuse(api, body):
     assert api.post("policies/%2F/new/preview", body).status_code == 400
 
 
+def test_a_preview_shows_a_policy_with_the_rights_of_whoever_asks_and_others_with_their_setters(api, name):
+    api.put(f"vhosts/{name}")
+    for queue in ("mine", "secret"):
+        api.put(f"queues/{name}/{queue}")
+    for user in ("anna", "bob"):
+        api.put(f"users/{user}", {"password": user, "tags": "policymaker"})
+        api.put(f"permissions/{name}/{user}", {"configure": "", "write": "^mine", "read": "^mine"})
+    handing_on = {"pattern": "^(mine|secret)$", "definition": {"dead-letter-exchange": "mine"}}
+    api.as_user("anna", "anna").put(f"policies/{name}/annas", handing_on).raise_for_status()
+    bob = api.as_user("bob", "bob")
+
+    changes = bob.post(f"policies/{name}/p/preview", {**handing_on, "priority": 1}).json()["changes"]
+    by_operator = api.post(f"operator-policies/{name}/o/preview", {
+        "pattern": "secret", "definition": {"max-length": 1}}).json()["changes"]
+
+    assert {one["name"]: one["settings"] for one in changes} == {"mine": [], "secret": []}
+    assert [one["settings"] for one in by_operator] == [[{"key": "max-length", "before": None, "after": 1}]]
+    refused = bob.post(
+        f"policies/{name}/p/preview", {"pattern": "", "definition": {"dead-letter-exchange": "x"}})
+    assert (refused.status_code, "refused for user 'bob'" in refused.json()["reason"]) == (400, True)
+    api.delete(f"vhosts/{name}")
+
+
 # what an import would change
 
 def test_a_difference_tells_what_an_import_would_do_and_does_nothing(api, name):

@@ -2,7 +2,8 @@
 from typing import Any, NamedTuple
 
 from gomq_py.broker.features.arguments import queue_type_of
-from gomq_py.broker.policies.policy import EXCHANGE, PolicySet
+from gomq_py.broker.policies.policy import EXCHANGE, PolicySet, policy_of
+from gomq_py.broker.policies.setter_rights import SetterRights, check
 
 
 class Change(NamedTuple):
@@ -19,6 +20,18 @@ class Change(NamedTuple):
         """Whether anything is otherwise."""
         return (self.before.policy, self.before.operator_policy, self.before.definition) != (
             self.after.policy, self.after.operator_policy, self.after.definition)
+
+
+def would_be(users, vhost, name, value, is_operator, by):
+    """The Policy, or operator policy, that there would be if ``by`` (see Parameters.set) set this value.
+
+    Raises ValueError.
+    """
+    policy = policy_of(name, value, is_operator)
+    if not is_operator:
+        check(users, vhost, policy.definition, by)
+        policy.rights = SetterRights(users, vhost, name, by)
+    return policy
 
 
 def previewed(vhost, policy, is_operator):

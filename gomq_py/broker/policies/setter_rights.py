@@ -17,37 +17,40 @@ HANDS_ON = {key: row.hands_on_to for key, row in POLICY_KEYS.items() if row.hand
 READ, WRITE = "read", "write"  # as auth.permissions calls them
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 _NONE: frozenset[str] = frozenset()
+_KEPT = object()
 
 
 class SetterRights:
-    """Those of whoever set the policy ``name`` of a vhost."""
+    """Those of whoever set the policy ``name`` of a vhost, or of ``by``, who would set it."""
 
-    __slots__ = ("_users", "_vhost", "_name")
+    __slots__ = ("_users", "_vhost", "_name", "_by")
 
-    def __init__(self, users, vhost, name):
+    def __init__(self, users, vhost, name, by=_KEPT):
         self._users = users
         self._vhost = vhost
         self._name = name
+        self._by = by
 
     @property
     def by(self):
         """Who set it, as Parameters.set has it."""
-        return self._vhost.set_by.get((POLICY, self._name))
+        return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
-    def left_out(self, definition, kind, name):
+    def left_out(self, definition, name):
         """The keys that are not in force for the queue or exchange of this name."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
-        found = frozenset(
+        return frozenset(
             key for key in HANDS_ON.keys() & definition.keys()
             if not (_allows(user, self._vhost, READ, name) and _may_fill(user, self._vhost, definition, key)))
-        if found:
-            QUIET.warning(
-                ("rights", self._vhost.name, self._name),
-                "policy %r: %s has no effect on %s: user %r, who set the policy, may not read that, or not "
-                "write to what the policy names", self._name, ", ".join(sorted(found)),
-                described(kind, name, self._vhost.name), self.by)
-        return found
+
+    def tell(self, left_out, kind, name):
+        """Log that these keys are not in force for the queue or exchange of this name."""
+        QUIET.warning(
+            ("rights", self._vhost.name, self._name),
+            "policy %r: %s has no effect on %s: user %r, who set the policy, may not read that, or not "
+            "write to what the policy names", self._name, ", ".join(sorted(left_out)),
+            described(kind, name, self._vhost.name), self.by)
 
 
 def check(users, vhost, definition, by):

@@ -18,6 +18,7 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
+NONE_REFUSED: frozenset[str] = frozenset()
 
 
 class VHostPolicies(Job):
@@ -93,15 +94,20 @@ class VHostPolicies(Job):
         pair = self.user.best(kind, name), self.operator.best(kind, name)
         if pair == (None, None):
             return UNDER_NONE
-        without = self._left_out(kind)
-        policy = pair[0]
-        if policy is not None and policy.rights is not None:
-            what = EXCHANGE if kind == EXCHANGE else "queue"
-            without |= policy.rights.left_out(policy.definition, what, name)
+        without, refused = self._without(kind, name, pair[0])
+        if refused:
+            pair[0].rights.tell(refused, EXCHANGE if kind == EXCHANGE else "queue", name)
         found = self._pairs.get((pair, without))
         if found is None:
             found = self._pairs[pair, without] = InForce(*pair, without)
         return found
+
+    def _without(self, kind, name, policy):
+        """(the keys that do not count for an entity, those of them by the rights of the policy's setter)."""
+        refused = NONE_REFUSED
+        if policy is not None and policy.rights is not None:
+            refused = policy.rights.left_out(policy.definition, name)
+        return self._left_out(kind) | refused, refused
 
     def are_set_by(self, by):
         """Whether ``by`` (see Parameters.set) has set a policy whose effect depends on its rights."""
@@ -111,7 +117,8 @@ class VHostPolicies(Job):
     def would_be(self, kind, name, would, is_operator):
         """The InForce that an entity would have if ``would`` were the policies, or operator policies."""
         user, operator = (self.user, would) if is_operator else (would, self.operator)
-        return InForce(user.best(kind, name), operator.best(kind, name), self._left_out(kind))
+        policy = user.best(kind, name)
+        return InForce(policy, operator.best(kind, name), self._without(kind, name, policy)[0])
 
     def changed(self):
         """Apply changed policies to everything. This ends a round that is under way."""

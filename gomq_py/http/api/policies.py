@@ -4,8 +4,8 @@ One implementation, registered twice.
 """
 from flask import Blueprint, g
 
-from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY, policy_of
-from gomq_py.broker.policies.preview import previewed
+from gomq_py.broker.policies.policy import EXCHANGE, OPERATOR_POLICY, POLICY
+from gomq_py.broker.policies.preview import previewed, would_be
 from gomq_py.broker.policies.setter_rights import HANDS_ON
 from gomq_py.http.answers import body, json_answer, no_content, node
 from gomq_py.http.errors import BadRequest, NoSuchObject, validation_failed
@@ -61,10 +61,7 @@ class Family:
         Where a policy and an operator policy differ, the lower number holds.
         """
         there = writable_vhost(vhost)
-        value = self._wanted()
-        by = set_by()
-        if by is None and ADMINISTRATOR not in g.tags:
-            _check_token(value["definition"])
+        value, by = self._wanted(), set_by()
         existed = (self._component, name) in there.parameters
         try:
             node().broker.parameters.set(there, self._component, name, value, by)
@@ -81,15 +78,17 @@ class Family:
         }
         for key, why in node().broker.parameters.idle_parts(self._component, value).items():
             raise BadRequest(validation_failed(f"{key} is not a recognised policy setting: {why}"))
+        if set_by() is None and ADMINISTRATOR not in g.tags:
+            _check_token(value["definition"])
         return value
 
     def preview(self, vhost, name):
-        """What the policy of this body would match and change under this name: nothing is changed. The first
-        PREVIEWED changes, and how many there are.
+        """What the policy of this body would match and change under this name if this user set it: nothing is
+        changed. The first PREVIEWED changes, and how many there are.
         """
         there, is_operator = find_vhost(vhost), self._component == OPERATOR_POLICY
         try:
-            policy = policy_of(name, self._wanted(), is_operator)
+            policy = would_be(node().broker.users, there, name, self._wanted(), is_operator, set_by())
         except ValueError as error:
             raise BadRequest(validation_failed(error)) from None
         matched, changes, changed = {"queues": 0, "exchanges": 0}, [], 0
