@@ -740,6 +740,19 @@ class VHost(Routing):
             raise OutOfResources(f"store '{name}' of vhost '{self.name}' is closed after a fault")
         return store
 
+    def replace_store(self, name):
+        """Make and record another store under this name, whose files go: it has failed. As make_store()."""
+        before = self._stores.pop(name, None)
+        try:
+            store = self.make_store(name)
+        except Refused:
+            if before is not None:
+                self._stores[name] = before
+            raise
+        if before is not None:
+            self._factory.remove_own(self.name, name, *before)
+        return store
+
     def recover_store(self, name, incarnation):
         """Open a store of its own of an earlier run; for recovery at boot. Blocks. Raises LookupError where
         nobody has registered it.

@@ -30,6 +30,10 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef object __weakref__
     cpdef uint64_t sent(
         self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms) except? 0
+    @cython.locals(kept_at=uint64_t)
+    cpdef uint64_t sent_before(
+        self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms,
+        bint is_of_earlier_run) except? 0
     cpdef uint64_t stored_ms(self, uint64_t kept_at) except? 0
     cpdef uint64_t begun(self, uint64_t key, unsigned int identifier, tuple destinations) except? 0
     @cython.locals(now=uint64_t)
@@ -39,6 +43,9 @@ cdef class Inflight(turn_taker.TurnTaker):
     cpdef bytes ends_of(self, tuple left)
     cpdef uint64_t partly(self, uint64_t key, unsigned int identifier, tuple had, bytes ends) except? 0
     cpdef uint64_t whole(self, uint64_t key, unsigned int identifier) except? 0
+    @cython.locals(kept_at=uint64_t, state=int)
+    cpdef uint64_t received_before(
+        self, uint64_t key, unsigned int identifier, bint is_sure, bytes ends) except? 0
     cpdef dismissed(self, uint64_t kept_at)
     @cython.locals(
         at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, destination=Destination, store=Store)

@@ -47,7 +47,7 @@ from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub import turn_taker
 from gomq_py.mqtt.model.moving import Moving
-from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
+from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage import locations
@@ -77,7 +77,8 @@ class Inflight(turn_taker.TurnTaker):
     """Those of one vhost, which makes its store when the first is noted. ``boot``: what tells this boot of
     the machine from any other.
 
-    Nothing here fails for the disk's sake: what cannot be kept is not, and said in the log.
+    Nothing here fails for the disk's sake: what cannot be kept is not, and said in the log. Where its store
+    has failed another Inflight with a new store takes its place (moving.Replacing).
     """
 
     __slots__ = (
@@ -126,6 +127,13 @@ class Inflight(turn_taker.TurnTaker):
     def sent(self, key, identifier, location, stored_ms):
         """A message is sent at QoS 2. Returns where that is kept, 0 where it cannot be."""
         return self._keep(SENT, 0, identifier, key, location, stored_ms)
+
+    def sent_before(self, key, identifier, location, stored_ms, is_of_earlier_run):
+        """As sent(), of what another Inflight has kept: ``is_of_earlier_run``, since before this run."""
+        kept_at = self._keep(SENT, 0, identifier, key, location, stored_ms)
+        if kept_at and is_of_earlier_run:
+            self.stored[kept_at] = stored_ms
+        return kept_at
 
     def stored_ms(self, kept_at):
         """When the message was stored that an earlier run sent; 0: it was this run."""
@@ -187,6 +195,20 @@ class Inflight(turn_taker.TurnTaker):
         kept, 0 where it cannot be.
         """
         return self._keep(RECEIVED, IS_SURE, identifier, key, 0, self.boot)
+
+    def received_before(self, key, identifier, is_sure, ends):
+        """An identifier that another Inflight has kept. ``ends``: what ends_of() has said, where others lack
+        its message. Returns where that is kept, 0 where it cannot be.
+        """
+        if not self._opened():
+            return 0
+        if ends:
+            state = MAY_BE_LOST if self.store.pool.has_unnamed else BEGUN
+            return self._keep_partly(state, identifier, key, self.boot, ends)
+        kept_at = self._keep(RECEIVED, IS_SURE if is_sure else 0, identifier, key, 0, self.boot)
+        if kept_at:
+            self.last_received = kept_at
+        return kept_at
 
     def dismissed(self, kept_at):
         """What begun() has noted is nothing: not all of its destinations have taken the message."""
@@ -275,7 +297,7 @@ class Inflight(turn_taker.TurnTaker):
         Blocks, for boot.
         """
         if store is None:
-            self.failed = True
+            self.fail("the store cannot be opened")
             return
         self._begin(store)
         try:
@@ -285,10 +307,13 @@ class Inflight(turn_taker.TurnTaker):
         self.flush()
 
     def fail(self, error):
-        """The store cannot go on: until a restart nothing is kept."""
+        """The store cannot go on: nothing is kept before another one has taken its place."""
         if not self.failed:
             self.failed = True
-            LOG.error("%s are not kept any more, so that a kill may double messages: %s", self.name, error)
+            LOG.error(
+                "%s are not kept, so that a kill may double messages, until a new store is made: %s",
+                self.name, error)
+            self.vhost.extras[EXTRA].inflight_failed(self)
 
     def store_fenced(self, store, error):
         """The store heard of an I/O error from the disk (storage.sync)."""

@@ -1,11 +1,19 @@
-"""Moving: writes anew, behind everything else, what keeps old segments of the store of mqtt.model.inflight.
+"""Moving: writes anew what the store of mqtt.model.inflight keeps, because the sessions' tables know it, too.
 
-Started by inflight when a segment is begun; the sessions' tables say what is kept where.
+Moving does so behind everything else with what keeps old segments, when a segment is begun; Replacing in a
+new store with all of it, when one has failed.
 """
+from gomq_py.errors import Refused
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.mqtt.model.session_kind import EXTRA
+from gomq_py.observability.log import logger
 from gomq_py.storage import locations
+
+LOG = logger("mqtt")
+
+# Between a new store and the next, where that fails, too; doubled each time.
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 60_000
 
 
 class Moving(Job):
@@ -21,6 +29,8 @@ class Moving(Job):
         self._first = 1  # identifier that was sent by the last of them, to go on with
 
     def step(self):
+        if self._inflight.failed:  # all of it is written anew elsewhere
+            return False
         if self._left is None:
             self._left = self._inflight.vhost.extras[EXTRA].with_identifiers()
             if self._inflight.sure_at and locations.number_of(self._inflight.sure_at) < self._oldest:
@@ -43,4 +53,63 @@ class Moving(Job):
     def failed(self, error):
         """The next full segment is another occasion."""
         self._inflight.moving = None
+        return False
+
+
+class Replacing(Job):
+    """Puts a new Inflight with a new store in the place of one whose store has failed, and has everything
+    that is under way noted there, some sessions at a time.
+
+    The definitions name the new store before PUBCOMP leaves to anybody, because the one before may know
+    identifiers that are free by then.
+    """
+
+    name = "noting QoS 2 identifiers in a new store"
+
+    def __init__(self, sessions):
+        super().__init__()
+        self._sessions = sessions
+        self._left = None
+        self._pause_ms = 0
+        self._last_ms = 0  # when a new store was made
+
+    def begin(self):
+        """The store has failed: make a new one, at once unless one was made just now."""
+        timers, before = self._sessions.vhost.timers, self._last_ms
+        self._last_ms = timers.now_ms()
+        if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:
+            self._pause_ms = 0
+        timers.start(self._pause_ms, self._start)
+        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
+
+    def _start(self):
+        self._left = None
+        self._sessions.vhost.scheduler.start(self)
+
+    def step(self):
+        sessions = self._sessions
+        if sessions.vhost.is_gone:
+            return False
+        if self._left is None:
+            try:
+                self._left = sessions.renew_inflight()
+            except Refused as error:
+                LOG.error("%s are not kept: %s", sessions.inflight.name, error)
+                self.begin()
+                return False
+        clock = SliceClock(every=1)
+        while self._left:
+            session = self._left.pop()
+            for one in (session.sent, session.received):
+                if one is not None and one.inflight is not None:
+                    one.keep_in(sessions.inflight)
+            if clock.is_over():
+                return True
+        if not sessions.inflight.failed:
+            LOG.info("%s are kept again, in a new store", sessions.inflight.name)
+        return False
+
+    def failed(self, error):
+        """Another store is the next attempt."""
+        self.begin()
         return False

@@ -19,7 +19,7 @@ cdef class Received:
     cdef unsigned char* at
     cdef Py_ssize_t number
     cdef uint64_t begun_at
-    cdef readonly uint64_t added
+    cdef readonly uint64_t added, kept_since
     cdef list unsafe
     cdef tuple latest
     cdef bint closed
@@ -49,6 +49,9 @@ cdef class Received:
     cpdef restore_partly(self, unsigned int identifier, uint64_t kept_at, bytes ends)
     @cython.locals(identifier=cython.uint, kept_at=uint64_t)
     cpdef move(self, Py_ssize_t oldest)
+    @cython.locals(identifier=cython.uint, kept_at=uint64_t, now=uint64_t, is_sure=bint, waits=bint,
+                   outlives=bint, ends=bytes)
+    cpdef keep_in(self, Inflight inflight)
     cpdef close(self)
     @cython.locals(number=Py_ssize_t, identifier=Py_ssize_t)
     cdef list _identifiers(self)

@@ -25,7 +25,7 @@ class Received:
     where it keeps the one whose message is being stored, or 0. ``storing``: those whose message waits for
     files, and who wants to hear of it. ``added``: how many there have been. ``unsafe``: [how many there had
     been, the tuple of destinations] of those whose messages may not be on the disk yet, for each such tuple
-    in turn.
+    in turn. ``kept_since``: ``added`` when ``inflight`` took the place of another one.
 
     They lie in pages of 32, because clients number in sequence: most are on the page looked at last, and one
     without neighbours takes no more than a page. An empty page goes when another one is looked at:
@@ -37,7 +37,7 @@ class Received:
 
     __slots__ = (
         "inflight", "key", "count", "pages", "page", "number", "at", "begun_at", "storing", "added", "unsafe",
-        "latest", "closed", "partly",
+        "latest", "closed", "partly", "kept_since",
     )
 
     def __init__(self, inflight=None, key=0):
@@ -51,7 +51,7 @@ class Received:
         self.begun_at = 0
         self.storing = {}  # {identifier: [ends of logs of those that have it, callback(taken, queues)...]}
         self.partly = None  # {identifier: ends of logs of those that have its message}, of an earlier run
-        self.added = 0
+        self.added = self.kept_since = 0
         self.unsafe = []
         self.latest = None  # destinations of the last of unsafe
         self.closed = False
@@ -220,7 +220,7 @@ class Received:
             del unsafe[0]
         if not unsafe:
             self.latest = None
-        if mark:
+        if mark and added >= self.kept_since:  # else it is a mark of the store before
             self.inflight.sure(mark)
 
     def restore(self, identifier, kept_at):
@@ -240,6 +240,28 @@ class Received:
             kept_at = self._value(identifier)
             if kept_at != NOT_KEPT and locations.number_of(kept_at) < oldest:
                 octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, self.inflight.again(kept_at))
+
+    def keep_in(self, inflight):
+        """Have them kept there from now on, because what has kept them has failed. A message whose files have
+        no names yet may be lost by a kill: its identifier is not noted.
+        """
+        outlives = True
+        for _, queues in self.unsafe:
+            for destination in queues:
+                outlives = outlives and destination.outlives_kill()
+        for identifier in self._identifiers():
+            kept_at = self._value(identifier)
+            is_sure = kept_at != NOT_KEPT and kept_at <= self.inflight.sure_mark
+            ends, waits = self._ends_of(identifier), identifier in self.storing
+            if waits:
+                ends = self.storing[identifier][0]
+            now = 0
+            if ends or not waits and (is_sure or outlives):
+                now = inflight.received_before(self.key, identifier, is_sure, ends)
+            self._put(identifier, now)
+        self.inflight = inflight
+        self.added += 1
+        self.kept_since = self.added
 
     def close(self):
         """The session is over, and nothing is added."""

@@ -7,6 +7,7 @@ from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
 
 cdef int ROW, FIRST_ROWS, KEPT_ROWS, FREE, QOS_1, QOS_2, RELEASED, FROM_BEFORE
+cdef uint64_t LOW_OCTETS, SETTLED_MS
 cdef int NOTHING, RELEASE, UNKNOWN, WRONG, PUBACK, PUBREC, PUBCOMP
 cdef Py_ssize_t IDENTIFIER_MAX, AT_ONCE, MOVED_AT_ONCE
 
@@ -44,6 +45,8 @@ cdef class Sent:
     cpdef dict begun(self)
     @cython.locals(left=Py_ssize_t, identifier=Py_ssize_t, row=Py_ssize_t, kept_at=uint64_t)
     cpdef Py_ssize_t move(self, Py_ssize_t oldest, Py_ssize_t first) except -1
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int, earlier_ms=uint64_t, stored_ms=uint64_t)
+    cpdef keep_in(self, Inflight inflight)
     @cython.locals(room=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
     @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)

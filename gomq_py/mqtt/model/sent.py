@@ -7,7 +7,8 @@ needed:
     offset  octets
     0       8       location in the queue's store
     8       8       where mqtt.model.inflight keeps it (QoS 2 of a durable session), else 0
-    16      4       the identifier that is free behind this one, 0: none
+    16      4       FREE: the identifier that is free behind this one, 0: none; else when the message was
+                    stored, the low octets of Unix milliseconds
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
     21      1       1: the message is taken from the queue, and has yet to go back there
     22      2       nothing
@@ -32,6 +33,10 @@ KEPT_ROWS = 64
 AT_ONCE = 2500
 # What is kept anew between two looks at the clock: some 0.2 ms.
 MOVED_AT_ONCE = 100
+
+LOW_OCTETS = 0xFFFFFFFF
+# In place of when the message was stored: no message is the one that was sent.
+SETTLED_MS = 1
 
 # RELEASED: PUBREC came, the message is settled, PUBCOMP is awaited. FROM_BEFORE: sent over an earlier
 # connection, and not again over this one.
@@ -203,6 +208,20 @@ class Sent:
                 octets.put_le64(self.at, row + 8, self.inflight.again(kept_at))
         return 0
 
+    def keep_in(self, inflight):
+        """Have what is under way kept there from now on, because what has kept it has failed."""
+        for identifier in range(1, self.capacity + 1):
+            row = (identifier - 1) * ROW
+            state = self.at[row + 20] & 3
+            if state == QOS_2 or state == RELEASED:
+                earlier_ms = self._stored_ms(row)
+                stored_ms = earlier_ms or octets.le32(self.at, row + 16)
+                if state == RELEASED:
+                    stored_ms = SETTLED_MS
+                octets.put_le64(self.at, row + 8, inflight.sent_before(
+                    self.key, identifier, octets.le64(self.at, row), stored_ms, earlier_ms != 0))
+        self.inflight = inflight
+
     # deliveries
 
     def room(self):
@@ -224,6 +243,7 @@ class Sent:
         if self.first_free == 0:
             self.last_free = 0
         octets.put_le64(self.at, row, location)
+        octets.put_le32(self.at, row + 16, timestamp_ms & LOW_OCTETS)
         kept_at = 0
         if qos == QOS_2 and self.inflight is not None:
             kept_at = self.inflight.sent(self.key, identifier, location, timestamp_ms)
@@ -397,7 +417,7 @@ class Sent:
     def _is_same(self, row, timestamp_ms):
         """Whether the message at the location of a row, stored then, is the one that was sent."""
         stored_ms = self._stored_ms(row)
-        return stored_ms == 0 or stored_ms == timestamp_ms
+        return stored_ms == 0 or stored_ms & LOW_OCTETS == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
         """When the message of a row was stored, where its location may be another one's by now: after a

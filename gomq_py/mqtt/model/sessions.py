@@ -14,7 +14,8 @@ from gomq_py.errors import OutOfResources, PreconditionFailed, ResourceLocked
 from gomq_py.mqtt.model import source
 from gomq_py.mqtt.model.exchange import MAX_COSTLY_LEVELS, no_room
 from gomq_py.mqtt.model.filter_tree import Arrangements, levels_of
-from gomq_py.mqtt.model.session_kind import PREFIX, TYPE
+from gomq_py.mqtt.model.moving import Replacing
+from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE, PREFIX, TYPE
 from gomq_py.mqtt.wire.topics import SEPARATOR, is_shared, shared_fault, split_shared
 
 # Seconds after which a session that is absent never ends (MQTT 5 §3.1.2.11.2).
@@ -56,6 +57,7 @@ class Sessions:
         self.by_client = {}
         self.make_inflight: Any = None
         self._inflight: Any = None
+        self._replacing: Any = None  # the Replacing of inflight, once its store has failed
         self.retained: Any = None  # Retained and Wills of the vhost, set by kinds
         self.wills: Any = None
         self.subscriptions = self.shared = 0
@@ -244,6 +246,23 @@ class Sessions:
     def with_identifiers(self):
         """The sessions that have anything under way, as a new list."""
         return [session for session in self.by_client.values() if session.sent or session.received]
+
+    def inflight_failed(self, inflight):
+        """Its store has failed."""
+        if inflight is not self._inflight:  # another one has its place
+            return
+        if self._replacing is None:
+            self._replacing = Replacing(self)
+        self._replacing.begin()
+
+    def renew_inflight(self):
+        """Put a new one with a new store in the place of inflight. Returns the sessions that have anything
+        under way. Raises OutOfResources.
+        """
+        self.vhost.replace_store(INFLIGHT_STORE)
+        self._inflight = self.make_inflight()
+        self._inflight.open()
+        return self.with_identifiers()
 
     def _set_owner(self, session, user, of_token):
         if session.owner != (user, of_token):

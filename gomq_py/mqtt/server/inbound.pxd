@@ -46,7 +46,7 @@ cdef class Inbound:
     cpdef done(self)
     cpdef leave(self)
     cpdef close(self)
-    cpdef bytes lost(self, bytes answers)
+    cpdef bytes lost(self, bytes answers, bint is_stored)
 
 @cython.final
 cdef class Batch(Answer):
@@ -54,3 +54,5 @@ cdef class Batch(Answer):
     cdef bytes answers
     cdef Py_ssize_t pubacks, confirms
     cdef unsigned long long added, mark
+    @cython.locals(ends=bint)
+    cdef bint _is_stored(self) except -1

@@ -13,6 +13,7 @@ from gomq_py.broker.verbs.held_publish import WAITS_FOR
 from gomq_py.broker.verbs.promised import Answer, Promised
 from gomq_py.broker.verbs.unsynced import Unsynced
 from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types what is received)
+from gomq_py.mqtt.model.inflight import Inflight
 from gomq_py.mqtt.server.acknowledgements import Acknowledgements
 from gomq_py.mqtt.wire import frames, reason_codes
 from gomq_py.mqtt.wire.constants import MQTT_5, PUBACK, PUBCOMP, PUBREC
@@ -190,8 +191,10 @@ class Inbound:
     def released(self, packet_identifier):
         """PUBREL."""
         known = self.received.discard(packet_identifier)
-        if known and self.received.inflight is not None:
-            # A power cut must not bring it back: the client takes the identifier for another message.
+        if self.received.inflight is not None:
+            # A power cut must not bring it back: the client takes the identifier for another message. One
+            # that is not known may have been released over an earlier connection, which ended before the
+            # flush.
             self.has_released = True
             self.unsynced.add(self.received.inflight.together)
         code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
@@ -234,13 +237,14 @@ class Inbound:
 
     # for the answers
 
-    def lost(self, answers):
-        """The answers, where the disk refused what they promise. Where it may know an identifier as received
-        for ever neither PUBCOMP nor a refusal leaves: the client would take it for another message, and that
-        would be taken for this one.
+    def lost(self, answers, is_stored):
+        """The answers, where the disk refused what they promise. ``is_stored``: no queue has failed, and
+        identifiers stay known, so that messages are not taken a second time when the client sends them again.
+
+        While an identifier stays known neither PUBCOMP nor a refusal leaves: the client would take it for
+        another message, and that would be taken for this one.
         """
         refused = []
-        inflight = self.received.inflight
         must_end = self.version < MQTT_5
         at = 0
         while at < len(answers):
@@ -251,10 +255,10 @@ class Inbound:
             if kind != PUBCOMP and code < UNSPECIFIED_ERROR:
                 code = UNSPECIFIED_ERROR
                 if kind == PUBREC:
-                    self.received.discard(identifier)
-                    # Where it stays known the client must not use it for another message.
+                    if not is_stored:
+                        self.received.discard(identifier)
                     must_end = must_end or self.received.has(identifier)
-            if kind == PUBCOMP and inflight is not None and inflight.failed:
+            if kind == PUBCOMP:
                 must_end = True
             if self.version >= MQTT_5:
                 refused.append(frames.encode_acknowledgement(self.version, kind, identifier, code))
@@ -288,4 +292,15 @@ class Batch(Answer):
 
     def lost(self):
         self.inbound.unanswered -= self.pubacks
-        return self.inbound.lost(self.answers)
+        return self.inbound.lost(self.answers, self._is_stored())
+
+    def _is_stored(self):
+        """Whether no queue has failed, and the client cannot be told but by the end of its connection."""
+        ends = self.inbound.version < MQTT_5
+        for queues in self.queues:
+            for queue in queues:
+                if queue.failed:
+                    if not isinstance(queue, Inflight):
+                        return False
+                    ends = True
+        return ends

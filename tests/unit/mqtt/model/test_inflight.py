@@ -10,6 +10,7 @@ import pytest
 from gomq_py.content import forms
 from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.model.received import Received
+from gomq_py.mqtt.wire.constants import PUBLISH, PUBREC, PUBREL
 from gomq_py.mqtt.wire.crossing import MQTTForm
 from tests.support.mqtt_outbound import Peer, make_sure, mqtt_message, mqtt_node, note_received, publish
 
@@ -110,6 +111,113 @@ def test_released_identifier_does_not_come_back(nodes):
     node.hub.scheduler.finish()  # the end of a walk
 
     assert received(nodes()) == {6}
+
+
+def failed_and_replaced(node):
+    """The disk fails the store of identifiers, and a new one takes its place."""
+    sessions = node.vhost.extras["mqtt"]
+    before = sessions.inflight
+    before.store.fence(OSError(5, "the disk failed"))
+    assert before.failed
+    node.wait(lambda: sessions.inflight is not before and not sessions._replacing.running)
+    assert not sessions.inflight.failed
+    return before
+
+
+def test_what_is_under_way_when_the_store_fails_is_kept_in_a_new_one(nodes):
+    node = nodes()
+    ids = Peer(node).session.received_ids()
+    for identifier in (5, 6):
+        note_received(ids, identifier)
+    make_sure(ids)
+    note_received(ids, 7)
+
+    failed_and_replaced(node)
+    note_received(ids, 8)
+    assert ids.discard(5)
+    node.hub.scheduler.finish()
+
+    assert received(nodes()) == {6, 7, 8}
+    assert received(nodes(2)) == {6}  # after a power cut: what was sure before the fault
+
+
+def test_what_a_client_is_owed_when_the_store_fails_comes_again_with_its_identifier(nodes):
+    node = nodes()
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, *(mqtt_message("t", b"%d" % number, 2) for number in range(3)))
+    assert [packet.packet_identifier for packet in peer.packets(3)] == [1, 2, 3]
+    peer.acknowledge(PUBREC, 2)
+    assert peer.packet().TYPE == PUBREL
+
+    failed_and_replaced(node)
+
+    for number in (1, 1, 2):  # a kill, another one, and a power cut that found all on the disk
+        peer = Peer(nodes(number))
+        came = peer.packets(3)
+        assert [(packet.TYPE, packet.packet_identifier) for packet in came] in (
+            [(PUBLISH, 1), (PUBREL, 2), (PUBLISH, 3)], [(PUBLISH, 1), (PUBLISH, 3), (PUBREL, 2)])
+        assert all(packet.dup for packet in came if packet.TYPE == PUBLISH)
+
+
+def test_of_an_earlier_run_too(nodes):
+    """The place of a message in its files may be another one's by then."""
+    peer = Peer(nodes()).subscribe("t", qos=2)
+    publish(peer.node, mqtt_message("t", b"x", 2))
+    assert peer.packet().packet_identifier == 1
+    node = nodes()
+    ids = node.vhost.extras["mqtt"].by_client["c"].sent
+    earlier = ids.begun()
+
+    failed_and_replaced(node)
+
+    assert ids.begun() == earlier and 0 not in earlier.values()
+
+
+def test_who_waits_for_files_when_the_store_fails_gets_it_once_all_the_same(nodes):
+    node = nodes()
+    left_waiting(node)
+    failed_and_replaced(node)
+    node.hub.scheduler.finish()
+
+    assert lacking(nodes()) == ["b"]
+
+
+def test_what_was_marked_in_the_store_that_failed_says_nothing_of_the_new_one(nodes):
+    node = nodes()
+    ids = Peer(node).session.received_ids()
+    for identifier in range(1, 9):
+        note_received(ids, identifier)
+    added, mark = ids.added, ids.mark()
+
+    failed_and_replaced(node)
+    note_received(ids, 9)
+    ids.sure(added, mark)
+
+    assert received(nodes(2)) == set()
+
+
+def test_a_store_that_fails_again_is_made_anew_after_a_while(nodes):
+    node = nodes()
+    sessions = node.vhost.extras["mqtt"]
+    ids = Peer(node).session.received_ids()
+    note_received(ids, 5)
+    failed_and_replaced(node)
+    sessions._replacing._pause_ms = 1
+
+    failed_and_replaced(node)
+
+    assert sessions._replacing._pause_ms >= 1000
+    assert received(nodes()) == {5}
+
+
+def test_files_of_the_store_that_failed_go(nodes):
+    node = nodes()
+    note_received(Peer(node).session.received_ids(), 5)
+    node.committer.wait()
+
+    before = failed_and_replaced(node)
+
+    node.wait(lambda: not os.path.exists(before.store.folder))
 
 
 def test_sessions_that_end_with_their_connection_keep_nothing(nodes):

@@ -656,10 +656,67 @@ def test_no_refusal_leaves_for_a_message_whose_identifier_stays_known(mqtt):
     received.add(1)
     received.inflight.fail(OSError(errno.EIO, "no disk"))
 
-    assert session.connection.inbound.lost(b"\x50\x02\x00\x01") == b""
+    assert session.connection.inbound.lost(b"\x50\x02\x00\x01", False) == b""
 
     assert received.has(1)
     client.expect(b"\xe0\x01\x80")
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_store_of_identifiers_that_fails_doubles_nothing_and_shuts_nobody_out(make_mqtt, version):
+    """A PUBREL of the same read waits for that store; the message is safe. The client does as MQTT has it: it
+    sends again what was not answered.
+    """
+    mqtt = make_mqtt(manual=True)
+    sessions = mqtt.door.vhost.extras["mqtt"]
+    queue = bound(mqtt.door, durable=True)
+    login = KEPT_5 if version == 5 else CONNECT_311.replace(b"\xc2", b"\xc0", 1)
+    client = mqtt.stranger()
+    client.send(login)
+    wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
+    mqtt.door.committer.finish()
+    client.expect(CONNACK_5 if version == 5 else CONNACK_311)
+
+    inbound = sessions.by_client["c"].connection.inbound
+    inbound.received.begin(1, (queue,))
+    inbound.stored(2, 1, True, True, (queue,))  # as the lanes have it, but that the message is not there
+    inbound.released(9)
+    inbound.done()
+    before = sessions.inflight
+    before.fail(OSError(errno.EIO, "no disk"))
+    wait_until(lambda: sessions.inflight is not before, what="no new store")
+    mqtt.door.committer.finish()
+    client.expect(told(0x80) if version == 5 else b"")
+    client.expect_end()
+
+    client = mqtt.client(login, PRESENT_5 if version == 5 else b"\x20\x02\x01\x00")
+    client.send(publish(b"t", b"1", 2, 1, version, dup=True))
+    client.expect_nothing()
+    mqtt.door.committer.finish()
+    client.expect(b"\x50\x02\x00\x01")
+    client.send(b"\x62\x02\x00\x01")
+    client.expect_nothing()
+    mqtt.door.committer.finish()
+    client.expect(b"\x70\x02\x00\x01")
+    assert bodies(queue) == []  # nothing was stored when it came again
+
+
+def test_identifier_that_is_not_known_is_released_when_the_disk_has_what_was_released_before(make_mqtt):
+    """Its first PUBREL may have come over a connection that ended before the flush."""
+    mqtt, _ = kept_session(make_mqtt)
+    mqtt.door.committer.finish()
+    again = mqtt.client(KEPT_5, PRESENT_5)
+
+    again.send(b"\x62\x02\x00\x01")
+    again.expect_nothing()
+    again.socket.close()
+    wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
+    again = mqtt.client(KEPT_5, PRESENT_5)
+    again.send(b"\x62\x02\x00\x01")
+    again.expect_nothing()
+    mqtt.door.committer.finish()
+
+    again.expect(b"\x70\x03\x00\x01\x92")
 
 
 def test_qos_2_that_waits_for_files_and_is_refused_is_refused_when_it_comes_again(mqtt):
