@@ -12,8 +12,7 @@ cdef class Interest:
     cdef const unsigned char* at
     cdef readonly Py_ssize_t topic_length
     cdef readonly unsigned int qos, alias
-    cdef readonly bint as_published, is_kept, is_shared
-    cdef bint differs
+    cdef readonly bint as_published, is_kept, is_shared, is_wanted
     cdef Interest own
     cdef want(self, list subscriptions, bint is_kept)
     @cython.locals(one=Interest)
@@ -41,7 +40,8 @@ cdef class Interests:
     cpdef close(self)
     @cython.locals(key=bytes, interest=Interest)
     cdef Interest find(self, const unsigned char* at, Py_ssize_t start, Py_ssize_t length)
-    cdef name(self, bytes key, Interest interest, unsigned int alias)
+    @cython.locals(interest=Interest)
+    cdef name(self, bytes key, unsigned int alias)
     @cython.locals(alias=cython.uint, topic=bytes)
     cdef Interest _look_up(self, bytes key)
     @cython.locals(kinds=dict, kind=Interest, without=tuple)

@@ -23,14 +23,14 @@ class Interest:
     ``topic``: its octets, which lie ``at``, empty where the routing key is no topic name. ``qos``: the
     highest granted; ``as_published``: RETAIN stays as it was; ``identifiers``: the properties of MQTT 5 that
     tell the subscription identifiers. ``is_kept``: some subscription leads to the session's queue, none that
-    is shared counting; ``is_shared``: some is.
+    is shared counting; ``is_shared``: some is; ``is_wanted``: there is any.
     """
 
-    # ``differs``: what the session itself has published comes back by other subscriptions, ``own``, or by
-    # none (None). No Interest holds itself: those of very many topics come and go.
+    # ``own``: what the session itself has published comes back by other subscriptions, or by none; None: by
+    # the same. No Interest holds itself: those of very many topics come and go.
     __slots__ = (
         "topic", "at", "topic_length", "qos", "as_published", "identifiers", "is_kept", "is_shared",
-        "differs", "own", "alias",
+        "is_wanted", "own", "alias",
     )
 
     def __init__(self, topic):
@@ -39,13 +39,14 @@ class Interest:
         self.topic_length = len(topic)
         self.alias = 0
         self.qos = QOS_MAX
-        self.as_published = self.is_kept = self.is_shared = self.differs = False
+        self.as_published = self.is_kept = self.is_shared = self.is_wanted = False
         self.identifiers = b""
         self.own = None
 
     def want(self, subscriptions, is_kept):
         """Of these subscriptions."""
         self.is_kept = is_kept
+        self.is_wanted = len(subscriptions) > 0
         self.is_shared = any([is_shared(subscription.topic_filter) for subscription in subscriptions])
         # what was stored before the client unsubscribed keeps its QoS
         self.qos = max([subscription.qos for subscription in subscriptions], default=QOS_MAX)
@@ -62,14 +63,14 @@ class Interest:
         one.identifiers = self.identifiers
         one.is_kept = self.is_kept
         one.is_shared = self.is_shared
-        one.differs = self.differs
+        one.is_wanted = self.is_wanted
         if self.own is not None:
             one.own = self.own.of(topic, alias)
         return one
 
     def in_own(self):
-        """The Interest in what the session itself has published; None: that does not come back."""
-        return self.own if self.differs else self
+        """The Interest in what the session itself has published: of subscriptions without No Local."""
+        return self if self.own is None else self.own
 
 
 class Interests:
@@ -140,11 +141,13 @@ class Interests:
         self.last_length = length
         return interest
 
-    def name(self, key, interest, alias):
-        """From here on the client knows the topic of a routing key by this alias."""
+    def name(self, key, alias):
+        """From here on the client knows the topic of a routing key, found last, by this alias."""
         if self.aliases is None:
             self.aliases = {}
-        self.aliases[key] = interest.alias = alias
+        self.aliases[key] = alias
+        interest = self.found[key]
+        interest.alias = alias
         if interest.own is not None:
             interest.own.alias = alias
 
@@ -171,8 +174,7 @@ class Interests:
             kind = kinds[filters] = self._wanted(filters)
             without = tuple([one for one in filters if not self.session.subscriptions[one].no_local])
             if len(without) < len(filters):
-                kind.differs = True
-                kind.own = self._wanted(without) if without else None
+                kind.own = self._wanted(without)
         return kind
 
     def _wanted(self, filters):

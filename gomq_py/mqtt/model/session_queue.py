@@ -11,6 +11,8 @@ from gomq_py.mqtt.model import interests as _interests  # noqa: F401  (its .pxd 
 from gomq_py.mqtt.model import legacy
 from gomq_py.mqtt.model.exchange import MQTTExchange
 from gomq_py.mqtt.model.session_kind import EXTRA
+from gomq_py.mqtt.wire import crossing
+from gomq_py.mqtt.wire.crossing import KIND
 from gomq_py.storage.format import sizes
 
 
@@ -27,15 +29,24 @@ class SessionQueue(broker_queue.Queue):
 
     def publish(self, message):
         """As Queue.publish, but for what its own client has published and does not want back."""
-        if message.publisher is not None and message.publisher is self.session and self._is_unwanted(message):
-            return 1
+        if message.publisher is not None and message.publisher is self.session:
+            return self._publish_own(message)
+        if message.flags & crossing.OWN and message.kind == KIND:
+            message.flags = message.flags & ~crossing.OWN  # it was another session's own
         return broker_queue.Queue.publish(self, message)
 
-    def _is_unwanted(self, message):
+    def _publish_own(self, message):
+        """Store it with a mark, by which it is delivered as subscriptions without No Local want it."""
         interests = self.session.interests
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         own = interests.find(message.buffer, at + 1, message.buffer[at]).in_own()
-        return own is None or not own.is_kept and not own.is_shared
+        if not own.is_kept and not own.is_shared:
+            return 1
+        flags = message.flags
+        message.flags = flags | crossing.OWN
+        taken = broker_queue.Queue.publish(self, message)
+        message.flags = flags
+        return taken
 
     def may_go(self, message):
         """Not what was sent at QoS 2: its exchange is completed [MQTT-4.3.3-7]."""

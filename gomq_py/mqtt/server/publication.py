@@ -67,7 +67,6 @@ class Publication:
         subscriptions and of what was published. More than ``packet_max``: it must not be sent; UNREADABLE:
         to nobody.
         """
-        self.interest = interest
         flags = message.flags
         is_amqp = message.kind == BASIC
         if is_amqp:
@@ -86,6 +85,9 @@ class Publication:
         ):
             self.size = UNREADABLE
             return self.size
+        elif flags & crossing.OWN:
+            interest = interest.in_own()
+        self.interest = interest
         if interest.topic_length == 0:
             self.size = NOT_SENDABLE
             return self.size
@@ -185,7 +187,7 @@ class Publication:
         at = message.routing_at + 1 + message.buffer[message.routing_at]
         key = bytes(message.buffer[at + 1:at + 1 + message.buffer[at]])
         self.aliases_given += 1
-        self.interests.name(key, self.interest, self.alias)
+        self.interests.name(key, self.alias)
 
 
 def seconds_left(expires_at_ms, now_ms):

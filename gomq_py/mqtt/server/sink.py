@@ -62,7 +62,7 @@ class Sink(destination.Destination):
         interest = publication.find(message)
         if message.publisher is not None and message.publisher is self.session:
             interest = interest.in_own()
-            if interest is None:
+            if not interest.is_wanted:
                 return 1
         if interest.is_kept and not message.flags & crossing.REPLAYED:  # it comes from the queue
             return 1

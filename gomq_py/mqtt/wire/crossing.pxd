@@ -5,7 +5,7 @@ from gomq_py.content.properties cimport PropertyScan
 from gomq_py.mqtt.wire cimport texts
 from libc.stdint cimport uint64_t
 
-cdef unsigned int QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED
+cdef unsigned int QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED, OWN
 cdef unsigned int PAYLOAD_FORMAT_INDICATOR, MESSAGE_EXPIRY_INTERVAL, CONTENT_TYPE, RESPONSE_TOPIC
 cdef unsigned int CORRELATION_DATA, SUBSCRIPTION_IDENTIFIER, WILL_DELAY_INTERVAL, TOPIC_ALIAS, USER_PROPERTY
 cdef const unsigned char* TOPIC_KEY

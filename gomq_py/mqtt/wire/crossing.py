@@ -42,7 +42,8 @@ KIND = 2
 # The flags of a record of kind 2, beside bit 0. REPLAYED: a retained message on its way to one subscription,
 # which says itself how it goes out: its QoS and RETAIN are those of the delivery, and its properties hold the
 # identifier of the subscription. NAMED: its last property is a user property that tells who published it.
-QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED = 1, 3, 8, 16, 32
+# OWN: in a session's queue, its own client has published it.
+QOS_SHIFT, QOS_MASK, RETAIN, REPLAYED, NAMED, OWN = 1, 3, 8, 16, 32, 64
 # That property up to its value, the client id of the publisher.
 PUBLISHER_KEY = b"\x26\x00\x0emqtt.publisher"
 

@@ -10,7 +10,7 @@ from gomq_py.storage.message import Message
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, note_received, publish
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
-REPLAYED = 16
+REPLAYED, OWN = 16, 64
 
 
 @pytest.fixture
@@ -155,6 +155,64 @@ def test_no_local_of_one_subscription_does_not_keep_what_another_one_asks_for(no
     publish(node, mqtt_message("a/b", b"mine", publisher=peer.session))
 
     peer.expect(b"\x30\x0c\x00\x03a/b\x02\x0b\x03mine")
+
+
+def with_and_without_no_local(peer, is_first=True):
+    """Subscriptions that differ in everything."""
+    wanted = [
+        ("a/#", {"qos": 2, "no_local": True, "retain_as_published": True, "identifier": 1}),
+        ("a/x", {"qos": 1, "identifier": 2})]
+    for topic_filter, options in wanted if is_first else reversed(wanted):
+        peer.subscribe(topic_filter, **options)
+    return peer
+
+
+def as_sent(packet):
+    return packet.payload, packet.qos, packet.retain, packet.properties["subscription_identifier"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("expiry_s", [0, 1000])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_own_message_comes_as_the_subscription_without_no_local_wants_it(node, qos, expiry_s, is_first):
+    """[MQTT-3.8.3-3], [MQTT-3.3.4-3]"""
+    peer = with_and_without_no_local(Peer(node, expiry_s=expiry_s), is_first)
+
+    publish(
+        node, mqtt_message("a/x", b"mine", qos, True, publisher=peer.session),
+        mqtt_message("a/x", b"theirs", qos, True))
+
+    assert as_sent(peer.packet()) == (b"mine", min(qos, 1), False, [2])
+    assert as_sent(peer.packet()) == (b"theirs", qos, True, [1, 2])
+
+
+def test_own_message_is_known_as_such_after_a_kill(nodes):
+    node = nodes()
+    peer = with_and_without_no_local(Peer(node))
+    peer.disconnect()
+    publish(node, mqtt_message("a/x", b"mine", 2, True, publisher=peer.session))
+
+    peer = Peer(nodes("kill"))
+
+    assert as_sent(peer.packet()) == (b"mine", 1, False, [2])
+
+
+def test_message_that_was_another_sessions_own_is_nobodys(node):
+    """One that was dead-lettered, for instance."""
+    peer = with_and_without_no_local(Peer(node))
+
+    publish(node, mqtt_message("a/x", b"theirs", 2, True, more_flags=OWN))
+
+    assert as_sent(peer.packet()) == (b"theirs", 2, True, [1, 2])
+
+
+def test_own_message_and_others_of_its_topic_have_one_alias(node):
+    peer = with_and_without_no_local(Peer(node, topic_alias_maximum=10))
+
+    publish(node, mqtt_message("a/x", b"mine", publisher=peer.session), mqtt_message("a/x", b"theirs"))
+
+    got = [(packet.topic_name, packet.properties["topic_alias"]) for packet in peer.packets(2)]
+    assert got == [("a/x", 1), ("", 1)]
 
 
 @pytest.mark.parametrize("expiry_s", [0, 1000])
