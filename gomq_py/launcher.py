@@ -4,6 +4,7 @@ Boot: the node leads (data folder, broker), the pidfile, listeners. Stop: listen
 comes; then the connections, then the broker, and the data folder's lock last. Never parses flags (cli) and
 never patches (``__main__``).
 """
+import faulthandler
 import os
 import resource
 import signal
@@ -68,6 +69,7 @@ class Launcher:
         self._asked_to_stop: Any = None
         self._pidfile = ""
         self._wakeup: Any = None
+        self._limit: Any = None
 
     def run(self) -> int:
         """Start, serve until a signal says otherwise, stop; returns the exit code.
@@ -100,6 +102,7 @@ class Launcher:
         finally:
             gevent.killall(helpers)
             self.stop()
+            self._lift_limit()
             self._systemd.close()
             for watcher in watchers:
                 watcher.cancel()
@@ -276,7 +279,24 @@ class Launcher:
             _abort(number, None)
         self._wakeup = _abort_on_next_signal()
         LOG.info("%s: stopping; once more to stop at once", signal.Signals(number).name)
+        self._limit_stop()
         self._asked_to_stop.set()
+
+    def _limit_stop(self) -> None:
+        """End the process when the stop has taken ``stop_timeout`` seconds: a disk that does not answer must
+        not keep the broker from leaving. Confirmed messages are on the disk already.
+        """
+        limit_s = self.settings.stop_timeout
+        if limit_s:
+            durability = self._node.durability if self._node is not None else None
+            self._limit = gevent.spawn_later(limit_s, _leave, limit_s, durability)
+            # The hub may stand still in a call of the system, and then says nothing.
+            faulthandler.dump_traceback_later(limit_s + LAST_LINES_S, exit=True, file=2)
+
+    def _lift_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.kill(block=False)
+            faulthandler.cancel_dump_traceback_later()
 
     def _write_pidfile(self) -> None:
         """Only now that the data folder is ours: a second broker must not overwrite the first one's."""
@@ -347,8 +367,18 @@ def _abort_on_next_signal() -> Any:
     return reader, writer, watcher
 
 
+def _leave(limit_s: int, durability: Any) -> None:
+    """The stop takes too long: say what it waits for, and end as a kill does."""
+    LOG.error(
+        "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
+        "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",
+        limit_s, "not asked for: the boot had not ended" if durability is None else durability.describe(),
+    )
+    _abort(signal.SIGTERM, None)
+
+
 def _abort(_number: int, _frame: Any) -> None:
-    """Second signal.
+    """Second signal, or a stop that takes too long.
 
     Confirmed messages are on disk already, so leaving without a word to anybody loses nothing. Nor is a log
     waited for that takes no more, or a thread that writes it.

@@ -278,11 +278,13 @@ class GroupCommit:
             "over" if self._gone else "syncing" if self._is_syncing else "idle" if self.is_idle
             else "waiting for more"
         )
+        running = ", ".join(self._flushing.watch.running())
         return (
             f"{'' if self.enabled else 'off, '}{state}, {self.syncs} so far; to flush: {len(self._stores)} "
             f"queues, {len(self._later)} of acks, {len(self._logs)} logs, {len(self._folders)} folders; "
             f"waiting: {len(self._waiting)} for the next, {len(self._in_flight)} for this one; "
             f"{len(self._failed)} folders and {len(self._failed_logs)} logs failed"
+            f"{'; being flushed: ' if running else ''}{running}"
         )
 
     # what nobody waits for

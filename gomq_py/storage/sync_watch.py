@@ -57,6 +57,10 @@ class SyncWatch:
             self._log(
                 logging.WARNING, "flushing %s ended after %.1f s", entry[0], time.monotonic() - entry[1])
 
+    def running(self):
+        """The paths that are being flushed, the oldest flush first; none if nothing is logged."""
+        return [path for path, _, _ in list(self._running.values())]
+
     def stop(self):
         """Nothing is logged any more, and the thread ends by itself."""
         self._after_s, self._stopping = 0, True

@@ -2,6 +2,7 @@
 and what is there when it is well again.
 """
 import contextlib
+import re
 
 import pytest
 import requests
@@ -9,6 +10,7 @@ import requests
 from gomq_py.client.connection import Connection
 from gomq_py.client.errors import ChannelClosed, ClosedError
 from gomq_py.content.properties import Properties
+from gomq_py.launcher import EXIT_ABORTED
 from tests.support.ill_disk import IllDisk, SmallDisk
 from tests.support.waiting import TIMEOUT_S, wait_until
 
@@ -224,6 +226,25 @@ def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_rest
         assert requests.put(f"{management}/queues/%2F/q/restart", **guest).status_code == 204
         assert publisher.publish()
         assert everything(broker.amqp_url)[0] == 0
+
+
+def test_stop_on_a_disk_that_hangs_ends_and_loses_nothing(tmp_path):
+    config = tmp_path / "gomq.ini"
+    config.write_text(SEGMENTS + "stop_timeout = 1\n")
+    with IllDisk(tmp_path, config=config) as broker:
+        publisher = Publisher(broker.amqp_url)
+        assert publisher.publish()
+        broker.fall_ill("stuck")
+        assert publisher.publish(0.1) is None
+
+        assert broker.stop() == EXIT_ABORTED
+
+        text = "the stop has not ended after 1 s .*Flushes were syncing.*being flushed: .*msgs.0000000001"
+        assert re.search(text, broker.log_text)
+        broker.recover("stuck")
+        broker.start()
+        assert everything(broker.amqp_url)[0] == 0
+        assert broker.stop() == 0
 
 
 def test_flush_that_hangs_holds_confirms_back_and_nothing_else(tmp_path):

@@ -260,6 +260,25 @@ def test_second_signal_stops_at_once(broker):
     del silent
 
 
+def test_stop_that_takes_too_long_ends_though_the_hub_stands_still():
+    program = """if True:
+        import signal, time
+        from gevent.event import Event
+        from gomq_py.config.settings import Settings
+        from gomq_py.launcher import Launcher
+        launcher = Launcher(Settings.checked(stop_timeout=1))
+        launcher._asked_to_stop = Event()
+        launcher._on_stop_signal(signal.SIGTERM)
+        time.sleep(3600)
+    """
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=in_time(60))
+
+    assert done.returncode == 1
+    assert "Timeout (0:00:02)" in done.stderr and 'File "<string>", line 9' in done.stderr
+
+
 def test_folder_is_free_again_after_a_kill(broker):
     broker.kill()
 
