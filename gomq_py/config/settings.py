@@ -107,8 +107,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("main", "slow_sync_warning", integer(0, 3600), 5,
            "Seconds after which a flush that has not ended is logged, with its file; 0: never."),
     Option("main", "stop_timeout", integer(0, 86400), 60,
-           "Seconds that an orderly stop may take; then the broker says what it waits for and leaves as a kill "
-           "would, without a loss of what was confirmed. 0: no limit."),
+           "Seconds that an orderly stop may take; then the broker says what it waits for and leaves as a "
+           "kill would, without a loss of what was confirmed. 0: no limit."),
     Option(
         "main", "segment_size", integer(65536, 268435456), 8388608,
         "Octets of a message segment file. Larger ones roll less often; "

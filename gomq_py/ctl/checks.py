@@ -75,33 +75,39 @@ def _recovering(context, function, *arguments):
         return context.exit(EXIT_UNUSABLE)
 
 
-@ctl.command()
+@ctl.command("recover_users")
 @click.argument("data_dir", type=click.Path())
 @click.argument("name")
 @click.argument("password", required=False)
+@click.pass_obj
 @click.pass_context
-def recover_users(context, data_dir, name, password):
+def recover_users(context, session, data_dir, name, password):
     """Begin the users of a data folder anew with one administrator, where the file is gone, empty or
     cannot be read.
 
     No broker may hold the folder. The password is asked for when it is not given, or read from a pipe.
     """
     _recovering(context, "recover_users", data_dir, name, asked_password(password))
+    if not session.out.quiet:
+        click.echo(f"the users of {data_dir} begin anew with the administrator {name}")
 
 
-@ctl.command()
+@ctl.command("recover_definitions")
 @click.argument("data_dir", type=click.Path())
+@click.pass_obj
 @click.pass_context
-def recover_definitions(context, data_dir):
+def recover_definitions(context, session, data_dir):
     """Begin the definitions of a data folder anew, where the file is gone, empty or cannot be read.
 
     No broker may hold the folder. The next boot keeps the messages of all queues in set-aside/, from where
     recover_queue brings them back.
     """
     _recovering(context, "recover_definitions", data_dir)
+    if not session.out.quiet:
+        click.echo(f"the definitions of {data_dir} begin anew with the virtual host /")
 
 
-@ctl.command()
+@ctl.command("recover_queue")
 @click.argument("data_dir", type=click.Path())
 @click.argument("folder")
 @click.argument("queue")

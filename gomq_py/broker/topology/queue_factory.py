@@ -32,6 +32,7 @@ from gomq_py.storage.removal import FolderRemovals
 from gomq_py.storage.reopening import open_in_thread
 
 LOG = logger("broker")
+_WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
 INCARNATION_SIZE = 16
 # Some tens of microseconds each, for what hangs on them is given back then.
 PARTED_AT_ONCE = 50
@@ -319,14 +320,15 @@ class QueueFactory:
                 )
             elif log_is_damaged and os.listdir(path):
                 LOG.error(
-                    "the definitions are damaged and name no queue for %s; it is kept as %s", path,
-                    self._data_dir.set_aside(path),
+                    "the definitions are damaged and name no queue for %s; it is kept as %s. %s", path,
+                    self._data_dir.set_aside(path), _WAY_BACK,
                 )
                 listed.pop(path, None)
             elif listed.get(path):
                 LOG.error(
                     "the definitions name no queue for %s, and did when the last run stopped; its %d "
-                    "message(s) are kept as %s", path, listed.pop(path), self._data_dir.set_aside(path),
+                    "message(s) are kept as %s. %s", path, listed.pop(path), self._data_dir.set_aside(path),
+                    _WAY_BACK,
                 )
             elif entry.partition(".")[2] in deleted or not _has_segments(path):
                 LOG.info("removing %s: no queue of the definitions owns it", path)
@@ -334,8 +336,7 @@ class QueueFactory:
             else:
                 LOG.error(
                     "the definitions name no queue for %s, and do not say that it was deleted; it is kept as "
-                    "%s. 'gomq-py-ctl recover_queue' gives its messages to a queue", path,
-                    self._data_dir.set_aside(path),
+                    "%s. %s", path, self._data_dir.set_aside(path), _WAY_BACK,
                 )
         for path, count in listed.items():
             if path not in self._known_folders and count and not os.path.isdir(path):
