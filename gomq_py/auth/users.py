@@ -124,14 +124,14 @@ class Users:
     """Every user by name: none before ``open``.
 
     ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only;
-    ``left``: see LogScan.
+    ``left`` and ``note``: see DefinitionLog.
 
     ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is
     made: what was is still to be seen. ``rights_watchers`` are called with the User after its permissions or
     tags have changed; they must not raise.
     """
 
-    def __init__(self, files, path, committer, scheduler, make_state, only_local=(), left=None):
+    def __init__(self, files, path, committer, scheduler, make_state, only_local=(), left=None, note=None):
         self._make_state = make_state
         self.on_change = None
         self.rights_watchers = []
@@ -144,7 +144,7 @@ class Users:
         self._log = DefinitionLog(
             files, path, committer, scheduler, "users", SHAPES, _SLACK, born_whole=True,
             fails_all=False,  # a message that is kept does not depend on who may read it
-            left=left)
+            left=left, note=note, notes_growth=True)
 
     def open(self):
         """Read the log. For boot: blocks. Raises LogError, OSError. Returns itself."""
@@ -162,6 +162,11 @@ class Users:
     def damage(self):
         """What reading the log found broken, see storage.framed_log.Damage."""
         return self._log.damage
+
+    @property
+    def on_disk(self):
+        """See FramedLog."""
+        return self._log.on_disk
 
     @property
     def is_new(self):

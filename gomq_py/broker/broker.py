@@ -85,7 +85,7 @@ class Broker:
         only_local = (settings.default_user,) if settings.default_user_only_loopback else ()
         self.users = Users(
             files, data_dir.users_path, committer, self.scheduler, ExchangeState, only_local,
-            data_dir.logs_left.get(USERS))
+            data_dir.logs_left.get(USERS), partial(data_dir.note_log, USERS))
         self.logins = make_logins(self.users, settings, ExchangeState)
         self.user_limits = UserLimits(self.users)
         self.alarms = Alarms()
@@ -95,7 +95,8 @@ class Broker:
         hub.at_close(self.resource_watch.stop)
         self._log = DefinitionLog(
             files, data_dir.definitions_path, committer, self.scheduler, "definitions", records.SHAPES,
-            settings.max_deleted_definitions, left=data_dir.logs_left.get(DEFINITIONS))
+            settings.max_deleted_definitions, left=data_dir.logs_left.get(DEFINITIONS),
+            note=partial(data_dir.note_log, DEFINITIONS))
         self.parameters = Parameters(self._log, self.tables)
         self.users.rights_watchers.append(self._disown_if_deleted)
         self.notes = Notes(self._log)
@@ -129,6 +130,7 @@ class Broker:
         self._pool.listed = {}
         self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
         self._make_defaults()
+        self._data_dir.note_logs({DEFINITIONS: self._log.on_disk, USERS: self.users.on_disk})
         self._disown_of_deleted()
         for component, handler in self._factory.kinds.components.items():
             self.parameters.register(component, handler, self.vhosts.values())

@@ -8,7 +8,8 @@ a time; a second one is told who does.
                           when that run has ended in order
       .last-run           how the last run ended: "stopped\\n", the SHA-256 of .segments, and what it has left
                           of definitions and users ("users ID OCTETS\\n"); while it goes on, and if it ended
-                          otherwise, the machine's boot; "followed\\n" where another node's data were kept
+                          otherwise, the machine's boot, and what is on the disk of these two at least;
+                          "followed\\n" where another node's data were kept
       .segments           which segments held messages when it had stopped (storage.segment_list)
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
                           alone
@@ -45,6 +46,7 @@ SCHEMA_VERSION = 1
 
 LOCK = ".lock"
 LAST_RUN = ".last-run"
+NEXT_NOTE = ".last-run.next"
 SEGMENTS = ".segments"
 SCHEMA = "schema_version"
 DEFINITIONS = "definitions"
@@ -57,7 +59,7 @@ SET_ASIDE = "set-aside"
 
 # What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was
 # cut short.
-_NOT_CONTENT = frozenset({LOCK, LAST_RUN, SEGMENTS, "lost+found"})
+_NOT_CONTENT = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS, "lost+found"})
 
 # How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which
 # may have lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as
@@ -99,7 +101,7 @@ class DataDir:
 
     ``open`` takes it, ``close`` gives it back. Once it is open, ``last_end`` says how the last run ended,
     ``listed`` is {folder: segment_list.Listed} of the segments that it left in the folders of queues, and
-    ``logs_left`` {name: (log id, octets)} of its logs; empty if that run did not say.
+    ``logs_left`` {name: {log id: octets}} of its logs; empty if that run did not say.
     """
 
     def __init__(self, path, files=None, lock=True):
@@ -115,6 +117,7 @@ class DataDir:
         self.cluster_name = ""  # until keep_cluster_name
         self.listed = {}
         self.logs_left = {}
+        self._logs = {}  # the same of this run
         self._content = {}
         self._follows = False
 
@@ -208,6 +211,21 @@ class DataDir:
         """
         for path, reason in lost_logs(self.path, self.last_end):
             raise DataDirError(f"{path} {reason}")
+
+    def note_logs(self, logs):
+        """The boot has read the logs, {name: ``left`` of LogScan}: note it for a boot after a kill.
+
+        Blocks; for boot. Raises OSError.
+        """
+        self._logs = logs
+        self._write_note(boot_id() + _lines_of(logs))
+
+    def note_log(self, name, left):
+        """Note the ``left`` of this log anew. In a thread, one at a time. Raises OSError."""
+        self._logs = {**self._logs, name: left}
+        # The name needs no flush: a log that takes another one's place does so behind it in the same folder.
+        self._write_whole(NEXT_NOTE, boot_id() + _lines_of(self._logs))
+        os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def keep_cluster_name(self, is_first):
         """The first boot (``is_first``) is over, or another one has read the logs: learn the broker's name,
@@ -345,9 +363,10 @@ class DataDir:
         self.last_end = _last_end(_note_in(self.path), self._lock_text, boot)
         self.listed = _listed(self.path, self.last_end)
         self.logs_left = logs_left_in(self.path, self.last_end)
-        self._write_note(boot)
-        with contextlib.suppress(OSError):
-            os.unlink(self._at(SEGMENTS))
+        self._write_note(boot + _lines_of(self.logs_left))
+        for name in (SEGMENTS, NEXT_NOTE):
+            with contextlib.suppress(OSError):
+                os.unlink(self._at(name))
 
     def _write_note(self, text):
         """Write the note of this run. On a full disk it stays empty: then nobody knows how the run ended, and
@@ -532,7 +551,7 @@ def _last_end(note, lock_text, boot):
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
-    return KILLED if note == boot != b"" else POWER_LOST
+    return KILLED if boot and note.startswith(boot) else POWER_LOST
 
 
 def _listed(path, last_end):
@@ -557,11 +576,21 @@ def _note_in(path):
 
 
 def logs_left_in(path, last_end):
-    """{name: (log id, octets)} of the logs that the last run has left; empty if that did not end in order, or
-    did not say.
+    """{name: {log id: octets}} of the logs that the last run may have left: which one is there, and how much
+    of it was on the disk. Empty if that run did not say.
     """
-    found = map(_LOG_LEFT.fullmatch, _note_in(path).splitlines() if last_end == STOPPED else ())
-    return {match[1].decode(): (int(match[2]), int(match[3])) for match in found if match}
+    note, found = _note_in(path), {}
+    if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version's run has followed
+        return found
+    for match in filter(None, map(_LOG_LEFT.fullmatch, note.splitlines())):
+        found.setdefault(match[1].decode(), {})[int(match[2])] = int(match[3])
+    return found
+
+
+def _lines_of(logs):
+    return b"".join(
+        b"%b %d %d\n" % (name.encode(), log_id, octets)
+        for name, left in logs.items() for log_id, octets in left.items())
 
 
 def forget_log_left(path, name):

@@ -22,6 +22,7 @@ from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.observability.log import logger
 from gomq_py.storage.files import ROOM_AHEAD
+from gomq_py.storage.format.log import new_log_id
 from gomq_py.storage.framed_log import FramedLog, keep_left_out, reserve
 from gomq_py.storage.log_records import RecordError, read_record
 
@@ -41,12 +42,14 @@ class DefinitionLog:
 
     ``what`` it holds is for people; ``shapes`` are the forms of its records (storage.log_records). It is long
     with ``slack`` records beyond twice what a snapshot would hold. ``born_whole``: see FramedLog;
-    ``fails_all``: see LogFile; ``left``: see LogScan.
+    ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)``, called in a thread, keeps what is to be
+    the next boot's ``left``: before another log takes the place of this one and, ``notes_growth``, soon after
+    each flush of new records.
     """
 
     def __init__(
         self, files, path, committer, scheduler, what, shapes, slack, born_whole=False, fails_all=True,
-        left=None
+        left=None, note=None, notes_growth=False
     ):
         self._files = files
         self._path = os.fspath(path)
@@ -58,6 +61,10 @@ class DefinitionLog:
         self._born_whole = born_whole
         self._fails_all = fails_all
         self._left = left
+        self._note = note
+        self._notes_growth = notes_growth and note is not None and committer.enabled
+        self._is_growth_due = False
+        self._next_id = None  # of the log that is to take this one's place, or has
         self._snapshot = None
         self._size_hint = 0  # definitions there were at the last count, or 0
         self._next = None
@@ -96,6 +103,11 @@ class DefinitionLog:
     def path(self):
         """Where it lies."""
         return self._path
+
+    @property
+    def on_disk(self):
+        """See FramedLog."""
+        return self._log.on_disk
 
     @property
     def is_new(self):
@@ -187,10 +199,13 @@ class DefinitionLog:
         self._compact_if_long()
         if self._renaming:
             self._append_to_both(payload)
-            return
-        self._log.append(payload)
-        if self._next is not None:
-            self._append_to_next([payload])
+        else:
+            self._log.append(payload)
+            if self._next is not None:
+                self._append_to_next([payload])
+        if self._notes_growth and not self._is_growth_due:
+            self._is_growth_due = True
+            self._committer.after_sync(self._note_soon, hurry=False, about_logs=False)
 
     def close(self):
         self._closed = True
@@ -241,7 +256,30 @@ class DefinitionLog:
             self._committer.change([self._files.unlinking(self._path + NEXT)], self._removed)
             return
         self._opening = True
-        self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
+        self._next_id = new_log_id()
+        if self._note is None:
+            self._make_next_aside(None, None)
+        else:
+            self._committer.aside_at_leisure(self._note_left, done=self._make_next_aside)
+
+    def _make_next_aside(self, _, error):
+        if error is not None:
+            self._opened(None, error)
+        else:
+            self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
+
+    def _note_soon(self, _=None):
+        """Have noted how much of this log is on the disk."""
+        self._is_growth_due = False
+        self._committer.aside_at_leisure(self._note_left, done=self._noted)
+
+    def _noted(self, _, error):
+        if error is not None:  # an earlier note is still right, and says less
+            LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
+
+    def _note_left(self):
+        """In a thread."""
+        self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
 
     def _make_next(self, size):
         """In a thread: an empty second log, with room for as much as the first one holds, as a snapshot has
@@ -264,7 +302,8 @@ class DefinitionLog:
         self._files.made(file)
         file.is_relied_on = False  # the first log has everything
         following = FramedLog(
-            self._files, self._path + NEXT, file=file, committer=self._committer, fails_all=self._fails_all)
+            self._files, self._path + NEXT, file=file, committer=self._committer, fails_all=self._fails_all,
+            new_id=self._next_id)
         self._next = following
         if self._closed:
             self._give_up("the broker stops; it begins anew at the next boot")
@@ -347,6 +386,8 @@ class DefinitionLog:
             "%s: %d records rewritten as %d", self._what, self._log.record_count, following.record_count)
         old, self._log, self._next = self._log, following, None
         old.abandon()
+        if self._note is not None:
+            self._note_soon()
         following.file.failed = self._replace_failed
         if self._closed:
             following.close()

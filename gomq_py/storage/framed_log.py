@@ -35,9 +35,12 @@ class FramedLog:
     """
 
     def __init__(
-        self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None
+        self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
+        new_id=None
     ):
-        """``file``: a new one from ``make_file``, whose name the caller has flushed."""
+        """``file``: a new one from ``make_file``, whose name the caller has flushed; ``new_id``: the id that
+        it gets.
+        """
         self.path = os.fspath(path)
         self.file = file or files.open_log(self.path)
         # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
@@ -59,6 +62,7 @@ class FramedLog:
         self._left = left
         self._fails_all = self.file.fails_all = fails_all
         self._log_id = None
+        self._new_id = new_id
         self._ordinal = 0
         self._replayed = self.is_new = self.file.size == 0
         if file is None and self._replayed:
@@ -103,6 +107,11 @@ class FramedLog:
         self._reserve()
         self._replayed = True
 
+    @property
+    def on_disk(self):
+        """{log id: octets of it that are on the disk}; empty before its first record."""
+        return {} if self._log_id is None else {self._log_id: self.file.synced_size}
+
     def append(self, payload):
         """Add a record; it is on disk when the committer has synced.
 
@@ -125,7 +134,7 @@ class FramedLog:
         """
         assert self._replayed, f"{self.path}: append before replay"
         if self._log_id is None:
-            log_id, ordinal, parts = new_log_id(), 1, []
+            log_id, ordinal, parts = new_log_id() if self._new_id is None else self._new_id, 1, []
             parts.append(encode_record(log_id, 0, 0, b""))
         else:
             log_id, ordinal, parts = self._log_id, self._ordinal, []

@@ -12,7 +12,7 @@ from gomq_py.auth.users import Users
 from gomq_py.ctl import recover
 from gomq_py.ctl.fsck import check_folder
 from gomq_py.ctl.offline import FolderError
-from gomq_py.storage.data_dir import DataDir, DataDirError, queue_id
+from gomq_py.storage.data_dir import KILLED, DataDir, DataDirError, logs_left_in, queue_id
 from gomq_py.storage.definition_log import DefinitionLog
 from tests.support.node import Node
 from tests.support.streams import STREAM
@@ -48,8 +48,15 @@ def made_at(root, end):
     for name in QUEUES:
         fill(node, name, range(OLD, NEW))
     fill(node, "late", range(NEW))
+    node.committer.wait()
+    node.wait(lambda: is_noted(root), what="the length of users is noted")
     getattr(node, end)()
     return root
+
+
+def is_noted(root):
+    """Whether .last-run tells all that is in users."""
+    return (root / "users").stat().st_size in logs_left_in(root, KILLED)["users"].values()
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +190,26 @@ def test_first_boot_that_was_killed_anywhere_is_no_earlier_run(tmp_path, monkeyp
                 Node(root, Unflushed())
 
     assert boot(root) == (["guest"], {})
+
+
+def test_log_that_was_compacted_before_a_kill_is_the_last_run_s_and_an_earlier_one_is_not(root, caplog):
+    """However far the kill lets the compaction come."""
+    node = Node(root, Unflushed())
+    log = node.broker.users._log
+    compacted = [shutil.copytree(root, root.with_name("before"))]
+    log._compact()
+    following = log._next_id
+    node.wait(lambda: following in logs_left_in(root, KILLED)["users"], what="the next log is noted")
+    compacted.append(shutil.copytree(root, root.with_name("amid")))
+    node.wait(lambda: [following] == list(logs_left_in(root, KILLED)["users"]), what="it is the only one")
+    node.kill()
+
+    with caplog.at_level(logging.WARNING, "gomq_py"):
+        assert [boot(each) for each in (*compacted, root)] == [WHOLE] * 3
+    assert caplog.text == ""
+    harm(root, root, "users", "gone")
+    shutil.copy(compacted[0] / "users", root / "users")
+    assert outcome(root, caplog) == "said"
 
 
 def test_all_users_deleted_is_no_lost_file(root):

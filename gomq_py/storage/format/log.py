@@ -77,8 +77,8 @@ class Damage:
 class LogScan:
     """Walks the octets of a log: iterates over payloads, collects damage.
 
-    ``end`` is behind the last valid record. ``left``: (log id, octets) of the log that a run which ended in
-    order has left, if that is known: all of them were on disk.
+    ``end`` is behind the last valid record. ``left``: {log id: octets} of the logs that the last run may have
+    left, if that is known: so many of them were on disk.
     """
 
     def __init__(self, path, content, left=None):
@@ -121,12 +121,12 @@ class LogScan:
             damage.promised = damage.start < self._synced or not damage.torn
 
     def _compare_with_left(self):
-        if self._left is None or self.log_id is None:
+        if not self._left or self.log_id is None:
             return
-        log_id, left = self._left
-        if log_id != self.log_id:
+        left = self._left.get(self.log_id)
+        if left is None:
             reason = "it is not the log that the last run has left, but an older one or another folder's"
-            self.damage.append(Damage(self.end, max(self.end, left), reason, False))
+            self.damage.append(Damage(self.end, max(self.end, *self._left.values()), reason, False))
         elif left > len(self._content):
             reason = "the file is shorter than the last run has left it"
             self.damage.append(Damage(len(self._content), left, reason, False))
