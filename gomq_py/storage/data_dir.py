@@ -217,15 +217,12 @@ class DataDir:
 
         Blocks; for boot. Raises OSError.
         """
-        self._logs = logs
-        self._write_note(boot_id() + _lines_of(logs))
+        with _room_or_not():
+            self._note_anew(logs)
 
     def note_log(self, name, left):
         """Note the ``left`` of this log anew. In a thread, one at a time. Raises OSError."""
-        self._logs = {**self._logs, name: left}
-        # The name needs no flush: a log that takes another one's place does so behind it in the same folder.
-        self._write_whole(NEXT_NOTE, boot_id() + _lines_of(self._logs))
-        os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
+        self._note_anew({**self._logs, name: left})
 
     def keep_cluster_name(self, is_first):
         """The first boot (``is_first``) is over, or another one has read the logs: learn the broker's name,
@@ -372,11 +369,16 @@ class DataDir:
         """Write the note of this run. On a full disk it stays empty: then nobody knows how the run ended, and
         the boot goes on.
         """
-        try:
+        with _room_or_not():
             self._write_whole(LAST_RUN, text)
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
+
+    def _note_anew(self, logs):
+        """A kill leaves the old note or the new one. The name needs no flush: a log that takes another one's
+        place does so behind it, in the same folder.
+        """
+        self._logs = logs
+        self._write_whole(NEXT_NOTE, boot_id() + _lines_of(logs))
+        os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
         """Write the list of segments. Returns what makes it count, for the note of the run; empty if there is
@@ -432,6 +434,16 @@ class DataDir:
                 "it was left as it is"
             )
         return True
+
+
+@contextlib.contextmanager
+def _room_or_not():
+    """A full disk is no failure."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
 
 
 def make_place(files, folder):

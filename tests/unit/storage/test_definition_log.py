@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 from itertools import count
+from pathlib import Path
 from random import Random
 
 import gevent
@@ -12,6 +13,7 @@ import pytest
 from gomq_py.storage import definition_log
 from gomq_py.storage.definition_log import DefinitionLog
 from gomq_py.storage.files import ROOM_AHEAD, Files
+from gomq_py.storage.format.log import log_id_of
 from gomq_py.storage.sync import GroupCommit
 from tests.support.faulty_files import FaultyFiles
 from tests.support.hub_calls import HubCalls
@@ -24,7 +26,7 @@ class Names:
     ``slices`` are what the log asked the scheduler to run.
     """
 
-    def __init__(self, folder, files=None, syncing=True):
+    def __init__(self, folder, files=None, syncing=True, **options):
         self.path = os.path.join(folder, "definitions")
         self.files = files or Files()
         self.committer = GroupCommit(self.files, enabled=syncing)
@@ -32,7 +34,7 @@ class Names:
         self.names = {}
         self.possible = []  # what a kill may leave: ``names`` as of the last sync and after each change since
         self.log = DefinitionLog(
-            self.files, self.path, self.committer, self, "names", {}, slack=20).open()
+            self.files, self.path, self.committer, self, "names", {}, slack=20, **options).open()
         for record in self.log.replay():
             self.apply(record)
         self.possible.append(dict(self.names))
@@ -190,6 +192,47 @@ class SickFiles(Files):
         if self.is_sick:
             raise OSError(errno.EIO, "Input/output error", file.path)
         super().sync(file)
+
+
+def test_what_is_on_the_disk_is_noted_after_its_flush_and_two_logs_before_one_takes_the_other_s_name(
+    tmp_path, small
+):
+    noted = []
+
+    def note(left):
+        assert threading.get_ident() != hub_thread
+        noted.append((left, os.stat(model.path).st_size, log_id_of(Path(model.path).read_bytes())))
+
+    hub_thread = threading.get_ident()
+    model = Names(tmp_path, note=note, notes_growth=True)
+    for number in range(100):
+        model.change("add", f"name-{number % 7}", number)
+        model.wait()
+    model.finish()
+    wait_until(lambda: [*model.log.on_disk.items()] == [*noted[-1][0].items()], sleep=gevent.sleep)
+
+    assert any(len(left) == 2 for left, _, _ in noted)
+    for left, size, log_id in noted:
+        assert left[log_id] <= size
+    for log_id in {log_id for _, _, log_id in noted}:
+        first = next(index for index, (_, _, found) in enumerate(noted) if found == log_id)
+        assert log_id in noted[first - 1][0] or first == 0
+    model.stop()
+
+
+def test_compaction_that_cannot_be_noted_is_given_up(tmp_path, small, caplog):
+    def note(_):
+        raise OSError(errno.EIO, "no note")
+
+    model = Names(tmp_path, note=note)
+    for number in range(100):
+        model.change("add", f"name-{number % 7}", number)
+        model.wait()
+    model.finish()
+
+    assert "compaction given up" in caplog.text and model.log.record_count == 100
+    assert os.listdir(tmp_path) == ["definitions"]
+    model.stop()
 
 
 def test_log_whose_flush_failed_is_replaced_at_once_or_with_a_later_change_and_promises_are_kept_again(
