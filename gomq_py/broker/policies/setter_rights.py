@@ -7,7 +7,7 @@ asks nothing. Administrators are not asked: they may give themselves any right.
 from gomq_py.broker.features.table import POLICY_KEYS
 from gomq_py.broker.names import described
 from gomq_py.broker.policies.parameters import DELETED, OPERATOR, ParameterError
-from gomq_py.broker.policies.policy import POLICY
+from gomq_py.broker.policies.policy import EXCHANGE, POLICY
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -36,13 +36,14 @@ class SetterRights:
         """Who set it, as Parameters.set has it."""
         return self._vhost.set_by.get((POLICY, self._name)) if self._by is _KEPT else self._by
 
-    def left_out(self, definition, name):
-        """The keys that are not in force for the queue or exchange of this name."""
+    def left_out(self, definition, kind, name):
+        """The keys that are not in force for the queue or exchange (``kind`` is EXCHANGE) of this name."""
         if not HANDS_ON.keys() & definition.keys() or (user := limited(self._users, self.by)) is None:
             return _NONE
+        may_take = _reads_all(user, self._vhost, kind, name)
         return frozenset(
             key for key in HANDS_ON.keys() & definition.keys()
-            if not (_allows(user, self._vhost, READ, name) and _may_fill(user, self._vhost, definition, key)))
+            if not (may_take and _may_fill(user, self._vhost, definition, key)))
 
     def tell(self, left_out, kind, name):
         """Log that these keys are not in force for the queue or exchange of this name."""
@@ -84,6 +85,12 @@ class _Nobody:
 def _allows(user, vhost, verb, name):
     permission = user.permission(vhost.name) if POLICYMAKER in user.tags else None
     return permission is not None and permission.allows(verb, name)
+
+
+def _reads_all(user, vhost, kind, name):
+    """Whether the user may have every message of it: a topic permission lets it bind with some keys alone."""
+    return _allows(user, vhost, READ, name) and (
+        kind != EXCHANGE or user.topic_permission(vhost.name, name) is None)
 
 
 def _may_fill(user, vhost, definition, key):

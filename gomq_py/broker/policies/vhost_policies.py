@@ -106,7 +106,7 @@ class VHostPolicies(Job):
         """(the keys that do not count for an entity, those of them by the rights of the policy's setter)."""
         refused = NONE_REFUSED
         if policy is not None and policy.rights is not None:
-            refused = policy.rights.left_out(policy.definition, name)
+            refused = policy.rights.left_out(policy.definition, kind, name)
         return self._left_out(kind) | refused, refused
 
     def are_set_by(self, by):

@@ -22,7 +22,8 @@ def to_another_queue(caller, name, target_caller, target, keep=False):
     if target.is_state:
         where = described("queue", target.name, target_caller.vhost.name)
         raise AccessRefused(f"cannot put messages into {where}: its client gets what it has subscribed to")
-    return queue, to_queue(target)
+    may_put = target_caller.access.may_write
+    return queue, _while_allowed(caller, queue, to_queue(target), lambda: may_put(target.name))
 
 
 def to_where_they_died(caller, name, to="queue", clean=False):
@@ -38,7 +39,23 @@ def to_where_they_died(caller, name, to="queue", clean=False):
     def may_publish(exchange, routing_keys):
         return access.may_publish(exchange, *routing_keys)
 
-    return queue, to_origin(caller.vhost, queue, access.may_write, may_publish, to, clean)
+    route = to_origin(caller.vhost, queue, access.may_write, may_publish, to, clean)
+    return queue, _while_allowed(caller, queue, route)
+
+
+def _while_allowed(caller, queue, route, may_put=lambda: True):
+    """The ``route`` while the caller may take from the queue, and put where it leads: a move of many messages
+    lasts, and a right that is withdrawn counts at once.
+    """
+
+    def asking(message):
+        if not caller.access.may_read(queue.name):
+            return None, f"no permission any more to read queue '{queue.name}'", None
+        if not may_put():
+            return None, "no permission any more to write to the destination", None
+        return route(message)
+
+    return asking
 
 
 def _source(caller, name):

@@ -128,12 +128,13 @@ def purge(caller, name):
 
 
 def purge_some(caller, name, count):
-    """Drop up to ``count`` ready messages, the oldest first. For the rest as purge. Returns the queue. May
-    switch.
+    """Drop up to ``count`` ready messages, the oldest first, while the caller may. For the rest as purge.
+    Returns the queue. May switch.
     """
     queue = _to_drop_from(caller, name)
     left = count
     while left > 0:
+        caller.access.read(QUEUE, queue.name)
         dropped = queue.purge_some(min(left, PURGE_SLICE))
         left -= dropped
         if left and queue.is_opening():

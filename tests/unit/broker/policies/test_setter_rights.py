@@ -136,6 +136,22 @@ def test_key_has_no_effect_on_what_its_setter_may_not_read(node, key):
     assert keys_in_force(node, "mine") == {"max-length"}
 
 
+@pytest.mark.parametrize("key", ["alternate-exchange", "tee-to-stream"])
+def test_key_has_no_effect_on_an_exchange_at_which_a_topic_permission_limits_its_setter(node, key):
+    """By a key all messages would come, whatever their routing keys."""
+    set_policy(node, {key: VALUES[key]})
+    users, exchange = node.broker.users, node.vhost.exchanges["mine"]
+    users.set_topic_permission("bob", "/", "mine-target", "", "")
+
+    users.set_topic_permission("bob", "/", "mine", "", "^bob[.]")
+    put_in_force(node)
+    assert exchange.in_force.definition == {}
+
+    users.delete_topic_permissions("bob", "/", "mine")
+    put_in_force(node)
+    assert exchange.in_force.definition == {key: VALUES[key]}
+
+
 @pytest.mark.parametrize("key", sorted(key for key, kind in KEYS_THAT_HAND_ON.items() if kind))
 def test_key_takes_write_on_what_it_names_when_it_is_set_and_later(node, key):
     what = f"{KEYS_THAT_HAND_ON[key]} 'secret' in vhost '/'"
