@@ -67,6 +67,7 @@ class Wills:
         self.kept = KeyedStore(vhost, STORE, _client_of, _tombstone)
         self._publish = None
         self._users = {}  # client id: the User, of wills of this run
+        self._names = {}  # client id: the user's name, of wills of an earlier run that no token's user left
         self._pauses_ms = {}  # client id: until its will is tried again, of those that could not be published
         self._unnoted = set()  # client ids whose wills were published, which the store had no room to note
         # until there is a door: (client id, when its will is due) of wills of an earlier run
@@ -123,6 +124,13 @@ class Wills:
         if will is not None and will.state == WAITING and self._publish is not None:
             self._publish_now(will)
 
+    def user_deleted(self, user):
+        """Forget the wills of a User who is gone: after a restart another may have its name."""
+        gone = [client_id for client_id, left_by in self._users.items() if left_by is user]
+        gone += [client_id for client_id, name in self._names.items() if name == user.name]
+        for client_id in gone:
+            self._forget(client_id)
+
     def recovered(self, store):
         """As KeyedStore.recovered: wills of an earlier run."""
         kept = self.kept
@@ -138,6 +146,8 @@ class Wills:
                     kept.delete(client_id)
                 else:
                     self._recovered.append((client_id, self._due_after_restart(will)))
+                    if not will.of_token:
+                        self._names[client_id] = will.user
                 place = successor(client_id)
 
     def _due_after_restart(self, will):
@@ -168,6 +178,7 @@ class Wills:
         if not self._put(will._replace(state=PUBLISHED)):
             self._unnoted.add(client_id)
         self._users.pop(client_id, None)
+        self._names.pop(client_id, None)
         self._pauses_ms.pop(client_id, None)
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
 
@@ -213,6 +224,7 @@ class Wills:
     def _forget(self, client_id):
         self._due.forget(client_id)
         self._users.pop(client_id, None)
+        self._names.pop(client_id, None)
         self._pauses_ms.pop(client_id, None)
         self._unnoted.discard(client_id)
         self.kept.delete(client_id)

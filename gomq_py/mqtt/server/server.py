@@ -49,10 +49,13 @@ class MQTTServer:
                 "MQTT clients may publish and subscribe to everything: permission_check_enabled is false")
 
     def _rights_changed(self, user):
-        """Deliveries ask for rights, which they remember."""
+        """Deliveries ask for rights, which they remember. Of a user who is gone no will is left."""
         for connection in self.hub.clients.of_user(user.identity):
             if connection.door == DOOR:
                 connection.rights_changed()
+        if self.broker.users.get(user.name) is not user:
+            for vhost in self.broker.vhosts.values():
+                vhost.extras[EXTRA].wills.user_deleted(user)
 
     def access_of(self, user, vhost, client_id):
         """What a user may do in a vhost with this client id."""

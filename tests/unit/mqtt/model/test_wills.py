@@ -1,4 +1,6 @@
 """Wills: when they are published, when they are not, and what outlives the broker."""
+from types import SimpleNamespace
+
 import pytest
 
 from gomq_py.mqtt.model import wills as module
@@ -206,6 +208,25 @@ def test_wills_of_clients_that_were_connected_are_published_after_a_kill(world):
     world.pass_time(5)
 
     assert world.published == ["of a", "of b"]
+
+
+def test_wills_of_a_user_who_was_deleted_are_gone(world):
+    """Of this run and of an earlier one: another may have the name after a restart."""
+    user, other = SimpleNamespace(name="guest"), SimpleNamespace(name="guest")
+    world.connect("earlier", "of earlier", delay_s=GRACE_S)
+    world.connect("token", "of token", delay_s=GRACE_S, of_token=True)
+    world.restart()
+    for client_id, who in (("now", user), ("new", other)):
+        world.connect(client_id, None)
+        will = Will(client_id, "guest", f"of {client_id}", b"gone", delay_s=GRACE_S)
+        assert world.sessions.wills.begin(client_id, who, will)
+
+    world.sessions.wills.user_deleted(user)
+    world.settle()
+    world.restart()
+    world.pass_time(2 * GRACE_S)
+
+    assert sorted(world.published) == ["of new", "of token"]
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])

@@ -174,6 +174,20 @@ def test_session_is_durable_with_what_bounds_it(make_mqtt):
     assert (settings.max_bytes, settings.overflow, bool(queue.durable)) == (1000, "reject-publish", True)
 
 
+def test_deletion_of_a_user_takes_its_wills(mqtt):
+    mqtt.broker.users.set_user("bob", "guest", grants=("/",))
+    # 3.1.1 §3.1: as connect(version=4) says it, with the will "w" on the topic "t".
+    mqtt.client(
+        b"\x10\x1f\0\x04MQTT\x04\xc4\0\x3c\0\x01c\0\x01t\0\x01w\0\x03bob\0\x05guest", connack(version=4))
+    wills = mqtt.broker.vhosts["/"].extras[EXTRA].wills
+    assert wills.count == 1
+
+    mqtt.broker.users.set_permission("bob", "/", ".*", ".*", ".*")
+    assert wills.count == 1
+    mqtt.broker.users.delete_user("bob")
+    assert wills.count == 0
+
+
 def test_client_whose_user_has_all_its_sessions_is_told_so(make_mqtt):
     mqtt = make_mqtt(mqtt_max_sessions_per_user=1)
     mqtt.client(connect(properties=expiry(60)), connack())
