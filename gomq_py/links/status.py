@@ -1,6 +1,8 @@
 """Status: what operators see of a link. A leaf."""
 from dataclasses import dataclass
 
+from gomq_py.observability.secrets import without_keys
+
 
 @dataclass(frozen=True)
 class Status:
@@ -24,6 +26,6 @@ class Status:
 
 
 def shown(uri):
-    """A URI without login and query."""
+    """A URI without login and query, and of a web server without its path."""
     scheme, mark, rest = uri.partition("://")
-    return scheme + mark + rest.rpartition("@")[2].partition("?")[0]
+    return without_keys(scheme + mark + rest.rpartition("@")[2].partition("?")[0])

@@ -5,6 +5,7 @@ Values only. The texts of TLS are OpenSSL's, which say what and not what to do; 
 servers are the peer's own, and a peer may repeat what it was sent.
 """
 import json
+import re
 import ssl
 import time
 from base64 import urlsafe_b64decode
@@ -35,6 +36,8 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "PACKET_L
 _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA")
 # Reply codes of a login that is refused, and of a connection that is closed when its token expires.
 _OF_LOGINS = (320, 403)
+# A part of a path that looks like a word and no key. The path as a whole is taken for one.
+_WORD = re.compile("[a-z]{1,15}")
 # Shorter ones stand in too many words by chance, and are no secret either.
 _SECRET_CHARACTERS_LEAST = 4
 
@@ -48,7 +51,7 @@ def told(error: Any, uri: str) -> str:
         return text
     text = without_secrets_of(link_uri, text)
     if isinstance(error, ClosedError) and error.reply_code in _OF_LOGINS:
-        text += _of_token(link_uri.password or "")
+        text += _of_token(link_uri.password or link_uri.user or "")
     return text
 
 
@@ -82,8 +85,12 @@ def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
     secrets = {link_uri.options.get("password", "")}
     if link_uri.password != link_uri.user:  # guest's is no secret, and guest is in many texts
         secrets.add(link_uri.password or "")
-    if link_uri.scheme in uris.HTTP:  # whose query may be a key
-        query = link_uri.path.partition("?")[2]
+    if not link_uri.password and link_uri.user != "guest":  # a token may be the user's name
+        secrets.add(link_uri.user or "")
+    if link_uri.scheme in uris.HTTP:  # whose path and query may be keys
+        path, _, query = link_uri.path.partition("?")
+        secrets.add(path)
+        secrets.update(part for part in path.split("/") if not _WORD.fullmatch(part))
         for part in query.split("&"):
             secrets.add(part.partition("=")[2] or part)
     forms = (str, quote, quote_plus, unquote, unquote_plus)

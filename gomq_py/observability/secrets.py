@@ -16,26 +16,45 @@ _IN_URI = re.compile(
     r"(\b[a-z][a-z0-9+.-]{0,31}://(?!\[)[^\s:/?#@]*:)(?:[^\s/?#]+|(?!\d+(?:[/?#]|$))[^\s,;\"']{1,512})(@)",
     re.IGNORECASE,
 )
+# user@ and user:@: without a password the user's name may be a token.
+_USER_ALONE = re.compile(r"(\b[a-z][a-z0-9+.-]{0,31}://)[^\s:/?#]+(:?@)", re.IGNORECASE)
 # What some URIs have in their query.
 _IN_QUERY = re.compile(
-    r"([?&](?:password|passphrase|passwd|secret|client_secret|token)=)[^&#\s]+", re.IGNORECASE
+    r"([?&][\w.-]{0,64}?(?:password|passphrase|passwd|secret|token|api[-_]?key)=)[^&#\s]+", re.IGNORECASE
 )
 # A web hook's query may be a key to it, whatever its name.
 _HTTP_QUERY = re.compile(r"(\bhttps?://[^\s?#\"']*\?)([^\s#\"']+)", re.IGNORECASE)
-# How names of fields end whose texts are secrets.
-_FIELDS = ("password", "password_hash", "passphrase", "passwd", "secret", "token")
+# A web hook's path may be a key to it, too (Slack, Discord).
+_HTTP_PATH = re.compile(r"(\bhttps?://[^\s/?#]*/)[^\s?#]+", re.IGNORECASE)
+# How names of fields end whose texts are secrets; "-" counts as "_".
+_FIELDS = (
+    "password", "password_hash", "passphrase", "passwd", "secret", "token", "apikey", "api_key", "access_key",
+    "secret_key", "private_key", "account_key", "subscription_key", "functions_key", "auth_key",
+    "authorization", "credentials", "cookie",
+)
+# How names of fields end that hold a URI.
+_URIS = ("uri", "uris", "url", "urls")
 
 
 def _is_secret(field: Any) -> bool:
-    return isinstance(field, str) and field.lower().endswith(_FIELDS)
+    return isinstance(field, str) and field.lower().replace("-", "_").endswith(_FIELDS)
+
+
+def _is_uri(field: Any) -> bool:
+    return isinstance(field, str) and field.lower().endswith(_URIS)
 
 
 def without_passwords(text: str) -> str:
-    """The text with passwords of URIs hidden."""
+    """The text with passwords of URIs hidden, and names of users who have none."""
     if "://" not in text:
         return text
-    text = _IN_QUERY.sub(r"\1" + HIDDEN, _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
-    return _HTTP_QUERY.sub(_without_values, text)
+    text = _USER_ALONE.sub(r"\1" + HIDDEN + r"\2", _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
+    return _HTTP_QUERY.sub(_without_values, _IN_QUERY.sub(r"\1" + HIDDEN, text))
+
+
+def without_keys(uri: str) -> str:
+    """The text of one URI as ``without_passwords``, and without a web server's path, which the log shows."""
+    return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
 def _without_values(query: re.Match[str]) -> str:
@@ -43,20 +62,22 @@ def _without_values(query: re.Match[str]) -> str:
     return query[1] + "&".join(f"{name}={HIDDEN}" if mark else HIDDEN for name, mark, _ in parts)
 
 
-def shown(value: Any) -> Any:
-    """A value of JSON with every secret hidden; the value itself stays as it is."""
+def shown(value: Any, field: Any = "") -> Any:
+    """A value of JSON, that of ``field``, with every secret hidden; the value itself stays as it is."""
     if isinstance(value, dict):
         return {
-            key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item)
+            key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item, key)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [shown(item) for item in value]
-    return without_passwords(value) if isinstance(value, str) else value
+        return [shown(item, field) for item in value]
+    if not isinstance(value, str):
+        return value
+    return without_keys(value) if _is_uri(field) else without_passwords(value)
 
 
-def restored(value: Any, before: Any) -> Any:
-    """A value that was made of ``shown(before)``: what is as it was shown becomes what it was, so that
+def restored(value: Any, before: Any, field: Any = "") -> Any:
+    """A value that was made of ``shown(before, field)``: what is as it was shown becomes what it was, so that
     reading and writing back loses no password.
 
     Raises ValueError for a secret that would be told to another place than it was set for.
@@ -64,9 +85,9 @@ def restored(value: Any, before: Any) -> Any:
     if isinstance(value, dict) and isinstance(before, dict):
         return {key: _restored_field(key, value, before) for key in value}
     if isinstance(value, list) and isinstance(before, list) and len(value) == len(before):
-        return [restored(item, old) for item, old in zip(value, before)]
+        return [restored(item, old, field) for item, old in zip(value, before)]
     return (
-        before if isinstance(value, str) and isinstance(before, str) and value == without_passwords(before)
+        before if isinstance(value, str) and isinstance(before, str) and value == shown(before, field)
         else value
     )
 
@@ -76,9 +97,10 @@ def _restored_field(key: str, value: dict[str, Any], before: dict[str, Any]) -> 
     if key not in before:
         return item
     if not (_is_secret(key) and item == HIDDEN and isinstance(before[key], str)):
-        return restored(item, before[key])
+        return restored(item, before[key], key)
     for place in {*value, *before}:
-        if isinstance(place, str) and place.lower().endswith("uri"):
-            if shown(value.get(place)) != shown(before.get(place)):
+        if _is_uri(place):
+            # with a web server's path, as far as it is told
+            if shown(restored(value.get(place), before.get(place), place)) != shown(before.get(place)):
                 raise ValueError(f"{key}: give it anew, for {place} has changed")
     return before[key]

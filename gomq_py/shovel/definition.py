@@ -10,6 +10,7 @@ from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.errors import Malformed
 from gomq_py.links import uris
 from gomq_py.links.ack_modes import ACK_MODES, ON_CONFIRM
+from gomq_py.observability.secrets import without_keys
 
 NEVER, QUEUE_LENGTH = "never", "queue-length"
 PROTOCOL = "amqp091"
@@ -158,10 +159,12 @@ def with_vhost(uri, vhost_name):
 
 
 def without_login(uri):
-    """The URI as messages carry it: without user and password, and without what its query says."""
+    """The URI as messages carry it: without user and password, without what its query says, and of a web
+    server without its path.
+    """
     parts = urlsplit(uri)
     place = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{place}{parts.path}"
+    return without_keys(f"{parts.scheme}://{place}{parts.path}")
 
 
 def _by_new_names(value):

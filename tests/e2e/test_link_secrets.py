@@ -23,7 +23,7 @@ from tests.support.scripted_broker import Peer as ScriptedPeer
 from tests.support.waiting import in_time, wait_until
 
 SECRET = re.compile("hush", re.IGNORECASE)
-HOOKS = ("mixed", "hook", "hooks")
+HOOKS = ("mixed", "hook", "hooks", "path", "token")
 ABOUT_LINKS = re.compile("/api/(shovel|federation|param|global|defin|connections|overview|vhosts|policies)")
 TAGS = ("", "management", "policymaker", "monitoring", "administrator")
 CONFIGURATION = """
@@ -36,7 +36,7 @@ http_hosts_allowed = 127.0.0.0/8
 [shovel:static]
 src-uri = amqp://ann:hush-static@127.0.0.1:{refusing}/%2F
 src-queue = q
-dest-uri = https://ann:hush-static@127.0.0.1:1/in?key=hush-static
+dest-uri = https://ann:hush-static@127.0.0.1:1/in/hush-static?key=hush-static
 dest-secret = hush-static
 [shovel:mixed]
 src-uri = amqp://
@@ -117,6 +117,8 @@ def uris(port, own, hook):
         "refused": (f"amqp://ann:hush-refused@127.0.0.1:{own}/%2F", {}),
         "encoded": (f"amqp://ann:%68ush%2Fp%40ss%3A%23@127.0.0.1:{port}", {}),
         "upper": (f"AMQP://ann:hush-upper@127.0.0.1:{port}/", {}),
+        "user": (f"amqp://{token}@127.0.0.1:{port}", {}),
+        "user only": (f"amqp://hush-user:@127.0.0.1:{port}", {}),
         "nobody": (f"amqp://:{token}@127.0.0.1:{port}", {}),
         "colons": (f"amqp://ann:hush:colon:s@127.0.0.1:{port}", {}),
         "at": (f"amqp://ann:hush@a@127.0.0.1:{port}", {}),
@@ -130,6 +132,10 @@ def uris(port, own, hook):
         "hooks": ([f"http://127.0.0.1:{hook}/?token=hush-{n}" for n in range(2)], {
             "dest-secret": "hush-hmac", "dest-queue": None}),
         "no-hook": ("http://ann:hush-h@127.0.0.1:1/x?sig=hush-sig", {"dest-queue": None}),
+        "path": (f"http://127.0.0.1:{hook}/services/T0/B0/hush-path", {
+            "dest-queue": None, "dest-refusal-limit": 2,
+            "dest-publish-properties": {"headers": {"x-api-key": "hush-api-key"}}}),
+        "token": (f"http://hush-token@127.0.0.1:{hook}/hush", {"dest-queue": None}),
     }
 
 
@@ -162,7 +168,8 @@ def told(world):
         {"upstream": "plain", "exchange": "x"}, {"upstream": "list"}])
     peer.call(
         "PUT", "policies", "/", "fed", pattern="^(fed|q)$", definition={"federation-upstream-set": "all"})
-    peer.call("PUT", "global-parameters", "kept", value={"uri": "amqp://a:hush-global@h", "token": "hush"})
+    peer.call("PUT", "global-parameters", "kept", value={
+        "uri": "amqp://a:hush-global@h", "token": "hush", "url": "https://h/hush", "api_key": "hush"})
     for component, value in (
         ("shovel", {"src-uri": "amqp://a:hush/x@h", "src-queue": "q", "dest-uri": "amqp://"}),
         ("shovel", {"src-uri": "amqp://a:hush#x@h", "src-queue": "q", "dest-uri": "amqp://"}),

@@ -34,6 +34,9 @@ def test_errors_of_tls_say_what_to_do(error, text):
     ("amqps://h?certfile=c&password=key-hush", "no key-hush"),
     ("https://h/in?key=hush&a%20sign", "no hush, no a sign, a%20sign, a+sign"),
     ("https://h/in?key=a%2Fb%2Fc", "bad key a/b/c, a%2Fb%2Fc"),
+    ("https://h/services/T0hush/B0-hush", "no /services/T0hush/B0-hush, no T0hush"),
+    ("https://h/hush", "no /hush"), ("https://h/a/Hush%2Fp@ss/in", "no Hush/p@ss"),
+    ("amqp://hush.hush@h", "no user hush.hush"), ("amqp://hush-hush:@h", "no user hush-hush"),
     (f"amqp://ann:{'t' * 3000}.x.y@h", f"no {'t' * 3000}.x.y"),
 ])
 def test_what_a_peer_repeats_is_not_told_on(uri, said):
@@ -47,6 +50,7 @@ def test_what_a_peer_repeats_is_not_told_on(uri, said):
 @pytest.mark.parametrize("uri, said", [
     ("amqp://guest:guest@h", "refused for user 'guest'"), ("amqp://a:b@h", "abba"), ("amqp://", "x"),
     ("no uri", "x"), ("http://h/in?a", "a path"),
+    ("http://h/api/webhooks/in", "the api of webhooks is in error"), ("amqp://guest@h", "no guest"),
 ])
 def test_what_is_no_secret_is_told(uri, said):
     assert troubles.told(OSError(said), uri) == said
@@ -63,7 +67,7 @@ def test_a_login_that_is_refused_says_when_its_token_expired():
 
     told = troubles.told(error, f"amqp://:{token(exp=1000000000)}@h")
 
-    assert told == (
+    assert told == troubles.told(error, f"amqp://{token(exp=1000000000)}@h") == (
         "403 ACCESS_REFUSED: the token in the URI has expired at 2001-09-09 01:46:40 UTC, set the link anew "
         "with another one")
     assert troubles.told(ConnectionClosed(404, "x"), f"amqp://:{token(exp=1)}@h") == "404 x"

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from gomq_py.observability.secrets import restored, shown, without_passwords
+from gomq_py.observability.secrets import restored, shown, without_keys, without_passwords
 
 SHOVEL = {
     "src-uri": ["amqp://ann:pass%20word@host/v", "amqps://bob:x:y@other:5671"],
@@ -12,7 +12,7 @@ SHOVEL = {
 }
 SHOWN = {
     "src-uri": ["amqp://ann:***@host/v", "amqps://bob:***@other:5671"],
-    "dest-uri": "amqps://c@h/v?password=***&verify=verify_peer",
+    "dest-uri": "amqps://***@h/v?password=***&verify=verify_peer",
     "src-queue": "q", "prefetch": 5, "http": {"client_secret": "***", "password": ""},
 }
 
@@ -26,7 +26,9 @@ SHOWN = {
     ("to https://h/in?key=abc&x=&sig, 'http://g/?k'", "to https://h/in?key=***&x=***&*** 'http://g/?***'"),
     ("amqp://h/v?heartbeat=5", "amqp://h/v?heartbeat=5"),
     ("amqp://u:p@ss@h/v", "amqp://u:***@h/v"), ("amqp://u:p/w?x#y@h/v", "amqp://u:***@h/v"),
-    ("amqp://u:@h", "amqp://u:@h"),
+    ("amqp://t.o.ken@h/v", "amqp://***@h/v"), ("https://a@b@h:1/x", "https://***@h:1/x"),
+    ("amqp://u:@h", "amqp://***:@h"), ("AMQP://h, http://t@g", "AMQP://h, http://***@g"),
+    ("amqps://h/v?x-api-key=abc&y=1", "amqps://h/v?x-api-key=***&y=1"),
     ("http://h:8080/~me@home", "http://h:8080/~me@home"), ("amqp://[::1]:5672/v@x", "amqp://[::1]:5672/v@x"),
     ("amqp://a:1@b,amqp://c:2@d;amqps://e:x/4@f", "amqp://a:***@b,amqp://c:***@d;amqps://e:***@f"),
     # could be a port
@@ -70,8 +72,33 @@ def test_secret_that_was_shown_is_for_the_place_it_was_set_for():
     assert restored(anew, before) == anew
 
 
+@pytest.mark.parametrize("uri, told", [
+    ("https://hooks.slack.com/services/T0/B0/XyZ", "https://hooks.slack.com/***"),
+    ("https://u:p/w@h:1/a/b?c=d", "https://u:***@h:1/***?c=***"), ("HTTP://h/a", "HTTP://h/***"),
+    ("https://h", "https://h"), ("https://h/", "https://h/"), ("https://h/?c=d", "https://h/?c=***"),
+    ("amqp://h/vhost", "amqp://h/vhost"),
+])
+def test_path_of_a_web_server_is_hidden_in_a_uri(uri, told):
+    for field in ("uri", "dest-uri", "url", "WebHook_URL"):
+        assert shown({field: uri}) == {field: told}
+        assert shown({field: [uri, uri]}) == {field: [told, told]}
+        assert restored(shown({field: [uri]}), {field: [uri]}) == {field: [uri]}
+    assert told in without_keys(f"to {uri} and on")
+    assert restored({"uri": "https://g/***"}, {"uri": uri}) == {"uri": "https://g/***"}
+
+
+def test_secret_is_not_kept_for_another_path_of_its_web_server():
+    before = {"dest-uri": "https://h/mine", "dest-secret": "s"}
+
+    assert restored(shown(before), before) == before
+    with pytest.raises(ValueError, match="dest-secret: give it anew, for dest-uri has changed"):
+        restored({"dest-uri": "https://h/theirs", "dest-secret": "***"}, before)
+
+
 @pytest.mark.parametrize("field, is_hidden", [
     ("password", True), ("src-password", True), ("Client_Secret", True), ("access_token", True),
+    ("apikey", True), ("api_key", True), ("X-Api-Key", True), ("Authorization", True), ("access-key", True),
+    ("Set-Cookie", True), ("src-exchange-key", False), ("routing_key", False), ("key", False),
     ("tokens", False), ("secretary", False), (5, False),
 ])
 def test_names_of_fields_tell_secrets(field, is_hidden):
@@ -79,7 +106,7 @@ def test_names_of_fields_tell_secrets(field, is_hidden):
     assert restored(shown({field: "x"}), {field: "x"}) == {field: "x"}
 
 
-@pytest.mark.parametrize("text", ["a://b:c" * 20_000, "a." * 60_000 + "://"])
+@pytest.mark.parametrize("text", ["a://b:c" * 20_000, "a." * 60_000 + "://", "a://" + "?" * 120_000])
 def test_text_of_many_uris_takes_no_time(text):
 
     began = time.thread_time()
