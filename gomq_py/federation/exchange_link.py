@@ -220,6 +220,8 @@ class ExchangeLink(FederationLink):
 
     def _make_between(self, channel, name, queue):
         """The exchange in between, with all bindings."""
+        if not self.upstream.max_hops:  # RabbitMQ's link fails and begins anew, without an end
+            self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}
         kind = FanoutExchange.type
         if not self._is_plain:

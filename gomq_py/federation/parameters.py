@@ -117,7 +117,7 @@ def _one_of(*words):
 # What an upstream may say, and each entry of a set otherwise.
 _SHARED = {
     "exchange": _name, "queue": _name, "consumer-tag": _name, "prefetch-count": _number(0, MOST_PREFETCH),
-    "reconnect-delay": _number(0, MAX_TIMER_MS // 1000, whole=False), "max-hops": _number(1),
+    "reconnect-delay": _number(0, MAX_TIMER_MS // 1000, whole=False), "max-hops": _number(0),
     EXPIRES_KEY: _number(1, MAX_TIMER_MS), MESSAGE_TTL_KEY: _number(0, MAX_TIMER_MS),
     "trust-user-id": _boolean,
     "refusal-limit": _number(0), "ack-mode": _one_of(NO_ACK, ON_PUBLISH, ON_CONFIRM), "ha-policy": _text,

@@ -140,6 +140,24 @@ def test_message_goes_along_a_chain_as_far_as_its_hops_allow(peers, vhost):
     assert one.ready(vhost, "all") == 1
 
 
+def test_without_hops_nothing_goes_over_an_exchange_and_queues_are_federated(peers, vhost):
+    """RabbitMQ takes max-hops 0, too, and binds nothing upstream."""
+    one, two, _ = peers
+    for peer in (one, two):
+        make_queue(peer, vhost, queue="fed.queue")
+    two.federate(vhost, one, max_hops=0)
+    told = {link["type"]: link.get("note", "") for link in two.wait_for_links(vhost, 2)}
+
+    confirming(one, vhost).basic_publish("fed.x", "k", b"m")
+    channel, came = two.channel(vhost), []
+    channel.basic_consume("fed.queue", lambda _channel, _method, properties, _body: came.append(properties))
+    wait_until(lambda: channel.connection.process_data_events(0.05) or came, TIMEOUT_S)
+
+    assert [each.get("queue") for each in came[0].headers["x-received-from"]] == ["fed.queue"]
+    assert one.bindings(vhost, "fed.x") == ["#"]
+    assert told == {"exchange": "max-hops is 0: no message of this exchange goes over the link", "queue": ""}
+
+
 @pytest.mark.parametrize("around, max_hops", [("ring", 2), ("mesh", 1)])
 def test_each_broker_of_a_ring_or_mesh_gets_each_message_once(peers, vhost, around, max_hops):
     for peer in peers:

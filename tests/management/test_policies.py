@@ -236,7 +236,7 @@ def test_a_policy_with_a_key_that_nobody_acts_on_is_refused_and_an_import_keeps_
 @pytest.mark.parametrize("component, value, reason", [
     ("federation-upstream", {"uri": "ftp://there"}, "uri: "),
     ("federation-upstream", {}, 'Key "uri" not found in one'),
-    ("federation-upstream", {"uri": "amqp://", "max-hops": 0}, "max-hops should be a number from 1"),
+    ("federation-upstream", {"uri": "amqp://", "max-hops": -1}, "max-hops should be a number from 0"),
     ("federation-upstream-set", [{"upstream": "u", "uri": "amqp://"}], "Unrecognised terms ['uri'] in one"),
 ])
 def test_an_upstream_or_set_that_makes_no_sense_is_refused_with_the_reason(

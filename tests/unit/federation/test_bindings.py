@@ -93,7 +93,7 @@ def bound_from(*hops, name="down"):
     ({}, 1, 1), ({}, 3, 3), (bound_from(1), 3, None), (bound_from(3), 3, 2), (bound_from(5), 2, 2),
     (bound_from(3, 9), 3, 2), (bound_from(3, name="up"), 3, None), ({"x-bound-from": "text"}, 1, 1),
     ({"x-bound-from": ["text"]}, 3, None), ({"x-bound-from": [{}]}, 3, None),
-    ({}, 1 << 40, 32767),
+    ({}, 1 << 40, 32767), ({}, 0, None), (bound_from(3), 0, None),
 ])
 def test_binding_spreads_as_far_as_it_may_and_not_back(arguments, max_hops, hops):
     made = arguments_upstream({"own": 1, **arguments}, HERE, THERE, max_hops)

@@ -30,7 +30,7 @@ def refuse_ftp(uri):
     ({"uri": URI, "prefetch-count": 65536}, "prefetch-count should be a number from 0 to 65535"),
     ({"uri": URI, "reconnect-delay": -1}, "reconnect-delay should be a number from 0"),
     ({"uri": URI, "reconnect-delay": 1e300}, "reconnect-delay should be a number from 0"),
-    ({"uri": URI, "max-hops": 0}, "max-hops should be a number from 1"),
+    ({"uri": URI, "max-hops": -1}, "max-hops should be a number from 0"),
     ({"uri": URI, "max-hops": 1.5}, "max-hops should be a number, actually was 1.5"),
     ({"uri": URI, "expires": 0}, "expires should be a number from 1"),
     ({"uri": URI, "message-ttl": -1}, "message-ttl should be a number from 0"),

@@ -92,7 +92,7 @@ async function add(context) {
             {name: "ack-mode", label: "A message leaves its source", type: "select",
                 options: [["on-confirm", "when it is confirmed: nothing is lost"], ["on-publish", "when it is sent"], ["no-ack", "at once: may lose"]]},
             {name: "prefetch-count", label: "Messages on the way", type: "number", min: 1, max: 65535},
-            {name: "max-hops", label: "Links that a message goes over at most", type: "number", min: 1},
+            {name: "max-hops", label: "Links that a message goes over at most", type: "number", min: 0},
             {name: "more", label: "More keys", type: "textarea", hint: "lines of name = value"},
         ],
         run: async given => {
