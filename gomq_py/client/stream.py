@@ -193,6 +193,8 @@ class Stream:
         came = self.dispatch()
         if not came:
             self._nothing_came()
+        else:
+            self._give_sign_of_life()  # a peer that never stops talking is told all the same
         return came
 
     def wait_for(self, predicate, timeout_s=None, what=""):
@@ -265,8 +267,12 @@ class Stream:
         if self.interval_s:
             if self._silence_left() < 0:
                 self._fail_of_silence()
-            if time.monotonic() >= self.due_at() and not self._outgoing:
-                self.send_sign_of_life()
+            self._give_sign_of_life()
+
+    def _give_sign_of_life(self):
+        """One that is due."""
+        if self.interval_s and time.monotonic() >= self.due_at() and not self._outgoing:
+            self.send_sign_of_life()
 
     def _silence_left(self):
         """Seconds until the broker has been silent for too long; None without an interval."""
