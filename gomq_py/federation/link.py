@@ -46,6 +46,7 @@ class FederationLink:
         self.notes = []  # what is otherwise than defined, and does not keep messages from being moved
         self.fault = None  # end and reason why nothing is moved, where no connection is needed to know
         self._ways = ways
+        self._is_administrators = False  # when it was started
         self._uri = ""  # of the upstream, as it was connected to last
         self._is_gone = False
         self._link = (ways.make_link or Link)(
@@ -97,6 +98,7 @@ class FederationLink:
     def restart(self):
         """Connect anew, where whoever set the upstream may."""
         self.fault = self._refusal()
+        self._is_administrators = self._ways.is_administrators(self.vhost, self.upstream.name)
         if self.fault is None:
             self._link.restart()
         else:
@@ -105,7 +107,8 @@ class FederationLink:
 
     def rights_changed(self):
         """Of whoever set the upstream: stop where they do not suffice any more, go on where they do again."""
-        if self._refusal() != self.fault:
+        is_less = self._is_administrators and not self._ways.is_administrators(self.vhost, self.upstream.name)
+        if is_less or self._refusal() != self.fault:
             self.restart()
 
     @property

@@ -75,6 +75,13 @@ class Ways:
             user = None
         return self._connector.connect(uri, user, name=name, vhost=vhost.name)
 
+    def is_administrators(self, vhost, upstream):
+        """Whether an administrator has set the upstream of this name: its links may connect to more hosts."""
+        try:
+            return ADMINISTRATOR in self._setter(vhost, upstream).tags
+        except ValueError:
+            return False
+
     def refusal(self, vhost, upstream, kind, name, exchange):
         """Why whoever set this Upstream may not publish to that exchange, or not take from what it names, of
         this kind, where that is in this broker too, or why whoever has chosen it for the exchange or queue of

@@ -133,11 +133,6 @@ class Definition:
         """Whether an end is declared by somebody else."""
         return self.src_predeclared or self.dest_predeclared
 
-    @property
-    def names_local_ends(self):
-        """Whether an end is this broker."""
-        return any(is_local(uri) for uri in (*self.src_uri, *self.dest_uri))
-
 
 def is_local(uri):
     """Whether the URI names no host, and so this broker."""

@@ -6,7 +6,7 @@ are none of this.
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE, Access, AllAccess, may_enter, refusal
 from gomq_py.errors import NoPermission
-from gomq_py.links.setters import Setters
+from gomq_py.links.setters import ADMINISTRATOR, Setters
 from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 
 
@@ -28,6 +28,15 @@ class Rights:
             if not is_needed:
                 return None
             raise DefinitionError(str(error)) from None
+
+    def is_administrators(self, shovel):
+        """Whether an administrator has set it: such a shovel may connect to more hosts (links.local)."""
+        user = self.user_of(shovel.by, is_needed=False)
+        return user is not None and ADMINISTRATOR in user.tags
+
+    def is_less(self, shovel):
+        """Whether it runs as an administrator's, and is none any more."""
+        return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):
         """Every local end of a shovel in this vhost may be what it is. Raises DefinitionError."""

@@ -45,6 +45,7 @@ class Shovel:
         self.fault = None
         self.link = None
         self.is_of_stream = False
+        self.is_administrators = False  # when it was started
         self.has_run = False
         self.is_about_to_start = False  # once the link before has ended
         self.is_paused = False

@@ -252,16 +252,15 @@ class Shovels(Component):
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):
-            if shovel.by != user.name:
+            if shovel.by != user.name or shovel.definition is None:
                 continue
             shovel.by = shovel.vhost.set_by.get((COMPONENT, shovel.name))  # nobody, where the user is deleted
-            if shovel.definition is None or not shovel.definition.names_local_ends:
-                continue
             refused = self._refusal(shovel)
             if refused is not None and shovel.fault is None:
                 self._stop_link(shovel)
                 self._fail(shovel, refused)
-            elif refused is None and shovel.fault is not None:
+            elif refused is None and (shovel.fault is not None or self._rights.is_less(shovel)):
+                self._stop_link(shovel)
                 self._start(shovel)
 
     # one shovel
@@ -317,6 +316,7 @@ class Shovels(Component):
             return
         shovel.is_about_to_start = False
         shovel.is_of_stream = self._is_of_stream(shovel)
+        shovel.is_administrators = self._rights.is_administrators(shovel)
 
         def on_change(link):
             if shovel.link is link:

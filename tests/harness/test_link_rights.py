@@ -146,6 +146,36 @@ def test_upstream_of_an_administrator_is_aimed_at_nothing_that_others_may_not_re
         wait_until(lambda: not links(api))
 
 
+def test_links_of_who_is_no_administrator_any_more_leave_this_machines_addresses(api):
+    """What is connected stays no longer than what may connect."""
+    api.ask("PUT", "users", "boss", password="boss", tags="administrator")
+    api.ask("PUT", "permissions", "/", "boss", configure=".*", write=".*", read=".*")
+    boss, here = ("boss", "boss"), api.filled({"uri": HERE})["uri"]
+    value = {**SHOVEL, "src-uri": here, "dest-uri": here}
+    assert api.ask("PUT", "parameters", "shovel", "/", "s", auth=boss, value=value).ok
+    upstream = {"uri": here, "queue": "secret", "reconnect-delay": 0.2}
+    assert api.ask("PUT", "parameters", "federation-upstream", "/", "up", auth=boss, value=upstream).ok
+    assert api.ask(
+        "PUT", "policies", "/", "p", pattern="^mine$", definition={"federation-upstream": "up"}).ok
+
+    def states():
+        return [one["state"] for one in api.ask("GET", "shovels", "/").json()] + [
+            one["status"] for one in links(api)]
+
+    def errors():
+        return [one.get("error", "") for one in api.ask("GET", "shovels", "/").json() + links(api)]
+
+    try:
+        wait_until(lambda: states() == ["running", "running"], what=lambda: (states(), errors()))
+        api.ask("PUT", "users", "boss", password="boss", tags="policymaker")
+        wait_until(lambda: len([one for one in errors() if "http_hosts_denied" in one]) == 2, what=errors)
+    finally:
+        api.ask("DELETE", "policies", "/", "p")
+        api.ask("DELETE", "parameters", "shovel", "/", "s")
+        api.ask("DELETE", "parameters", "federation-upstream", "/", "up")
+        wait_until(lambda: not links(api))
+
+
 def links(api):
     return api.ask("GET", "federation-links").json()
 

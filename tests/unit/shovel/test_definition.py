@@ -17,7 +17,7 @@ def test_what_is_not_given_has_its_default():
         1000, 5, "on-confirm"
     )
     assert definition.src_delete_after is None and definition.dest_refusal_limit == 0
-    assert not definition.is_webhook and definition.names_local_ends
+    assert not definition.is_webhook
 
 
 @pytest.mark.parametrize("key, value, kept", [
