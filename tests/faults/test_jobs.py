@@ -4,6 +4,7 @@ and heartbeats of others go on.
 One broker takes all of the faults, one after the other,
 so that what one of them leaves behind shows in the probes after it.
 """
+import errno
 import itertools
 from functools import partial
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from gomq_py.federation.supervisor import Federation
 from gomq_py.hub import alarm_news, context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model import moving
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -420,6 +422,18 @@ class Site:
         assert identifiers.has(1)
         self.mqtt.end(session)
 
+    def identifiers_in_a_new_store(self):
+        session = self.session()
+        identifiers = session.received_ids()
+        note_received(identifiers, 1)
+        before = self.mqtt.inflight
+        before.store.fence(OSError(errno.EIO, "the disk failed"))
+        wait(
+            lambda: self.mqtt.inflight is identifiers.inflight is not before
+            and not self.mqtt._replacing.running or None, what="a new store")
+        wait(lambda: not self.mqtt.inflight.failed or None, what="a store that works")
+        self.mqtt.end(session)
+
     def returning(self):
         session, message = self.session(), Message()
         sent = session.sent_from(session.queue)
@@ -505,6 +519,7 @@ JOBS = {
     "'messages of deleted queues'": Site.legacies,
     "'writing kept MQTT messages anew'": Site.kept_anew,
     "'writing QoS 2 identifiers anew'": Site.identifiers_anew,
+    "'noting QoS 2 identifiers in a new store'": Site.identifiers_in_a_new_store,
     "'putting back what MQTT clients have not acknowledged'": Site.returning,
     "'telling $SYS topics'": Site.telling,
     "'federation links'": Site.federation_links,
@@ -542,6 +557,7 @@ TIMERS = {
     "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
     "gomq_py.mqtt.model.expiries": (1, "of one vhost, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
+    "gomq_py.mqtt.model.moving": (1, "of one vhost, and starts a job"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
@@ -559,6 +575,8 @@ def site(tmp_path_factory):
         patch.setattr(context, "Scheduler", SabotagedScheduler)
         patch.setattr(context, "HubTimers", SabotagedTimers)
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
+        patch.setattr(moving, "FIRST_PAUSE_MS", 5)
+        patch.setattr(moving, "LONGEST_PAUSE_MS", 5)
         for module in (vhost_deletion, vhost, tx, alarm_news, subscribe, broker_topics):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)

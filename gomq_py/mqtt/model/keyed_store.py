@@ -319,7 +319,8 @@ class KeyedStore(Destination):
         """The store cannot go on: until a restart it is closed."""
         self.failed = True
         if not self.closed:
-            LOG.error("%s is closed: %s", self.name, error)
+            LOG.error(
+                "%s is closed, and refuses messages, until the broker is restarted: %s", self.name, error)
             self.close()
 
     def _complain(self, error):
