@@ -68,6 +68,10 @@ class KeyedStore(Destination):
         """Keep a copy of the message for the key, instead of any other. As publish() of a Destination."""
         return self._put(key, message, False)
 
+    def open(self):
+        """Have a store from here on. Returns whether it was made, and is to be flushed."""
+        return self._shelf is None and self.next_store() is not None
+
     def next_store(self):
         """As Destination.next_store."""
         try:

@@ -104,6 +104,9 @@ class Sessions:
             is_recorded = is_recorded or session.is_durable
         self._set_owner(session, user, of_token)
         if session.is_durable and self.inflight is not None:
+            # The store of what is retained first: a kill must not leave an identifier and take the store of
+            # its message.
+            is_recorded = self.retained is not None and self.retained.open() or is_recorded
             is_recorded = self.inflight.open() or is_recorded
         if session.is_durable and not session.is_safe:
             is_recorded = True  # by an earlier connection, which did not wait to its end

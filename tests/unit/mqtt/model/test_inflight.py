@@ -2,6 +2,7 @@
 messages may not.
 """
 import os
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREC, PUBREL
 from gomq_py.mqtt.wire.crossing import MQTTForm
+from gomq_py.storage.message import Message
 from tests.support.mqtt_outbound import Peer, make_sure, mqtt_message, mqtt_node, note_received, publish
 
 
@@ -369,6 +371,26 @@ def test_of_a_session_and_a_retained_message_both_are_there_or_neither(nodes):
     publisher = again.vhost.extras["mqtt"].by_client["publisher"].received_ids()
     assert not publisher.has(7)
     assert count_in(again, "mqtt.c") == 1
+
+
+def test_first_message_that_is_retained_outlives_a_kill_as_its_identifier_does(nodes):
+    """Definitions are written a moment after they were changed, unless somebody is to be answered."""
+    node, safe = nodes(), []
+    ids = Peer(node).session.received_ids()
+    node.vhost.when_safe(safe.append)
+    node.wait(lambda: safe)
+    retained = node.vhost.extras["mqtt"].retained
+    ids.begin(7, (retained,))
+    assert retained.store("t", sent_at_once(b"first"))
+    ids.add(7, (retained,))
+    node.hub.scheduler.finish()
+    node.kill = partial(node.kill, are_answered=False)
+
+    again = nodes()
+
+    assert received(again) == {7}
+    message = Message()
+    assert again.vhost.extras["mqtt"].retained.get("t", message) and message.get_body().endswith(b"first")
 
 
 @pytest.mark.parametrize("before", [0, 1, ROLLS])
