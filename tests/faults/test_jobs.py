@@ -14,6 +14,7 @@ import pytest
 
 from gomq_py.amqp.server import settling, tx
 from gomq_py.amqp.server.settle import REQUEUE
+from gomq_py.amqp.server.withdrawals import Withdrawals
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxCommit,
@@ -461,6 +462,12 @@ class Site:
         topics._timer.stop()
         self.mqtt.end(session)
 
+    def withdrawals(self):
+        (client,) = self.door.hub.clients
+        withdrawals = Withdrawals(self.door.hub.clients, self.scheduler)
+        withdrawals.begin(client.user)
+        wait(lambda: not withdrawals.running or None, what="a look at consumers")
+
     def federation_links(self):
         federation = Federation(all_kinds())
         federation.open(self.door.broker, self.door.hub, None)
@@ -522,6 +529,7 @@ JOBS = {
     "'noting QoS 2 identifiers in a new store'": Site.identifiers_in_a_new_store,
     "'putting back what MQTT clients have not acknowledged'": Site.returning,
     "'telling $SYS topics'": Site.telling,
+    "'looking for consumers that may not read any more'": Site.withdrawals,
     "'federation links'": Site.federation_links,
     "'starting shovels'": Site.starting_shovels,
 }
@@ -547,6 +555,7 @@ TIMERS = {
     "gomq_py.amqp.server.consumer_timeouts": (
         1, "test_consumer_timeouts: shared, catches what each look raises"
     ),
+    "gomq_py.hub.bodies": (1, "forgets its timer first; the next body that ends lets others go on, too"),
     "gomq_py.hub.budget": (1, "shared, catches what resuming and giving up raise"),
     "gomq_py.amqp.server.connection": (2, "of one connection"),
     "gomq_py.amqp.server.channel": (1, "of one channel of one connection"),
@@ -562,6 +571,7 @@ TIMERS = {
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
+    "gomq_py.launcher": (1, "the limit of a stop, which ends the process"),
     "gomq_py.links.rest": (1, "of one link; what raises ends its passage, which is made anew"),
     "gomq_py.storage.bell": (1, "forgets its time first, and wakes one greenlet"),
     "gomq_py.observability.gathered_lines": (1, "forgets its timer first, and complains of what is lost"),
