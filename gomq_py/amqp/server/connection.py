@@ -164,7 +164,7 @@ class Connection:
             handshake.client_properties, handshake.capabilities, handshake.mechanism
         )
         self.user, self.vhost, self.limits = user, vhost, handshake.limits
-        self.output.account = user.name, vhost.name
+        self.output.account = user.identity, vhost.name
         self.access = self.server.access_of(user, vhost.name)
         self.login = None
         moved(self, OF_CONNECTION, OPENED)

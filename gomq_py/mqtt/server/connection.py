@@ -205,7 +205,7 @@ class Connection:
     def _make_parts(self):
         hub = self.hub
         self.output = Output(self.socket, hub.buffers, self.server.settings.max_unread_output)
-        self.output.account = self.user.name, self.vhost.name
+        self.output.account = self.user.identity, self.vhost.name
         self.output.on_overflow = partial(self.abort, "the client does not read its answers")
         self.stream = Stream(self.socket, hub.buffers, self.output, hub.coalescer)
         self.slow_walk = SlowWalk(self.stream, hub.slow_turns)

@@ -429,3 +429,9 @@ def test_name_given_by_the_client_is_in_the_log(door, caplog):
         client.call(ConnectionOpen(virtual_host="/"), ConnectionOpenOk, 0)
 
     assert "connection unix -> unix: user 'guest' opened vhost '/' as 'worker 7'" in caplog.messages
+
+
+def test_what_all_share_counts_a_token_apart_from_the_local_user_of_its_name(door):
+    door.client()
+
+    assert door.connection().output.account == (("guest", False), "/")

@@ -174,6 +174,12 @@ def test_session_is_durable_with_what_bounds_it(make_mqtt):
     assert (settings.max_bytes, settings.overflow, bool(queue.durable)) == (1000, "reject-publish", True)
 
 
+def test_what_all_share_counts_a_token_apart_from_the_local_user_of_its_name(mqtt):
+    mqtt.client(connect(), connack())
+
+    assert mqtt.connection().output.account == (("guest", False), "/")
+
+
 def test_deletion_of_a_user_takes_its_wills(mqtt):
     mqtt.broker.users.set_user("bob", "guest", grants=("/",))
     # 3.1.1 §3.1: as connect(version=4) says it, with the will "w" on the topic "t".
