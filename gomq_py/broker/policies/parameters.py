@@ -168,15 +168,19 @@ class Parameters:
 
     def disown(self, vhosts, by):
         """The user ``by`` is gone: what he has set was set by nobody from now on, so that whoever is called
-        so next does not work with it; a policy of that user hands no messages on. Raises OSError.
+        so next does not work with it; a policy of that user hands no messages on. Raises OSError where that
+        is not kept: it holds for this run.
         """
+        changed = []
         for vhost in vhosts:
             for component, name in [key for key, who in vhost.set_by.items() if who == by]:
                 now = DELETED if component == POLICY else None
                 value, waits = vhost.parameters[component, name], (component, name) in vhost.waiting
-                self._log.append(records.parameter_set(
-                    vhost.name, component, name, encoded(value), waits, now))
                 self._keep(vhost, component, name, value, waits, now)
+                changed.append(records.parameter_set(
+                    vhost.name, component, name, encoded(value), waits, now))
+        for record in changed:
+            self._log.append(record)
 
     def set_global(self, name, value):
         """Set a value of the whole broker. Raises ValueError, OSError."""

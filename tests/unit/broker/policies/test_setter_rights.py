@@ -187,6 +187,23 @@ def test_policy_hands_nothing_on_for_who_was_deleted_or_is_no_policymaker_any_mo
         users.set_user(DELETED, "x")
 
 
+def test_policy_of_a_deleted_user_stops_where_the_disk_does_not_take_that(node, monkeypatch):
+    """Another user may get the name before the next boot tries again."""
+    set_policy(node, {"dead-letter-exchange": "mine-target"})
+
+    def refuse(_record):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.broker.parameters._log, "append", refuse)
+        node.broker.users.delete_user("bob")
+    node.broker.users.set_user("bob", "another", tags=("administrator",))
+    put_in_force(node)
+
+    assert node.vhost.set_by[POLICY, "p"] == DELETED
+    assert keys_in_force(node, "mine") == set()
+
+
 @pytest.mark.parametrize("by", [OPERATOR, None, "guest"])
 def test_policies_of_administrators_and_of_earlier_releases_are_not_limited(node, by):
     node.broker.users.set_permission("guest", "/", "", "", "")
