@@ -8,12 +8,15 @@ from random import Random
 
 import pytest
 
+from gomq_py.broker.topology.vhost import VHost
 from gomq_py.content import forms
 from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.model.received import Received
+from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREC, PUBREL
 from gomq_py.mqtt.wire.crossing import MQTTForm
 from gomq_py.storage.message import Message
+from gomq_py.storage.errors import StoreError
 from tests.support.mqtt_outbound import Peer, make_sure, mqtt_message, mqtt_node, note_received, publish
 
 
@@ -210,6 +213,32 @@ def test_a_store_that_fails_again_is_made_anew_after_a_while(nodes):
 
     assert sessions._replacing._pause_ms >= 1000
     assert received(nodes()) == {5}
+
+
+def test_a_store_that_cannot_be_opened_is_made_anew(nodes, monkeypatch):
+    """A client whose identifiers it had may send a message a second time, and goes on."""
+    note_received(Peer(nodes()).session.received_ids(), 5)
+    recover_store = VHost.recover_store
+
+    def fail(vhost, name, incarnation):
+        def open_own(*arguments):
+            vhost._factory._known_folders.add(vhost._factory._folder(vhost.name, name, incarnation))
+            raise StoreError("folder", 0, "the disk says no")
+        with monkeypatch.context() as patch:
+            if name == INFLIGHT_STORE:
+                patch.setattr(vhost._factory, "open_own", open_own)
+            recover_store(vhost, name, incarnation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(VHost, "recover_store", fail)
+        node = nodes()
+    sessions = node.vhost.extras["mqtt"]
+    node.wait(lambda: not sessions.inflight.failed)
+    ids = sessions.by_client["c"].received_ids()
+    assert not ids.has(5)
+    note_received(ids, 6)
+
+    assert received(nodes()) == {6}
 
 
 def test_files_of_the_store_that_failed_go(nodes):
