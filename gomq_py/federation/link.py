@@ -47,6 +47,7 @@ class FederationLink:
         self.fault = None  # end and reason why nothing is moved, where no connection is needed to know
         self._ways = ways
         self._is_administrators = False  # when it was started
+        self._by = None  # who set the upstream, when it was connected to
         self._uri = ""  # of the upstream, as it was connected to last
         self._is_gone = False
         self._link = (ways.make_link or Link)(
@@ -186,7 +187,9 @@ class FederationLink:
         return self._connect(uri)
 
     def _connect(self, uri):
-        return self._ways.connect(uri, self.vhost, self.upstream.name, f"federation link {self.title}")
+        self._by = self._ways.set_by(self.vhost, self.upstream.name, self._by)
+        return self._ways.connect(
+            uri, self.vhost, self.upstream.name, self._by, f"federation link {self.title}")
 
     # what the link says
 

@@ -63,17 +63,25 @@ class Ways:
         """The broker's name among brokers."""
         return self._broker.cluster_name
 
-    def connect(self, uri, vhost, upstream, name):
-        """A client's connection for a link of this vhost; in this broker it works as the user who set the
+    def connect(self, uri, vhost, upstream, by, name):
+        """A client's connection for a link of this vhost; in this broker it works as ``by``, who set the
         upstream of this name. May switch. Raises ValueError, OSError, ClientError.
         """
         try:
-            user = self._setter(vhost, upstream)
+            user = self._setters.user_of(by, f"upstream '{upstream}'")
         except ValueError:
             if self._connector.is_local(uri):
                 raise
             user = None
         return self._connector.connect(uri, user, name=name, vhost=vhost.name)
+
+    @staticmethod
+    def set_by(vhost, upstream, before):
+        """Who set the upstream of this name; ``before``, who had set it, where it was deleted: what was made
+        there is still to be removed.
+        """
+        there = UPSTREAM, upstream
+        return vhost.set_by.get(there) if there in vhost.parameters else before
 
     def is_administrators(self, vhost, upstream):
         """Whether an administrator has set the upstream of this name: its links may connect to more hosts."""
