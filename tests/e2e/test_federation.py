@@ -15,11 +15,15 @@ from tests.support.waiting import TIMEOUT_S, wait_until
 
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory):
-    """Three brokers."""
+    """Three brokers; in the third everybody's links may lead to this machine."""
     with ExitStack() as stack:
         started = []
         for name in ("one", "two", "three"):
-            peer = start_gomq(tmp_path_factory.mktemp(name), name)
+            folder, options = tmp_path_factory.mktemp(name), {}
+            if name == "three":
+                options["config"] = tmp_path_factory.mktemp("configuration") / "gomq.ini"
+                options["config"].write_text("[links]\namqp_hosts_allowed = 127.0.0.0/8\n")
+            peer = start_gomq(folder, name, **options)
             stack.callback(peer.process.stop)
             started.append(peer)
         yield started
@@ -460,7 +464,7 @@ def test_upstream_that_cannot_be_told_from_this_broker_is_refused(peers, vhost):
 
 
 def test_link_works_with_the_rights_of_whoever_set_its_upstream_for_as_long_as_they_last(peers, vhost):
-    up, down, _ = peers
+    up, _, down = peers
     channel = make_queue(down, vhost)
     name = f"setter of {vhost}"[:40]
     down.call("PUT", "users", name, password="secret", tags="policymaker")
