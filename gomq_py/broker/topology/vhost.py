@@ -813,6 +813,8 @@ class VHost(Routing):
                 shutdown.do(exchange.delayed_store.close)
         for store, _ in self._stores.values():
             if store is not None:
+                if store.listener is not None:
+                    shutdown.do(store.listener.close)  # what is safe later it does not hear of
                 shutdown.do(store.close)
         shutdown.raise_failure()
 

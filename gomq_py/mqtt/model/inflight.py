@@ -315,6 +315,10 @@ class Inflight(turn_taker.TurnTaker):
                 self.name, error)
             self.vhost.extras[EXTRA].inflight_failed(self)
 
+    def close(self):
+        """The broker stops, and the store is closed: nothing is kept any more."""
+        self.failed = True
+
     def store_fenced(self, store, error):
         """The store heard of an I/O error from the disk (storage.sync)."""
         self.fail(error)

@@ -402,6 +402,31 @@ def test_of_a_session_and_a_retained_message_both_are_there_or_neither(nodes):
     assert count_in(again, "mqtt.c") == 1
 
 
+def test_orderly_stop_before_a_flush_is_no_fault_of_a_store(nodes, caplog, monkeypatch):
+    """What waits for the flush may hear of it when the stores are closed."""
+    node = nodes()
+    close = node.vhost.close
+    ids, retained = Peer(node).session.received_ids(), node.vhost.extras["mqtt"].retained
+    ids.begin(7, (retained,))
+    for body in (b"first", b"second"):
+        assert retained.store("t", sent_at_once(body))
+    ids.add(7, (retained,))
+    node.hub.scheduler.finish()
+    added, mark = ids.added, ids.mark()
+
+    def closed():
+        close()
+        ids.sure(added, mark)
+        retained.delete("t")
+
+    monkeypatch.setattr(node.vhost, "close", closed)
+
+    again = nodes(how="stop")
+
+    assert received(again) == {7}
+    assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_first_message_that_is_retained_outlives_a_kill_as_its_identifier_does(nodes):
     """Definitions are written a moment after they were changed, unless somebody is to be answered."""
     node, safe = nodes(), []
