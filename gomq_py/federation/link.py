@@ -7,6 +7,7 @@ import time
 from urllib.parse import urlsplit
 
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
+from gomq_py.broker.features.federation import UPSTREAM
 from gomq_py.client.backoff import Backoff
 from gomq_py.digests import sha256
 from gomq_py.links.ack_modes import NO_ACK
@@ -57,6 +58,7 @@ class FederationLink:
             refusals=upstream.refusal_limit, connect=self._connect_upstream,
             connect_target=self._connect_here, ends_with=frozenset(),
             on_change=self._changed, on_end=self._ended, paused=self.begins_paused,
+            account=(vhost.set_by.get((UPSTREAM, upstream.name)), vhost.name),
         )
 
     def __repr__(self):

@@ -29,12 +29,13 @@ assert _SETTLE.size == 21
 class Inlet(Source):
     """``owner`` is the passage, which says how many messages may be taken and hears what becomes of them."""
 
-    def __init__(self, wire, channel, relay, buffers, owner, most, is_acked):
+    def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
         self.wire = wire
         self.relay = relay
         self._channel = channel
         self._buffers = buffers
         self._shares = buffers.shares
+        self._account = account
         self._owner = owner
         self._most = most  # messages of a run
         self._is_acked = is_acked
@@ -112,12 +113,12 @@ class Inlet(Source):
         """Whether as many octets are kept as this link may keep now. Then nothing is taken, beside the rest
         of a large message, until some are confirmed.
         """
-        return self.kept_octets < self._shares.limit()
+        return self.kept_octets < self._shares.limit(self._account)
 
     def keep_octets(self, count):
         """So many more are kept, or less."""
         self.kept_octets += count
-        self._shares.kept_octets += count
+        self._shares.keep(count, self._account)
 
     def close(self):
         """Nothing is kept any more, nor is the owner called; once is enough."""

@@ -58,12 +58,12 @@ class Link:
     connection, or None.
     ``refusals``: how often one message may be refused by the target before it is rejected at the source (0:
     for ever). ``ends_with``: reply codes that are final when they are met before the link was ever up.
-    ``paused``: as after ``pause()``.
+    ``paused``: as after ``pause()``. ``account``: (who set it, virtual host), for the share of what it keeps.
     """
 
     # A dict of so many names takes 2 KiB. There is one where tests replace a method.
     __slots__ = (
-        "name", "source", "target", "stream_offset", "suspicion", "is_paused",
+        "name", "account", "source", "target", "stream_offset", "suspicion", "is_paused",
         "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
         "_delete_after", "_on_change", "_on_end", "_ends_with", "_wakened", "_greenlet", "_rest",
         "_passage", "_attempts", "_state", "_error", "_since_ms", "_moved", "_refused", "_set_aside",
@@ -74,10 +74,11 @@ class Link:
     def __init__(
         self, hub, name, source, target, *, ack_mode=ON_CONFIRM, backoff, connect, delete_after=None,
         refusals=0, on_change=None, on_end=None, connect_target=None, ends_with=FINAL_CODES, paused=False,
+        account=None,
     ):
         if ack_mode not in ACK_MODES:
             raise ValueError(f"ack mode {ack_mode!r} is none of {', '.join(ACK_MODES)}")
-        self.name = name
+        self.name, self.account = name, account
         self.source, self.target = source, target
         self.stream_offset = None
         self.suspicion = Suspicion(target, refusals)
@@ -297,7 +298,8 @@ class Link:
         try:
             if self._passage is None:
                 turns_of(self._hub).wait(
-                    self._wakened, lambda: self._is_stopping, has_failed=self._attempts.count > 0)
+                    self._wakened, lambda: self._is_stopping, has_failed=self._attempts.count > 0,
+                    account=self.account)
                 self._passage, queue = self._aside(self._open) or (None, "")
                 if self._passage is None:
                     return True

@@ -84,7 +84,7 @@ class Passage:
             most = 1
         # A source that sends more than the prefetch is read no further than one run beyond.
         self._most_unsettled = source.prefetch + most if is_acked else UNBOUNDED
-        self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked)
+        self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked, link.account)
         self.transfer = Transfer(
             f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
 

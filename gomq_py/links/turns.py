@@ -2,9 +2,9 @@
 or lose the same peer, hold up nobody else.
 
 A link asks before each attempt. While few ask, each has its turn at once. While many wait they have it one
-after the other, and as long as the loop took for one, others get as well; those whose last attempt failed
-come behind those that have not failed yet. No turn is held: a peer that does not answer costs those who wait
-behind it nothing.
+after the other, those whom different users set in turn, and as long as the loop took for one, others get as
+well; those whose last attempt failed come behind those that have not failed yet. No turn is held: a peer that
+does not answer costs those who wait behind it nothing.
 """
 import time
 from weakref import WeakKeyDictionary
@@ -24,21 +24,22 @@ class Turns:
 
     def __init__(self, hub):
         self._spawn = hub.spawn
-        # callbacks, as keys, in order
+        # account: {callback: None}, in order; first the account that had its turn longest ago
         self._waiting = {}
         self._waiting_after_failure = {}
         self._greenlet = None
 
-    def ask(self, granted, has_failed=False):
-        """Have ``granted()`` called, now or later. It must not switch."""
+    def ask(self, granted, has_failed=False, account=None):
+        """Have ``granted()`` called, now or later. It must not switch. ``account``: whose turn it is."""
         if self._greenlet is None:
             granted()
             self._greenlet = self._spawn(self._run)
             self._greenlet.name = "turns of links"
         else:
-            (self._waiting_after_failure if has_failed else self._waiting)[granted] = None
+            rows = self._waiting_after_failure if has_failed else self._waiting
+            rows.setdefault(account, {})[granted] = None
 
-    def wait(self, wakened, is_over, has_failed=False):
+    def wait(self, wakened, is_over, has_failed=False, account=None):
         """Return when it is one's turn, or when ``is_over()`` after the Event ``wakened``. May switch."""
         has_turn = False
 
@@ -47,25 +48,32 @@ class Turns:
             has_turn = True
             wakened.set()
 
-        self.ask(granted, has_failed)
+        self.ask(granted, has_failed, account)
         try:
             while not (has_turn or is_over()):
                 wakened.wait()
                 wakened.clear()
         finally:
-            self.forget(granted)
+            self.forget(granted, account)
 
-    def forget(self, granted):
+    def forget(self, granted, account=None):
         """It is not wanted any more."""
-        self._waiting.pop(granted, None)
-        self._waiting_after_failure.pop(granted, None)
+        for rows in (self._waiting, self._waiting_after_failure):
+            row = rows.get(account, {})
+            row.pop(granted, None)
+            if not row:
+                rows.pop(account, None)
 
     def _run(self):
         try:
             self._pause()
-            while waiting := self._waiting or self._waiting_after_failure:
-                granted = next(iter(waiting))
-                del waiting[granted]
+            while rows := self._waiting or self._waiting_after_failure:
+                account = next(iter(rows))
+                row = rows.pop(account)
+                granted = next(iter(row))
+                del row[granted]
+                if row:
+                    rows[account] = row  # behind the others
                 granted()
                 self._pause()
         finally:

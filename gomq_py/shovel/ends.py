@@ -48,7 +48,7 @@ class Opener:
             backoff=Backoff(delay_s, max(delay_s, LONGEST_WAIT_S), retries=None if delay_s else 0),
             connect=connector("source"), connect_target=connector("destination"),
             delete_after=definition.src_delete_after, refusals=definition.dest_refusal_limit,
-            on_change=on_change, on_end=on_end,
+            on_change=on_change, on_end=on_end, account=(shovel.by, vhost),
             # what is declared by others may come later, or come back
             ends_with=FINAL_CODES - (
                 {NOT_FOUND} if definition.is_predeclared or shovel.has_run else set()))

@@ -1,17 +1,23 @@
 """Every budget that clients share is dripped on: holders that get on by an octet every ten seconds keep
-nobody waiting, whatever the budget is for. A new kind of budget needs an entry in KINDS.
+nobody waiting, whatever the budget is for. A new kind of budget needs an entry in KINDS, and whatever else a
+hub or its links have in common one in SHARED, a row in docs/limits.md, and tests that are named there.
 """
 import importlib
 import pkgutil
+import re
 
 import pytest
 
 import gomq_py.hub
 import gomq_py.links
+from gomq_py.config.settings import Settings
 from gomq_py.hub.bodies import BodyBudget
 from gomq_py.hub.budget import AT_ONCE, LOOK_S, WINDOW_S, Budget
+from gomq_py.hub.context import Hub
 from gomq_py.hub.large_output import LargeOutput
+from gomq_py.links.buffers import LinkBuffers
 from tests.support.virtual_time import VirtualTime
+from tests.unit.source_tree import ROOT
 
 MIB = 1 << 20
 LIMIT = 256 * MIB
@@ -98,6 +104,32 @@ class Output:
 
 
 KINDS = {BodyBudget: Bodies, LargeOutput: Output}
+# What a hub and its links have, and which rows of "What all clients share" in docs/limits.md say who may have
+# how much of it.
+SHARED = {
+    "bodies": ["bodies that have come in part"],
+    "large_output": ["large messages that are not read"],
+    "scheduler": ["the loop's time, for deliveries and jobs"],
+    "endings": ["the loop's time, for channels of connections that end"],
+    "slow_turns": ["the loop's time, for unusual frames, handshakes and ends of connections"],
+    "catching_up": ["publishers that consumers cannot follow"],
+    "admission": [
+        "places of those who have not logged in", "connections, and the descriptors of the process"],
+    "lingering": ["sockets after the close"],
+    "shares": ["messages that links keep until they are confirmed"],
+    "links.turns": ["turns of links to connect"],
+    "links.lookups": ["threads for names that links look up"],
+    "auth.costly": ["threads for costly password hashes"],
+    "http.clients": ["places at a management port"],
+    "http.turns": ["turns of requests at a management port"],
+    "http.live": ["streams of events and of the log"],
+}
+# Nothing of these is kept from others: lists of those that there are, buffers between two turns of the loop,
+# and those that bodies lend, which count among the bodies.
+UNSHARED = {
+    "buffers", "body_buffers", "clients", "coalescer", "heartbeats", "is_closed", "timers", "input", "output",
+    "input_view", "output_view",
+}
 
 
 @pytest.fixture(params=KINDS.values(), ids=lambda kind: kind.__name__)
@@ -146,6 +178,23 @@ def test_every_kind_of_budget_is_dripped_on():
             importlib.import_module(module.name)
 
     assert set(Budget.__subclasses__()) == set(KINDS)
+
+
+def test_whatever_all_clients_share_has_a_row_and_tests_that_drip_on_it():
+    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    section = page.partition("\n## What all clients share\n")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| ([^|]+) \|.* \| ([^|]+) \|$", section, re.MULTILINE))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    hub = Hub(Settings())
+    have = {name for name in (*vars(hub), *vars(LinkBuffers())) if not name.startswith("_")}
+    hub.close()
+
+    assert have - UNSHARED == {name for name in SHARED if "." not in name}
+    assert set(rows) - {"shared", "---"} == {title for titles in SHARED.values() for title in titles}
+    for title, tests in rows.items():
+        names = re.findall(r"`(test_\w+)`", tests)
+        assert names or title in ("shared", "---"), title
+        assert [name for name in names if f"def {name}(" not in sources] == [], title
 
 
 @pytest.mark.parametrize("victim", [("guest", "/"), ("other", "/"), ("guest", "other")])

@@ -3,6 +3,8 @@ import pytest
 
 from gomq_py.links.shares import ALL_OCTETS, LEAST_OCTETS, MOST_OCTETS, Shares
 
+MIB = 1 << 20
+
 
 def full_of(count, run=64 * 1024):
     """Shares of so many links that took runs as long as they might, in turn."""
@@ -11,7 +13,7 @@ def full_of(count, run=64 * 1024):
         for number in range(count):
             if kept[number] < shares.limit():
                 kept[number] += run
-                shares.kept_octets += run
+                shares.keep(run)
     return shares, kept
 
 
@@ -36,3 +38,35 @@ def test_when_nothing_is_left_each_may_keep_the_least():
     shares.kept_octets = 2 * ALL_OCTETS
 
     assert shares.limit() == LEAST_OCTETS
+
+
+def test_links_of_one_user_leave_those_of_another_more_than_the_least():
+    shares = Shares()
+    for _ in range(300):
+        kept = 0
+        while kept < shares.limit(("greedy", "/")):
+            shares.keep(LEAST_OCTETS, ("greedy", "/"))
+            kept += LEAST_OCTETS
+    assert shares.limit(("greedy", "/")) == LEAST_OCTETS
+
+    assert shares.limit(("calm", "/")) >= MIB and shares.limit(("greedy", "calm")) >= MIB
+
+
+def test_many_users_keep_no_more_than_half_as_much_again_and_the_least_of_each_link():
+    shares = Shares()
+    for user in range(100):
+        kept = 0
+        while kept < shares.limit((user, "/")):
+            shares.keep(LEAST_OCTETS, (user, "/"))
+            kept += LEAST_OCTETS
+
+    assert shares.kept_octets <= ALL_OCTETS * 3 // 2 + 100 * LEAST_OCTETS
+
+
+def test_nothing_is_known_of_who_keeps_nothing():
+    shares = Shares()
+    shares.keep(5, ("user", "/"))
+
+    shares.keep(-5, ("user", "/"))
+
+    assert shares.kept_octets == 0 and not shares._of_accounts

@@ -42,6 +42,17 @@ def test_those_that_have_failed_come_behind_those_that_have_not(hub):
     assert had == [1, 3, 0, 2]
 
 
+def test_links_of_one_user_do_not_come_before_those_of_another(hub):
+    had = []
+    for number in range(100):
+        turns_of(hub).ask(lambda number=number: had.append(number), account=("greedy", "/"))
+
+    turns_of(hub).ask(lambda: had.append("calm"), account=("calm", "/"))
+
+    until(lambda: "calm" in had)
+    assert had.index("calm") <= 2
+
+
 def test_whoever_does_not_want_one_any_more_has_none(hub):
     had = []
     granted = [lambda number=number: had.append(number) for number in range(4)]
