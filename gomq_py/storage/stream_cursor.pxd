@@ -21,6 +21,8 @@ cdef class StreamCursor:
     cpdef int step(self) except -1
     @cython.locals(segment=Segment)
     cpdef uint64_t skip_before(self, uint64_t timestamp_ms) except? 0
+    @cython.locals(segment=Segment, at=Py_ssize_t)
+    cdef _skip_unnamed(self, uint64_t timestamp_ms)
     @cython.locals(skipped=Py_ssize_t)
     cpdef Py_ssize_t forget_skipped(self) except? 0
     cpdef int close(self) except -1

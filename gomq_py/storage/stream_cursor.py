@@ -83,6 +83,7 @@ class StreamCursor:
             if segment is None or not segment.is_direct or self._at >= segment.end:
                 if not self._advance():
                     if self._skipped == 0:
+                        self._skip_unnamed(timestamp_ms)
                         break
                     self._skipped = 0
                     continue
@@ -92,6 +93,20 @@ class StreamCursor:
             self._at += segment.size_at(self._at)
             self.offset += 1
         return self.offset
+
+    def _skip_unnamed(self, timestamp_ms):
+        """As skip_before, through segments that no cursor comes into before their files have their names."""
+        segment = self.store.find(self.offset)
+        while segment is not None and segment.is_open and segment.written_here:
+            at = HEAD_BYTES
+            self.offset = segment.first_offset
+            while at < segment.end:
+                if octets.le64(segment.p, at + 20) >= timestamp_ms:
+                    return 0
+                at += segment.size_at(at)
+                self.offset += 1
+            segment = segment.next
+        return 0
 
     def forget_skipped(self):
         """Octets of damage that were stepped over since this was last asked."""

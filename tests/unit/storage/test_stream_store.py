@@ -98,6 +98,24 @@ def test_readers_are_shown_only_what_a_kill_leaves(tmp_path):
     bench.committer.stop()
 
 
+def test_a_time_is_found_in_segments_that_readers_are_not_shown_yet(tmp_path):
+    bench = StreamBench(tmp_path, enabled=True)
+    bench.push(10)
+    bench.sync()
+    push_over_a_segment_made_ahead(bench)
+    cursors = [bench.cursor(), bench.cursor(), bench.cursor()]
+
+    offsets = [cursor.skip_before(bench.epoch_ms + ms) for cursor, ms in zip(cursors, (5, 1900, 9999))]
+    assert bench.read(cursors[1]) == []
+    wait_until(lambda: bench.opened, sleep=gevent.sleep)
+    bench.push(1)
+
+    assert offsets == [5, 1900, 2010]
+    assert [bench.read(cursor)[0] for cursor in cursors] == offsets
+    bench.store.close()
+    bench.committer.stop()
+
+
 def test_readers_go_on_once_the_file_has_its_name(tmp_path):
     bench = StreamBench(tmp_path, enabled=True)
     bench.push(10)
