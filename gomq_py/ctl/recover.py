@@ -8,6 +8,8 @@ import re
 from gomq_py.auth import passwords
 from gomq_py.auth.labels import check_user_name
 from gomq_py.auth.users import user_record
+from gomq_py.broker.features.feature import STREAM
+from gomq_py.broker.features.queue_type import MAX_PRIORITY, QUEUE_TYPE
 from gomq_py.content.fields import encode_table
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from gomq_py.errors import Refused
@@ -121,9 +123,9 @@ def _what_was(folder):
     if incarnation is None:
         raise FolderError(f"{folder} has no segment with a head that checks: no broker could read it")
     if levels:
-        return {"x-max-priority": max(1, *levels)}, incarnation
+        return {MAX_PRIORITY: max(1, *levels)}, incarnation
     is_stream = stream_offsets.NAME in names or not any(name.startswith("acks.") for name in names)
-    return {"x-queue-type": "stream"} if is_stream else {}, incarnation
+    return {QUEUE_TYPE: STREAM} if is_stream else {}, incarnation
 
 
 def _incarnation_in(path):

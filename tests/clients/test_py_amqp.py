@@ -199,9 +199,9 @@ def test_transaction(channel, queue):
 @again_when_held_up(1)
 def test_heartbeats_keep_an_idle_connection(connect):
     """kombu calls heartbeat_tick by the clock; the broker's own heartbeats are counted by py-amqp, which
-    raises when they are missing.
+    raises when they are missing. drain_events() goes on while heartbeats come within its time.
     """
-    connection = connect(heartbeat=1)
+    connection = connect(heartbeat=2)
     connection.channel()
     beats = connection.bytes_recv
 

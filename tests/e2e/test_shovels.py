@@ -424,7 +424,9 @@ def test_what_the_page_says_is_so(peers, vhost, number):
 
 
 def test_the_section_of_the_page_is_a_shovel_that_cannot_be_deleted(peers, vhost, tmp_path):
-    """It waits for nobody to set it: the exchange that it takes from comes later, then it is restarted."""
+    """It waits for nobody to set it: it tries on until the exchange that it takes from is there; a restart
+    makes it try at once.
+    """
     _, _, target = peers
     config = tmp_path / "gomq.ini"
     section = re.sub(r"^    ", "", SECTION, flags=re.MULTILINE)
@@ -437,7 +439,9 @@ def test_the_section_of_the_page_is_a_shovel_that_cannot_be_deleted(peers, vhost
     channel.queue_bind("b", "archive", "eu.#")
     here = start_gomq(tmp_path / "data", "here", config=config)
     try:
-        wait_for(here, "/", "archive", state="error")
+        wait_for(
+            here, "/", "archive", state="starting",
+            error="source: 404 NOT_FOUND - no exchange 'orders' in vhost '/'")
         channel = here.channel("/")
         channel.exchange_declare("orders", "topic", durable=True)
         ctl(here, "/", "restart_shovel", "archive")

@@ -511,6 +511,8 @@ def _check_boots(name, data, log):
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     (root / "schema_version").write_bytes(b"1\n")
+    # without it the folder is refused, as one that has lost its users
+    (root / "users").write_bytes(encode_payloads(_recorded("users")))
     (root / log).write_bytes(encode_payloads(_payloads(data)))
     with errors_logged():
         # may make the first vhost anew, and what was said about it before counts from the next boot on

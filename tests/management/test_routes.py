@@ -30,7 +30,7 @@ def test_the_cluster_gets_another_name_that_clients_are_told(api, managed):
     )
     assert {"name": "cluster_name", "value": "renamed"} in api.get("global-parameters").json()
     api.delete("global-parameters/cluster_name")
-    assert api.get("cluster-name").json()["name"].startswith("gomq@")
+    assert api.get("cluster-name").json()["name"].startswith("gomq-")
 
 
 @pytest.mark.parametrize("body", [{}, {"name": 7}, {"name": ""}, {"name": "x" * 300}])

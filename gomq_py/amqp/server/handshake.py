@@ -66,7 +66,6 @@ class Send(NamedTuple):
     octets: bytes
 
 
-send = lru_cache(8)(Send)  # of what is the same for all
 NOTHING_TO_SEND = Send(b"")
 
 
@@ -201,7 +200,7 @@ class Handshake:
         if self._header not in PROTOCOL_HEADERS:
             raise HandshakeError(f"unsupported protocol version {tuple(self._header[4:])}", PROTOCOL_HEADER)
         moved(self, OF_HANDSHAKE, GREETED)
-        return send(self._start)
+        return Send(self._start)
 
     def _other(self, kind, channel, payload):
         method = self._method(kind, channel, payload)
