@@ -121,7 +121,9 @@ MAP = {
     # mqtt.wire: how properties of MQTT are read
     "spark": {"client", "content", "errors", "storage.format", "mqtt.wire", ""},
     "pipeline": {"spark", "build_info", ""},
-    "ctl.recover": {"storage", "storage.format", "broker.features", "auth", "ctl.offline", "content", "errors"},
+    "ctl.recover": {
+        "storage", "storage.format", "broker.features", "auth", "ctl.offline", "content", "errors",
+    },
     "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
     # reads a folder with what wrote it
     "ctl.offline": {"storage", "storage.format", "auth", "mqtt.model", *MODEL},
