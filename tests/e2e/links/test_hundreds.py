@@ -134,7 +134,7 @@ def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link
         return [(2, 1, 6, "", ("127.0.0.1", port))]
 
     lookups = Lookups(getaddrinfo, slow_s=0.1)
-    connector = Connector(Settings(), None, lookups)
+    connector = Connector(Settings.checked(links_amqp_hosts_allowed="127.0.0.0/8"), None, lookups)
     hanging = [
         make_link(
             Source(f"amqp://guest:guest@silent-{number}.example:1/%2f", name),

@@ -12,7 +12,7 @@ from gomq_py.http.app import create_app
 from gomq_py.http.login import ADMINISTRATOR, access
 
 # Pages log in by name and password alone.
-NO_SIGN_ON = SimpleNamespace(oauth_client_id="")
+NO_SIGN_ON = SimpleNamespace(oauth_client_id="", oauth_mgmt_base_url="")
 
 
 @pytest.mark.parametrize(
