@@ -70,9 +70,9 @@ PLENTY = 32
 UNREAD = "the client to read its answers"
 # What a client has said of itself before it has.
 NOTHING = MappingProxyType({})
-# Quarters of the heartbeat interval without an octet after which a client is taken for dead: at least two
-# whole intervals, as in RabbitMQ.
-SILENT_CHECKS = 9
+# Quarters of the heartbeat interval without an octet after which a client is taken for dead: two and a half
+# intervals at least. RabbitMQ waits for two to three; a machine that is busy makes clients late.
+SILENT_CHECKS = 10
 # Quarters between two heartbeats. Clients that read with a timeout of one interval (Java's on Netty) see an
 # octet after half of it, as from RabbitMQ.
 HEARTBEAT_CHECKS = 2
