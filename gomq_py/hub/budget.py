@@ -1,5 +1,5 @@
 """Budget: octets that all connections of a hub may hold together, who may have more, and what becomes of
-those who keep others waiting. The one rule of everything that clients share.
+those who keep others waiting. The one rule for octets; time is shared by slow_walk, places by admission.
 
 Below the kinds of it (bodies, large_output). Never holds any octets itself.
 
