@@ -177,10 +177,12 @@ def stopped(tmp_path):
         node.vhost.declare_queue("jobs", durable=True)
         for number in range(100):
             node.publish("", "jobs", b"%03d" % number, persistent=True)
+        queues = tmp_path / "data" / "queues"
+        node.wait(lambda: list(queues.rglob("acks.*")))  # a thread gives files their names
         for _ in range(acknowledged):
             node.take("jobs")
         node.stop()
-        acks, = (tmp_path / "data" / "queues").rglob("acks.*")
+        acks, = queues.rglob("acks.*")
         return acks
     return stop
 
