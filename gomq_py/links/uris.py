@@ -1,5 +1,4 @@
-"""URIs of links: what a shovel or an upstream is told about another broker, read and checked, and shown
-without secrets.
+"""URIs of links: what a shovel or an upstream is told about another broker, read and checked.
 
     amqp[s]://user:password@host:port/vhost?heartbeat=10&cacertfile=ca.pem    another broker
     amqp:///vhost                                                             this broker (see links.local)
@@ -7,7 +6,7 @@ without secrets.
 
 What a text means is decided here and nowhere else: everything is percent-decoded, and without a path a URI of
 another broker means the vhost ``/``. Query keys are RabbitMQ's; those that have no meaning for a client are
-taken and passed over. No error and nothing that ``redacted`` returns repeats a password.
+taken and passed over. No error repeats a password.
 """
 import os
 import random
@@ -25,8 +24,6 @@ PORTS = {"amqp": 5672, "amqps": 5671, "http": 80, "https": 443}
 # A token may stand for a password, and has some kilobytes at most.
 URI_OCTETS_MAX = 16384
 URIS_MAX = 100
-# In logs and lists.
-SHOWN_MAX = 500
 # Query keys with their bounds. An hour is longer than anybody waits for a connection.
 _INTEGERS = {
     "heartbeat": (0, 65535), "connection_timeout": (1, 3600000), "channel_max": (0, 65535),
@@ -40,8 +37,6 @@ _TEXTS = (*FILES, "auth_mechanism", "password", "verify", "server_name_indicatio
 # and what belongs to AMQP 1.0.
 _WITHOUT_EFFECT = ("fail_if_no_peer_cert", "idle_time_out", "hostname", "sasl")
 _VALUES = {"auth_mechanism": ("plain", "amqplain", "external"), "verify": ("verify_peer", "verify_none")}
-_HIDDEN = "***"
-_SECRET_KEY = re.compile("secret|password|token", re.IGNORECASE)
 
 
 class URIError(ValueError):
@@ -173,36 +168,6 @@ def file_in(folder: str, path: str, key: str) -> str:
     return real
 
 
-def redacted(text: Any) -> str:
-    """The URI as everybody may see it, whatever the text is: without its password and without values of its
-    query that may be secret.
-
-    What stands before the last @ is taken for the login even where a password holds signs that it should not.
-    """
-    if not isinstance(text, str):
-        return _HIDDEN
-    scheme, mark, rest = text.partition("://")
-    if not mark or not scheme.isalnum():
-        return _HIDDEN
-    login, at, place = rest.rpartition("@")
-    place, question, query = place.partition("?")
-    login = _shown_login(login) if at else ""
-    shown = f"{scheme}://{login}{at}{place}{question}{_shown_query(scheme, query)}"
-    shown = "".join(character if character.isprintable() else "?" for character in shown)
-    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
-
-
-def without_secrets(value: Any) -> Any:
-    """A parameter's value as those may see it who may not see its secrets: URIs redacted, and what is called
-    a secret, a password or a token left blank.
-    """
-    if isinstance(value, list):
-        return [without_secrets(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _shown_value(key, one) for key, one in value.items()}
-
-
 def _local(parts: Any, scheme: str) -> LinkURI:
     """A URI without a host. Raises URIError for what would have no meaning there."""
     if scheme != "amqp":
@@ -244,28 +209,3 @@ def _options(query: str) -> dict[str, Any]:
     if "keyfile" in options and "certfile" not in options:
         raise URIError("the URI has a keyfile and no certfile")
     return options
-
-
-def _shown_login(login: str) -> str:
-    """The user's name, unless what looks like it may be part of a password."""
-    name = login.partition(":")[0]
-    return _HIDDEN if re.search("[/?#@]", login) else name
-
-
-def _shown_query(scheme: str, query: str) -> str:
-    """A webhook's query may be a key to it; of AMQP's only the key's password is secret."""
-    shown = []
-    for part in query.split("&") if query else ():
-        name, mark, value = part.partition("=")
-        hidden = scheme.lower() in HTTP or _SECRET_KEY.search(name) or not mark
-        shown.append(f"{name if mark else ''}{mark}{_HIDDEN if hidden else value}")
-    return "&".join(shown)
-
-
-def _shown_value(key: Any, value: Any) -> Any:
-    name = str(key).lower()
-    if name == "uri" or name.endswith(("-uri", "-uris", "_uri")):
-        return [redacted(one) for one in value] if isinstance(value, list) else redacted(value)
-    if _SECRET_KEY.search(name):
-        return _HIDDEN
-    return without_secrets(value)

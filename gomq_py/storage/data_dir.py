@@ -275,10 +275,6 @@ class DataDir:
         """The folder of a durable queue, whether or not it is there."""
         return os.path.join(self.queues_folder, queue_id(vhost, queue))
 
-    def file_path(self, name):
-        """The path of the small file (``policies``, ``parameters``) that a room keeps for itself."""
-        return self._at(name)
-
     def set_aside(self, path):
         """Move a file or folder that nobody can account for out of the way, without losing it.
 

@@ -47,7 +47,7 @@ ROOM_AHEAD = 1 << 20
 NO_RESERVING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 # Modes of fallocate, linux/falloc.h.
-_KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
+_KEEP_SIZE = 0x01
 
 # What open() says where O_TMPFILE is not known: NFS, old overlay file systems,
 # kernels that see O_DIRECTORY in it.
@@ -559,18 +559,6 @@ class Files:
             file.grow(size, fd)
         self._resized(file)
 
-    def punch(self, file, start, end):
-        """Give the room of [start, end) back to the disk; it reads as zeros, and must not be written again.
-        False where that cannot be done.
-        """
-        with self._descriptor(file) as fd:
-            if not punch_hole(fd, start, end - start):
-                return False
-        if file.named:
-            for listener in self._listeners:
-                listener.punched(file.path, start, end)
-        return True
-
     def rename(self, source, target, file=None):
         """Give a file or folder another name, in place of what has it now.
 
@@ -958,11 +946,6 @@ def flush_descriptor(fd):
         import fcntl
         # macOS: fsync leaves the bytes in the drive's cache
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
-
-
-def punch_hole(fd, start, count):
-    """Free the room of a range; False where the system has no such call or the file system refuses it."""
-    return _fallocate(fd, _KEEP_SIZE | _PUNCH_HOLE, start, count) == 0
 
 
 def reserve_room(fd, start, count):

@@ -41,10 +41,6 @@ class Replicator:
         """The file was cut to ``size``, or grew to it with zeros."""
         raise NotImplementedError
 
-    def punched(self, path, start, end):
-        """[start, end) reads as zeros and takes no room; the size is what it was."""
-        raise NotImplementedError
-
     def renamed(self, source, target):
         """A file or folder took another name; what had that name before is gone."""
         raise NotImplementedError
@@ -77,9 +73,6 @@ class NullReplicator(Replicator):
         pass
 
     def resized(self, path, size):
-        pass
-
-    def punched(self, path, start, end):
         pass
 
     def renamed(self, source, target):

@@ -65,8 +65,6 @@ def change_mapped(files, random, folder, mapped):
         files.truncate(file, random.randrange(file.size + 1))
     elif draw < 0.8:
         files.extend(file, file.size + random.randrange(1, 9000))
-    elif draw < 0.85 and file.size > 4096:
-        files.punch(file, 0, 4096)
     elif draw < 0.95:
         files.rename(file.path, os.path.join(folder, f"pool.{random.getrandbits(40):010d}"), file)
     else:

@@ -40,9 +40,6 @@ class Mirror(Replicator):
     def resized(self, path, size):
         os.truncate(self._here(path), size)
 
-    def punched(self, path, start, end):
-        self._put(self._here(path), start, bytes(end - start))
-
     def renamed(self, source, target):
         os.rename(self._here(source), self._here(target))
 

@@ -101,11 +101,6 @@ def frame(kind, channel, payload):
     return _HEAD.pack(kind, channel, len(payload)) + payload + _END
 
 
-def raw_method_frame(channel, payload):
-    """A method frame around an encoded method."""
-    return frame(FRAME_METHOD, channel, payload)
-
-
 def method_frame(channel, method):
     """A method frame."""
     return frame(FRAME_METHOD, channel, method.encode())

@@ -170,10 +170,6 @@ class ConsumerRing:
             self._unring(consumer)
         self.offer(consumer)
 
-    def has_ready(self):
-        """Whether any consumer is in the ring."""
-        return self.ready > 0
-
     def ready_at_top(self):
         """How many consumers share the highest priority that has a ready one."""
         for level in self.levels:

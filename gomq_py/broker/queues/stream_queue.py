@@ -141,10 +141,6 @@ class StreamQueue(queue.Queue):
         finally:
             cursor.close()
 
-    def consumer_lag(self):
-        """Messages that the consumer furthest behind has not seen; 0 without one."""
-        return max((reader.lag() for reader in self.readers()), default=0)
-
     def note_delivered(self):
         """A reader took a message."""
         self.delivered += 1

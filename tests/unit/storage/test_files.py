@@ -34,9 +34,6 @@ class Events(Replicator):
     def resized(self, path, size):
         self.heard.append(("resized", os.path.basename(path), size))
 
-    def punched(self, path, start, end):
-        self.heard.append(("punched", os.path.basename(path), start, end))
-
     def renamed(self, source, target):
         self.heard.append(("renamed", os.path.basename(source), os.path.basename(target)))
 
@@ -262,18 +259,6 @@ def test_allocate_fills_the_holes_of_a_sparse_file(files, tmp_path):
     files.allocate(file)
 
     assert os.stat(file.path).st_blocks * 512 >= 1 << 16
-
-
-def test_punch_gives_room_back_and_keeps_the_size(files, tmp_path):
-    file = files.create(tmp_path / "msgs", 1 << 16)
-    file.map[0:1] = file.map[60000:60001] = b"x"
-    before = os.stat(file.path).st_blocks
-
-    if not files.punch(file, 4096, 1 << 15):
-        pytest.skip("this file system cannot punch holes")
-
-    assert os.stat(file.path).st_blocks < before and os.stat(file.path).st_size == 1 << 16
-    assert file.map[0:1] == file.map[60000:60001] == b"x"
 
 
 def test_a_held_file_is_closed_by_its_last_holder(files, tmp_path):

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from gomq_py.amqp.wire.errors import FrameError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import (
     HEARTBEAT_FRAME, FrameReader, content_frames, decode_header, frame, header_payload, method_frame,
-    raw_method_frame,
 )
 from gomq_py.amqp.wire.methods import BasicPublish, ChannelCloseOk
 
@@ -105,7 +104,6 @@ def test_without_frame_max_a_frame_may_have_any_size():
 
 def test_a_method_is_framed_with_its_channel():
     assert method_frame(5, ChannelCloseOk()) == METHOD
-    assert raw_method_frame(5, b"\x00\x14\x00\x29") == METHOD
 
 
 def test_a_message_is_a_header_frame_and_a_body_frame():

@@ -128,4 +128,4 @@ def test_the_turn_is_always_somebody_of_highest_priority_with_room_and_everyone_
                 consumer.tag for consumer in able if consumer.priority == max(each.priority for each in able)
             ]
             assert sorted(turns(ring, len(best))) == sorted(best)
-        assert ring.has_ready() >= bool(able)
+        assert ring.ready >= bool(able)

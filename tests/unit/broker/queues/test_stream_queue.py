@@ -85,7 +85,7 @@ def test_readers_that_come_to_damage_leave_the_hub_to_others_and_see_what_comes_
 
     expected = [b"%d" % number for number in range(10) if number not in hit] + [b"new"]
     assert [reader.bodies for reader in others] == [expected] * readers
-    assert stream.consumer_lag() == 0
+    assert [reader.lag() for reader in stream.readers()] == [0] * readers
     stream.close()
 
 
