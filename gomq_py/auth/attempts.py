@@ -13,11 +13,11 @@ forgotten, and whose failures have been forgotten goes with the next name that c
 import functools
 import time
 from collections import OrderedDict, deque
-from ipaddress import IPv6Address, ip_address, ip_network
 
 from gevent.event import Event
 
 from gomq_py.auth.errors import TooManyAttempts
+from gomq_py.hub.admission import network_of
 
 # A person mistypes thrice, a guesser thousands of times.
 FAILURES_OF_NAME, FORGOTTEN_A_SECOND_OF_NAME = 10, 0.5
@@ -244,16 +244,3 @@ class _Counter:
     def _wake(self):
         if self._waiting:
             self._waiting[0].set()
-
-
-@functools.lru_cache(REMEMBERED)
-def network_of(address):
-    """What counts as one address: of IPv6 a /64, which is what one customer has."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        mapped = parsed.ipv4_mapped
-        return str(mapped) if mapped is not None else str(ip_network((parsed, 64), strict=False))
-    return str(parsed)

@@ -73,7 +73,8 @@ class Ways:
             if self._connector.is_local(uri):
                 raise
             user = None
-        return self._connector.connect(uri, user, name=name, vhost=vhost.name)
+        return self._connector.connect(
+            uri, user, name=name, vhost=vhost.name, account=(by, vhost.name))
 
     @staticmethod
     def set_by(vhost, upstream, before):

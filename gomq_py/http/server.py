@@ -254,7 +254,8 @@ class ManagementHandler(WSGIHandler):
         """As pywsgi's, but that a request for a WebSocket does not go to the application. May switch."""
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
-                accepted = self._upgrades.answer(self.path, self.headers, self.request_version)
+                accepted = self._upgrades.answer(
+                    self.path, self.headers, self.request_version, host_of(self.client_address))
             except UpgradeRefused as refused:
                 self.close_connection = True  # what follows may be frames already
                 self.application = refused.application

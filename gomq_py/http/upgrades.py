@@ -83,8 +83,10 @@ class Upgrades:
         """
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
-    def answer(self, path, headers, version):
-        """An Accepted. ``path`` is the request's target, ``headers`` its fields. Raises UpgradeRefused."""
+    def answer(self, path, headers, version, host):
+        """An Accepted. ``path`` is the request's target, ``headers`` its fields, ``host`` whence it came.
+        Raises UpgradeRefused.
+        """
         # here and below, because few brokers see a WebSocket: 1 MB
         from h11 import ProtocolError
         from wsproto import ConnectionType, WSConnection
@@ -112,11 +114,10 @@ class Upgrades:
         if not getattr(self._settings, f"{protocol}_websocket"):
             raise UpgradeRefused("403 Forbidden", f"[{protocol}] websocket is off")
         handle, gate = (None, None) if self._clients.is_closing else self._serving(protocol)
-        if gate is None or not gate.has_room():
+        if gate is None or not gate.has_room(host):
             raise UpgradeRefused("503 Service Unavailable", "there is no room for another login")
         octets = connection.send(AcceptConnection(subprotocol=subprotocol))
-        host = headers.get("Host", "")
-        return Accepted(protocol, subprotocol, handle, gate, connection, octets, host)
+        return Accepted(protocol, subprotocol, handle, gate, connection, octets, headers.get("Host", ""))
 
     def begin(self, accepted, socket, address, rest):
         """Serve the protocol in a greenlet of its own; the socket is owned from here on.

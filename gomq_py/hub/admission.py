@@ -7,15 +7,18 @@ not logged in is told nothing. Never reads and never writes.
 
 Each protocol has a gate with limits of its own, so that strangers at one keep nobody out of another; the
 descriptors of the process are everybody's. When too many are pending at a gate, the one that has waited
-longest among those of the address with the most is dropped, once it had ``PATIENCE_S``: so that one address
-that opens sockets and does not log in cannot keep others out, while a fleet that comes back all at once is
-let in one after the other.
+longest among those of the address with the most is dropped, once it had ``PATIENCE_S``, while whoever comes
+waits in the kernel: so a fleet that comes back all at once is let in one after the other. An address that was
+slow, because one of its clients was dropped so, is waited for no more: others take its places at once, and
+whoever comes from it and finds none is refused, for those behind it in the kernel's row may be others.
 """
+import functools
 import resource
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
 from gomq_py.observability.log import logger
@@ -24,6 +27,9 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("listener")
 # A login takes some milliseconds of ours and three round trips.
 PATIENCE_S = 2.0
+# For so long an address is known to be slow. Then others wait for it once more, for PATIENCE_S.
+SLOW_S = 60.0
+NETWORKS = 4096
 # The share of the process's descriptors that connections may have; the rest is for files: nobody may keep the
 # broker from writing what it confirmed.
 DESCRIPTORS_SHARE = 0.75
@@ -135,6 +141,8 @@ class Gate:
         self._clock = clock
         self._log = log
         self._pending: dict[AdmittedSocket, None] = {}
+        self._pending_of: Counter[str] = Counter()  # by network
+        self._slow: dict[str, float] = {}  # network: until when
         self._hosts: Counter[str] = Counter()
 
     @property
@@ -142,19 +150,26 @@ class Gate:
         """Connections that have not logged in yet."""
         return len(self._pending)
 
-    def has_room(self) -> bool:
-        """True if another client may connect.
+    def has_room(self, host: str) -> bool:
+        """True if whoever comes from ``host`` need not wait; ``enter`` says whether it may come in.
 
-        Otherwise the pending connection that has waited longest may be dropped to make room; False: none was,
-        and there is room again only after somebody has logged in or left.
+        Where there is no room, the pending connection that has waited longest may be dropped to make some;
+        False: none was, and there is room again only after somebody has logged in or left.
         """
-        return len(self._pending) < getattr(self._settings, self._most_pending) or self._drop_the_slowest()
+        return not self._is_full() or self._drop_the_slowest(network_of(host)) or self._is_slow(host)
 
     def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
         """Count an accepted socket; None: it must be closed, and the log says why, unless everything ends."""
+        if self._is_slow(host) and self._is_full():
+            self._log.warning(
+                ("refused", network_of(host), self._most_pending),
+                "connection from %s refused: as many as may wait for their login (%s), and others from there "
+                "have been slow", host or "this machine", self._most_pending)
+            return None
         admitted = self._admission.add(connection.fileno(), host)
         if admitted is not None:
             self._pending[admitted] = None
+            self._pending_of[network_of(host)] += 1
         return admitted
 
     def identify(self, connection: Any, host: str) -> AdmittedSocket | None:
@@ -173,13 +188,16 @@ class Gate:
             return None
         admitted = self._admitted.get(connection.fileno()) or self.enter(connection, host)
         if admitted is not None and not admitted.identified:
+            if admitted.host != host and self._end_pending(admitted):  # it came through a proxy
+                self._pending[admitted] = None
+                self._pending_of[network_of(host)] += 1
             admitted.host, admitted.identified = host, True
             self._hosts[host] += 1
         return admitted
 
     def logged_in(self, admitted: AdmittedSocket) -> None:
         """The client has logged in: its connection is pending no more."""
-        self._pending.pop(admitted, None)
+        self._end_pending(admitted)
 
     def is_pending(self, fileno: int) -> bool:
         """Whether the client of this descriptor has not logged in yet."""
@@ -191,24 +209,58 @@ class Gate:
             self._hosts[admitted.host] -= 1
             if not self._hosts[admitted.host]:
                 del self._hosts[admitted.host]
-        self._pending.pop(admitted, None)
+        self._end_pending(admitted)
 
-    def _drop_the_slowest(self) -> bool:
+    def _end_pending(self, admitted: AdmittedSocket) -> bool:
+        """Whether it was pending."""
+        if self._pending.pop(admitted, self) is self:
+            return False
+        network = network_of(admitted.host)
+        self._pending_of[network] -= 1
+        if not self._pending_of[network]:
+            del self._pending_of[network]
+        return True
+
+    def _is_full(self) -> bool:
+        return len(self._pending) >= getattr(self._settings, self._most_pending)
+
+    def _is_slow(self, host: str) -> bool:
+        return self._slow.get(network_of(host), 0.0) > self._clock()
+
+    def _drop_the_slowest(self, newcomer: str) -> bool:
         """Shut down the oldest pending connection of the address that has the most. False where it has not
-        waited for PATIENCE_S.
+        waited for PATIENCE_S, unless that address is known to be slow and ``newcomer`` is not.
         """
-        ranks = Counter(admitted.host for admitted in self._pending)
-        greediest = ranks.most_common(1)[0][0]
-        admitted = next(admitted for admitted in self._pending if admitted.host == greediest)
-        if self._clock() - admitted.since < PATIENCE_S:
+        greediest = max(self._pending_of, key=self._pending_of.__getitem__)
+        admitted = next(one for one in self._pending if network_of(one.host) == greediest)
+        if self._clock() - admitted.since >= PATIENCE_S:
+            if admitted.end_login is None:  # it is its client that dawdles
+                self._slow.pop(greediest, None)
+                self._slow[greediest] = self._clock() + SLOW_S
+                if len(self._slow) > NETWORKS:
+                    del self._slow[next(iter(self._slow))]
+        elif not self._is_slow(greediest) or self._is_slow(newcomer):
             return False
         self._log.warning(
             ("slowest", greediest, self._most_pending),
             "%d connections wait for their login (%s), %d of them from %s: the oldest give way",
-            len(self._pending), self._most_pending, ranks[greediest], greediest or "this machine")
-        del self._pending[admitted]
+            len(self._pending), self._most_pending, self._pending_of[greediest], greediest or "this machine")
+        self._end_pending(admitted)
         admitted.shut_down()
         return True
+
+
+@functools.lru_cache(NETWORKS)
+def network_of(address: str) -> str:
+    """What counts as one address: of IPv6 a /64, which is what one customer has."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        mapped = parsed.ipv4_mapped
+        return str(mapped) if mapped is not None else str(ip_network((parsed, 64), strict=False))
+    return str(parsed)
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:

@@ -34,13 +34,15 @@ class Connector:
         self._contexts: dict[Any, Any] = {}
 
     def connect(
-        self, uri: str, user: Any = None, name: str = "", vhost: str = "/", **options: Any,
+        self, uri: str, user: Any = None, name: str = "", vhost: str = "/", account: Any = None,
+        **options: Any,
     ) -> Any:
         """A client's connection; further ``options`` are the client's.
 
         ``user``: who set the link, None: nobody who may log in here. Where the URI means this broker the
         connection is logged in as this user; elsewhere the user's tags say which hosts it may lead to.
         ``name``: what the other side shows of it. ``vhost``: what a URI of this broker means that names none.
+        ``account``: as the link's.
 
         Raises URIError, which no waiting mends, ClientError and OSError. May switch.
         """
@@ -53,7 +55,7 @@ class Connector:
             options.setdefault("heartbeat_s", 0)  # it ends with the process
         else:
             timeout_s = parameters.options.get("connection_timeout", CONNECT_TIMEOUT_S * 1000) / 1000
-            connected = self._remote(link_uri, timeout_s, user)
+            connected = self._remote(link_uri, timeout_s, account, user)
             if parameters.tls:
                 try:
                     options.setdefault("tls_context", self._context(parameters.options))
@@ -65,12 +67,13 @@ class Connector:
 
     def connect_http(
         self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,
+        account: Any = None,
     ) -> Any:
         """A connected socket for what speaks HTTP, with TLS where the URI says so, verified as ``tls`` does:
-        options as of an AMQP URI. Raises URIError, OSError. May switch.
+        options as of an AMQP URI. ``account``: as the link's. Raises URIError, OSError. May switch.
         """
         options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
-        connected = self._remote(link_uri, timeout_s)
+        connected = self._remote(link_uri, timeout_s, account)
         try:
             connected.settimeout(timeout_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -117,10 +120,11 @@ class Connector:
         parameters.options["auth_mechanism"] = "EXTERNAL"
         return self._connect_local(user)
 
-    def _remote(self, link_uri: uris.LinkURI, timeout_s: float, user: Any = None) -> Any:
+    def _remote(self, link_uri: uris.LinkURI, timeout_s: float, account: Any, user: Any = None) -> Any:
         rules = self._rules(link_uri, user)
         return remote_hosts.connect(
-            link_uri.host, link_uri.port, timeout_s, rules, self._lookups, self._settings.tcp_keepalive)
+            link_uri.host, link_uri.port, timeout_s, rules, self._lookups, self._settings.tcp_keepalive,
+            account)
 
     def _rules(self, link_uri: uris.LinkURI, user: Any) -> remote_hosts.HostRules:
         settings = self._settings

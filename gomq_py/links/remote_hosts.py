@@ -64,15 +64,16 @@ class HostRules:
 
 def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
+    account: Any = None,
 ) -> Any:
     """A connected socket of gevent's, to the first address of the host that answers. ``timeout_s``: to find
     its addresses, and again to reach one of them; ``keepalive`` has idle_s, interval_s and probes, or is
-    None.
+    None; ``account``: whose link it is.
 
     Raises OSError; where all of its addresses are refused, HostRefused. May switch.
     """
     failure: OSError | None = None
-    found = lookups.find(host, port, timeout_s)
+    found = lookups.find(host, port, timeout_s, account)
     until = time.monotonic() + timeout_s
     for number, (family, kind, protocol, _, address) in enumerate(found):
         # an address that does not answer leaves the others their share

@@ -65,7 +65,8 @@ _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 class Webhook:
     """In the place of a link's Target. ``name`` is the link's; ``connector`` has the broker's
     ``connect_http``; ``secret``: what bodies are signed with, none where it is empty; ``edit`` as a Target's;
-    ``timeout_s``: for an answer; ``tls``: options as of an AMQP URI by which servers are verified.
+    ``timeout_s``: for an answer; ``tls``: options as of an AMQP URI by which servers are verified;
+    ``account``: the link's.
     """
 
     has_lane = False
@@ -73,7 +74,7 @@ class Webhook:
     def __init__(
         self, destination: Any, name: str, connector: Any, *, secret: str | bytes = b"", edit: Any = None,
         timeout_s: float = ANSWER_TIMEOUT_S, backoff: Backoff | None = None,
-        tls: dict[str, Any] | None = None,
+        tls: dict[str, Any] | None = None, account: Any = None,
     ):
         self.uris = [destination] if isinstance(destination, str) else list(destination)
         self.edit = edit
@@ -82,6 +83,7 @@ class Webhook:
         self.timeout_s = timeout_s
         self.backoff = BACKOFF if backoff is None else backoff
         self.tls = {} if tls is None else tls
+        self.account = account
         self._connector = connector
 
     def open(self, uri: str) -> "Session":
@@ -94,7 +96,8 @@ class Webhook:
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
         """One to this URI, not open yet."""
         return HTTPConnection(
-            lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S, self.tls), self.timeout_s)
+            lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S, self.tls, self.account),
+            self.timeout_s)
 
 
 class Session:

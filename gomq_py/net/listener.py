@@ -279,13 +279,13 @@ class Listener:
                 continue
             exhausted = False
             self._waits_for_room = connection, address
-            while not self._has_room():  # those behind wait in the kernel meanwhile
+            while not self._has_room(address):  # those behind wait in the kernel meanwhile
                 gevent.sleep(FULL_PAUSE_S)
             self._waits_for_room = None
             self._let_in(connection, address)
 
-    def _has_room(self) -> bool:
-        return self._gate is None or self._gate.has_room()
+    def _has_room(self, address: Any) -> bool:
+        return self._gate is None or self._gate.has_room(host_of(address))
 
     def _let_in(self, connection: Any, address: Any) -> None:
         """Serve whoever was accepted, if it may come in. There is room to log in."""
@@ -341,7 +341,7 @@ class Listener:
             except OSError:  # the greenlet finds the same, or only this peer had it
                 self._leave_to_greenlet()
                 return
-            if gate is not None and not gate.has_room():
+            if not self._has_room(address):
                 self._waits_for_room = connection, address
                 self._leave_to_greenlet()
                 return

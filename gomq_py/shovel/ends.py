@@ -30,12 +30,14 @@ class Opener:
     def __call__(self, shovel, user_of, begin_at, on_change, on_end):
         """See Shovels. Raises ValueError."""
         definition, vhost = shovel.definition, shovel.vhost.name
+        account = shovel.by, vhost
         title = f"Shovel {shovel.name} in vhost {vhost}"
 
         def connector(which):
             def connect(uri):
                 user = user_of(is_needed=is_local(uri))
-                return self._connector.connect(uri, user, name=f"{title}, {which}", vhost=vhost)
+                return self._connector.connect(
+                    uri, user, name=f"{title}, {which}", vhost=vhost, account=account)
 
             return connect
 
@@ -48,7 +50,7 @@ class Opener:
             backoff=Backoff(delay_s, max(delay_s, LONGEST_WAIT_S), retries=None if delay_s else 0),
             connect=connector("source"), connect_target=connector("destination"),
             delete_after=definition.src_delete_after, refusals=definition.dest_refusal_limit,
-            on_change=on_change, on_end=on_end, account=(shovel.by, vhost),
+            on_change=on_change, on_end=on_end, account=account,
             # what is declared by others may come later, or come back
             ends_with=FINAL_CODES - (
                 {NOT_FOUND} if definition.is_predeclared or shovel.has_run else set()))
@@ -60,7 +62,8 @@ class Opener:
             from gomq_py.links.webhook import Webhook
             return Webhook(
                 definition.dest_uri, shovel.name, self._connector, secret=definition.dest_secret or "",
-                timeout_s=definition.dest_timeout, edit=edit, tls=definition.dest_tls)
+                timeout_s=definition.dest_timeout, edit=edit, tls=definition.dest_tls,
+                account=(shovel.by, vhost))
         exchange, routing_key = definition.dest_exchange, definition.dest_exchange_key
         if definition.dest_queue is not None:
             exchange, routing_key = "", definition.dest_queue

@@ -27,7 +27,7 @@ def server():
     listening = WSGIServer(("127.0.0.1", 0), application, log=None)
     listening.start()
     state.uri = f"http://127.0.0.1:{listening.server_port}/in"
-    state.connect_http = lambda uri, timeout_s, tls: socket.create_connection((uri.host, uri.port), timeout_s)
+    state.connect_http = lambda uri, timeout_s, *_: socket.create_connection((uri.host, uri.port), timeout_s)
     yield state
     listening.stop()
 

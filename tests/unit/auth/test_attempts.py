@@ -8,7 +8,7 @@ import gevent.event
 import pytest
 
 from gomq_py.auth import attempts
-from gomq_py.auth.attempts import FAILURES_OF_ADDRESS, FAILURES_OF_NAME, WAITING, Attempts, network_of
+from gomq_py.auth.attempts import FAILURES_OF_ADDRESS, FAILURES_OF_NAME, WAITING, Attempts
 from gomq_py.auth.errors import TooManyAttempts
 from tests.support.waiting import in_time
 
@@ -248,21 +248,6 @@ def test_forgotten_failures_are_not_kept_until_there_are_very_many(guesser):
     kept = (guesser.attempts._names._counters, guesser.attempts._addresses._counters)
     assert max(len(one) for one in kept) < 10
     assert not waits(guesser.come(guesser.succeed))
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("", ""),
-        ("no address", "no address"),
-    ],
-)
-def test_ipv6_counts_by_what_one_customer_has(address, network):
-    assert network_of(address) == network
 
 
 def test_flood_of_names_that_are_refused_with_their_address_makes_no_more_guesses(guesser):

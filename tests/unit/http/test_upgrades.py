@@ -31,7 +31,7 @@ def begun(handle, lingering, is_closing=False):
 
     def serving(protocol):
         asked.append(protocol)
-        return handle, SimpleNamespace(has_room=lambda: True, is_pending=bool)
+        return handle, SimpleNamespace(has_room=lambda host: True, is_pending=bool)
 
     hub = SimpleNamespace(
         clients=SimpleNamespace(is_closing=False), lingering=lingering, slow_turns=Turns(Scheduler()))
@@ -47,7 +47,7 @@ def begun(handle, lingering, is_closing=False):
     ):
         headers[name] = value
     ours, theirs = socket.socketpair()
-    accepted = upgrades.answer("/", headers, "HTTP/1.1")
+    accepted = upgrades.answer("/", headers, "HTTP/1.1", "127.0.0.1")
     hub.clients.is_closing = is_closing
 
     upgrades.begin(accepted, ours, ("127.0.0.1", 1), b"")

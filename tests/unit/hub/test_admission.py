@@ -7,7 +7,7 @@ import gevent
 import pytest
 
 from gomq_py.hub import admission as admission_module
-from gomq_py.hub.admission import Admission
+from gomq_py.hub.admission import Admission, network_of
 from gomq_py.net.listener import Listener, bind_tcp
 from gomq_py.net.socket_options import SocketOptions
 from tests.support.waiting import in_time, wait_until
@@ -59,7 +59,7 @@ def pairs():
 def arrive(gate, pairs):
     """A function: somebody from ``host`` comes. Returns (admitted, their end)."""
     def come(host):
-        assert gate.has_room()
+        assert gate.has_room(host)
         ours, theirs = pairs()
         return gate.enter(ours, host), theirs
 
@@ -101,7 +101,7 @@ def test_nobody_gives_way_before_his_time(gate, arrive):
     for _ in range(3):
         arrive("192.0.2.1")
 
-    assert not gate.has_room()
+    assert not gate.has_room("192.0.2.1")
 
 
 def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock, caplog):
@@ -119,6 +119,36 @@ def test_oldest_of_the_address_with_the_most_gives_way(admission, arrive, clock,
             "the oldest give way"
         ) in caplog.text
     )
+
+
+def test_address_that_was_slow_is_waited_for_no_more(gate, arrive, clock, pairs, caplog):
+    """Others take its places at once, and its own are refused instead of waiting before others."""
+    for number in range(3):
+        arrive(f"2001:db8::{number}")  # a /64 is one address
+    clock.now += admission_module.PATIENCE_S
+    guests, ends = zip(*[arrive("2001:db8::4") for _ in range(3)])
+
+    assert gate.has_room("2001:db8::5") and gate.enter(pairs()[0], "2001:db8::5") is None
+    _, calm = arrive("192.0.2.9")
+
+    assert [is_over(end) for end in (*ends, calm)] == [True, False, False, False]
+    assert "2001:db8::5 refused: as many as may wait for their login (max_pending_logins)" in caplog.text
+    clock.now += admission_module.SLOW_S
+    for guest in guests:
+        gate.logged_in(guest)
+    for _ in range(2):
+        arrive("2001:db8::6")
+    assert not gate.has_room("192.0.2.9")
+
+
+def test_address_whose_passwords_wait_to_be_checked_is_not_slow(gate, arrive, clock):
+    for _ in range(3):
+        arrive("192.0.2.1")[0].end_login = list
+    clock.now += admission_module.PATIENCE_S
+    for _ in range(3):
+        arrive("192.0.2.1")
+
+    assert not gate.has_room("192.0.2.9")
 
 
 def test_login_that_waits_for_something_else_is_told_that_its_socket_was_shut_down(admission, arrive, clock):
@@ -139,7 +169,7 @@ def test_who_has_logged_in_never_gives_way(gate, arrive, clock):
         gate.logged_in(admitted)
     clock.now += 100
 
-    assert gate.has_room() and not is_over(end)
+    assert gate.has_room("192.0.2.1") and not is_over(end)
 
 
 def test_address_has_as_many_connections_as_its_limit(gate, settings, pairs, caplog):
@@ -186,7 +216,7 @@ def test_strangers_at_one_gate_keep_nobody_out_of_another(admission, gate, setti
     for _ in range(3):
         gate.identify(pairs()[0], "192.0.2.1")
 
-    assert not gate.has_room() and other.has_room()
+    assert not gate.has_room("192.0.2.1") and other.has_room("192.0.2.1")
     assert other.identify(pairs()[0], "192.0.2.1") is not None
     assert (admission.count, admission.pending_count, gate.pending_count, other.pending_count) == (4, 4, 3, 1)
 
@@ -237,3 +267,18 @@ def test_listener_serves_the_newest_while_the_oldest_dawdle(admission, gate, clo
         one.close()
     wait_until(lambda: admission.count == 0, sleep=gevent.sleep)
     listener.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("no address", "no address"),
+    ],
+)
+def test_ipv6_counts_by_what_one_customer_has(address, network):
+    assert network_of(address) == network

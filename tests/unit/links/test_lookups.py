@@ -46,17 +46,17 @@ def asking():
     """``asking(lookups, host, ...)`` asks in greenlets of their own; they have ended with the test."""
     greenlets = []
 
-    def ask(lookups, *hosts, timeout_s=in_time(60)):
-        begun = [gevent.spawn(_outcome, lookups, host, timeout_s) for host in hosts]
+    def ask(lookups, *hosts, timeout_s=in_time(60), account=None):
+        begun = [gevent.spawn(_outcome, lookups, host, timeout_s, account) for host in hosts]
         greenlets.extend(begun)
         return begun
     yield ask
     gevent.killall(greenlets)
 
 
-def _outcome(lookups, host, timeout_s):
+def _outcome(lookups, host, timeout_s, account):
     try:
-        return lookups.find(host, 5672, timeout_s)
+        return lookups.find(host, 5672, timeout_s, account)
     except OSError as error:
         return error
 
@@ -185,14 +185,66 @@ def test_a_name_that_is_answered_again_is_asked_for_as_any_other(server, asking)
 
 def test_three_hundred_silent_names_hold_a_bounded_number_of_threads(server, asking):
     lookups = Lookups(server, slow_s=SOON_S)
-    asking(lookups, *(f"silent-{n}" for n in range(300)))
+    for number in range(300):
+        asking(lookups, f"silent-{number}", account=number)
 
-    until(lambda: len(server.asked) == rooms.THREADS_MOST)
+    until(lambda: len(server.asked) == rooms.THREADS_MOST - 2)
     with pytest.raises(Unresolved):
         lookups.find("one.example", 5672, 3 * SOON_S)
-    assert len(server.asked) == rooms.THREADS_MOST
+    assert len(server.asked) == rooms.THREADS_MOST - 2
     server.let_go.set()
     until(lambda: len(server.asked) == 300)
+
+
+@pytest.mark.parametrize("slow_s, threads", [
+    (SOON_S, rooms.THREADS_MOST * 3 // 4), (in_time(60), rooms.AT_ONCE)])
+def test_names_of_one_user_leave_places_for_those_of_another(server, asking, slow_s, threads):
+    lookups = Lookups(server, slow_s=slow_s)
+    asking(lookups, *(f"silent-{n}" for n in range(300)), account=("greedy", "/"))
+    until(lambda: len(server.asked) == threads)
+
+    with gevent.Timeout(in_time(30)):
+        assert lookups.find("one.example", 5672, 30, ("calm", "/"))
+
+    assert server.asked[threads:] == ["one.example"]
+    server.let_go.set()
+    until(lambda: len(server.asked) == 301)
+
+
+def test_names_of_one_user_do_not_come_before_those_of_another(server, asking):
+    lookups = Lookups(server, at_once=1, slow_s=in_time(60))
+    greenlets = asking(lookups, "silent.example", account=("greedy", "/"))
+    until(lambda: server.asked)
+    greenlets += asking(lookups, *(f"greedy-{n}" for n in range(9)), "same.example", account=("greedy", "/"))
+    greenlets += asking(lookups, "same.example", "calm.example", account=("calm", "/"))
+    until(lambda: len(lookups._waiting) == 11)
+    server.let_go.set()
+
+    gevent.joinall(greenlets)
+    assert {"same.example", "calm.example"} < set(server.asked[1:5])
+    assert not lookups._waiting and not lookups._rows
+
+
+def test_late_names_of_one_user_leave_places_for_those_of_another(server, asking, monkeypatch):
+    monkeypatch.setattr(rooms, "LATE_AT_ONCE", 4)
+    lookups = Lookups(server, slow_s=SOON_S)
+    names = [f"silent-{n}" for n in range(12)]
+    for outcome in asking(lookups, *names, timeout_s=2 * SOON_S):
+        outcome.get()
+    server.is_down = True
+    server.let_go.set()
+    until(lambda: not lookups._running)
+    server.let_go.clear()
+    server.asked.clear()
+
+    asking(lookups, *names[1:], account=("greedy", "/"))
+    until(lambda: len(server.asked) == 4)
+    asking(lookups, names[0], account=("calm", "/"))
+
+    until(lambda: len(server.asked) == 5)
+    assert server.asked[4] == names[0]
+    server.let_go.set()
+    until(lambda: len(server.asked) == 12)
 
 
 def test_who_hears_an_answer_late_leaves_those_alone_who_ask_for_the_name_again(server, asking, monkeypatch):

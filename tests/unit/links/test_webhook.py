@@ -51,7 +51,7 @@ class Server:
         gevent.killall(self._greenlets)
         self._listening.close()
 
-    def connect_http(self, link_uri, timeout_s, tls):
+    def connect_http(self, link_uri, timeout_s, tls, account=None):
         """In the place of the Connector's."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s)
 
@@ -496,7 +496,7 @@ def test_a_certificate_that_is_refused_is_not_the_messages_fault():
             session.send(message())
 
 
-def refuse_certificate(link_uri, timeout_s, tls):
+def refuse_certificate(*_):
     raise ssl.SSLCertVerificationError(1, "certificate verify failed")
 
 
@@ -510,7 +510,7 @@ def test_what_the_message_may_have_brought_about_refuses_it_in_the_end(uris, req
 
 
 def test_a_host_that_is_refused_is_not_tried_again():
-    def connect(link_uri, timeout_s, tls):
+    def connect(link_uri, timeout_s, tls, account):
         raise HostRefused("h is denied")
 
     with pytest.raises(HostRefused):

@@ -184,11 +184,11 @@ def test_more_strangers_than_may_wait_find_no_room(make_mqtt, monkeypatch):
     strangers = [mqtt.stranger(), mqtt.stranger()]
     wait_until(lambda: mqtt.server.gate.pending_count == 2, sleep=gevent.sleep)
 
-    assert not mqtt.server.gate.has_room() and mqtt.door.server.gate.has_room()
+    assert not mqtt.server.gate.has_room("") and mqtt.door.server.gate.has_room("")
 
     strangers[0].send(CONNECT_311)
     strangers[0].expect(CONNACK_311)
-    wait_until(mqtt.server.gate.has_room, sleep=gevent.sleep)
+    wait_until(lambda: mqtt.server.gate.has_room(""), sleep=gevent.sleep)
 
 
 def test_login_whose_password_is_being_checked_ends_when_its_socket_is_shut_down(mqtt):
