@@ -67,6 +67,8 @@ class Replay(Job):
             if destination is None:
                 self._next()
                 continue
+            if self._walk is None and self._retained.waits.hold(self, last):
+                return False
             room = self._room(destination)
             if not room:
                 self._wait()
@@ -140,8 +142,8 @@ class Replay(Job):
         return max(0, WINDOW - destination.ready_count) if room is None else room()
 
     def go_on(self):
-        """Its client has connected."""
-        if self._timer is None:
+        """Its client has connected, or what it waited for is there."""
+        if self._timer is None and self._subscriptions:
             self._retained.vhost.scheduler.start(self)
 
     def _wait(self):

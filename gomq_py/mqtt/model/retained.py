@@ -6,6 +6,8 @@ with RETAIN or over AMQP with the header mqtt.retain. What is kept is a record a
 topic (keyed_store), on disk before its publisher is answered. An empty payload deletes; what has expired is
 gone. Never yields.
 """
+from collections import OrderedDict
+
 from gomq_py.broker.routing.destination import LATER
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
@@ -48,6 +50,7 @@ class Retained(KeyedStore):
         self._moved = {}  # location of what was written anew while there are replays: where it came
         # location of what was kept after it had waited for files: the place that it would have had
         self._late = {}
+        self.waits = Waits()
         self._expiries = Expiries(lambda: vhost.timers, self._expire)
         self._expiring = Expiring(self)
 
@@ -75,7 +78,7 @@ class Retained(KeyedStore):
         if answer == LATER:
             if not isinstance(waited, Waiting):
                 self._last += 1  # no record lies there: it tells those who subscribe from here on
-                waited = Waiting(self._last)
+                waited = Waiting(self.waits, self._last)
             waited.wait = kept.lacking
             message.lacking = waited
         elif isinstance(waited, Waiting) and answer:
@@ -161,7 +164,9 @@ class Retained(KeyedStore):
         of when it subscribed, which need not have been now.
         """
         handling = subscription.retain_handling
-        if not self.index.count or handling == NEVER or handling == IF_NEW and not is_new:
+        if handling == NEVER or handling == IF_NEW and not is_new:
+            return
+        if not self.index.count and not self.waits.places:
             return
         replay = self.replays.get(session)
         if replay is None:
@@ -232,17 +237,57 @@ class Retained(KeyedStore):
             replay.end()
 
 
-class Waiting:
-    """In place of ``lacking``: of a message that waits for files, and the place that it would have had. Who
-    has subscribed since did not get it, and is to have it from a replay.
+class Waits:
+    """Messages that wait for files, by the places that they would have had, the first first; and replays that
+    wait for them. Who subscribes meanwhile did not get them, and is to have them from its replay.
     """
 
-    def __init__(self, place):
+    def __init__(self):
+        self.places = OrderedDict()
+        self._replays = OrderedDict()  # each with the place that it goes to
+
+    def hold(self, replay, last):
+        """Whether a message that came before what was kept at ``last`` is not kept yet; the replay goes on
+        once that is.
+        """
+        is_held = self._is_early(last)
+        if is_held:
+            self._replays[replay] = last
+        return is_held
+
+    def end(self, place):
+        """The message with this place is kept, or refused."""
+        del self.places[place]
+        while self._replays:
+            replay, last = next(iter(self._replays.items()))
+            if self._is_early(last):
+                break
+            del self._replays[replay]
+            replay.go_on()
+
+    def _is_early(self, last):
+        return bool(self.places) and next(iter(self.places)) <= last
+
+
+class Waiting:
+    """In place of ``lacking``: of a message that waits for files."""
+
+    def __init__(self, waits, place):
+        self._waits = waits
         self.place = place
         self.wait = None
+        waits.places[place] = None
 
     def __call__(self, callback):
-        self.wait(callback)
+        def waited(error):
+            self.wait = None
+            try:
+                callback(error)
+            finally:
+                if self.wait is None:  # else it waits once more
+                    self._waits.end(self.place)
+
+        self.wait(waited)
 
 
 class Expiring(Job):

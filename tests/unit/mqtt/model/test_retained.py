@@ -396,6 +396,39 @@ def test_what_was_routed_before_the_subscription_and_waited_for_files_is_replaye
     assert [body for _, body, *_ in session.sink.take()] == [b"newer"]
 
 
+@pytest.mark.parametrize("older", [None, b"older"])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_replay_waits_for_what_waited_for_files_before_the_subscription(world, older, is_refused):
+    """It had been routed, and the replay was over before it was kept: a subscriber that met the first message
+    that a vhost retained, or the first of a segment, never got it. Fails on 6805b4a2.
+    """
+    if older:
+        world.publish("a", older)
+        world.restart()
+    held, gone_on = mqtt_message("a", b"newer", 1, retain=True), []
+    held.may_wait = True
+    assert world.retained.publish(held) == LATER
+    wait, held.lacking.wait = held.lacking.wait, gone_on.append
+    held.lacking(lambda error: error or world.retained.publish(held))
+    sessions = {name: Session() for name in ("a", "#", "b")}
+    for name, session in sessions.items():
+        subscription = session.subscriptions[name] = Subscription(name, 1)
+        world.retained.replay(session, subscription, True)
+    poll_the_loop()
+    assert not any(session.sink.got for session in sessions.values())
+
+    ready = []
+    wait(ready.append)
+    world.node.wait(lambda: ready)
+    gone_on[0](OSError("no room") if is_refused else None)
+    world.wait(lambda: not world.retained.replays)
+
+    expected = older if is_refused else b"newer"
+    for name, session in sessions.items():
+        assert [body for _, body, *_ in session.sink.take()] == (
+            [expected] if expected and name != "b" else [])
+
+
 def test_step_of_the_clock_backwards_hides_nothing(world):
     world.publish("a")
 
