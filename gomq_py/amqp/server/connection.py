@@ -27,7 +27,7 @@ from gomq_py.amqp.server.lifecycle import (
     moved,
 )
 from gomq_py.amqp.server.login import DOOR, LOCAL, LoginAttempt
-from gomq_py.amqp.server.publish import body_begins, body_ends, wait_for_files
+from gomq_py.amqp.server.publish import body_begins, body_ends, publish_later
 from gomq_py.amqp.server.refusals import as_amqp
 from gomq_py.amqp.server.topology import REPLY_TO
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEARTBEAT, FRAME_METHOD, HEADER_OVERHEAD
@@ -576,11 +576,7 @@ class Connection:
         if self._answering:
             self._answered(channel)
 
-    def publish_later(self, message, destinations, taken, done):
-        """Publish when a thread has made the files: for the fast lane, which wants to know only whether all
-        destinations took the message.
-        """
-        wait_for_files(self, message, destinations, taken, lambda taken, _somebody_took: done(taken))
+    publish_later = staticmethod(publish_later)  # for the fast lane
 
     def note_published(self, channel):
         """The slow lane took a publish of a channel in confirm mode."""

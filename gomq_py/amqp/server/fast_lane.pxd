@@ -68,6 +68,6 @@ cdef class FastLane:
     cdef Route _watched(self, Route route, Py_ssize_t routing, Py_ssize_t length)
     @cython.locals(message=Message, answer=Py_ssize_t)
     cdef int _store(self, HotChannel channel, Route route) except -1
-    @cython.locals(message=Message)
-    cdef int _wait(self, HotChannel channel, Route route, Py_ssize_t number, bint taken) except -1
-    cpdef int stored(self, HotChannel channel, Route route, bint persistent, bint taken) except -1
+    @cython.locals(message=Message, mandatory=bint)
+    cdef int _wait(self, HotChannel channel, Route route, Py_ssize_t at, bint taken) except -1
+    cdef int _stored(self, HotChannel channel, Route route, bint persistent, bint taken) except -1

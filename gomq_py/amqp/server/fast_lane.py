@@ -389,9 +389,9 @@ class FastLane:
         message = self.message
         answer = deposit.to_all(message, route)
         if answer > deposit.SOME_REFUSED:
-            self._wait(channel, route, answer >> 1, answer & 1 == 0)
+            self._wait(channel, route, (answer >> 1) - 1, answer & 1 == 0)
         else:
-            self.stored(channel, route, message.persistent, answer == deposit.ALL)
+            self._stored(channel, route, message.persistent, answer == deposit.ALL)
             self.stored_copies += len(route.queues)
             self.routed += len(route.queues) > 0
             if self.stored_copies >= self.look_at:
@@ -399,19 +399,18 @@ class FastLane:
                 if not self.handler.has_time():
                     self.held = True
 
-    def _wait(self, channel, route, number, taken):
+    def _wait(self, channel, route, at, taken):
         """Have the handler store the message when the queue of this number can take it; the walk ends behind
         it.
         """
         message = self.message
+        mandatory = self.at[message.routing_at + message.routing_length] & 1
         message.own()
         self.message = Message()
         self.message.may_wait = self.held = True
-        self.handler.publish_later(
-            message, route.queues[number - 1:], taken,
-            partial(self.stored, channel, route, bool(message.persistent)))
+        self.handler.publish_later(channel, message, route.queues, at, taken, bool(mandatory))
 
-    def stored(self, channel, route, persistent, taken):
+    def _stored(self, channel, route, persistent, taken):
         """All queues of the route have had a message: count it."""
         route.count()
         channel.publishes += 1

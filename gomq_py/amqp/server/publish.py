@@ -247,28 +247,29 @@ def store(channel, publication, may_wait=False):
     return taken
 
 
-def _wait(channel, publication, destinations, taken):
+def publish_later(channel, message, destinations, at, taken, mandatory):
+    """A message of the fast lane, of whose destinations the one of this number answered LATER; ``taken``:
+    those before it took it.
+    """
+    _wait(channel, publishing.begun(channel.vhost, message, destinations, mandatory), at, taken)
+
+
+def _wait(channel, publication, at, taken):
+    connection = channel.connection
+
     def stored(taken, somebody_took):
         publishing.stored(publication, taken, somebody_took)
         _stored(channel, publication)
-
-    wait_for_files(channel.connection, publication.message, destinations, taken, stored)
-
-
-def wait_for_files(connection, message, destinations, taken, done):
-    """As held_publish.wait_for_files, with the confirms of what was published meanwhile."""
-    def stored(taken, somebody_took):
-        done(taken, somebody_took)
         if connection.lane is not None:
             connection.batch_done()
 
     held_publish.wait_for_files(
-        connection.hub, connection.stream, connection.vhost, message, destinations, taken, stored)
+        connection.hub, connection.stream, connection.vhost, publication, at, taken, stored)
 
 
 def _stored(channel, publication):
     channel.publishes += 1
-    if publication.mandatory and not publication.destinations:
+    if publication.mandatory and not publication.destinations and channel.is_open():
         channel.send(return_frames(channel, publication.message))
     if channel.confirming:
         channel.published += 1

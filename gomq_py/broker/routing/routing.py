@@ -10,6 +10,7 @@ from gomq_py.broker.exchanges.delayed import X_DELAY
 from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.features.alternate_exchange import alternate_of
 from gomq_py.broker.features.arguments import STREAM, queue_type_of
+from gomq_py.content.properties import Properties
 
 
 class Routing:
@@ -37,6 +38,13 @@ class Routing:
         that are ``left_out`` are left out, too, and so are their tees.
         """
         return tuple(self._reach(exchange, routing_key, headers, more_keys, apart, left_out)[0])
+
+    def route_message(self, exchange, message, headers, more_keys):
+        """As route(), of a stored message with these headers."""
+        if self.needs_properties:
+            headers = with_properties(headers, Properties.decode(message.get_properties()))
+        routing_key = message.get_routing_key().decode("utf-8", "surrogateescape")
+        return self.route(exchange, routing_key, headers, more_keys)
 
     def route_by_key(self, exchange, routing_key, more_keys=()):
         """As route() without knowing the headers: None where an exchange on the way looks at them."""

@@ -26,7 +26,7 @@ from gomq_py.broker.policies.vhost_limits import MAX_QUEUES
 from gomq_py.broker.policies.vhost_policies import VHostPolicies
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.route import Route
-from gomq_py.broker.routing.routing import Routing, published, with_properties
+from gomq_py.broker.routing.routing import Routing, published
 from gomq_py.broker.signals import events as events_
 from gomq_py.broker.signals.events import Events
 from gomq_py.broker.signals.totals import EXCHANGE_COUNTERS, Totals
@@ -34,7 +34,6 @@ from gomq_py.broker.tables import TableLimits
 from gomq_py.broker.topology.binding import Binding, frozen, identity_of
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.values import difference, difference_in, same_argument
-from gomq_py.content.properties import Properties
 from gomq_py.errors import (
     AccessRefused, NotFound, OutOfResources, PreconditionFailed, Refused, ResourceLocked,
 )
@@ -73,6 +72,7 @@ class VHost(Routing):
         self.kinds = factory.kinds
         self.extras = {}
         self.topic_exchange = TOPIC_EXCHANGE
+        self.held = set()  # each HeldPublish (broker.verbs) whose message has not reached all its queues
         self._is_gone = False  # deleted: what is still done in it is not kept
         self._factory = factory
         self._log = log
@@ -250,11 +250,7 @@ class VHost(Routing):
             return published(message, self.again(pending))
         values = headers.get(EXTRA_KEYS)
         keys = [key for key in values if isinstance(key, str)] if isinstance(values, list) else ()
-        if self.needs_properties:
-            headers = with_properties(headers, Properties.decode(message.get_properties()))
-        destinations = self.route(
-            exchange, message.get_routing_key().decode("utf-8", "surrogateescape"), headers, keys
-        )
+        destinations = self.route_message(exchange, message, headers, keys)
         exchange.state.publish_out += len(destinations)
         return published(message, destinations)
 
@@ -376,7 +372,8 @@ class VHost(Routing):
             return 0
         self.check_access(queue, owner)
         entity = described("queue", queue.name, self.name)
-        if if_empty and queue.ready_count:
+        # What waits for files would be in it already if the disk were faster.
+        if if_empty and (queue.ready_count or any(held.is_for(queue) for held in self.held)):
             raise PreconditionFailed(f"{entity} not empty")
         if if_unused and queue.consumer_count:
             raise PreconditionFailed(f"{entity} in use")

@@ -11,10 +11,11 @@ from gomq_py.hub.scheduler import unix_ms
 WAITS_FOR = "files for the next segment of a queue"
 
 
-def wait_for_files(hub, stream, vhost, message, destinations, taken, done, before=None):
+def wait_for_files(hub, stream, vhost, publication, at, taken, done, before=None):
     """The client of ``stream`` is not read until the message is stored, and its octets count among those of
     unfinished bodies. For the rest as HeldPublish.
     """
+    message = publication.message
     hold = stream.hold(getattr(message.lacking, "waits_for", WAITS_FOR))
     octets = message.get_body_length()
     hub.bodies.count_whole(octets)
@@ -24,29 +25,37 @@ def wait_for_files(hub, stream, vhost, message, destinations, taken, done, befor
         hold.release()
         done(taken, somebody_took)
 
-    HeldPublish(vhost, hub.scheduler, message, destinations, taken, stored, before)
+    HeldPublish(vhost, hub.scheduler, publication, at, taken, stored, before)
 
 
 class HeldPublish:
-    """``message``, which owns its octets, has still to be given to ``destinations``, the first of which
-    answered LATER.
+    """The message of a Publication, which owns its octets, has still to be given to the destinations from
+    number ``at`` on, which answered LATER. Until then this is one of ``vhost.held``.
 
     ``taken``: whether the destinations before these took it. ``done(taken, somebody_took)`` is called when
-    all have had it: whether all of them took it, and whether one of ``destinations`` did. It goes on to its
-    end even if its client has gone. ``before(destinations, None, taken)`` is called whenever they are tried,
-    and ``before(destinations, those left, taken)`` when the first of those left has answered LATER again.
+    all have had it: whether all of them took it, and whether one of these did. It goes on to its end even if
+    its client has gone. If nobody has had it because all queues were deleted, it goes elsewhere, as if it
+    came then. ``before(destinations, None, taken)`` is called whenever they are tried, and
+    ``before(destinations, those left, taken)`` when the first of those left has answered LATER again.
     """
 
-    def __init__(self, vhost, scheduler, message, destinations, taken, done, before=None):
+    def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
         self._vhost = vhost
         self._scheduler = scheduler
-        self._message = message
-        self._destinations = destinations
+        self._publication = publication
+        self._message = publication.message
+        self._destinations = publication.destinations[at:]
         self._taken = taken
         self._somebody_took = False
+        self._may_go_elsewhere = at == 0
         self._done = done
         self._before = before
-        message.lacking(self._go_on)
+        vhost.held.add(self)
+        self._message.lacking(self._go_on)
+
+    def is_for(self, queue):
+        """Whether the queue has still to get the message."""
+        return queue in self._destinations
 
     def _go_on(self, error):
         """The files are there, or could not be made: then the queue refuses it, and the others have it still.
@@ -62,30 +71,25 @@ class HeldPublish:
         finally:
             self._scheduler.finish()
         if is_over:
+            self._vhost.held.discard(self)
             self._done(self._taken, self._somebody_took)
 
     def _publish(self, error):
         """Whether all have had it. ``error``: why the first cannot."""
+        destinations = self._still_there()
+        if error is not None and destinations and destinations[0] is self._destinations[0]:
+            destinations.pop(0).not_stored(error)
+            self._taken = False
+        if not (destinations or self._somebody_took) and self._taken and self._may_go_elsewhere:
+            destinations = self._publication.rerouted(self._vhost)
         if self._before is not None:
-            self._before(tuple(self._destinations), None, self._taken)
-        for at, destination in enumerate(self._destinations):
-            if (
-                isinstance(destination, Queue)
-                and (now := self._vhost.queues.get(destination.name)) is not destination
-            ):
-                # One that was deleted meanwhile has had it, also where there is another of its name.
-                if now is not None and now.store.key == destination.store.key:
-                    self._taken = False  # opened again: whoever publishes may try again
-                continue
-            if error is not None and at == 0:
-                destination.not_stored(error)
-                self._taken = False
-                continue
+            self._before(tuple(destinations), None, self._taken)
+        for at, destination in enumerate(destinations):
             answer = destination.publish(self._message)
             if answer == LATER:
-                tried, self._destinations = self._destinations, self._destinations[at:]
+                self._destinations = destinations[at:]
                 if self._before is not None:
-                    self._before(tuple(tried), tuple(self._destinations), self._taken)
+                    self._before(tuple(destinations), tuple(self._destinations), self._taken)
                 self._message.lacking(self._go_on)
                 return False
             if answer:
@@ -93,3 +97,14 @@ class HeldPublish:
             else:
                 self._taken = False
         return True
+
+    def _still_there(self):
+        """The destinations without queues that were deleted meanwhile, also where others have their names."""
+        found = []
+        for each in self._destinations:
+            now = self._vhost.queues.get(each.name) if isinstance(each, Queue) else each
+            if now is each:
+                found.append(each)
+            elif now is not None and now.store.key == each.store.key:
+                self._taken = False  # opened again: whoever publishes may try again
+        return found

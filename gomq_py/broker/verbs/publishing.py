@@ -20,6 +20,7 @@ from gomq_py.broker.routing.routing import with_properties
 from gomq_py.broker.signals import tracing
 from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content.fields import encode_shortstr
+from gomq_py.content.properties import Properties
 from gomq_py.errors import AccessRefused
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
@@ -43,22 +44,37 @@ class Publication:
     def __init__(self, exchange, message, destinations, more_keys=(), mandatory=False):
         self.exchange = exchange
         self.message = message
-        self.destinations = self.awaited = destinations
         self.more_keys = more_keys
         self.mandatory = mandatory
-        self.durable = message.describe()["persistent"] and any(one.durable for one in destinations)
+        self._lead_to(destinations)
         self.seen = None  # (id, its own ttl) where the exchange deduplicates
         self.taken = self.somebody_took = False
+
+    def _lead_to(self, destinations):
+        self.destinations = self.awaited = destinations
+        self.durable = self.message.describe()["persistent"] and any(one.durable for one in destinations)
 
     def committed(self, vhost, now_ms):
         """The transaction it waited for is committed: its time begins now, queues deleted meanwhile get
         nothing.
         """
         self.message.restamp(now_ms)
-        self.destinations = self.awaited = [
+        there = [
             destination for destination in self.destinations
             if not isinstance(destination, Queue) or vhost.queues.get(destination.name) is destination
         ]
+        if there or not self.destinations:
+            self._lead_to(there)
+        else:
+            self.rerouted(vhost)
+
+    def rerouted(self, vhost):
+        """All its queues were deleted before one had it: it goes where it would go if it came now. Returns
+        its destinations.
+        """
+        headers = Properties.decode(self.message.get_properties()).headers
+        self._lead_to(vhost.route_message(self.exchange, self.message, headers, self.more_keys))
+        return self.destinations
 
 
 # checking and routing
@@ -165,8 +181,9 @@ def _octets(name):
 def store(caller, publication, now_ms, wait=None):
     """Hand the message to its destinations. Returns whether all took it.
 
-    Where a destination needs files for it first, ``wait(publication, destinations, taken)`` is called, which
-    makes a HeldPublish that calls ``stored`` in the end, and None returned. Without ``wait`` nothing waits.
+    Where a destination needs files for it first, ``wait(publication, at, taken)`` is called with its number,
+    which makes a HeldPublish that calls ``stored`` in the end, and None returned. Without ``wait`` nothing
+    waits.
     """
     # An exchange that deduplicates notes the id first: a repeat may not be confirmed while this is not
     # stored.
@@ -183,7 +200,7 @@ def store(caller, publication, now_ms, wait=None):
         answer = destination.publish(message)
         if answer == LATER:
             publication.somebody_took = somebody_took
-            wait(publication, destinations[at:], taken)
+            wait(publication, at, taken)
             return None
         if answer:
             somebody_took = True
@@ -191,6 +208,15 @@ def store(caller, publication, now_ms, wait=None):
             taken = False
     stored(publication, taken, somebody_took)
     return taken
+
+
+def begun(vhost, message, destinations, mandatory=False):
+    """The Publication of a message that a fast lane has given to some of its destinations, until one answered
+    LATER.
+    """
+    exchange = vhost.exchange(message.get_exchange().decode("utf-8", "surrogateescape"))
+    exchange.state.publish_in += 1
+    return Publication(exchange, message, destinations, mandatory=mandatory)
 
 
 def stored(publication, taken, somebody_took):
@@ -220,8 +246,8 @@ def store_and_wait(caller, publication, scheduler):
         stored(publication, taken, somebody_took)
         waited.set()
 
-    def wait(publication, destinations, taken):
-        HeldPublish(caller.vhost, scheduler, publication.message, destinations, taken, end)
+    def wait(publication, at, taken):
+        HeldPublish(caller.vhost, scheduler, publication, at, taken, end)
 
     # A batch of its own: a message that lives no longer than this moment is delivered in it, or never.
     publication.message.restamp(now_ms)

@@ -57,9 +57,9 @@ cdef class FastLane:
     cdef Route _route(self)
     cdef Inbound _inbound(self)
     @cython.locals(message=Message, walk=PacketWalk)
-    cdef int _wait(self, Route route, Py_ssize_t number, bint taken) except -1
+    cdef int _wait(self, Route route, Py_ssize_t at, bint taken) except -1
     @cython.locals(queues=tuple, is_routed=bint)
-    cpdef int stored(
+    cdef int _stored(
         self, Route route, unsigned int qos, unsigned int packet_identifier, bint taken) except -1
     @cython.locals(at=cython.p_uchar, size=Py_ssize_t, place=Py_ssize_t, octet=cython.uint)
     cdef Py_ssize_t _begin_large(self, Py_ssize_t start, Py_ssize_t end) except -1

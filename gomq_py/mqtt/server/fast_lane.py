@@ -197,9 +197,9 @@ class FastLane:
             inbound.received.begin(walk.packet_identifier, route.queues)
         answer = deposit.to_all(message, route)
         if answer > deposit.SOME_REFUSED:
-            self._wait(route, answer >> 1, answer & 1 == 0)
+            self._wait(route, (answer >> 1) - 1, answer & 1 == 0)
         else:
-            self.stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
+            self._stored(route, walk.qos, walk.packet_identifier, answer == deposit.ALL)
             if answer != deposit.ALL and inbound is not None and inbound.is_over:
                 self.held = True
             self.stored_copies += len(route.queues)
@@ -246,7 +246,7 @@ class FastLane:
     def _inbound(self):
         return self.connection.inbound if self.inbound is None else self.inbound
 
-    def _wait(self, route, number, taken):
+    def _wait(self, route, at, taken):
         """The message is stored later, when the queue of this number can take it; the walk ends behind it.
         """
         message = self.parts.message
@@ -254,15 +254,10 @@ class FastLane:
         message.own()
         self.parts.renew()
         self.held = True
-        before = None
-        if walk.qos == 2:
-            before = self._inbound().received.postpone(
-                walk.packet_identifier, route.queues, route.queues[number - 1:], taken)
         publish_later(
-            self.connection, message, route.queues[number - 1:], taken,
-            partial(self.stored, route, walk.qos, walk.packet_identifier), before)
+            self.connection, walk.qos, walk.packet_identifier, message, route.queues, at, bool(taken))
 
-    def stored(self, route, qos, packet_identifier, taken):
+    def _stored(self, route, qos, packet_identifier, taken):
         """All destinations of the route have had a message: count it, and note its answer."""
         is_routed = route.count() > 0
         if qos:

@@ -172,7 +172,15 @@ def is_text(payload):
     return True
 
 
-def _wait(connection, qos, packet_identifier, publication, destinations, taken):
+def publish_later(connection, qos, packet_identifier, message, destinations, at, taken):
+    """A message of the fast lane, of whose destinations the one of this number answered LATER; ``taken``:
+    those before it took it.
+    """
+    publication = publishing.begun(connection.vhost, message, destinations)
+    _wait(connection, qos, packet_identifier, publication, at, taken)
+
+
+def _wait(connection, qos, packet_identifier, publication, at, taken):
     def stored(taken, somebody_took):
         publishing.stored(publication, taken, somebody_took)
         _stored(connection, publication, qos, packet_identifier)
@@ -180,11 +188,11 @@ def _wait(connection, qos, packet_identifier, publication, destinations, taken):
 
     before = None
     if qos == 2:
+        destinations = tuple(publication.destinations)
         before = connection.inbound.received.postpone(
-            packet_identifier, tuple(publication.destinations), tuple(destinations), taken)
+            packet_identifier, destinations, destinations[at:], taken)
     held_publish.wait_for_files(
-        connection.hub, connection.stream, connection.vhost, publication.message, destinations, taken, stored,
-        before)
+        connection.hub, connection.stream, connection.vhost, publication, at, taken, stored, before)
 
 
 def _stored(connection, publication, qos, packet_identifier):
@@ -244,13 +252,3 @@ def routing_of(connection, key):
     """What is stored as the routing of messages with this topic: two short strings."""
     exchange = connection.sessions.source_name.encode("utf-8", "surrogateescape")
     return bytes((len(exchange),)) + exchange + bytes((len(key),)) + crossing.swap(key)
-
-
-def publish_later(connection, message, destinations, taken, done, before):
-    """A message of the fast lane, one of whose queues answered LATER. ``before`` as HeldPublish."""
-    def stored(taken, _somebody_took):
-        done(taken)
-        connection.inbound.done()
-
-    held_publish.wait_for_files(
-        connection.hub, connection.stream, connection.vhost, message, destinations, taken, stored, before)

@@ -40,12 +40,15 @@ class Held:
         self.done = []
         self.waiting = None
         bodies = SimpleNamespace(count_whole=self.count)
-        self.vhost = SimpleNamespace(queues={"q": self.queue})
+        self.vhost = SimpleNamespace(queues={"q": self.queue}, held=set())
         self.message = message(b"twelve bytes")
         self.message.lacking = self.lack
+        self.elsewhere = ()
+        publication = SimpleNamespace(
+            message=self.message, destinations=(self.queue,), rerouted=lambda vhost: self.elsewhere)
         wait_for_files(
             SimpleNamespace(scheduler=self.bench.scheduler, bodies=bodies), self.stream,
-            self.vhost, self.message, (self.queue,), True, self.is_done)
+            self.vhost, publication, 0, True, self.is_done)
 
     def count(self, octets):
         self.counted += octets
@@ -76,7 +79,7 @@ def test_the_client_goes_on_when_the_files_could_not_be_made(tmp_path):
 
 @pytest.mark.parametrize("is_same", [False, True])
 def test_a_queue_that_is_another_meanwhile_refuses_only_if_it_was_opened_again(tmp_path, is_same):
-    """One that was deleted has had the message; the next one of its name has nothing to do with it."""
+    """One that was deleted is left out; the next one of its name has nothing to do with it."""
     held = Held(tmp_path)
     key = held.queue.store.key if is_same else held.queue.store.key + 1
     held.vhost.queues["q"] = SimpleNamespace(store=SimpleNamespace(key=key))
@@ -84,3 +87,22 @@ def test_a_queue_that_is_another_meanwhile_refuses_only_if_it_was_opened_again(t
     held.waiting(None)
 
     assert held.done == [(not is_same, False, 0, 0)] and held.queue.ready_count == 0
+
+
+def test_a_message_whose_queues_were_all_deleted_goes_where_it_would_go_now(tmp_path):
+    held = Held(tmp_path)
+    del held.vhost.queues["q"]
+    held.elsewhere = (held.bench.queue("alternate"),)
+
+    held.waiting(None)
+
+    assert held.done == [(True, True, 0, 0)] and held.elsewhere[0].ready_count == 1
+
+
+def test_it_is_one_of_those_held_until_all_have_had_it(tmp_path):
+    held = Held(tmp_path)
+    assert [each.is_for(held.queue) for each in held.vhost.held] == [True]
+
+    held.waiting(None)
+
+    assert not held.vhost.held
