@@ -25,16 +25,11 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef unsigned char* at
     cdef Py_ssize_t segment, ends_length
     cdef public object moving
-    cdef readonly dict stored, outdated
+    cdef readonly dict outdated
     cdef readonly tuple together
     cdef object __weakref__
     cpdef uint64_t sent(
         self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms) except? 0
-    @cython.locals(kept_at=uint64_t)
-    cpdef uint64_t sent_before(
-        self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms,
-        bint is_of_earlier_run) except? 0
-    cpdef uint64_t stored_ms(self, uint64_t kept_at) except? 0
     cpdef uint64_t begun(self, uint64_t key, unsigned int identifier, tuple destinations) except? 0
     @cython.locals(now=uint64_t)
     cpdef uint64_t received(

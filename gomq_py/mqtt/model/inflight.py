@@ -83,7 +83,7 @@ class Inflight(turn_taker.TurnTaker):
 
     __slots__ = (
         "vhost", "scheduler", "store", "boot", "failed", "message", "shown", "record", "at", "ends_length",
-        "last_received", "sure_at", "sure_mark", "segment", "moving", "stored", "outdated", "together",
+        "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together",
         "__weakref__",
     )
 
@@ -106,7 +106,6 @@ class Inflight(turn_taker.TurnTaker):
         message.body_at = len(record)
         self.ends_length = 0
         self.last_received = self.sure_at = self.sure_mark = self.segment = 0
-        self.stored = {}  # of an earlier run: {location of a SENT: when its message was stored}
         self.outdated = {}  # {location of what was written anew: where it was, and is until that is safe}
         self.moving = None
         self.together = (self,)
@@ -127,17 +126,6 @@ class Inflight(turn_taker.TurnTaker):
     def sent(self, key, identifier, location, stored_ms):
         """A message is sent at QoS 2. Returns where that is kept, 0 where it cannot be."""
         return self._keep(SENT, 0, identifier, key, location, stored_ms)
-
-    def sent_before(self, key, identifier, location, stored_ms, is_of_earlier_run):
-        """As sent(), of what another Inflight has kept: ``is_of_earlier_run``, since before this run."""
-        kept_at = self._keep(SENT, 0, identifier, key, location, stored_ms)
-        if kept_at and is_of_earlier_run:
-            self.stored[kept_at] = stored_ms
-        return kept_at
-
-    def stored_ms(self, kept_at):
-        """When the message was stored that an earlier run sent; 0: it was this run."""
-        return self.stored.get(kept_at, 0)
 
     # incoming
 
@@ -242,8 +230,6 @@ class Inflight(turn_taker.TurnTaker):
         """What is kept there is over."""
         if self.store is None or self.failed:
             return
-        if self.stored:
-            self.stored.pop(kept_at, None)
         if self.outdated:
             self._delete_outdated(kept_at)
         self._delete(kept_at)
@@ -269,8 +255,6 @@ class Inflight(turn_taker.TurnTaker):
             now = self._keep(kind, state, identifier, key, octets.le64(shown.buffer, place + 12), number)
         if not now:
             return kept_at
-        if kept_at in self.stored:
-            self.stored[now] = self.stored.pop(kept_at)
         self.outdated[now] = kept_at
         return now
 
@@ -496,8 +480,7 @@ class Inflight(turn_taker.TurnTaker):
             elif session is None or not identifier:
                 over.append(location)
             elif kind == SENT:
-                sent.setdefault(key, []).append((identifier, entry.place, location))
-                self.stored[location] = entry.number
+                sent.setdefault(key, []).append((identifier, entry.place, location, entry.number))
             elif kind == RECEIVED and (
                 is_whole or entry.state == IS_SURE or location <= self.sure_mark
                 or entry.number == self.boot and self._is_stored(entry, entry is newest)

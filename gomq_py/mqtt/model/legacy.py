@@ -10,6 +10,8 @@ from gomq_py.mqtt.wire.topics import is_shared, matches, split_shared, swapped
 
 # Topics remembered; thrown away together when there are more.
 TOPICS = 1024
+# Of when a message was stored, as much as Sent knows.
+LOW_OCTETS = 0xFFFFFFFF
 
 
 def of(session):
@@ -27,8 +29,8 @@ def of(session):
 
 
 class Legacy:
-    """That of one session, which had subscribed to ``filters``. ``begun``: {location: when it was stored, or
-    0} of what it was sent at QoS 2.
+    """That of one session, which had subscribed to ``filters``. ``begun`` is what Sent.begun()
+    says of what it was sent at QoS 2.
     """
 
     def __init__(self, exchange, filters, begun):
@@ -43,7 +45,9 @@ class Legacy:
             return None
         topic_filter = self._came_by(message.get_routing_key())
         stored_ms = self._begun.get(about["location"])
-        if topic_filter is None or stored_ms is not None and stored_ms in (0, about["timestamp_ms"]):
+        if topic_filter is None or stored_ms is not None and stored_ms in (
+            0, about["timestamp_ms"] & LOW_OCTETS
+        ):
             return None
         return self._exchange.share(topic_filter)
 

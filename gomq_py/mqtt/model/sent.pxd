@@ -45,7 +45,7 @@ cdef class Sent:
     cpdef dict begun(self)
     @cython.locals(left=Py_ssize_t, identifier=Py_ssize_t, row=Py_ssize_t, kept_at=uint64_t)
     cpdef Py_ssize_t move(self, Py_ssize_t oldest, Py_ssize_t first) except -1
-    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int, earlier_ms=uint64_t, stored_ms=uint64_t)
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t, state=int, stored_ms=uint64_t)
     cpdef keep_in(self, Inflight inflight)
     @cython.locals(room=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
@@ -74,8 +74,7 @@ cdef class Sent:
     cpdef int acknowledged(self, int kind, unsigned int identifier) except -1
     @cython.locals(row=Py_ssize_t, state=int)
     cpdef int refused(self, unsigned int identifier) except -1
-    @cython.locals(kept_at=uint64_t)
-    cdef _stored_ms(self, Py_ssize_t row)
+    cdef uint64_t _stored_ms(self, Py_ssize_t row) except? 0
     @cython.locals(row=Py_ssize_t)
     cdef _gone(self, unsigned int identifier)
     @cython.locals(row=Py_ssize_t, kept_at=uint64_t)

@@ -11,7 +11,8 @@ needed:
                     stored, the low octets of Unix milliseconds
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
     21      1       1: the message is taken from the queue, and has yet to go back there
-    22      2       nothing
+    22      1       1: an earlier run has sent it, so that another message may lie there by now
+    23      1       nothing
 
 Identifiers are given in the order in which they became free. Never yields.
 """
@@ -161,15 +162,17 @@ class Sent:
                 self.at[row + 20] = FROM_BEFORE | (QOS_2 if state == RELEASED else state)
 
     def restore(self, entries):
-        """Take over what an earlier run has sent: (identifier, location, where inflight keeps it) each. For a
-        table that is empty.
+        """Take over what an earlier run has sent: (identifier, location, where inflight keeps it, when the
+        message was stored) each. For a table that is empty.
         """
-        self._grow(max([identifier for identifier, _, _ in entries]))
-        for identifier, location, kept_at in entries:
+        self._grow(max([identifier for identifier, _, _, _ in entries]))
+        for identifier, location, kept_at, stored_ms in entries:
             row = (identifier - 1) * ROW
             octets.put_le64(self.at, row, location)
             octets.put_le64(self.at, row + 8, kept_at)
+            octets.put_le32(self.at, row + 16, stored_ms & LOW_OCTETS)
             self.at[row + 20] = QOS_2 | FROM_BEFORE
+            self.at[row + 22] = 1
             self.used += 1
         self.first_free = self.last_free = 0
         for identifier in range(1, self.capacity + 1):
@@ -183,8 +186,8 @@ class Sent:
                 self._free(identifier)
 
     def begun(self):
-        """{location: when it was stored, or 0 where the location is that of this run} of messages whose
-        delivery at QoS 2 has begun over an earlier connection, and that have not been settled.
+        """{location: when it was stored, the low octets, or 0 where the location is that of this run} of
+        messages whose delivery at QoS 2 has begun over an earlier connection, and that have not been settled.
         """
         found = {}
         for identifier in range(1, self.capacity + 1):
@@ -214,12 +217,9 @@ class Sent:
             row = (identifier - 1) * ROW
             state = self.at[row + 20] & 3
             if state == QOS_2 or state == RELEASED:
-                earlier_ms = self._stored_ms(row)
-                stored_ms = earlier_ms or octets.le32(self.at, row + 16)
-                if state == RELEASED:
-                    stored_ms = SETTLED_MS
-                octets.put_le64(self.at, row + 8, inflight.sent_before(
-                    self.key, identifier, octets.le64(self.at, row), stored_ms, earlier_ms != 0))
+                stored_ms = SETTLED_MS if state == RELEASED else octets.le32(self.at, row + 16)
+                octets.put_le64(self.at, row + 8, inflight.sent(
+                    self.key, identifier, octets.le64(self.at, row), stored_ms))
         self.inflight = inflight
 
     # deliveries
@@ -417,14 +417,13 @@ class Sent:
     def _is_same(self, row, timestamp_ms):
         """Whether the message at the location of a row, stored then, is the one that was sent."""
         stored_ms = self._stored_ms(row)
-        return stored_ms == 0 or stored_ms & LOW_OCTETS == timestamp_ms & LOW_OCTETS
+        return stored_ms == 0 or stored_ms == timestamp_ms & LOW_OCTETS
 
     def _stored_ms(self, row):
-        """When the message of a row was stored, where its location may be another one's by now: after a
-        restart. Otherwise 0.
+        """When the message of a row was stored, the low octets, where its location may be another one's by
+        now: after a restart. Otherwise 0.
         """
-        kept_at = octets.le64(self.at, row + 8)
-        return 0 if kept_at == 0 else self.inflight.stored_ms(kept_at)
+        return octets.le32(self.at, row + 16) if self.at[row + 22] else 0
 
     def _gone(self, identifier):
         """A message that was sent before is not in the queue any more."""
@@ -443,7 +442,7 @@ class Sent:
             self.inflight.done(kept_at)
             octets.put_le64(self.at, row + 8, 0)
         self.at[row + 20] = FREE
-        self.at[row + 21] = 0
+        self.at[row + 21] = self.at[row + 22] = 0
         self.used -= 1
         self._chain(identifier)
 

@@ -124,8 +124,9 @@ def failed_and_replaced(node):
     before = sessions.inflight
     before.store.fence(OSError(5, "the disk failed"))
     assert before.failed
-    node.wait(lambda: sessions.inflight is not before and not sessions._replacing.running)
-    assert not sessions.inflight.failed
+    node.wait(
+        lambda: sessions.inflight is not before and not sessions.inflight.failed
+        and not sessions._replacing.running)
     return before
 
 
@@ -175,6 +176,31 @@ def test_of_an_earlier_run_too(nodes):
 
     failed_and_replaced(node)
 
+    assert ids.begun() == earlier and 0 not in earlier.values()
+
+
+def test_of_an_earlier_run_when_the_new_store_fails_too(nodes, monkeypatch):
+    """Fails on 6805b4a2: what could not be noted in the second store was taken for this run's."""
+    peer = Peer(nodes()).subscribe("t", qos=2)
+    publish(peer.node, mqtt_message("t", b"x", 2))
+    assert peer.packet().packet_identifier == 1
+    node = nodes()
+    sessions = node.vhost.extras["mqtt"]
+    ids = sessions.by_client["c"].sent
+    earlier, renew, renewed = ids.begun(), sessions.renew_inflight, []
+
+    def renew_and_fail_once():
+        renewed.append(renew())
+        if len(renewed) == 1:
+            sessions._replacing._pause_ms = 0
+            sessions.inflight.store.fence(OSError(5, "the disk failed"))
+        return renewed[-1]
+
+    monkeypatch.setattr(sessions, "renew_inflight", renew_and_fail_once)
+
+    failed_and_replaced(node)
+
+    assert len(renewed) == 2
     assert ids.begun() == earlier and 0 not in earlier.values()
 
 
