@@ -566,7 +566,7 @@ TIMERS = {
     "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
     "gomq_py.mqtt.model.expiries": (1, "of one vhost, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
-    "gomq_py.mqtt.model.moving": (1, "of one vhost, and starts a job"),
+    "gomq_py.mqtt.model.moving": (2, "of one vhost: starts a job, and asks when definitions are safe"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),

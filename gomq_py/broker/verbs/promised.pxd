@@ -7,6 +7,7 @@ cdef class Answer:
     cdef object error
     cpdef kept(self)
     cpdef lost(self)
+    cpdef bint must_wait(self, error, callback) except -1
     @cython.locals(queues=tuple)
     cpdef bint is_lost(self) except -1
 

@@ -34,6 +34,12 @@ class Answer:
         """The octets for the client: nobody knows whether what it published survives."""
         raise NotImplementedError
 
+    def must_wait(self, error, callback):
+        """Whether it can be neither kept nor lost yet, though the flush is over: ``callback(error)`` is
+        called when that may have changed. ``error``: that of the flush, or None.
+        """
+        return False
+
     def is_lost(self):
         """Whether a store of one of its queues has failed."""
         for queues in self.queues:
@@ -106,7 +112,7 @@ class Promised:
 
     def _synced(self, answer, error):
         waiting = self._waiting
-        if waiting is None or answer not in waiting:
+        if waiting is None or answer not in waiting or answer.must_wait(error, partial(self._synced, answer)):
             return
         answer.is_safe = True
         answer.error = NOT_KEPT if error is None and answer.is_lost() else error

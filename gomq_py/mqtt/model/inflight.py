@@ -78,13 +78,14 @@ class Inflight(turn_taker.TurnTaker):
     the machine from any other.
 
     Nothing here fails for the disk's sake: what cannot be kept is not, and said in the log. Where its store
-    has failed another Inflight with a new store takes its place (moving.Replacing).
+    has ``failed`` another Inflight with a new store takes its place (moving.Replacing). ``is_stuck`` until
+    the definitions on the disk name that one: a kill would bring identifiers back that clients have released.
     """
 
     __slots__ = (
         "vhost", "scheduler", "store", "boot", "failed", "message", "shown", "record", "at", "ends_length",
-        "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together",
-        "__weakref__",
+        "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together", "is_stuck",
+        "waiting", "__weakref__",
     )
 
     def __init__(self, vhost, boot):
@@ -109,6 +110,8 @@ class Inflight(turn_taker.TurnTaker):
         self.outdated = {}  # {location of what was written anew: where it was, and is until that is safe}
         self.moving = None
         self.together = (self,)
+        self.is_stuck = False
+        self.waiting = []  # who is called back when it is stuck no more
 
     def open(self):
         """Have a store from here on, so that the first record need not wait for the log to name it, as a kill
@@ -293,11 +296,22 @@ class Inflight(turn_taker.TurnTaker):
     def fail(self, error):
         """The store cannot go on: nothing is kept before another one has taken its place."""
         if not self.failed:
-            self.failed = True
+            self.failed = self.is_stuck = True
             LOG.error(
-                "%s are not kept, so that a kill may double messages, until a new store is made: %s",
-                self.name, error)
+                "%s are not kept, and publishers at QoS 2 wait, until a new store is made: %s", self.name,
+                error)
             self.vhost.extras[EXTRA].inflight_failed(self)
+
+    def when_replaced(self, callback):
+        """Call back once it is stuck no more, which it is."""
+        self.waiting.append(callback)
+
+    def replaced(self):
+        """The definitions on the disk name the store of another one."""
+        self.is_stuck = False
+        waiting, self.waiting = self.waiting, []
+        for callback in waiting:
+            callback()
 
     def close(self):
         """The broker stops, and the store is closed: nothing is kept any more."""

@@ -3,6 +3,8 @@
 Moving does so behind everything else with what keeps old segments, when a segment is begun; Replacing in a
 new store with all of it, when one has failed.
 """
+from functools import partial
+
 from gomq_py.errors import Refused
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
@@ -13,7 +15,7 @@ from gomq_py.storage import locations
 LOG = logger("mqtt")
 
 # Between a new store and the next, where that fails, too; doubled each time.
-FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 60_000
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 10_000
 
 
 class Moving(Job):
@@ -60,8 +62,8 @@ class Replacing(Job):
     """Puts a new Inflight with a new store in the place of one whose store has failed, and has everything
     that is under way noted there, some sessions at a time.
 
-    The definitions name the new store before PUBCOMP leaves to anybody, because the one before may know
-    identifiers that are free by then.
+    The definitions name the new store on the disk before PUBCOMP leaves to anybody, because the one before
+    may know identifiers that are free by then. Publishers at QoS 2 wait for that, and for nothing else.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -91,12 +93,14 @@ class Replacing(Job):
         if sessions.vhost.is_gone:
             return False
         if self._left is None:
+            before = sessions.inflight
             try:
                 self._left = sessions.renew_inflight()
             except Refused as error:
                 LOG.error("%s are not kept: %s", sessions.inflight.name, error)
                 self.begin()
                 return False
+            self._tell_when_named(before)
         clock = SliceClock(every=1)
         while self._left:
             session = self._left.pop()
@@ -113,3 +117,18 @@ class Replacing(Job):
         """Another store is the next attempt."""
         self.begin()
         return False
+
+    def _tell_when_named(self, before):
+        """Tell the one before as soon as the definitions on the disk name another store."""
+        self._sessions.vhost.when_safe(partial(self._named, before), _is_ours)
+
+    def _named(self, before, error):
+        if error is None:
+            before.replaced()
+        else:  # the log of definitions has failed, and gets a successor, too
+            self._sessions.vhost.timers.start(FIRST_PAUSE_MS, partial(self._tell_when_named, before))
+
+
+def _is_ours():
+    """Files of stores that cannot be flushed are not about what the definitions name."""
+    return False

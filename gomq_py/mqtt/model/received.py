@@ -181,15 +181,13 @@ class Received:
 
     def discard(self, identifier):
         """PUBREL, or its message is lost. Returns whether it was there. What waits for files has not been
-        answered, and stays; so does what the disk cannot be told of: after a restart it is there again.
+        answered, and stays.
         """
         if identifier in self.storing:
             return False
         kept_at = self._value(identifier)
         if kept_at == 0:
             return False
-        if kept_at != NOT_KEPT and self.inflight.failed and not self.closed:
-            return True
         if self.partly is not None:
             self.partly.pop(identifier, None)
         self._take_out(identifier)

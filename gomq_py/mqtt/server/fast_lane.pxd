@@ -46,7 +46,7 @@ cdef class FastLane:
     cpdef finish(self)
     cpdef close(self)
     @cython.locals(walk=PacketWalk, kind=cython.uint)
-    cdef Py_ssize_t _walk(self, bint is_blocked) except -1
+    cdef Py_ssize_t _walk(self, bint is_blocked, bint may_hold) except -1
     @cython.locals(
         walk=PacketWalk, route=Route, inbound=Inbound, length=Py_ssize_t, routing_at=Py_ssize_t, state=int,
         message=Message, answer=Py_ssize_t)

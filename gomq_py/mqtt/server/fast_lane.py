@@ -114,7 +114,7 @@ class FastLane:
                     return start
             self.at = self.buffers.input_at
             walk.begin(self.buffers.input, start, end)
-            position = self._walk(self.is_blocked)
+            position = self._walk(self.is_blocked, True)
             if position < end and not self.held:
                 position = self._begin_large(position, end)
             return position
@@ -139,9 +139,10 @@ class FastLane:
             self.large = None
             large.end()
 
-    def _walk(self, is_blocked):
-        """Walk what the walk has begun with, up to the first PUBLISH if it ``is_blocked``. Returns the first
-        octet that was not walked; ``held``: it stops there.
+    def _walk(self, is_blocked, may_hold):
+        """Walk what the walk has begun with, up to the first PUBLISH if it ``is_blocked``, and if it
+        ``may_hold`` up to the first at QoS 2 whose identifier cannot be kept. Returns the first octet that
+        was not walked; ``held``: it stops there.
         """
         walk = self.parts.walk
         while True:
@@ -152,6 +153,9 @@ class FastLane:
                 if is_blocked:
                     self.held = True
                     self.connection.hold_publishing()
+                    return walk.at
+                if walk.qos == 2 and may_hold and self._inbound().hold():
+                    self.held = True
                     return walk.at
                 if walk.plain and not self.is_slow and self._publish():
                     if self.held:
@@ -306,7 +310,7 @@ class FastLane:
         self.at = octets.pointer(large.octets)
         self.parts.walk.begin(large.octets, FRONT, len(large.octets))
         # One that was under way when an alarm began is taken: its octets are here, and would only wait.
-        self._walk(False)
+        self._walk(False, False)
         return end
 
 

@@ -2,6 +2,7 @@ cimport cython
 from gomq_py cimport octets
 from gomq_py.broker.verbs.promised cimport Answer, Promised
 from gomq_py.broker.verbs.unsynced cimport Unsynced
+from gomq_py.mqtt.model.inflight cimport Inflight
 from gomq_py.mqtt.model.received cimport Received
 from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements
 from gomq_py.mqtt.wire cimport frames
@@ -23,10 +24,12 @@ cdef class Inbound:
     cdef Acknowledgements answers
     cdef dict aliases
     cdef readonly bint is_over
-    cdef bint has_released
+    cdef bint has_released, is_held
     cdef Py_ssize_t pubacks, confirms
     cdef readonly Py_ssize_t unanswered
     cpdef int begin(self, unsigned int qos, unsigned int packet_identifier) except -1
+    @cython.locals(inflight=Inflight)
+    cpdef bint hold(self) except -1
     @cython.locals(state=int)
     cpdef bint is_new(self, unsigned int qos, unsigned int packet_identifier) except -1
     @cython.locals(code=cython.uint)
@@ -46,7 +49,7 @@ cdef class Inbound:
     cpdef done(self)
     cpdef leave(self)
     cpdef close(self)
-    cpdef bytes lost(self, bytes answers, bint is_stored)
+    cpdef bytes lost(self, bytes answers, bint is_gone)
 
 @cython.final
 cdef class Batch(Answer):
@@ -54,5 +57,3 @@ cdef class Batch(Answer):
     cdef bytes answers
     cdef Py_ssize_t pubacks, confirms
     cdef unsigned long long added, mark
-    @cython.locals(ends=bint)
-    cdef bint _is_stored(self) except -1

@@ -28,6 +28,7 @@ NEW, AGAIN, TOO_MANY, IN_USE, PARTLY = 0, 1, 2, 3, 4
 # Topics that a client may give an alias at once: each takes up to 255 octets here. As RabbitMQ does.
 TOPIC_ALIASES = 16
 TOPIC_MAX = 255
+WAITS_FOR_IDENTIFIERS = "a disk that takes the store of QoS 2 identifiers"
 
 
 class NotKept(MQTTError):
@@ -60,12 +61,15 @@ class Inbound:
     process where that does. As a channel of AMQP (broker.signals.totals) it counts ``publishes``, those of
     all QoS, ``published``, those of them that ask for an answer, and ``confirmed_count``, those that were
     answered with success. ``is_over``: the connection ends, and nothing more is walked.
+
+    Where the disk refuses the store of identifiers nothing of QoS 2 is taken and no PUBREL answered before
+    another store has its place: the client is read no further, as while there is an alarm.
     """
 
     __slots__ = (
         "connection", "version", "receive_maximum", "publishes", "published", "confirmed_count", "unsynced",
         "promised", "received", "answers", "pubacks", "confirms", "unanswered", "aliases", "is_over",
-        "has_released",
+        "has_released", "is_held",
     )
 
     def __init__(self, connection, when_safe, receive_maximum):
@@ -77,7 +81,7 @@ class Inbound:
         self.promised = Promised(connection.output.write, when_safe)
         self.received = connection.session.received_ids()
         self.aliases = None
-        self.is_over = self.has_released = False
+        self.is_over = self.has_released = self.is_held = False
         self.answers = Acknowledgements(self.version)
         # PUBACKs noted in this read, messages taken in it, and publishes of QoS 1 whose PUBACK has not left.
         self.pubacks = self.confirms = self.unanswered = 0
@@ -95,6 +99,20 @@ class Inbound:
         if qos == 1:
             self.unanswered += 1
         return NEW
+
+    def hold(self):
+        """Read no further while the store of identifiers is stuck. Returns whether it is."""
+        inflight = self.received.inflight
+        if inflight is None or not inflight.is_stuck:
+            return False
+        if not self.is_held:
+            self.is_held = True
+            inflight.when_replaced(partial(self._let_go, self.connection.stream.hold(WAITS_FOR_IDENTIFIERS)))
+        return True
+
+    def _let_go(self, hold):
+        self.is_held = False
+        hold.release()
 
     def is_new(self, qos, packet_identifier):
         """As begin(), for the slow lane: whether it is to be stored; if not it has been answered. Raises a
@@ -197,6 +215,7 @@ class Inbound:
             # flush.
             self.has_released = True
             self.unsynced.add(self.received.inflight.together)
+            self.hold()
         code = 0 if known else PACKET_IDENTIFIER_NOT_FOUND
         self.answer(PUBCOMP, packet_identifier, code)
 
@@ -237,12 +256,10 @@ class Inbound:
 
     # for the answers
 
-    def lost(self, answers, is_stored):
-        """The answers, where the disk refused what they promise. ``is_stored``: no queue has failed, and
-        identifiers stay known, so that messages are not taken a second time when the client sends them again.
-
-        While an identifier stays known neither PUBCOMP nor a refusal leaves: the client would take it for
-        another message, and that would be taken for this one.
+    def lost(self, answers, is_gone):
+        """The answers, where the disk refused what they promise. ``is_gone``: a queue has failed, and the
+        messages with it. Otherwise identifiers stay known where the client cannot be told but by the end of
+        its connection, so that messages are not taken a second time when it sends them again.
         """
         refused = []
         must_end = self.version < MQTT_5
@@ -254,10 +271,8 @@ class Inbound:
             at += 2 + answers[at + 1]
             if kind != PUBCOMP and code < UNSPECIFIED_ERROR:
                 code = UNSPECIFIED_ERROR
-                if kind == PUBREC:
-                    if not is_stored:
-                        self.received.discard(identifier)
-                    must_end = must_end or self.received.has(identifier)
+                if kind == PUBREC and (is_gone or self.version >= MQTT_5):
+                    self.received.discard(identifier)
             if kind == PUBCOMP:
                 must_end = True
             if self.version >= MQTT_5:
@@ -292,15 +307,25 @@ class Batch(Answer):
 
     def lost(self):
         self.inbound.unanswered -= self.pubacks
-        return self.inbound.lost(self.answers, self._is_stored())
+        return self.inbound.lost(self.answers, self.is_lost())
 
-    def _is_stored(self):
-        """Whether no queue has failed, and the client cannot be told but by the end of its connection."""
-        ends = self.inbound.version < MQTT_5
+    def must_wait(self, error, callback):
+        """The store of identifiers has failed, and knows what PUBCOMP or a refusal would set free: the client
+        would take it for another message, and that would be taken for this one.
+        """
+        stuck = self.inbound.received.inflight if error is not None or self.is_lost() else None
         for queues in self.queues:
             for queue in queues:
-                if queue.failed:
-                    if not isinstance(queue, Inflight):
-                        return False
-                    ends = True
-        return ends
+                if isinstance(queue, Inflight) and queue.is_stuck:
+                    stuck = queue
+        if stuck is None or not stuck.is_stuck:
+            return False
+        stuck.when_replaced(partial(callback, error))
+        return True
+
+    def is_lost(self):
+        for queues in self.queues:
+            for queue in queues:
+                if queue.failed and not isinstance(queue, Inflight):
+                    return True
+        return False

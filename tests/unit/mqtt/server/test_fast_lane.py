@@ -9,8 +9,11 @@ import gevent
 import pytest
 
 from gomq_py.broker.routing.destination import LATER, Destination
+from gomq_py.errors import OutOfResources
 from gomq_py.hub import alarm_hold, slow_walk
+from gomq_py.mqtt.model import moving
 from gomq_py.mqtt.server import connection as connection_module
+from gomq_py.mqtt.server.inbound import WAITS_FOR_IDENTIFIERS
 from tests.support.door import poll_the_loop
 from tests.support.mqtt_publishing import bodies, bound, drained, publish
 from tests.support.waiting import wait_until as wait_for
@@ -645,60 +648,99 @@ def test_qos_2_that_some_have_had_in_an_earlier_run_goes_to_the_others_once(mqtt
     assert [bodies(queue) for queue in queues] == [[b"2"], [b"2"]]
 
 
-def test_no_refusal_leaves_for_a_message_whose_identifier_stays_known(mqtt):
-    """The disk has refused the message and the store of identifiers, too: the client would take the
-    identifier for another message, which would be answered and stored nowhere.
+def kept_client(mqtt, version):
+    """A client with a session that is kept, and its queue, where flushes wait for ``finish()``."""
+    queue = bound(mqtt.door, durable=True)
+    client = mqtt.stranger()
+    client.send(KEPT_5 if version == 5 else CONNECT_311.replace(b"\xc2", b"\xc0", 1))
+    wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
+    mqtt.door.committer.finish()
+    client.expect(CONNACK_5 if version == 5 else CONNACK_311)
+    return client, queue
+
+
+def test_no_refusal_leaves_while_the_store_that_has_failed_knows_the_identifier(make_mqtt):
+    """The client would take it for another message, which after a kill would be answered and stored nowhere.
     """
-    client = mqtt.client(KEPT_5, CONNACK_5)
-    session = mqtt.door.vhost.extras["mqtt"].by_client["c"]
-    received = session.received_ids()
-    received.begin(1, ())
-    received.add(1)
-    received.inflight.fail(OSError(errno.EIO, "no disk"))
+    mqtt = make_mqtt(manual=True)
+    client, queue = kept_client(mqtt, 5)
+    sessions = mqtt.door.vhost.extras["mqtt"]
+    client.send(publish(b"t", b"1", 2, 1, 5))
+    wait_until(lambda: queue.ready_count, what="the message is not stored")
+    before = sessions.inflight
+    before.fail(OSError(errno.EIO, "no disk"))
+    queue.fail(OSError(errno.EIO, "no disk"))
 
-    assert session.connection.inbound.lost(b"\x50\x02\x00\x01", False) == b""
+    mqtt.door.committer.waiting.pop(0)(OSError(errno.EIO, "no disk"))
+    client.expect_nothing()
+    wait_until(lambda: sessions.inflight is not before, what="no new store")
+    mqtt.door.committer.finish()
 
-    assert received.has(1)
-    client.expect(b"\xe0\x01\x80")
+    client.expect(b"\x50\x03\x00\x01\x80")
+    assert not sessions.by_client["c"].received.has(1)
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_store_of_identifiers_that_fails_doubles_nothing_and_shuts_nobody_out(make_mqtt, version):
-    """A PUBREL of the same read waits for that store; the message is safe. The client does as MQTT has it: it
-    sends again what was not answered.
+    """What waited for that store leaves when the disk has the name of another one. On 6805b4a2 the connection
+    ended.
     """
     mqtt = make_mqtt(manual=True)
+    client, queue = kept_client(mqtt, version)
     sessions = mqtt.door.vhost.extras["mqtt"]
-    queue = bound(mqtt.door, durable=True)
-    login = KEPT_5 if version == 5 else CONNECT_311.replace(b"\xc2", b"\xc0", 1)
-    client = mqtt.stranger()
-    client.send(login)
-    wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
-    mqtt.door.committer.finish()
-    client.expect(CONNACK_5 if version == 5 else CONNACK_311)
 
-    inbound = sessions.by_client["c"].connection.inbound
-    inbound.received.begin(1, (queue,))
-    inbound.stored(2, 1, True, True, (queue,))  # as the lanes have it, but that the message is not there
-    inbound.released(9)
-    inbound.done()
+    client.send(publish(b"t", b"1", 2, 1, version) + b"\x62\x02\x00\x09")
+    wait_until(lambda: queue.ready_count, what="the message is not stored")
     before = sessions.inflight
     before.fail(OSError(errno.EIO, "no disk"))
     wait_until(lambda: sessions.inflight is not before, what="no new store")
+    client.expect_nothing()
     mqtt.door.committer.finish()
-    client.expect(told(0x80) if version == 5 else b"")
-    client.expect_end()
+    client.expect(b"\x50\x02\x00\x01" + (b"\x70\x03\x00\x09\x92" if version == 5 else b"\x70\x02\x00\x09"))
 
-    client = mqtt.client(login, PRESENT_5 if version == 5 else b"\x20\x02\x01\x00")
-    client.send(publish(b"t", b"1", 2, 1, version, dup=True))
+    client.send(publish(b"t", b"1", 2, 1, version, dup=True) + b"\x62\x02\x00\x01")
     client.expect_nothing()
     mqtt.door.committer.finish()
+    client.expect(b"\x50\x02\x00\x01\x70\x02\x00\x01")
+    assert bodies(queue) == [b"1"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifiers(
+    make_mqtt, monkeypatch, version
+):
+    """They are read no further, as while there is an alarm; others are served, and after it nothing is
+    missing. On 6805b4a2 each PUBREL ended the connection, and a message was taken without its identifier.
+    """
+    monkeypatch.setattr(moving, "FIRST_PAUSE_MS", 1)
+    mqtt = make_mqtt()
+    client = mqtt.client(
+        KEPT_5 if version == 5 else CONNECT_311.replace(b"\xc2", b"\xc0", 1),
+        CONNACK_5 if version == 5 else CONNACK_311)
+    queue, vhost = bound(mqtt.door, durable=True), mqtt.door.vhost
+    sessions, replace, attempts = vhost.extras["mqtt"], vhost.replace_store, []
+    client.send(publish(b"t", b"1", 2, 1, version))
     client.expect(b"\x50\x02\x00\x01")
-    client.send(b"\x62\x02\x00\x01")
+
+    def refuse(name):
+        attempts.append(name)
+        raise OutOfResources("no disk")
+
+    monkeypatch.setattr(vhost, "replace_store", refuse)
+    sessions.inflight.fail(OSError(errno.EIO, "no disk"))
+    client.send(b"\x62\x02\x00\x01" + publish(b"t", b"2", 2, 2, version) + PING)
+    wait_until(lambda: len(attempts) > 2, what="nobody tries again")
     client.expect_nothing()
-    mqtt.door.committer.finish()
+    other = mqtt.client(CONNECT_311.replace(b"\x01c", b"\x01d"), CONNACK_311)
+    other.send(publish(b"t", b"3", 1, 1, 4))
+    other.expect(b"\x40\x02\x00\x01")
+    assert bodies(queue) == [b"1", b"3"]
+    assert sessions.by_client["c"].connection.stream.waits_for == [WAITS_FOR_IDENTIFIERS]
+
+    monkeypatch.setattr(vhost, "replace_store", replace)
     client.expect(b"\x70\x02\x00\x01")
-    assert bodies(queue) == []  # nothing was stored when it came again
+    client.expect_both(b"\x50\x02\x00\x02", PONG)
+    assert bodies(queue) == [b"2"] and not sessions.inflight.failed
 
 
 def test_identifier_that_is_not_known_is_released_when_the_disk_has_what_was_released_before(make_mqtt):
@@ -1019,10 +1061,10 @@ def kept_session(make_mqtt, fails=False):
     wait_until(lambda: mqtt.door.committer.waiting, what="nobody waits for the session")
     mqtt.door.committer.finish()
     first.expect(CONNACK_5)
-    if fails:
-        mqtt.door.vhost.extras["mqtt"].inflight.fail(OSError(errno.EIO, "no disk"))
     first.send(publish(b"t", b"1", 2, 1, 5))
     wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
+    if fails:
+        mqtt.door.vhost.extras["mqtt"].by_client["c"].received.restore(1, 0)
     first.socket.close()
     wait_until(lambda: not mqtt.hub.clients, what="the connection does not end")
     return mqtt, queue
