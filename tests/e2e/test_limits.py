@@ -166,6 +166,25 @@ def test_unfinished_bodies_share_one_budget(limited):
     sending.join()
 
 
+def test_bodies_that_stand_still_keep_no_body_of_another_user_waiting(limited):
+    """On the commit before 4ef5c4b8 it waited until one of them was closed, half a minute later."""
+    door = limited(max_unfinished_bodies=1024 * 1024)
+    door.broker.users.set_user("other", "secret")
+    door.broker.users.set_permission("other", "/", ".*", ".*", ".*")
+    begin = (
+        method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 700_000))
+    )
+    still = [door.client() for _ in range(2)]
+    for client in still:
+        client.send(begin, frame(BODY, 1, bytes(100_000)) * 5)
+    wait_until(lambda: door.hub.bodies.held == 1_000_000, sleep=gevent.sleep)
+
+    door.client(username="other", password="secret").publish("q", bytes(300_000))
+
+    wait_until(lambda: door.queue("q").ready_count == 1, sleep=gevent.sleep)
+    assert door.hub.bodies.held == 1_000_000, "nobody had to give way"
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_bodies_of_one_connection_beyond_the_budget_end_their_channel_at_once_and_the_others_go_on(
     limited, others

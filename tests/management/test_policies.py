@@ -51,6 +51,29 @@ def test_a_tee_gives_a_stream_what_a_queue_gets_and_takes_nothing_from_it(api, i
     assert api.get(f"streams/{vhost}/log").json()["next_offset"] == 2
 
 
+def test_a_policy_hands_on_no_messages_that_its_setter_may_not_read(api, inside, vhost):
+    """On the commit before af5a1c57 the dead letter of the queue that bob may not read came, too."""
+    inside.exchange_declare("mine-x", "fanout")
+    for queue in ("mine", "mine-work", "secret"):
+        inside.queue_declare(queue)
+    inside.queue_bind("mine", "mine-x")
+    api.put("users/bob", {"password": "bob", "tags": "policymaker"})
+    api.put(f"permissions/{vhost}/bob", {"configure": "^mine", "write": "^mine", "read": "^mine"})
+    api.as_user("bob", "bob").put(f"policies/{vhost}/p", {
+        "pattern": "^(secret|mine-work)$", "definition": {"dead-letter-exchange": "mine-x"}
+    }).raise_for_status()
+
+    for queue in ("secret", "mine-work"):
+        inside.basic_publish("", queue, queue.encode())
+        method = next(inside.consume(queue, inactivity_timeout=TIMEOUT_S))[0]
+        inside.basic_reject(method.delivery_tag, requeue=False)
+        inside.cancel()
+
+    letters = inside.consume("mine", auto_ack=True, inactivity_timeout=TIMEOUT_S)
+    assert next(letters)[2] == b"mine-work"
+    api.delete("users/bob")
+
+
 def test_a_mandatory_message_that_only_a_tee_could_take_comes_back(api, inside, vhost):
     inside.queue_declare("log", durable=True, arguments={"x-queue-type": "stream"})
     inside.confirm_delivery()
