@@ -3,6 +3,7 @@
 A value; the exchange matches it, the vhost keeps both ends in step.
 """
 from base64 import urlsafe_b64encode
+from functools import lru_cache
 from urllib.parse import quote_plus
 
 from gomq_py.broker.exchanges.exchange import Exchange
@@ -61,7 +62,13 @@ def escaped(routing_key):
 
 def identity_of(destination, routing_key, arguments):
     """A hashable that is equal for equal bindings of one source."""
-    return (destination, routing_key, frozen(arguments) if arguments else ())
+    return (destination, routing_key, _same(frozen(arguments)) if arguments else ())
+
+
+@lru_cache(64)
+def _same(value):
+    """The one that came first of equal values: very many bindings have the arguments that others have."""
+    return value
 
 
 def frozen(value):

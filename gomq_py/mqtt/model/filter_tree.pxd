@@ -4,9 +4,12 @@ cdef object _ONE
 
 @cython.final
 cdef class FilterNode:
-    cdef FilterNode parent, plus
+    cdef FilterNode plus
     cdef str level
-    cdef dict levels, destinations, below
+    cdef object levels, destinations, below
+    @cython.locals(levels=dict, only=FilterNode)
+    cdef FilterNode child(self, str level)
+    cdef bint is_empty(self) except -1
 
 @cython.final
 cdef class Arrangements:
@@ -22,20 +25,19 @@ cdef class FilterTree:
     cdef FilterNode root
     cdef readonly Py_ssize_t size
     cdef readonly Arrangements arrangements
-    @cython.locals(levels=list, is_below=bint, node=FilterNode, destinations=dict)
+    @cython.locals(levels=list, is_below=bint, node=FilterNode, counts=dict)
     cpdef add(self, str topic_filter, destination)
-    @cython.locals(levels=list, is_below=bint, node=FilterNode, destinations=dict, count=Py_ssize_t)
+    @cython.locals(levels=list, is_below=bint, node=FilterNode, nodes=list, counts=dict)
     cpdef remove(self, str topic_filter, destination)
     @cython.locals(node=FilterNode, child=FilterNode, front=list, reached=list, may_be_any=bint)
     cpdef match(self, str topic, set targets)
-    @cython.locals(root=FilterNode)
     cpdef bint is_empty(self) except -1
-    @cython.locals(node=FilterNode)
-    cdef FilterNode _node(self, list levels)
-    @cython.locals(child=FilterNode)
-    cdef FilterNode _child(self, FilterNode node, str level)
-    @cython.locals(parent=FilterNode)
-    cdef _prune(self, FilterNode node)
+
+cdef _reach(there, set targets)
+cdef _lead(FilterNode node, bint is_below, there)
+@cython.locals(child=FilterNode, only=FilterNode)
+cdef FilterNode _grown(FilterNode node, str level)
+cdef _cut(FilterNode node, str level)
 
 @cython.locals(levels=list)
 cpdef list levels_of(str topic_filter)

@@ -21,15 +21,30 @@ class FilterNode:
     """A position in some filters: which levels may follow, and whose filters end here.
 
     ``destinations`` of the filter that ends here, ``below`` of the one that goes on with ``#``; each is
-    {destination: how often}, or None.
+    {destination: how often}, or the only destination, added once, or None. ``levels`` is {level: node}, or
+    the only node, or None: most nodes have one of each, and a dict is larger than a node.
     """
 
-    __slots__ = ("parent", "level", "levels", "plus", "destinations", "below")
+    __slots__ = ("level", "levels", "plus", "destinations", "below")
 
-    def __init__(self, parent, level):
-        self.parent = parent
+    def __init__(self, level):
         self.level = level
         self.levels = self.plus = self.destinations = self.below = None
+
+    def child(self, level):
+        """The node of a level that is not ``+``, or None."""
+        if self.levels is None:
+            return None
+        if isinstance(self.levels, dict):
+            levels = self.levels
+            return levels.get(level)
+        only = self.levels
+        return only if only.level == level else None
+
+    def is_empty(self):
+        """Whether it leads nowhere."""
+        return (
+            self.levels is None and self.plus is None and self.destinations is None and self.below is None)
 
 
 class Arrangements:
@@ -76,54 +91,60 @@ class FilterTree:
     __slots__ = ("root", "size", "arrangements")
 
     def __init__(self):
-        self.root = FilterNode(None, None)
+        self.root = FilterNode(None)
         self.size = 0
         self.arrangements = Arrangements()
 
     def add(self, topic_filter, destination):
         """Let the filter lead to a destination; once more counts."""
         levels = levels_of(topic_filter)
-        is_below = _is_below(topic_filter)
         node = self.root
         for level in levels:
-            node = self._child(node, level)
-        if is_below:
-            destinations = node.below
-            if destinations is None:
-                destinations = node.below = {}
-        else:
-            destinations = node.destinations
-            if destinations is None:
-                destinations = node.destinations = {}
-        if not destinations:
+            node = _grown(node, level)
+        is_below = _is_below(topic_filter)
+        there = node.below if is_below else node.destinations
+        if there is None:
             self.arrangements.count(levels, 1)
-        destinations[destination] = destinations.get(destination, 0) + 1
+            there = destination
+        else:
+            there = counts = there if isinstance(there, dict) else {there: 1}
+            counts[destination] = counts.get(destination, 0) + 1
         self.size += 1
+        _lead(node, is_below, there)
 
     def remove(self, topic_filter, destination):
         """Take back one ``add``; nodes that lead nowhere go. Nothing where there is none to take back."""
         levels = levels_of(topic_filter)
+        node = self.root
+        nodes = [node]
+        for level in levels:
+            node = node.plus if level == "+" else node.child(level)
+            if node is None:
+                return
+            nodes.append(node)
         is_below = _is_below(topic_filter)
-        node = self._node(levels)
-        if node is None:
+        there = node.below if is_below else node.destinations
+        if isinstance(there, dict):
+            counts = there
+            if destination not in counts:
+                return
+            self.size -= 1
+            if counts[destination] > 1:
+                counts[destination] -= 1
+                return
+            del counts[destination]
+            if counts:
+                return
+        elif there is None or there != destination:
             return
-        destinations = node.below if is_below else node.destinations
-        if destinations is None or destination not in destinations:
-            return
-        count = destinations[destination] - 1
-        self.size -= 1
-        if count:
-            destinations[destination] = count
-            return
-        del destinations[destination]
-        if destinations:
-            return
-        if is_below:
-            node.below = None
         else:
-            node.destinations = None
+            self.size -= 1
+        _lead(node, is_below, None)
         self.arrangements.count(levels, -1)
-        self._prune(node)
+        while levels and node.is_empty():
+            nodes.pop()
+            node = nodes[len(nodes) - 1]
+            _cut(node, levels.pop())
 
     def match(self, topic, targets):
         """Add to the set ``targets`` every destination of a filter that matches the topic."""
@@ -131,21 +152,20 @@ class FilterTree:
         # a first level with $ is neither + nor below #
         may_be_any = topic[:1] != "$"
         if may_be_any and node.below is not None:
-            targets.update(node.below)
+            _reach(node.below, targets)
         front = [node]
         for level in topic.split("/"):
             reached = []
             for node in front:
-                if node.levels is not None:
-                    child = node.levels.get(level)
-                    if child is not None:
-                        if child.below is not None:
-                            targets.update(child.below)
-                        reached.append(child)
+                child = node.child(level)
+                if child is not None:
+                    if child.below is not None:
+                        _reach(child.below, targets)
+                    reached.append(child)
                 if may_be_any and node.plus is not None:
                     child = node.plus
                     if child.below is not None:
-                        targets.update(child.below)
+                        _reach(child.below, targets)
                     reached.append(child)
             if not reached:
                 return
@@ -153,54 +173,54 @@ class FilterTree:
             may_be_any = True
         for node in front:
             if node.destinations is not None:
-                targets.update(node.destinations)
+                _reach(node.destinations, targets)
 
     def is_empty(self):
         """Whether no filter, and no node of one, is left."""
-        root = self.root
-        return (
-            root.levels is None and root.plus is None and root.destinations is None and root.below is None
-            and self.arrangements.is_empty()
-        )
+        return self.root.is_empty() and self.arrangements.is_empty()
 
-    def _node(self, levels):
-        """Where these levels lead, or None."""
-        node = self.root
-        for level in levels:
-            if level == "+":
-                node = node.plus
-            else:
-                node = None if node.levels is None else node.levels.get(level)
-            if node is None:
-                break
-        return node
 
-    def _child(self, node, level):
+def _reach(there, targets):
+    """Add what is at a node to a set."""
+    if isinstance(there, dict):
+        targets.update(there)
+    else:
+        targets.add(there)
+
+
+def _lead(node, is_below, there):
+    """Have a node lead there."""
+    if is_below:
+        node.below = there
+    else:
+        node.destinations = there
+
+
+def _grown(node, level):
+    """The node of a level behind another one, which is made where there is none."""
+    child = node.plus if level == "+" else node.child(level)
+    if child is None:
+        child = FilterNode(level)
         if level == "+":
-            if node.plus is None:
-                node.plus = FilterNode(node, level)
-            return node.plus
-        if node.levels is None:
-            node.levels = {}
-        child = node.levels.get(level)
-        if child is None:
-            child = node.levels[level] = FilterNode(node, level)
-        return child
+            node.plus = child
+        elif node.levels is None:
+            node.levels = child
+        else:
+            if not isinstance(node.levels, dict):
+                only = node.levels
+                node.levels = {only.level: only}
+            node.levels[level] = child
+    return child
 
-    def _prune(self, node):
-        while (
-            node.parent is not None and node.destinations is None and node.below is None
-            and node.levels is None and node.plus is None
-        ):
-            parent = node.parent
-            if node.level == "+":
-                parent.plus = None
-            else:
-                del parent.levels[node.level]
-                if not parent.levels:
-                    parent.levels = None
-            node.parent = None
-            node = parent
+
+def _cut(node, level):
+    """Take out the node of a level behind another one."""
+    if level == "+":
+        node.plus = None
+    elif isinstance(node.levels, dict) and len(node.levels) > 1:
+        del node.levels[level]
+    else:
+        node.levels = None
 
 
 def levels_of(topic_filter):

@@ -3,6 +3,8 @@
 Made and ended by sessions.Sessions. Subscriptions are bindings of the MQTT exchange, so that a session of an
 earlier run has those that the log has: they come by ``subscribed``, whoever made the binding.
 """
+from functools import lru_cache
+
 from gomq_py.broker.topology.binding import identity_of
 from gomq_py.errors import Refused
 # Imported for the first session what it may come to need: later, in the middle of a change, it might fail.
@@ -26,10 +28,11 @@ _QOS, _NO_LOCAL, _AS_PUBLISHED, _HANDLING, _IDENTIFIER = (
 
 class Subscription:
     """What a client asks for with one topic filter (MQTT 5 §3.8.3.1); ``identifier`` is 0 where it has none.
-    A value.
+    A value, but for the ``binding`` that says it, or None.
     """
 
-    __slots__ = ("topic_filter", "qos", "no_local", "retain_as_published", "retain_handling", "identifier")
+    __slots__ = (
+        "topic_filter", "qos", "no_local", "retain_as_published", "retain_handling", "identifier", "binding")
 
     def __init__(
         self, topic_filter, qos, no_local=False, retain_as_published=False, retain_handling=0, identifier=0
@@ -40,6 +43,7 @@ class Subscription:
         self.retain_as_published = retain_as_published
         self.retain_handling = retain_handling
         self.identifier = identifier
+        self.binding = None
 
     def __eq__(self, other):
         return isinstance(other, Subscription) and self._values() == other._values()
@@ -51,29 +55,40 @@ class Subscription:
         return f"<Subscription {self.topic_filter!r} {self.arguments()}>"
 
     def _values(self):
-        return tuple(getattr(self, name) for name in self.__slots__)
+        return self.topic_filter, *self._options()
+
+    def _options(self):
+        return (
+            self.qos, self.no_local, self.retain_as_published, self.retain_handling, self.identifier)
 
     def arguments(self):
-        """The arguments of its binding: what is not as usual."""
-        options = {_QOS: self.qos}
-        if self.no_local:
-            options[_NO_LOCAL] = True
-        if self.retain_as_published:
-            options[_AS_PUBLISHED] = True
-        if self.retain_handling:
-            options[_HANDLING] = self.retain_handling
-        if self.identifier:
-            options[_IDENTIFIER] = self.identifier
-        return options
+        """The arguments of its binding: what is not as usual. The same dict for the same."""
+        return _arguments(*self._options())
+
+
+@lru_cache(64)
+def _arguments(qos, no_local, as_published, handling, identifier):
+    options = {_QOS: qos}
+    if no_local:
+        options[_NO_LOCAL] = True
+    if as_published:
+        options[_AS_PUBLISHED] = True
+    if handling:
+        options[_HANDLING] = handling
+    if identifier:
+        options[_IDENTIFIER] = identifier
+    return options
 
 
 def subscription_of(binding):
     """The Subscription that a binding is, also one that an operator has made."""
     options = binding.arguments
-    return Subscription(
+    subscription = Subscription(
         binding.routing_key, _number(options, _QOS, 2), options.get(_NO_LOCAL) is True,
         options.get(_AS_PUBLISHED) is True, _number(options, _HANDLING, 2),
         _number(options, _IDENTIFIER, 268_435_455))
+    subscription.binding = binding
+    return subscription
 
 
 def _number(options, key, most):
@@ -106,9 +121,9 @@ class Session:
         self.interests = Interests(self)
         self.sent = self.received = None
         self._sessions = sessions
-        # topic filter: [binding], the last in force; of those before it a broker was killed between the
-        # change of a subscription and the end of the old one
-        self._bindings = {}
+        # topic filter: [binding] before the one that is in force: a broker was killed between the change of
+        # a subscription and the end of the old one
+        self._earlier = {}
 
     def __repr__(self):
         state = "connected" if self.connection is not None else "absent"
@@ -138,7 +153,7 @@ class Session:
         """
         vhost, source = self._sessions.vhost, self._sessions.exchange
         destination = self._destination(subscription.qos)
-        before = list(self._bindings.get(subscription.topic_filter, ()))
+        before = self._bindings(subscription.topic_filter)
         options = subscription.arguments()
         now = identity_of(destination, subscription.topic_filter, options)
         old = [binding for binding in before if binding.identity != now]
@@ -157,7 +172,7 @@ class Session:
 
     def unsubscribe(self, topic_filter):
         """Returns whether there was a subscription. Raises OutOfResources."""
-        bindings = list(self._bindings.get(topic_filter, ()))
+        bindings = self._bindings(topic_filter)
         for binding in bindings:
             self._detach(binding)
         return bool(bindings)
@@ -173,8 +188,8 @@ class Session:
 
     def keeps(self, topic_filter):
         """Whether what comes by the subscription to this filter goes to its queue."""
-        bindings = self._bindings.get(topic_filter)
-        return bindings is None or bindings[-1].destination is not self.sink
+        subscription = self.subscriptions.get(topic_filter)
+        return subscription is None or subscription.binding.destination is not self.sink
 
     def is_allowed_all(self):
         """Whether its client may have what comes by any filter, until rights change."""
@@ -243,23 +258,31 @@ class Session:
 
     def subscribed(self, binding):
         """A binding leads here: the latest one to a filter is its subscription."""
-        self._bindings.setdefault(binding.routing_key, []).append(binding)
-        self._changed(binding.routing_key)
+        self._lead(binding.routing_key, [*self._bindings(binding.routing_key), binding])
 
     def unsubscribed(self, binding):
         """A binding leads here no more."""
-        bindings = self._bindings.get(binding.routing_key)
-        if bindings is not None and binding in bindings:
+        bindings = self._bindings(binding.routing_key)
+        if binding in bindings:
             bindings.remove(binding)
-            self._changed(binding.routing_key)
+            self._lead(binding.routing_key, bindings)
 
-    def _changed(self, topic_filter):
-        bindings = self._bindings[topic_filter]
+    def _bindings(self, topic_filter):
+        """Those that lead here by this filter, the last in force."""
+        subscription = self.subscriptions.get(topic_filter)
+        return [] if subscription is None else [*self._earlier.get(topic_filter, ()), subscription.binding]
+
+    def _lead(self, topic_filter, bindings):
+        """Have these lead here by the filter, the last in force."""
+        self._earlier.pop(topic_filter, None)
         if bindings:
             if topic_filter not in self.subscriptions:
                 self._sessions.arranged(self, topic_filter, 1)
-            self.subscriptions[topic_filter] = subscription_of(bindings[-1])
+            *earlier, now = bindings
+            if earlier:
+                self._earlier[topic_filter] = earlier
+            self.subscriptions[topic_filter] = subscription_of(now)
         else:
-            del self._bindings[topic_filter], self.subscriptions[topic_filter]
+            del self.subscriptions[topic_filter]
             self._sessions.arranged(self, topic_filter, -1)
         self.interests.changed(topic_filter)
