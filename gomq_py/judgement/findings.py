@@ -101,6 +101,14 @@ def of_loop(lag_s):
         "give the broker a core of its own; see the log for what takes long")
 
 
+def of_store(vhost, name):
+    """A store of a vhost's own that a fault has closed."""
+    return Finding(
+        BAD, "disk", f"store {name}",
+        f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",
+        "check the disk; it opens by itself when the disk takes writes", vhost)
+
+
 def of_damage(damaged, kept):
     """What is left of damage until somebody has looked at it."""
     if damaged:

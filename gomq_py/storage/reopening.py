@@ -15,11 +15,43 @@ def open_in_thread(opening, folder, files, pool, committer, *arguments):
     """
     if files.has_listeners:
         return opening(folder, files, pool, committer, *arguments)
-    later_pool = Later(pool, "files", "stage", "folder", "last_end", "listed", "damage")
-    later_committer = Later(committer, "enabled", "begun")
-    store, report = in_thread(opening, folder, files, later_pool, later_committer, *arguments)
+    laters = _laters(pool, committer)
+    return _opened(pool, committer, laters, *in_thread(opening, folder, files, *laters, *arguments))
+
+
+def open_aside(done, opening, folder, files, pool, committer, *arguments):
+    """As open_in_thread, without a switch: ``done(store, report, error)`` is called in the hub when the
+    committer has had it done, or before this returns.
+    """
+    laters = (pool, committer) if files.has_listeners else _laters(pool, committer)
+
+    def opened(result, error):
+        if error is not None:
+            done(None, None, error)
+        else:
+            done(*_opened(pool, committer, laters, *result), None)
+
+    if not files.has_listeners:
+        committer.aside_at_leisure(opening, folder, files, *laters, *arguments, done=opened)
+        return
+    try:
+        result = opening(folder, files, *laters, *arguments)
+    except Exception as error:
+        done(None, None, error)
+    else:
+        done(*result, None)
+
+
+def _laters(pool, committer):
+    """What stands in a thread for both."""
+    return (
+        Later(pool, "files", "stage", "folder", "last_end", "listed", "damage"),
+        Later(committer, "enabled", "begun"))
+
+
+def _opened(pool, committer, laters, store, report):
     store.hand_over(pool, committer)
-    for later in (later_pool, later_committer):
+    for later in laters:
         later.catch_up()
     return store, report
 

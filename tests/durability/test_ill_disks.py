@@ -8,7 +8,8 @@ import pytest
 import requests
 
 from gomq_py.client.connection import Connection
-from gomq_py.client.errors import ChannelClosed, ClosedError
+from gomq_py.client.errors import ChannelClosed, ClientError, ClosedError
+from gomq_py.client.mqtt import MQTTClient
 from gomq_py.content.properties import Properties
 from gomq_py.launcher import EXIT_ABORTED
 from tests.support.ill_disk import IllDisk, SmallDisk
@@ -226,6 +227,34 @@ def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_rest
         assert requests.put(f"{management}/queues/%2F/q/restart", **guest).status_code == 204
         assert publisher.publish()
         assert everything(broker.amqp_url)[0] == 0
+
+
+def test_what_mqtt_retains_is_refused_while_flushes_fail_and_kept_again_without_a_restart(tmp_path, config):
+    """Meanwhile the health check and the doctor say so. On 6805b4a2 it was refused until a restart."""
+    with IllDisk(tmp_path, config=config, http_port=0, mqtt_port=0) as broker:
+        client = MQTTClient(f"mqtt://guest:guest@127.0.0.1:{broker.ports['mqtt']}", version=5)
+        client.publish("kept", b"0", 1, retain=True)
+        api = f"http://127.0.0.1:{broker.ports['http']}/api"
+        guest = {"auth": ("guest", "guest"), "timeout": TIMEOUT_S}
+
+        def health():
+            return requests.get(f"{api}/health/checks/virtual-hosts", **guest).json()
+
+        broker.fall_ill("broken")
+        with pytest.raises(ClientError, match="0x80|[Uu]nspecified"):
+            client.publish("kept", b"1", 1, retain=True)
+        wait_until(lambda: health() == {
+            "status": "failed", "reason": "stores closed after a fault", "stores": ["mqtt.retained"]})
+        subjects = [one["subject"] for one in requests.get(f"{api}/doctor", **guest).json()["findings"]]
+        assert "store mqtt.retained" in subjects
+        broker.recover("broken")
+
+        broker.wait_for_log("mqtt.retained of vhost '/' is open again")
+        wait_until(lambda: health() == {"status": "ok"})
+        client.publish("kept", b"2", 1, retain=True)
+        client.subscribe("kept", qos=1)
+        assert client.next_message(TIMEOUT_S).payload == b"2"
+        client.close()
 
 
 def test_stop_on_a_disk_that_hangs_ends_and_loses_nothing(tmp_path):

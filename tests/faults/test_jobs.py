@@ -31,7 +31,7 @@ from gomq_py.federation.supervisor import Federation
 from gomq_py.hub import alarm_news, context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.mqtt.model import moving
+from gomq_py.mqtt.model import again
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -408,6 +408,15 @@ class Site:
             assert retained.look(topic, Message())
             retained.delete(topic)
 
+    def kept_again(self):
+        """The disk fails the store, which is opened again."""
+        retained = self.mqtt.retained
+        self.retain("kept")
+        retained._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+        wait(lambda: not retained.closed and not retained._reopening.running or None, what="an open store")
+        assert retained.look("kept", Message())
+        retained.delete("kept")
+
     def identifiers_anew(self):
         session = self.session()
         identifiers = session.received_ids()
@@ -525,6 +534,7 @@ JOBS = {
     "'subscribing MQTT clients'": Site.subscribing,
     "'messages of deleted queues'": Site.legacies,
     "'writing kept MQTT messages anew'": Site.kept_anew,
+    "'opening kept MQTT messages again'": Site.kept_again,
     "'writing QoS 2 identifiers anew'": Site.identifiers_anew,
     "'noting QoS 2 identifiers in a new store'": Site.identifiers_in_a_new_store,
     "'putting back what MQTT clients have not acknowledged'": Site.returning,
@@ -566,7 +576,8 @@ TIMERS = {
     "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
     "gomq_py.mqtt.model.expiries": (1, "of one vhost, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
-    "gomq_py.mqtt.model.moving": (2, "of one vhost: starts a job, and asks when definitions are safe"),
+    "gomq_py.mqtt.model.again": (1, "of one store, and starts a job, or work of a thread"),
+    "gomq_py.mqtt.model.moving": (1, "of one vhost, and asks when definitions are safe"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
@@ -585,8 +596,8 @@ def site(tmp_path_factory):
         patch.setattr(context, "Scheduler", SabotagedScheduler)
         patch.setattr(context, "HubTimers", SabotagedTimers)
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
-        patch.setattr(moving, "FIRST_PAUSE_MS", 5)
-        patch.setattr(moving, "LONGEST_PAUSE_MS", 5)
+        patch.setattr(again, "FIRST_PAUSE_MS", 5)
+        patch.setattr(again, "LONGEST_PAUSE_MS", 5)
         for module in (vhost_deletion, vhost, tx, alarm_news, subscribe, broker_topics):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)

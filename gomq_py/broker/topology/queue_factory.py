@@ -29,7 +29,7 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.recovery import open_store
 from gomq_py.storage.removal import FolderRemovals
-from gomq_py.storage.reopening import open_in_thread
+from gomq_py.storage.reopening import open_aside, open_in_thread
 
 LOG = logger("broker")
 _WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
@@ -238,6 +238,24 @@ class QueueFactory:
             folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes)
         _say_gone(_own(vhost, name), report)
         return store, incarnation
+
+    def reopen_own(self, vhost, name, store, incarnation, done):
+        """Open a store of a vhost's own again that a fault has closed: ``done(store, error)`` is called in
+        the hub, with one of both.
+        """
+        if store is not None:
+            store.listener = None
+            store.close()
+        folder = self._folder(vhost, name, incarnation)
+
+        def opened(again, report, error):
+            if error is None:
+                _say_gone(_own(vhost, name), report)
+            done(again, error)
+
+        self._durability.when_on_disk(lambda error: open_aside(
+            opened, open_store, folder, self._files, self.pool, self._committer, incarnation,
+            self._segment_bytes))
 
     def remove_own(self, vhost, name, store, incarnation):
         """A store of a vhost's own goes once the log, which says so, is on disk."""

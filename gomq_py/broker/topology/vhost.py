@@ -74,6 +74,7 @@ class VHost(Routing):
         self.topic_exchange = TOPIC_EXCHANGE
         self.held = set()  # each HeldPublish (broker.verbs) whose message has not reached all its queues
         self._is_gone = False  # deleted: what is still done in it is not kept
+        self._is_closed = False  # the broker stops
         self._factory = factory
         self._log = log
         self._events = events or Events(None)
@@ -750,6 +751,26 @@ class VHost(Routing):
             self._factory.remove_own(self.name, name, *before)
         return store
 
+    def reopen_store(self, name, done):
+        """Open one again that a fault has closed: ``done(store, error)`` is called when that is so, with one
+        of both, unless the vhost has been closed or deleted by then.
+        """
+        if self._is_closed:
+            return
+        before = self._stores[name]
+
+        def opened(store, error):
+            if self._stores.get(name) is before and not self._is_closed:
+                if store is not None:
+                    self._stores[name] = store, before[1]
+                done(store, error)
+            elif store is not None and self._is_closed:
+                store.close()
+            elif store is not None:  # recovery may have made files in its folder
+                self._factory.remove_own(self.name, name, store, before[1])
+
+        self._factory.reopen_own(self.name, name, *before, opened)
+
     def recover_store(self, name, incarnation):
         """Open a store of its own of an earlier run; for recovery at boot. Blocks. Raises LookupError where
         nobody has registered it.
@@ -762,6 +783,11 @@ class VHost(Routing):
             LOG.error("store %r of vhost %r is closed: %s", name, self.name, error)
         self._stores[name] = store, incarnation
         opened(self, store)
+
+    def closed_stores(self):
+        """The names of those that a fault has closed, until they are open again."""
+        return [
+            name for name, (store, _) in self._stores.items() if store is None or store.failure is not None]
 
     def store_names(self):
         """The names of its stores."""
@@ -802,6 +828,7 @@ class VHost(Routing):
         One that cannot be closed keeps no other one open; the first failure is raised at the end.
         """
         shutdown = Shutdown()
+        self._is_closed = True
         for queue in list(self.queues.values()):
             queue.on_unused = None
             shutdown.do(queue.close, "broker stops")

@@ -71,15 +71,15 @@ def health_of_node(name):
 @blueprint.get("/api/health/checks/ready-to-serve-clients")
 @access(MANAGEMENT)
 def health():
-    """Every vhost's queues are open. An alarm is no reason to fail: consumers are needed to end it."""
-    closed = [
-        queue.name for vhost in list(node().broker.vhosts.values())
-        for queue in list(vhost.queues.values()) if queue.closed
-    ]
-    return (
-        failed("queues closed after a fault of their store", queues=closed[:100]) if closed
-        else json_answer(OK)
-    )
+    """Every vhost's queues are open, and its stores of what MQTT keeps. An alarm is no reason to fail:
+    consumers are needed to end it.
+    """
+    vhosts = list(node().broker.vhosts.values())
+    closed = [queue.name for vhost in vhosts for queue in list(vhost.queues.values()) if queue.closed]
+    if closed:
+        return failed("queues closed after a fault of their store", queues=closed[:100])
+    stores = [name for vhost in vhosts for name in vhost.closed_stores()]
+    return failed("stores closed after a fault", stores=stores[:100]) if stores else json_answer(OK)
 
 
 @blueprint.get("/api/health/checks/node-is-mirror-sync-critical")

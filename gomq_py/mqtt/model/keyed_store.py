@@ -8,6 +8,9 @@ says, made anew at boot, where of two messages for a key the later counts.
 - *Deleted*: a message without content (a tombstone) comes last for the key. When that is safe, those before
   it are deleted, and when that is safe, the tombstone: an older message never comes back in between. Without
   room for it the message itself is deleted at once.
+- *Healed*: a store that the disk has failed is closed, opened again as a restart does, and tried again until
+  that succeeds. What was not promised may be there or not. Of a key that has several the last, which the
+  disk may have refused, is written anew before the others go.
 - *Bounded*: a message that nobody replaces keeps its segment on disk. Where segments hold little, what is
   left in them is written anew, in slices, until all take at most SPARSE times what they hold, and some
   segments.
@@ -18,6 +21,7 @@ from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import Refused
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model.again import Again
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
 from gomq_py.mqtt.model.shelf import Shelf
 from gomq_py.observability.log import logger
@@ -39,7 +43,9 @@ class KeyedStore(Destination):
     """``name`` is that of the vhost's store, made with the first message. ``key_of(message)`` is the key, a
     text, of a stored message; None: it is none of ours. ``tombstone(key)`` makes the Message that deletes it.
 
-    ``index`` (KeyIndex) has the location of each key's message; ``octets`` of all their bodies.
+    ``index`` (KeyIndex) has the location of each key's message; ``octets`` of all their bodies. ``closed``:
+    a fault has closed it, or it ``is_over``. ``when_open(store)`` gives steps that are taken once it is open
+    again.
     """
 
     def __init__(self, vhost, name, key_of, tombstone):
@@ -47,7 +53,7 @@ class KeyedStore(Destination):
         self.vhost = vhost
         self.index = KeyIndex()
         self.octets = 0
-        self.closed = False
+        self.closed = self.is_over = False
         self.set_aside = 0  # messages of an earlier run that are none of ours
         self._store_name = name
         self._key_of = key_of
@@ -59,6 +65,8 @@ class KeyedStore(Destination):
         self._settling = None  # (outdated, tombstones, gone) that wait for the disk
         self._segment = 0  # the number of the one that was written to last
         self._rewriting = Rewriting(self)
+        self._reopening = Reopening(self, name)
+        self.when_open = _nothing
         self._complained_ms = 0
         self._timer = None
 
@@ -188,37 +196,68 @@ class KeyedStore(Destination):
         """Take what an earlier run left; None: it cannot be opened. Blocks, for boot."""
         if store is None:
             self.closed = self.failed = True
+            self._reopening.begin()
             return
-        self._begin(store)
-        message, found, buried = Message(), {}, {}
         try:
-            while store.ready_count and self._shelf.take_next(message):
-                location = message.describe()["location"]
-                key = self._key_of(message)
-                if key is None:
-                    self.set_aside += 1
-                    continue
-                for earlier in (found.pop(key, None), buried.pop(key, None)):
-                    if earlier is not None:
-                        self._outdated.append((key, earlier))
-                if self._shelf.is_tombstone(message):
-                    buried[key] = location
-                else:
-                    found[key] = location
-            self.index = KeyIndex(found)
-            self._tombstones = list(buried.values())
-            for key, location in found.items():
-                if self._shelf.look(location):
-                    self.octets += self._shelf.octets
-                    self.on_kept(key, location, self._shelf.expires_at_ms)
+            for _ in self.load(store):
+                pass
         except StoreError as error:
             self.fail(error)
             return
+        self._say_set_aside(store)
+
+    def load(self, store):
+        """Take what lies in the store, one message before each yield. A generator. Raises StoreError."""
+        self._begin(store)
+        message, found, buried, earlier = Message(), {}, {}, {}
+        self.set_aside = self.octets = 0
+        while store.ready_count and self._shelf.take_next(message):
+            location = message.describe()["location"]
+            key = self._key_of(message)
+            if key is None:
+                self.set_aside += 1
+                continue
+            for before in (found.pop(key, None), buried.pop(key, None)):
+                if before is not None:
+                    earlier.setdefault(key, []).append((key, before))
+            if self._shelf.is_tombstone(message):
+                buried[key] = location
+            else:
+                found[key] = location
+            yield
+        self.index = KeyIndex(found)
+        self._outdated, self._tombstones, self._gone = [], list(buried.values()), []
+        for key, location in found.items():
+            if self._shelf.look(location):
+                self.octets += self._shelf.octets
+                self.on_kept(key, location, self._shelf.expires_at_ms)
+            yield
+        for key, outdated in earlier.items():
+            try:
+                if self.closed and key in found:
+                    self.write_anew(key, found[key])
+                self._outdated += outdated
+            except StoreFull:  # they stay
+                pass
+            yield
+        self.vhost.scheduler.touch(self)
+
+    def reopen(self, store):
+        """The store is open again: take what is in it, and everything goes on. A generator, as load()."""
+        yield from self.load(store)
+        if store.failure is not None:
+            raise store.failure
+        self.closed = self.failed = self.unable = False
+        LOG.warning("%s is open again", self.name)
+        if not self.touched:
+            self.vhost.scheduler.touch(self)
+        yield from self.when_open(store)
+
+    def _say_set_aside(self, store):
         if self.set_aside:
             LOG.error(
                 "%s: %d messages in %s are none of its own; they stay where they are", self.name,
                 self.set_aside, store.folder)
-        self.vhost.scheduler.touch(self)
 
     # the scheduler's side
 
@@ -309,6 +348,11 @@ class KeyedStore(Destination):
 
     def close(self):
         """Nothing goes in or out any more; the store is the vhost's to close."""
+        self.is_over = True
+        self.stop()
+
+    def stop(self):
+        """Nothing goes in or out from here on."""
         self.closed = True
         self._rewriting.stop()
         if self._timer is not None:
@@ -320,12 +364,12 @@ class KeyedStore(Destination):
         self._complain(error)
 
     def fail(self, error):
-        """The store cannot go on: until a restart it is closed."""
+        """The store cannot go on, and is closed until it is open again."""
         self.failed = True
         if not self.closed:
-            LOG.error(
-                "%s is closed, and refuses messages, until the broker is restarted: %s", self.name, error)
-            self.close()
+            LOG.error("%s is closed, and refuses messages, until it is open again: %s", self.name, error)
+            self.stop()
+            self._reopening.begin()
 
     def _complain(self, error):
         now_ms = self.vhost.timers.now_ms()
@@ -343,6 +387,40 @@ class KeyedStore(Destination):
         """A stored message failed its checksum and was set aside; the others go on."""
         LOG.error(
             "%s: %d damaged records in %s, octets %d to %d, set aside", self.name, count, path, start, end)
+
+
+class Reopening(Again):
+    """Opens a store again that the disk has failed, and takes what is in it, some messages at a time."""
+
+    name = "opening kept MQTT messages again"
+
+    def __init__(self, kept, store_name):
+        super().__init__(kept.vhost)
+        self._kept = kept
+        self._store_name = store_name
+        self._left = None
+
+    def start(self):
+        if not self._vhost.is_gone:
+            self._vhost.reopen_store(self._store_name, self._opened)
+
+    def _opened(self, store, error):
+        if error is not None:
+            self.failed(error)
+            return
+        self._left = self._kept.reopen(store)
+        self._vhost.scheduler.start(self)
+
+    def step(self):
+        clock = SliceClock()
+        for _ in () if self._kept.is_over else self._left:
+            if clock.is_over():
+                return True
+        return False
+
+    def failed(self, error):
+        LOG.error("%s cannot be opened again: %s", self._kept.name, error)
+        return super().failed(error)
 
 
 class Rewriting(Job):
@@ -389,3 +467,8 @@ class Rewriting(Job):
         if isinstance(error, StoreError) and not isinstance(error, StoreFull):
             self._kept.fail(error)
         return False
+
+
+def _nothing(store):
+    """No steps."""
+    return ()

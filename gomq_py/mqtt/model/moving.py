@@ -8,14 +8,12 @@ from functools import partial
 from gomq_py.errors import Refused
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.mqtt.model.again import FIRST_PAUSE_MS, Again
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.observability.log import logger
 from gomq_py.storage import locations
 
 LOG = logger("mqtt")
-
-# Between a new store and the next, where that fails, too; doubled each time.
-FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1000, 10_000
 
 
 class Moving(Job):
@@ -58,7 +56,7 @@ class Moving(Job):
         return False
 
 
-class Replacing(Job):
+class Replacing(Again):
     """Puts a new Inflight with a new store in the place of one whose store has failed, and has everything
     that is under way noted there, some sessions at a time.
 
@@ -69,28 +67,18 @@ class Replacing(Job):
     name = "noting QoS 2 identifiers in a new store"
 
     def __init__(self, sessions):
-        super().__init__()
+        super().__init__(sessions.vhost)
         self._sessions = sessions
         self._left = None
-        self._pause_ms = 0
-        self._last_ms = 0  # when a new store was made
 
-    def begin(self):
-        """The store has failed: make a new one, at once unless one was made just now."""
-        timers, before = self._sessions.vhost.timers, self._last_ms
-        self._last_ms = timers.now_ms()
-        if not 0 <= self._last_ms - before < 2 * LONGEST_PAUSE_MS:
-            self._pause_ms = 0
-        timers.start(self._pause_ms, self._start)
-        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
-
-    def _start(self):
+    def start(self):
+        """Make a new store."""
         self._left = None
-        self._sessions.vhost.scheduler.start(self)
+        self._vhost.scheduler.start(self)
 
     def step(self):
         sessions = self._sessions
-        if sessions.vhost.is_gone:
+        if self._vhost.is_gone:
             return False
         if self._left is None:
             before = sessions.inflight
@@ -113,20 +101,15 @@ class Replacing(Job):
             LOG.info("%s are kept again, in a new store", sessions.inflight.name)
         return False
 
-    def failed(self, error):
-        """Another store is the next attempt."""
-        self.begin()
-        return False
-
     def _tell_when_named(self, before):
         """Tell the one before as soon as the definitions on the disk name another store."""
-        self._sessions.vhost.when_safe(partial(self._named, before), _is_ours)
+        self._vhost.when_safe(partial(self._named, before), _is_ours)
 
     def _named(self, before, error):
         if error is None:
             before.replaced()
         else:  # the log of definitions has failed, and gets a successor, too
-            self._sessions.vhost.timers.start(FIRST_PAUSE_MS, partial(self._tell_when_named, before))
+            self._vhost.timers.start(FIRST_PAUSE_MS, partial(self._tell_when_named, before))
 
 
 def _is_ours():

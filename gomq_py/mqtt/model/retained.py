@@ -66,7 +66,7 @@ class Retained(KeyedStore):
     def store(self, topic, message):
         """Retain a message for a topic, or delete what is retained, if it is empty. As publish()."""
         self.unable = False
-        if not message.get_body_length():
+        if not message.get_body_length() and not self.closed:
             self.delete(topic)
             return 1
         if not self._has_room(topic, message.get_body_length()):
@@ -230,8 +230,8 @@ class Retained(KeyedStore):
         if not self.closed:
             self._expiries.arm()
 
-    def close(self):
-        super().close()
+    def stop(self):
+        super().stop()
         self._expiries.stop()
         for replay in list(self.replays.values()):
             replay.end()

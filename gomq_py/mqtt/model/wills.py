@@ -30,6 +30,9 @@ AT_ONCE = 50
 # What has become of a will: its client is connected; it waits for its time; it was published, which a power
 # cut may have undone.
 CONNECTED, WAITING, PUBLISHED = 0, 1, 2
+# What happened to its client while the store was closed: it is not to be published; its connection is lost;
+# its session has ended, too.
+FORGOTTEN, LOST, OVER = 1, 2, 3
 _CLIENT, _USER, _TOPIC, _QOS, _RETAIN, _DELAY, _BLOCK, _EXPIRY, _STATE = (
     "client", "user", "topic", "qos", "retain", "delay", "properties", "expiry", "state"
 )
@@ -65,10 +68,14 @@ class Wills:
     def __init__(self, vhost):
         self.vhost = vhost
         self.kept = KeyedStore(vhost, STORE, _client_of, _tombstone)
+        self.kept.when_open = self._catch_up
         self._publish = None
         self._users = {}  # client id: the User, of wills of this run
         self._names = {}  # client id: the user's name, of wills of an earlier run that no token's user left
         self._pauses_ms = {}  # client id: until its will is tried again, of those that could not be published
+        self._missed = {}  # client id: what happened to it while the store was closed
+        self._is_unread = False  # wills of an earlier run, because the store could not be opened at boot
+        self._grace_ms = 0
         self._unnoted = set()  # client ids whose wills were published, which the store had no room to note
         # until there is a door: (client id, when its will is due) of wills of an earlier run
         self._recovered = []
@@ -83,14 +90,17 @@ class Wills:
         """There is a door: what is due is published from now on. Clients that had a will when the broker
         ended have ``grace_ms`` from now on to come back.
         """
-        if self._recovered:
-            recovered, self._recovered = self._recovered, []
-            earliest_ms = self.vhost.timers.now_ms() + grace_ms
-            for client_id, due_ms in recovered:
-                if self.kept.index.get(client_id) is not None:
-                    self._due.note(client_id, max(due_ms, earliest_ms))
+        self._grace_ms = grace_ms
+        self._await_recovered()
         self._publish = publish
         self._due.arm()
+
+    def _await_recovered(self):
+        recovered, self._recovered = self._recovered, []
+        earliest_ms = self.vhost.timers.now_ms() + self._grace_ms
+        for client_id, due_ms in recovered:
+            if self.kept.index.get(client_id) is not None:
+                self._due.note(client_id, max(due_ms, earliest_ms))
 
     # what happens to a client
 
@@ -106,6 +116,12 @@ class Wills:
 
     def connection_ended(self, client_id, wants_will):
         """``wants_will``: it did not leave by a DISCONNECT that forbids the will."""
+        if self.kept.closed:
+            if wants_will:
+                self._miss(client_id, LOST)
+            else:
+                self._forget(client_id)
+            return
         will = self._unpublished(client_id)
         if will is None:
             return
@@ -120,6 +136,9 @@ class Wills:
 
     def session_ended(self, client_id):
         """The session is gone: what waits is published."""
+        if self.kept.closed and self._missed.get(client_id) != FORGOTTEN:
+            self._miss(client_id, OVER)
+            return
         will = self._unpublished(client_id)
         if will is not None and will.state == WAITING and self._publish is not None:
             self._publish_now(will)
@@ -135,20 +154,62 @@ class Wills:
         """As KeyedStore.recovered: wills of an earlier run."""
         kept = self.kept
         kept.recovered(store)
+        self._is_unread = store is None
         if store is None:
             return
         after_power_cut = store.pool.last_end == POWER_LOST
+        for client_id in self._client_ids():
+            self._recover(client_id, self._get(client_id), after_power_cut)
+
+    def _client_ids(self):
+        """Those there are wills of, in order. A generator."""
         place = ""
-        while page := kept.index.page(place):
+        while page := self.kept.index.page(place):
             for client_id, _ in page:
-                will = self._get(client_id)
-                if will is None or will.state == PUBLISHED and not after_power_cut:
-                    kept.delete(client_id)
-                else:
-                    self._recovered.append((client_id, self._due_after_restart(will)))
-                    if not will.of_token:
-                        self._names[client_id] = will.user
+                yield client_id
                 place = successor(client_id)
+
+    def _recover(self, client_id, will, after_power_cut):
+        """A will of an earlier run."""
+        if will is None or will.state == PUBLISHED and not after_power_cut:
+            self.kept.delete(client_id)
+        else:
+            self._recovered.append((client_id, self._due_after_restart(will)))
+            if not will.of_token:
+                self._names[client_id] = will.user
+
+    def _catch_up(self, store):
+        """The store is open again: what happened to clients meanwhile counts. A generator of steps."""
+        for client_id in self._client_ids():
+            if self.kept.closed:  # again
+                return
+            will, missed = self._get(client_id), self._missed.pop(client_id, 0)
+            if will is not None:
+                self._catch_up_with(client_id, will, missed, store.pool.last_end == POWER_LOST)
+            yield
+        self._missed.clear()
+        self._is_unread = False
+        if self._publish is not None:
+            self._await_recovered()
+            self._due.arm()
+
+    def _catch_up_with(self, client_id, will, missed, after_power_cut):
+        if missed == FORGOTTEN or client_id in self._unnoted:
+            self._forget(client_id)
+        elif self._is_unread and client_id not in self._users:
+            self._recover(client_id, will, after_power_cut)
+        elif will.state == PUBLISHED:
+            self._forget(client_id)
+        elif missed:
+            self.connection_ended(client_id, True)
+            if missed == OVER:
+                self.session_ended(client_id)
+        elif will.state == WAITING:
+            self._wait(client_id, will.due_ms)
+
+    def _miss(self, client_id, what):
+        if self.kept.index.get(client_id) is not None:
+            self._missed[client_id] = what
 
     def _due_after_restart(self, will):
         if will.state == WAITING:
@@ -191,6 +252,8 @@ class Wills:
 
     def _some_due(self):
         """Some wait no longer."""
+        if self.kept.closed:  # they are seen to when it is open again
+            return
         for _ in range(AT_ONCE):
             client_id = self._due.take()
             if client_id is None:
@@ -222,6 +285,10 @@ class Wills:
         return self.kept.put(will.client_id, _message_of(will)) == 1
 
     def _forget(self, client_id):
+        if self.kept.closed:
+            self._miss(client_id, FORGOTTEN)
+        else:
+            self._missed.pop(client_id, None)
         self._due.forget(client_id)
         self._users.pop(client_id, None)
         self._names.pop(client_id, None)

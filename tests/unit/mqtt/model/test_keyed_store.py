@@ -8,6 +8,7 @@ import os
 import pytest
 
 from gomq_py.broker.topology.vhost import VHost
+from gomq_py.mqtt.model import again
 from gomq_py.storage.errors import StoreError
 from tests.support.faulty_files import FaultyFiles
 from tests.support.kept import STORE, content, kept_kinds, made
@@ -237,7 +238,7 @@ def test_message_that_is_none_of_its_own_stays_and_keeps_nothing_from_booting(bo
     assert "1 messages in" in caplog.text and "are none of its own" in caplog.text
 
 
-def test_store_that_cannot_be_opened_is_closed_and_the_broker_boots(boot, monkeypatch):
+def test_store_that_cannot_be_opened_is_closed_until_it_can_and_the_broker_boots(boot, monkeypatch):
     node = boot()
     put(node, "a", b"1")
     node.stop()
@@ -256,13 +257,23 @@ def test_store_that_cannot_be_opened_is_closed_and_the_broker_boots(boot, monkey
         patch.setattr(VHost, "recover_store", fail)
         node = boot()
     assert put(node, "b", b"1") == 0 and kept_of(node).unable and kept_of(node).failed
-    assert not kept_of(node).delete("a")
-    node.stop()
+    assert not kept_of(node).delete("a") and node.vhost.closed_stores() == [STORE]
 
-    assert content(kept_of(boot())) == {"a": b"1"}
+    node.wait(lambda: not kept_of(node).closed)
+
+    assert content(kept_of(node)) == {"a": b"1"}
+    assert put(node, "b", b"1") == 1
 
 
-def test_io_error_closes_the_store_and_nothing_else(boot):
+@pytest.fixture
+def soon(monkeypatch):
+    """Attempts come soon after each other."""
+    monkeypatch.setattr(again, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(again, "LONGEST_PAUSE_MS", 20)
+
+
+def test_io_error_closes_the_store_until_the_disk_takes_writes_and_nothing_else(boot, soon, caplog):
+    """On 6805b4a2 it stayed closed."""
     files = FaultyFiles(how="dead")
     node = boot(files)
     put(node, "a", b"1")
@@ -270,12 +281,53 @@ def test_io_error_closes_the_store_and_nothing_else(boot):
     files.fail_at = len(files.calls) + 1
     put(node, "b", b"1")
     node.wait(lambda: kept_of(node).failed)
-    files.fail_at = None
-
     assert put(node, "c", b"1") == 0 and not kept_of(node).get("a", made("x", b""))
-    node.kill(are_answered=False)
+    assert node.vhost.closed_stores() == [STORE]
+    node.wait(lambda: "cannot be opened again" in caplog.text)
+    assert kept_of(node).closed and kept_of(node).unable
 
-    assert content(kept_of(boot()))["a"] == b"1"
+    files.fail_at = None
+    node.wait(lambda: not kept_of(node).closed)
+
+    assert content(kept_of(node))["a"] == b"1" and node.vhost.closed_stores() == []
+    assert put(node, "c", b"2") == 1 and not kept_of(node).failed
+    settle(node)
+    node.kill(are_answered=False)
+    found = content(kept_of(boot()))
+    assert (found["a"], found["c"]) == (b"1", b"2")
+
+
+def test_message_that_was_safe_stays_until_the_one_that_the_disk_refused_is_written_anew(boot, soon):
+    """A flush that has failed leaves pages that the next one does not write."""
+    files = FaultyFiles()
+    node = boot(files)
+    put(node, "a", b"1")
+    put(node, "b", b"1")
+    settle(node)
+    before = kept_of(node).index.get("a")
+    put(node, "a", b"2")
+    refused = kept_of(node).index.get("a")
+
+    kept_of(node)._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+    node.wait(lambda: not kept_of(node).closed)
+
+    assert content(kept_of(node)) == {"a": b"2", "b": b"1"}
+    assert before < refused < kept_of(node).index.get("a")
+    settle(node)
+    assert in_store(node) == 2
+
+
+def test_vhost_that_closes_or_goes_while_a_store_is_opened_again_closes_that(boot, soon):
+    for end in ("stop", "delete"):
+        node = boot()
+        put(node, "a", b"1")
+        settle(node)
+        kept_of(node)._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+        if end == "delete":
+            node.broker.vhosts["/"].departures()
+            kept_of(node).close()
+        node.stop()
+        assert kept_of(node).closed
 
 
 def test_key_that_is_written_over_for_ever_does_not_let_old_ones_keep_the_disk(boot):

@@ -421,3 +421,79 @@ def test_wills_go_with_their_vhost(world, caplog):
 
     assert world.published == []
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def failed_store(world, monkeypatch):
+    """The disk fails the store of wills. Returns what opens it again."""
+    vhost, held = world.node.vhost, []
+    with monkeypatch.context() as patch:
+        patch.setattr(vhost, "reopen_store", lambda *arguments: held.append(arguments))
+        world.sessions.wills.kept._shelf.store.fence(OSError(5, "the disk failed"))
+        world.pass_time(0)
+
+    def open_again():
+        vhost.reopen_store(*held[0])
+        job = world.sessions.wills.kept._reopening
+        world.node.wait(lambda: not world.sessions.wills.kept.closed and not job.running)
+        world.settle()
+
+    return open_again
+
+
+def test_what_happens_to_clients_while_the_store_is_closed_counts_when_it_is_open_again(world, monkeypatch):
+    """On 6805b4a2 it stayed closed, and none of these wills was published."""
+    clients = {
+        name: world.connect(name, will=name, delay_s=delay_s)
+        for name, delay_s in (
+            ("lost", 0), ("left", 0), ("due", 5), ("over", 100), ("back", 100), ("here", 0))}
+    for name in ("due", "over", "back"):
+        world.lose(*clients[name])
+    open_again = failed_store(world, monkeypatch)
+
+    world.lose(*clients["lost"])
+    world.lose(*clients["left"], wants_will=False)
+    world.pass_time(6)
+    world.node.vhost.delete_queue("mqtt.over")
+    world.sessions.connect(Connection(), "back", "guest", False, NEVER, 5)
+    assert world.sessions.wills.begin("back", "a user") and world.published == []
+    open_again()
+    world.pass_time(200)
+
+    assert sorted(world.published) == ["due", "lost", "over"]
+    world.settle()
+    assert world.sessions.wills.count == 1
+    world.lose(*clients["here"])
+    assert world.published[-1] == "here"
+
+
+def test_client_whose_will_cannot_be_kept_leaves_none(world, monkeypatch):
+    world.connect()
+    open_again = failed_store(world, monkeypatch)
+    connection = Connection()
+    session, *_ = world.sessions.connect(connection, "c", "guest", False, NEVER, 5)
+    assert not world.sessions.wills.begin("c", "a user", Will("c", "guest", "t", b"gone"))
+    world.lose(session, connection, wants_will=False)
+
+    open_again()
+    world.pass_time(200)
+
+    assert world.published == [] and world.sessions.wills.count == 0
+
+
+def test_wills_of_a_store_that_could_not_be_opened_at_boot_are_published_when_it_can(world, monkeypatch):
+    world.connect("a", will="a")
+    world.restart("stop", has_door=False)
+    recovered = world.sessions.wills.recovered
+    kept = world.sessions.wills.kept
+    kept.__init__(kept.vhost, module.STORE, kept._key_of, kept._tombstone)
+    kept.when_open = world.sessions.wills._catch_up
+    world.sessions.wills._recovered = []
+
+    recovered(None)
+    world.open_door()
+    world.pass_time(0)
+    world.node.wait(lambda: not kept.closed and not kept._reopening.running)
+    assert world.published == []
+    world.pass_time(GRACE_S)
+
+    assert world.published == ["a"]

@@ -11,7 +11,7 @@ import pytest
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import alarm_hold, slow_walk
-from gomq_py.mqtt.model import moving
+from gomq_py.mqtt.model import again as again_module
 from gomq_py.mqtt.server import connection as connection_module
 from gomq_py.mqtt.server.inbound import WAITS_FOR_IDENTIFIERS
 from tests.support.door import poll_the_loop
@@ -712,7 +712,7 @@ def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifier
     """They are read no further, as while there is an alarm; others are served, and after it nothing is
     missing. On 6805b4a2 each PUBREL ended the connection, and a message was taken without its identifier.
     """
-    monkeypatch.setattr(moving, "FIRST_PAUSE_MS", 1)
+    monkeypatch.setattr(again_module, "FIRST_PAUSE_MS", 1)
     mqtt = make_mqtt()
     client = mqtt.client(
         KEPT_5 if version == 5 else CONNECT_311.replace(b"\xc2", b"\xc0", 1),
