@@ -1,0 +1,22 @@
+"""Simulation: one seed drives a broker, its clients, clock, threads, sockets and disk, in one process.
+
+Everything that is not deterministic comes from the seed, so a failure is a seed and a commit, and is replayed
+with ``python -m tests.simulation SEED``. docs/contributing/simulation.md says how to add to it.
+
+The parts, from below:
+
+    clock      what the time module says
+    world      what happens next, in the order of times and of the seed; and the trace
+    loop       gevent's loop of one process, in the world: callbacks, timers, sockets
+    threads    gevent's thread pools: greenlets that pause in front of each call of the file seam
+    network    sockets as pairs in memory with windows; octets come in pieces, late, or never
+    disk       the files of a process over the power cuts' model of a disk, and the faults of that disk
+    steering   what the broker asks of its machine, and what it gets instead
+    process    a broker: booted, killed between two events or in front of a call, and booted again
+    ledger     what clients were answered, and what may not happen after that
+    clients    state machines that speak AMQP and MQTT and know what they were answered
+    scenario   what a seed makes of all that
+
+A process that is killed is a hub to which nobody switches any more. No ``finally`` of it runs, as after
+SIGKILL.
+"""

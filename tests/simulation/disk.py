@@ -1,0 +1,79 @@
+"""Disk: the files of one process over the power cuts' model of a disk, and what that disk does wrong.
+
+Each call of the file seam is a moment: it is in the trace, the process may be killed in front of it, and a
+thread gives way there. Which call fails, and whether the disk is full, says a Weather, which is the world's.
+"""
+import errno
+import os
+
+from tests.simulation.threads import this_thread
+from tests.support.power_cut import PowerCutFiles
+from tests.support.watched_files import ANNOUNCEMENTS
+
+# Calls that take room.
+TAKE_ROOM = frozenset({"create", "create_unnamed", "make", "make_unnamed", "make_log", "append", "reserve",
+                       "extend", "write_accepted", "write"})
+FLUSHES = ("sync", "sync_folder")
+
+
+# Seconds that a flush takes.
+FLUSH_S = (0.0, 100e-6, 1e-3, 10e-3)
+SLOW_FLUSH_S = 20.0
+
+
+class Weather:
+    """How the disk is. ``is_full``: what takes room is refused. ``slow`` and ``failing``: so many of the next
+    flushes take SLOW_FLUSH_S, or fail.
+    """
+
+    def __init__(self):
+        self.is_full = False
+        self.slow = self.failing = 0
+
+    def clear_up(self):
+        """The disk is well again."""
+        self.is_full = False
+        self.slow = self.failing = 0
+
+
+def is_of_disk(error):
+    """Whether a disk that is full or fails is behind it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class ProcessFiles(PowerCutFiles):
+    """The Files of a process."""
+
+    def __init__(self, process, listeners=()):
+        super().__init__(process.machine.disk, flush_pause=self._flushing, listeners=listeners)
+        self._process = process
+        self._weather = process.machine.weather
+        self._random = process.world.random(f"disk of {process}")
+
+    def about_to(self, call, subject):
+        self._process.moment(f"{call} {os.path.relpath(subject, self.disk.root)}")
+        thread = this_thread()
+        if thread is not None and call not in ANNOUNCEMENTS:
+            thread.pause()
+        if self._weather.is_full and call in TAKE_ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)
+        super().about_to(call, subject)
+
+    def _flushing(self, path):
+        """In the middle of a flush, or of a change of a name by a thread."""
+        weather, flush_s = self._weather, self._random.choice(FLUSH_S)
+        if weather.slow:
+            weather.slow -= 1
+            flush_s = SLOW_FLUSH_S
+        thread = this_thread()
+        if thread is not None:
+            thread.pause(flush_s)
+        self._process.moment(f"flushed {os.path.relpath(path, self.disk.root)}")
+        if weather.failing:
+            weather.failing -= 1
+            self._process.moment("fails")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)

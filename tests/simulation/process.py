@@ -1,0 +1,176 @@
+"""Process: a broker on a machine of the world, from its boot to its end.
+
+It may be killed between any two events, and in front of any call of the file seam or any send: whatever
+greenlet is there gives the processor to the world, and nobody gives it back. Its octets stay on their way,
+its mappings are touched by nobody, and the machine keeps its page cache. When the power is cut, the machine
+keeps what the model of the disk lays out.
+"""
+import os
+
+import gevent
+from gevent._hub_local import set_hub
+from greenlet import getcurrent
+
+from gomq_py.config.settings import Settings
+from gomq_py.node import Node
+from tests.simulation.disk import ProcessFiles, Weather, is_of_disk
+from tests.simulation.loop import ProcessHub
+from tests.simulation.network import AMQP_PORT, FIRST_DESCRIPTOR, MQTT_PORT, Listening, WaitingSocket
+from tests.simulation.threads import Pool
+from tests.simulation.world import described
+from tests.support.power_cut import Disk
+
+SEGMENT_BYTES = 65536
+HUB_THREADS = 10  # as gevent's hub has
+SETTLES_S = 0.5  # until greenlets that were killed at the end have ended
+
+
+class Machine:
+    """What outlives a process: its disk. ``boot``: tells one boot of the machine from another."""
+
+    def __init__(self, world, network, folder):
+        self.world = world
+        self.network = network
+        self.weather = Weather()
+        self.boots = 0
+        self.processes = []
+        self._folder = folder
+        self._random = world.random("disk")
+        os.mkdir(self._root())
+        self.disk = Disk(self._root(), self._random)
+
+    def start(self, ended):
+        """Boot the broker; ``ended()`` is called at its end, however that comes. Returns the Process."""
+        self.processes.append(Process(self, len(self.processes) + 1, ended))
+        return self.processes[-1]
+
+    def cut_power(self):
+        """The process ends, and the disk is what it may be after that."""
+        self.processes[-1].die("the power is cut")
+        self.boots += 1
+        self.disk = Disk(self.disk.cut(self._root()), self._random)
+
+    def _root(self):
+        return os.path.join(self._folder, f"data{self.boots}")
+
+
+class Process:
+    """One run of the broker. ``is_ready``: its doors are open. ``is_alive`` until it is killed, or ended in
+    order.
+    """
+
+    def __init__(self, machine, number, ended):
+        self.machine = machine
+        self.world = machine.world
+        self.node = None
+        self.is_ready = False
+        self.is_alive = True
+        self.sockets = {}  # descriptor -> End or Listening
+        self.dies_at = None  # the moment in front of which it is killed
+        self.moments = 0
+        self._ended = ended
+        self._name = f"broker-{number}"
+        self.hub = ProcessHub(self)
+        self.hub.threadpool = Pool(HUB_THREADS, self)
+        set_hub(self.hub)
+        gevent.spawn(self._boot).name = "boot"
+
+    def __str__(self):
+        return self._name
+
+    # what the world does with it
+
+    def turn(self, at_s):
+        """An event: a turn of its loop."""
+        if self.is_alive and self.hub.loop.is_due(at_s):
+            set_hub(self.hub)
+            self.hub.switch()
+
+    def after(self, delay_s, function):
+        """An event of it: not after its end."""
+        self.world.after(delay_s, self._go_on, function)
+
+    def _go_on(self, function):
+        if self.is_alive:
+            set_hub(self.hub)
+            function()
+
+    def moment(self, what):
+        """Something is about to happen that others will see; the process may end here."""
+        self.world.say(self._name, what)
+        self.moments += 1
+        if self.moments == self.dies_at:
+            self.die("is killed")
+
+    def die(self, how):
+        """It is killed. Where that is in the middle of its own work, this does not return."""
+        if self.is_alive:
+            self.world.say(self._name, how)
+            self.is_alive = self.is_ready = False
+            for socket in list(self.sockets.values()):
+                socket.close()
+            self._ended()
+        if getcurrent() is not self.world.greenlet:
+            self.world.greenlet.switch()
+
+    def stop(self):
+        """Have it end in order."""
+        set_hub(self.hub)
+        gevent.spawn(self._stop).name = "stop"
+
+    def fault(self, where, error):
+        """What was raised where nobody awaits it: a fault of the broker, or of its disk."""
+        if is_of_disk(error):
+            self.world.say(self._name, f"{where}: {described(error)}")
+        else:
+            self.world.find(f"{self._name}: {where}: {described(error)}")
+
+    # what it asks of the world
+
+    def descriptor_of(self, socket):
+        """A number for a socket of the process."""
+        descriptor = FIRST_DESCRIPTOR + len(self.sockets)
+        self.sockets[descriptor] = socket
+        if not isinstance(socket, Listening):
+            socket.descriptor = descriptor
+        return descriptor
+
+    def files(self, listeners):
+        """In place of storage.files.Files."""
+        return ProcessFiles(self, listeners)
+
+    # its greenlets
+
+    def _boot(self):
+        settings = Settings(
+            data_dir=self.machine.disk.root, data_dir_lock=False, segment_size=SEGMENT_BYTES,
+            amqp_port=-1, mqtt_port=-1, http_port=-1, metrics_http_port=-1, slow_sync_warning=0)
+        try:
+            self.node = Node(settings)
+            self.node.lead()
+            self.node.open_doors([
+                (name, WaitingSocket(fileno=Listening(self, port).fileno()))
+                for name, port in (("amqp", AMQP_PORT), ("mqtt", MQTT_PORT))
+            ])
+        except Exception as error:
+            self.fault("cannot boot", error)
+            self.die("ends")
+        self.is_ready = True
+        self.world.say(self._name, "is ready")
+
+    def _stop(self):
+        self.is_ready = False
+        try:
+            self.node.close()
+        except Exception as error:
+            self.fault("cannot stop", error)
+        self.after(SETTLES_S, self._has_stopped)
+
+    def _has_stopped(self):
+        """After an orderly end nothing is open, and nobody waits for anything."""
+        open_ = [socket.name for socket in self.sockets.values() if not socket.is_closed]
+        if open_:
+            self.world.find(f"{self._name} has not closed {open_}")
+        if left := self.hub.loop.left():
+            self.world.find(f"{self._name} has ended, and its loop would call {left}")
+        self.die("has ended")

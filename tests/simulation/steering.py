@@ -1,0 +1,97 @@
+"""Steering: what the broker asks of its machine, and what it gets instead. The whole list.
+
+Modules that bind a name at import are steered by that name. What cannot be steered is switched off by the
+broker's own means: native flush threads (the interpreted twin has none), sendfile, the watch over slow
+flushes (a thread; ``slow_sync_warning=0``), TLS. Files that DataDir writes around the seam (the lock's text,
+the note of how a run ended) are real ones, which no power cut keeps.
+"""
+import logging
+import os
+import random
+import socket
+
+import gevent
+
+from gomq_py import node
+from gomq_py.hub import admission, loop_socket
+from gomq_py.mqtt.model import kinds
+from gomq_py.net import listener, output
+from gomq_py.observability import resources
+from gomq_py.storage import data_dir, flushing
+from tests.simulation import network
+from tests.simulation.disk import is_of_disk
+from tests.simulation.threads import Pool
+from tests.simulation.world import ADDRESS, described
+
+ROOM = 1 << 40
+
+
+def steer(world):
+    """For the rest of this process of the machine."""
+    chance = world.random("chance")
+    random.seed(f"{world.seed} random")
+    os.urandom = chance.randbytes
+    os.getpid = lambda: 1
+    socket.gethostname = lambda: "simulation"
+    _steer_sockets()
+    node.Files = lambda listeners: gevent.get_hub().process.files(listeners)
+    flushing.ThreadPool = Pool
+    resources.free_disk = lambda path: (ROOM, ROOM)
+    resources.resident_memory = resources.used_memory = lambda *_: 1 << 26
+    data_dir.boot_id = kinds.boot_id = lambda: b"boot %d\n" % gevent.get_hub().process.machine.boots
+    _sort_folders()
+    _listen_to_logs(world)
+
+
+def _steer_sockets():
+    loop_socket.LoopSocket = listener.LoopSocket = network.LoopSocket
+    loop_socket._PLAIN = (network.LoopSocket, network.WaitingSocket)
+    admission.shut_down = network.shut_down
+    output.CAN_SEND_FILES = False
+
+
+def _sort_folders():
+    """Folders list their names in an order of the file system's."""
+    list_names, scan = os.listdir, os.scandir
+    os.listdir = lambda path=".": sorted(list_names(path))
+
+    class Scan:
+        """In place of os.scandir's iterator."""
+
+        def __init__(self, path="."):
+            with scan(path) as entries:
+                self._entries = iter(sorted(entries, key=lambda entry: entry.name))
+
+        def __iter__(self):
+            return self._entries
+
+        def __next__(self):
+            return next(self._entries)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def close(self):
+            """Nothing is open."""
+
+    os.scandir = Scan
+
+
+class _Listener(logging.Handler):
+    """Has warnings in the trace. A traceback is a finding, unless the disk is behind it."""
+
+    def __init__(self, world):
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record):
+        self._world.say("log", ADDRESS.sub("", f"{record.levelname.lower()} {record.getMessage()}"))
+        if record.exc_info and not is_of_disk(record.exc_info[1]):
+            self._world.find(f"{record.getMessage()}: {described(record.exc_info[1])}")
+
+
+def _listen_to_logs(world):
+    logging.getLogger("gomq_py").addHandler(_Listener(world))

@@ -1,0 +1,105 @@
+"""Sockets in memory do as the system's do."""
+import socket
+
+import pytest
+
+from tests.simulation.network import Listening, Network
+from tests.simulation.world import World
+
+PORT = 5672
+
+
+class Process:
+    """As much of one as accepts."""
+
+    def __init__(self, world, network):
+        self.world = world
+        self.machine = self
+        self.network = network
+        self.hub = self.loop = self
+        self.sockets = {}
+
+    def descriptor_of(self, end):
+        self.sockets[len(self.sockets)] = end
+        return len(self.sockets) - 1
+
+    def socket_is_ready(self):
+        """Nobody looks."""
+
+
+@pytest.fixture(params=range(5))
+def pair(request):
+    """Both ends of a connection, and a function that lets everything arrive."""
+    world = World(request.param)
+    network = Network(world)
+    process = Process(world, network)
+    listening = Listening(process, PORT)
+    ours = network.connect(PORT, lambda: None)
+    world.run(world.now_s + 1)
+    descriptor, _ = listening._accept()
+    return ours, process.sockets[descriptor], lambda: world.run(world.now_s + 100)
+
+
+def test_octets_come_whole_and_in_order_through_a_narrow_window(pair):
+    ours, theirs, arrive = pair
+    data, received = bytes(range(256)) * 40, b""
+
+    left = data
+    while left:
+        left = left[ours.send(left):]
+        arrive()
+        while theirs.is_readable():
+            received += theirs.recv(1 << 20)
+            arrive()
+
+    assert received == data
+
+
+def test_window_that_is_full_takes_nothing_until_it_is_read(pair):
+    ours, theirs, arrive = pair
+    while ours.is_writable():
+        ours.send(bytes(1 << 20))
+        arrive()
+
+    with pytest.raises(BlockingIOError):
+        ours.send(b"x")
+    theirs.recv(1 << 21)
+    assert ours.send(b"x") == 1
+
+
+def test_end_comes_behind_the_last_octet_and_the_other_half_goes_on(pair):
+    ours, theirs, arrive = pair
+    ours.send(b"last")
+    ours.shutdown(socket.SHUT_WR)
+    arrive()
+
+    assert (theirs.recv(10), theirs.recv(10)) == (b"last", b"")
+    theirs.send(b"answer")
+    arrive()
+    assert ours.recv(10) == b"answer"
+
+
+def test_close_with_unread_octets_resets(pair):
+    ours, theirs, arrive = pair
+    theirs.send(b"unread")
+    arrive()
+    ours.close()
+    arrive()
+
+    with pytest.raises(ConnectionResetError):
+        theirs.recv(10)
+    with pytest.raises(BrokenPipeError):
+        theirs.send(b"x")
+
+
+def test_octets_to_who_has_closed_reset(pair):
+    ours, theirs, arrive = pair
+    ours.close()
+    arrive()
+    assert theirs.recv(10) == b""
+
+    theirs.send(b"x")
+    arrive()
+
+    with pytest.raises(ConnectionResetError):
+        theirs.recv(10)
