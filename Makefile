@@ -14,6 +14,7 @@
 # make processors   checksums and integers in C for aarch64 and s390x, under qemu-user (docs/testing.md): seconds
 # make harness  every value at every place by every door, of which make test runs a chosen part (docs/testing.md): some minutes
 # make fuzz-http   25 made-up requests for each operation of the management API: some minutes
+# make simulate SEEDS=1-100   a broker, clients, clock and disk that seeds drive (docs/contributing/simulation.md); one seed shows its trace
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
@@ -26,6 +27,7 @@ DATA ?= .gomq-data
 RUN ?=
 TARGET ?= all
 SECONDS ?= 600
+SEEDS ?= 1-100
 SPARK ?= 1
 # Most tests wait for a broker, not for a core: four at a time. Who is done takes over from the others, for tests that take long lie together.
 PYTEST ?= -n 4 --dist worksteal
@@ -35,7 +37,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -94,6 +96,9 @@ harness: $(VENV)/dev.stamp build
 
 fuzz-http: $(VENV)/dev.stamp build
 	GOMQ_FUZZ_EXAMPLES=25 $(BIN)/python -m pytest -n 2 tests/management/test_fuzz.py
+
+simulate: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.simulation $(SEEDS)
 
 screenshots: $(VENV)/dev.stamp build
 	$(BIN)/python -m tests.ui.screenshots

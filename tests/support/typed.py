@@ -16,6 +16,7 @@ UNTYPED = {
     "tests/e2e": "the command: what it says, signals, configuration, TLS, packages",
     "tests/embedding": "a broker in another program, and the pytest plugin",
     "tests/management": "Flask, JSON and metrics, above the same broker",
+    "tests/simulation": "runs the interpreted modules in every run",
     "tests/spark": "what runs in Spark is plain, and a step of its own",
     "tests/unit/auth": "users, rights and passwords are plain",
     "tests/unit/client": "the client is plain, and the codec under it has tests of its own",

@@ -1,0 +1,73 @@
+"""Seeds of the simulation, each in a process of its own: they break no promise, one seed is one trace, and
+known faults that are put back are found.
+"""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.waiting import in_time
+
+LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
+SEEDS = 8
+
+
+def simulate(*arguments, **environment):
+    """What the command prints, and its exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments], capture_output=True, text=True,
+        env={**os.environ, "GOMQ_PURE_PYTHON": "1", **environment}, timeout=in_time(120), check=False)
+    assert not done.stderr, done.stderr
+    return done.stdout, done.returncode
+
+
+@pytest.fixture(scope="module")
+def output():
+    """Of some seeds."""
+    printed, code = simulate(f"1-{SEEDS}")
+    assert code == 0, printed
+    return printed
+
+
+def test_seeds_break_no_promise(output):
+    assert [(seed, how) for seed, how, *_ in LINE.findall(output)] == [
+        (str(seed), "ok") for seed in range(1, SEEDS + 1)]
+
+
+def test_every_promise_is_exercised(output):
+    """A judge who never has anything to judge finds nothing."""
+    exercised = ", ".join(what for *_, what in LINE.findall(output)).split(", ")
+
+    assert {what.split(" ", 1)[1] for what in exercised if what} == {
+        "accepted", "delivered again", "given back", "once"}
+
+
+def test_one_seed_has_one_trace_whatever_ran_before_and_wherever(output):
+    """Another order of seeds, a larger environment, another seed of hashes, another folder."""
+    printed, _ = simulate("3", "1", SURROUNDINGS="x" * 3000, PYTHONHASHSEED="7", HOME="/nowhere")
+
+    traces = {seed: trace for seed, _, trace, *_ in LINE.findall(output)}
+    again = {seed: trace for seed, _, trace, *_ in LINE.findall(printed)}
+    assert again == {seed: traces[seed] for seed in ("1", "3")}
+
+
+def test_seed_by_itself_shows_its_trace(output):
+    printed, _ = simulate("1")
+
+    *lines, last = printed.splitlines()
+    assert LINE.match(last)[3] == LINE.search(output)[3]
+    assert any("broker-1" in line and line.endswith("is ready") for line in lines)
+    assert any("publisher-q0" in line and "is confirmed [" in line for line in lines)
+
+
+@pytest.mark.parametrize("mutant, finding, most_seeds", [
+    ("confirm_before_the_flush", "accepted and lost", 5),
+    ("pubrec_before_its_record", "came twice at QoS 2", 20),
+    ("requeue_out_of_order", "which was given back", 5),
+])
+def test_known_fault_is_found(mutant, finding, most_seeds):
+    printed, code = simulate("--mutant", mutant, f"1-{most_seeds}")
+
+    assert code == 1 and finding in printed, printed
