@@ -15,6 +15,7 @@ DEBIAN_PACKAGES = {
     "rabbitmqctl": "rabbitmq-server",
     "rabbitmqadmin": "rabbitmq-server",
     "java": "default-jdk-headless",
+    "mvn": "maven",
     "go": "golang-go",
     "ruby": "ruby",
     "amqp-publish": "amqp-tools",
