@@ -2,6 +2,7 @@
 queue, or was returned. At 6805b4a2 it was confirmed and nowhere, which all tests show but those over HTTP,
 of two queues and of a virtual host.
 """
+import struct
 import threading
 from functools import partial
 
@@ -12,6 +13,7 @@ from gomq_py import node
 from gomq_py.client.errors import ChannelClosed
 from gomq_py.client.mqtt import MQTTClient
 from gomq_py.content.properties import Properties
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire.constants import MQTT_5
 from tests.embedding.test_slow_disk import HeldFiles, connect, published_over_http
 from tests.support.waiting import in_time, wait_until
@@ -204,3 +206,29 @@ def test_message_of_a_vhost_that_is_deleted_meanwhile_is_gone_with_it(held, prop
     held.wait_until_over()
     held.broker.close()
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_mqtt_publish_at_qos_2_does_not_come_again_to_a_queue_that_has_it_since_an_earlier_run(held):
+    """At 8119bd64 it did: its other queue was gone, and it went to all that its topic leads to."""
+    held.declare("has it")
+    kept = {"session_expiry_interval": 60}
+    with MQTTClient(
+        held.broker.mqtt_url, version=MQTT_5, client_identifier="device", clean_start=False, properties=kept,
+        timeout_s=in_time(60),
+    ) as device:
+        held.broker.call(has_had_the_first)
+        identifier = device.begin_publish("key", b"x", 2)
+        held.wait_until_held()
+
+        held.topology.queue_delete("q")
+        held.files[0].let_go()
+
+        assert identifier == 1 and device.wait_acknowledged(identifier) == 0
+    assert held.ready("has it") == []
+
+
+def has_had_the_first(launched):
+    """As after a kill between two queues, of which "has it" got the message with packet identifier 1."""
+    vhost = launched.broker.vhosts["/"]
+    end = struct.pack("<QQ", vhost.queues["has it"].store.key, 0)
+    vhost.extras[EXTRA].by_client["device"].received_ids().restore_partly(1, 0, end)

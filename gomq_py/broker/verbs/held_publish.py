@@ -47,7 +47,7 @@ class HeldPublish:
         self._destinations = publication.destinations[at:]
         self._taken = taken
         self._somebody_took = False
-        self._may_go_elsewhere = at == 0
+        self._may_go_elsewhere = at == 0 and not publication.somebody_took
         self._done = done
         self._before = before
         vhost.held.add(self)

@@ -199,7 +199,7 @@ def store(caller, publication, now_ms, wait=None):
     for at, destination in enumerate(destinations):
         answer = destination.publish(message)
         if answer == LATER:
-            publication.somebody_took = somebody_took
+            publication.somebody_took = publication.somebody_took or somebody_took
             wait(publication, at, taken)
             return None
         if answer:

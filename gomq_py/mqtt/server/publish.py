@@ -85,7 +85,9 @@ def store(connection, publication, qos, packet_identifier):
     if qos == 2:
         publication.message.at_once = True
         received = connection.inbound.received
-        publication.destinations = received.lacking(packet_identifier, publication.destinations)
+        lacking = received.lacking(packet_identifier, publication.destinations)
+        publication.somebody_took = len(lacking) < len(publication.destinations)
+        publication.destinations = lacking
         received.begin(packet_identifier, tuple(publication.destinations))
     wait = partial(_wait, connection, qos, packet_identifier)
     taken = publishing.store(connection.caller, publication, connection.hub.scheduler.now_ms, wait)

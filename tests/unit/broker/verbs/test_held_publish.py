@@ -45,7 +45,8 @@ class Held:
         self.message.lacking = self.lack
         self.elsewhere = ()
         publication = SimpleNamespace(
-            message=self.message, destinations=(self.queue,), rerouted=lambda vhost: self.elsewhere)
+            message=self.message, destinations=(self.queue,), somebody_took=False,
+            rerouted=lambda vhost: self.elsewhere)
         wait_for_files(
             SimpleNamespace(scheduler=self.bench.scheduler, bodies=bodies), self.stream,
             self.vhost, publication, 0, True, self.is_done)
