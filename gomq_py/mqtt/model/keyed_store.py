@@ -17,6 +17,8 @@ says, made anew at boot, where of two messages for a key the later counts.
 
 Never yields, never flushes.
 """
+from functools import partial
+
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import Refused
 from gomq_py.hub.job import Job
@@ -227,6 +229,7 @@ class KeyedStore(Destination):
             yield
         self.index = KeyIndex(found)
         self._outdated, self._tombstones, self._gone = [], list(buried.values()), []
+        self._settling = None
         for key, location in found.items():
             if self._shelf.look(location):
                 self.octets += self._shelf.octets
@@ -274,15 +277,17 @@ class KeyedStore(Destination):
         if (self._outdated or self._tombstones or self._gone) and self._settling is None and not self.closed:
             self._settling = self._outdated, self._tombstones, self._gone
             self._outdated, self._tombstones, self._gone = [], [], []
-            self.vhost.when_safe(self._settle, self._has_failed, False)
+            self.vhost.when_safe(partial(self._settle, self._settling), self._has_failed, False)
         return 0
 
     def _has_failed(self):
         return self.failed
 
-    def _settle(self, error):
+    def _settle(self, settling, error):
         """What was written and marked before is safe, or cannot be."""
-        (outdated, tombstones, gone), self._settling = self._settling, None
+        if self._settling is not settling:  # the store has been opened again since
+            return
+        (outdated, tombstones, gone), self._settling = settling, None
         if self.closed:
             return
         if error is not None:

@@ -136,7 +136,7 @@ class Wills:
 
     def session_ended(self, client_id):
         """The session is gone: what waits is published."""
-        if self.kept.closed and self._missed.get(client_id) != FORGOTTEN:
+        if self.kept.closed:
             self._miss(client_id, OVER)
             return
         will = self._unpublished(client_id)
@@ -208,7 +208,8 @@ class Wills:
             self._wait(client_id, will.due_ms)
 
     def _miss(self, client_id, what):
-        if self.kept.index.get(client_id) is not None:
+        may_have_one = self._is_unread or self.kept.index.get(client_id) is not None
+        if may_have_one and self._missed.get(client_id) != FORGOTTEN:  # none can be left before it is open
             self._missed[client_id] = what
 
     def _due_after_restart(self, will):

@@ -317,6 +317,29 @@ def test_message_that_was_safe_stays_until_the_one_that_the_disk_refused_is_writ
     assert in_store(node) == 2
 
 
+def test_answer_from_before_the_fault_deletes_nothing_of_the_store_that_is_open_again(
+    boot, soon, monkeypatch
+):
+    """A mirror may give it that late. At 8119bd64 it deleted what had been safe."""
+    node, answers = boot(), []
+    put(node, "a", b"1")
+    settle(node)
+    with monkeypatch.context() as patch:
+        patch.setattr(VHost, "when_safe", lambda _self, callback, *_arguments: answers.append(callback))
+        put(node, "a", b"2")
+        node.wait(lambda: answers)
+        kept_of(node)._shelf.store.fence(OSError(errno.EIO, "the disk failed"))
+        node.wait(lambda: not kept_of(node).closed and not kept_of(node).touched)
+
+        answers.pop(0)(None)
+
+        assert in_store(node) == 3
+    for answer in answers:
+        answer(None)
+    settle(node)
+    assert content(kept_of(node)) == {"a": b"2"} and in_store(node) == 1
+
+
 def test_vhost_that_closes_or_goes_while_a_store_is_opened_again_closes_that(boot, soon):
     for end in ("stop", "delete"):
         node = boot()

@@ -480,20 +480,63 @@ def test_client_whose_will_cannot_be_kept_leaves_none(world, monkeypatch):
     assert world.published == [] and world.sessions.wills.count == 0
 
 
-def test_wills_of_a_store_that_could_not_be_opened_at_boot_are_published_when_it_can(world, monkeypatch):
-    world.connect("a", will="a")
-    world.restart("stop", has_door=False)
-    recovered = world.sessions.wills.recovered
-    kept = world.sessions.wills.kept
-    kept.__init__(kept.vhost, module.STORE, kept._key_of, kept._tombstone)
-    kept.when_open = world.sessions.wills._catch_up
-    world.sessions.wills._recovered = []
+def test_will_of_an_earlier_connection_is_not_published_for_a_client_that_came_back_and_was_lost(
+    world, monkeypatch
+):
+    """At 8119bd64 it was: that its connection was lost stood in place of that it had come back."""
+    world.lose(*world.connect(delay_s=100))
+    open_again = failed_store(world, monkeypatch)
+    connection = Connection()
+    session, *_ = world.sessions.connect(connection, "c", "guest", False, NEVER, 5)
+    assert world.sessions.wills.begin("c", "a user")
+    world.lose(session, connection)
 
+    open_again()
+    world.pass_time(200)
+
+    assert world.published == [] and world.sessions.wills.count == 0
+
+
+@pytest.fixture
+def unread(world):
+    """Wills of two clients, in a store that could not be opened at boot. Returns what opens it."""
+    for name in ("a", "b"):
+        world.connect(name, will=name)
+    world.restart("stop", has_door=False)
+    wills = world.sessions.wills
+    recovered, kept = wills.recovered, wills.kept
+    kept.__init__(kept.vhost, module.STORE, kept._key_of, kept._tombstone)
+    kept.when_open = wills._catch_up
+    wills._recovered = []
     recovered(None)
     world.open_door()
-    world.pass_time(0)
-    world.node.wait(lambda: not kept.closed and not kept._reopening.running)
+
+    def open_it():
+        world.pass_time(0)
+        world.node.wait(lambda: not kept.closed and not kept._reopening.running)
+
+    return open_it
+
+
+def test_wills_of_a_store_that_could_not_be_opened_at_boot_are_published_when_it_can(world, unread):
+    unread()
     assert world.published == []
     world.pass_time(GRACE_S)
 
-    assert world.published == ["a"]
+    assert sorted(world.published) == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_client_that_is_back_before_the_wills_of_an_earlier_run_can_be_read_leaves_none(
+    world, unread, is_lost
+):
+    """At 8119bd64 its will was published, with the client there."""
+    connection = Connection()
+    session, *_ = world.sessions.connect(connection, "a", "guest", False, NEVER, 5)
+    assert world.sessions.wills.begin("a", "a user")
+    if is_lost:
+        world.lose(session, connection)
+    unread()
+    world.pass_time(GRACE_S)
+
+    assert world.published == ["b"]
