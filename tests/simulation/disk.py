@@ -48,6 +48,8 @@ def is_of_disk(error):
 class ProcessFiles(PowerCutFiles):
     """The Files of a process."""
 
+    may_sync_in_hub = False  # or compiled modules would flush in threads that nobody steers
+
     def __init__(self, process, listeners=()):
         super().__init__(process.machine.disk, flush_pause=self._flushing, listeners=listeners)
         self._process = process

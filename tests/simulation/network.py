@@ -13,6 +13,7 @@ import errno
 import os
 import socket as system_socket
 from collections import deque
+from functools import partial
 from zlib import crc32
 
 import gevent
@@ -93,6 +94,7 @@ class Listening:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         end = self._backlog.popleft()
         end.hear = self.process.hub.loop.socket_is_ready
+        end.moment = lambda what: self.process.moment(f"{end.name} {what}")
         return self.process.descriptor_of(end), end.peer_address
 
     def is_readable(self):
@@ -125,7 +127,9 @@ class Listening:
 
 
 class End:
-    """One side of a connection. ``peer``: the other one. ``hear()`` is called when something has changed."""
+    """One side of a connection. ``peer``: the other one. ``hear()`` is called when something has changed,
+    ``moment(what)`` before something is done that the peer will see.
+    """
 
     family, type, proto = system_socket.AF_INET, system_socket.SOCK_STREAM, 0
 
@@ -135,6 +139,7 @@ class End:
         self.peer_address = peer_address
         self.peer = None
         self.hear = lambda: None
+        self.moment = partial(network.world.say, name)
         self.descriptor = -1
         self._network = network
         self._world = network.world
@@ -213,7 +218,7 @@ class End:
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         taken = bytes(data[:room])
-        self._world.say(self.name, f"sends {len(taken)} of {len(data)} {crc32(taken):08x}")
+        self.moment(f"sends {len(taken)} of {len(data)} {crc32(taken):08x}")
         self._sent += taken
         self._move_later()
         return len(taken)

@@ -14,6 +14,7 @@ from tests.simulation.clock import CLOCK
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import Scenario
 from tests.simulation.steering import steer
+from tests.simulation.world import FOLDER_PREFIX
 
 # In memory where that is possible: the disk is modelled.
 FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -90,7 +91,7 @@ def exercised(scenario):
 @contextlib.contextmanager
 def folder():
     """A folder for the machines' disks."""
-    path = tempfile.mkdtemp(dir=FOLDER, prefix="gomq-simulation-")
+    path = tempfile.mkdtemp(dir=FOLDER, prefix=FOLDER_PREFIX)
     try:
         yield path
     finally:

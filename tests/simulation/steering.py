@@ -21,7 +21,7 @@ from gomq_py.storage import data_dir, flushing
 from tests.simulation import network
 from tests.simulation.disk import is_of_disk
 from tests.simulation.threads import Pool
-from tests.simulation.world import ADDRESS, described
+from tests.simulation.world import described, without_places
 
 ROOM = 1 << 40
 
@@ -88,7 +88,7 @@ class _Listener(logging.Handler):
         self._world = world
 
     def emit(self, record):
-        self._world.say("log", ADDRESS.sub("", f"{record.levelname.lower()} {record.getMessage()}"))
+        self._world.say("log", without_places(f"{record.levelname.lower()} {record.getMessage()}"))
         if record.exc_info and not is_of_disk(record.exc_info[1]):
             self._world.find(f"{record.getMessage()}: {described(record.exc_info[1])}")
 

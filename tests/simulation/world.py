@@ -16,8 +16,9 @@ from greenlet import getcurrent
 
 from tests.simulation.clock import CLOCK
 
-# What Python says of an object that has no better name; two runs would differ by it.
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+FOLDER_PREFIX = "gomq-simulation-"
+# In texts of the broker's: where an object lies, and where its data does. Two runs would differ by it.
+_PLACES = re.compile(rf" at 0x[0-9a-f]+|/[^\s']*{FOLDER_PREFIX}\w+/")
 
 
 class Trace:
@@ -44,7 +45,12 @@ def described(error):
     """An error as text, with the last places that it came through."""
     places = traceback.extract_tb(error.__traceback__)[-6:]
     way = " > ".join(f"{os.path.basename(place.filename)}:{place.lineno} {place.name}" for place in places)
-    return f"{type(error).__name__}: {error} ({way})"
+    return without_places(f"{type(error).__name__}: {error} ({way})")
+
+
+def without_places(text):
+    """A text as it is in every run of the seed."""
+    return _PLACES.sub("", text)
 
 
 class World:
@@ -78,7 +84,7 @@ class World:
 
     def find(self, what):
         """This must not be: the seed has failed, and goes on."""
-        what = ADDRESS.sub("", what)
+        what = without_places(what)
         self.findings.append(f"at {CLOCK.now_s:.6f} s: {what}")
         self.say("FINDING", what)
 
