@@ -19,7 +19,7 @@ cdef class Segment:
     cdef unsigned char* ack_p
     cdef readonly uint32_t seed, ack_seed, ordinal, next_ordinal
     cdef readonly uint64_t generation, body_bytes, taken_bytes, acked_bytes
-    cdef readonly Py_ssize_t count, taken, acked, delivered, announced, announced_entries, syncing
+    cdef readonly Py_ssize_t count, taken, acked, delivered, announced, announced_entries, syncing, flushed
     cdef public unsigned int unsynced
     cdef readonly unsigned long long named_in
     cdef readonly bint is_open, is_direct, patchy, synced_once, written_here, sealed

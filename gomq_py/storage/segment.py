@@ -38,19 +38,20 @@ class Segment:
     Up to ``cached`` the system has pages for the msgs file; behind it the mapping is not to be written to.
 
     ``written_here``: this run made it, so that what is read from it needs no check; ``is_direct``: it is
-    open, too. Of a segment of an earlier run, ``runs`` and ``counts`` say what the acks file said when it was
-    opened, and ``delivered_before`` how far its records had been delivered. ``synced_once``: a flush of some
-    of its octets was begun. ``named_in``: how many flushes had begun when its files got their names.
+    open, too. Up to ``flushed`` the msgs file is on the disk. Of a segment of an earlier run, ``runs`` and
+    ``counts`` say what the acks file said when it was opened, and ``delivered_before`` how far its records
+    had been delivered. ``synced_once``: a flush of some of its octets was begun. ``named_in``: how many
+    flushes had begun when its files got their names.
     """
 
     __slots__ = (
         "number", "next", "msgs", "acks", "is_open", "is_direct", "p", "ack_p", "capacity", "end", "cached",
         "seed", "ack_seed", "generation", "ordinal", "last_at", "count", "body_bytes", "taken", "taken_bytes",
         "acked", "acked_bytes", "entries", "entry_capacity", "patchy", "delivered", "announced",
-        "announced_entries", "unsynced", "syncing", "synced_once", "named_in", "written_here", "sealed",
-        "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal", "checked_at",
-        "damaged_at", "damaged_end", "sealed_entries", "timestamps", "synced", "first_offset", "readers",
-        "proven", "looked_at", "wanted_at", "wanted_end", "picked", "picked_count",
+        "announced_entries", "unsynced", "syncing", "flushed", "synced_once", "named_in", "written_here",
+        "sealed", "runs", "run_count", "run_at", "counts", "dues", "delivered_before", "next_ordinal",
+        "checked_at", "damaged_at", "damaged_end", "sealed_entries", "timestamps", "synced", "first_offset",
+        "readers", "proven", "looked_at", "wanted_at", "wanted_end", "picked", "picked_count",
     )
 
     def __init__(self, number):
@@ -60,7 +61,7 @@ class Segment:
         self.generation = self.ordinal = self.last_at = 0
         self.count = self.body_bytes = self.taken = self.taken_bytes = self.acked = self.acked_bytes = 0
         self.entries = self.entry_capacity = self.delivered = self.announced = self.announced_entries = 0
-        self.unsynced = self.syncing = self.named_in = 0
+        self.unsynced = self.syncing = self.flushed = self.named_in = 0
         self.is_open = self.is_direct = self.patchy = False
         self.synced_once = self.written_here = self.sealed = False
         self.runs = self.counts = self.dues = None
@@ -405,7 +406,7 @@ class Segment:
         self.seed = head.seed
         self.generation = head.generation
         self.first_offset = head.first_offset
-        self.end = self.announced = seal.end
+        self.end = self.announced = self.flushed = seal.end
         self.count = seal.records
         self.body_bytes = seal.body_bytes
         self.ordinal = seal.next_ordinal

@@ -33,11 +33,12 @@ cdef class SegmentLog(_store.Store):
     @cython.locals(segment=Segment)
     cpdef delete_files(self)
     cpdef fence(self, error)
-    @cython.locals(segment=Segment, unsynced=list)
+    @cython.locals(segment=Segment, unsynced=list, what=cython.uint)
     cpdef list sync_files(self, bint acks_too)
     @cython.locals(segment=Segment)
     cpdef synced(self)
-    @cython.locals(is_whole=bint)
+    cdef bint _has_unsynced(self)
+    @cython.locals(flushed=Py_ssize_t, is_whole=bint)
     cdef int _note_synced(self, Segment segment) except -1
     cdef bint _has_stage(self, Py_ssize_t size) except -1
     cdef int _put_on_stage(self, Segment segment, Message message, Py_ssize_t size) except -1

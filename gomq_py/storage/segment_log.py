@@ -100,7 +100,8 @@ class SegmentLog(_store.Store):
     def close(self):
         """Nothing goes in or out any more.
 
-        The files stay, and are sealed and closed after the next sync; ``committer.stop`` waits for it.
+        The files stay. They are sealed and closed at once, or if they are not all on the disk after the next
+        sync; ``committer.stop`` waits for it.
         """
         self.flush()  # which may fence
         if self.failure is not None:
@@ -114,9 +115,14 @@ class SegmentLog(_store.Store):
         self._closing = True
         for segment in self._segments.values():
             if segment.is_open:
-                self._mark_unsynced(segment, MSGS | ACKS)
-        if self._unsynced:
+                if max(segment.flushed, segment.syncing) < segment.end:
+                    self._mark_unsynced(segment, MSGS)
+                if not segment.unsynced and segment not in self._syncing:
+                    self._note_synced(segment)
+        if self._has_unsynced():
             self.committer.mark(self)
+        elif not self._syncing:
+            self._close_files()
 
     def listed(self):
         """What the folder of a closed store holds; None if it has no segments, or if an error has made that
@@ -250,17 +256,19 @@ class SegmentLog(_store.Store):
         if self._fenced:
             raise self.failure
         self._marked = False
-        what = MSGS | ACKS if acks_too else MSGS
         files = []
         unsynced, self._unsynced, self._syncing = self._unsynced, [], []
         for segment in unsynced:
-            if segment.unsynced & what:
+            what = segment.unsynced
+            if not acks_too and (segment is self._write or not what & MSGS):  # else it is sealed, and closed
+                what &= MSGS
+            if what:
                 self._syncing.append(segment)
                 segment.synced_once = True
-                if segment.unsynced & what & MSGS:
+                if what & MSGS:
                     files.append(segment.msgs)
                     segment.syncing = segment.end
-                if segment.unsynced & what & ACKS and segment.acks is not None:
+                if what & ACKS and segment.acks is not None:
                     files.append(segment.acks)
                 segment.unsynced &= ~what
             if segment.unsynced:
@@ -274,22 +282,24 @@ class SegmentLog(_store.Store):
         for segment in syncing:
             if segment.is_open:
                 self._note_synced(segment)
-        if self._closing and not self._unsynced:
+        if self._closing and not self._has_unsynced():
             self._close_files()
+
+    def _has_unsynced(self):
+        return bool(self._unsynced)
 
     def _note_synced(self, segment):
         """Everything written to the segment before the sync began is on the disk."""
-        is_whole = segment is not self._write and segment.syncing == segment.end
-        if (
-            segment.syncing and not segment.sealed
-            and (is_whole or segment.syncing - segment.synced >= MARK_EVERY * segment.syncing)
-        ):
-            segment.put_synced(segment.syncing)
+        if segment.syncing:
+            segment.flushed, segment.syncing = segment.syncing, 0
+        flushed = segment.flushed
+        is_whole = segment is not self._write and flushed == segment.end
+        if flushed and not segment.sealed and (is_whole or flushed - segment.synced >= MARK_EVERY * flushed):
+            segment.put_synced(flushed)
             if is_whole:
                 segment.seal()
             self.files.overwritten(segment.msgs, SEAL_AT, HEAD_BYTES)
-        segment.syncing = 0
-        if self._closing and segment.acks is not None:
+        if self._closing and segment.acks is not None and not segment.unsynced:
             segment.seal_acks()
             self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)
         if segment is not self._write and not segment.unsynced and self._is_idle(segment):
@@ -451,6 +461,8 @@ class SegmentLog(_store.Store):
         if self.durable:
             self.files.overwritten(msgs, 0, HEAD_BYTES)
             self.files.overwritten(acks, 0, HEAD_BYTES)
+            # Before the run ends: or that would have to flush the acks' head for each queue that has none.
+            self._mark_acks(segment)
         else:
             segment.unsynced = MSGS  # for ever: nobody flushes it
         return segment

@@ -45,6 +45,7 @@ cdef class StreamStore(segment_log.SegmentLog):
     cpdef tuple oldest(self)
     @cython.locals(segment=Segment)
     cpdef drop_oldest(self)
+    cdef bint _has_unsynced(self)
     @cython.locals(segment=Segment, before=Segment)
     cdef Segment _begin_segment(self, Py_ssize_t size, bint may_wait=*)
     @cython.locals(segment=Segment)

@@ -316,19 +316,6 @@ class StreamStore(segment_log.SegmentLog):
 
     # opening and closing
 
-    def close(self):
-        """Nothing goes in or out any more. The files stay, and are sealed and closed after the next sync."""
-        self.flush()  # which may fence
-        if self.failure is not None:
-            return
-        segment_log.SegmentLog.close(self)
-        if not self._unsynced:
-            if self.offsets.dirty:
-                self._closing = True
-                self.committer.mark(self)
-            else:
-                self.offsets.close()
-
     def adopt(self, segment):
         """A segment of an earlier run, found by recovery; they come oldest first, before anything else
         happens.
@@ -395,6 +382,9 @@ class StreamStore(segment_log.SegmentLog):
         self.synced_offset = self._sync_offset
         self._synced_number, self._synced_end = self._sync_number, self._sync_end
         segment_log.SegmentLog.synced(self)
+
+    def _has_unsynced(self):
+        return bool(self._unsynced) or self.offsets.dirty
 
     def _begin_segment(self, size, may_wait=False):
         """A new segment to write to."""
