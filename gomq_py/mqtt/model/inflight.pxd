@@ -19,7 +19,8 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef readonly MessageStore store
     cdef readonly uint64_t boot, last_received, sure_mark
     cdef public uint64_t sure_at
-    cdef readonly bint failed, is_stuck
+    cdef readonly bint failed
+    cdef public bint is_stuck
     cdef list waiting
     cdef Message message, shown
     cdef bytearray record

@@ -78,8 +78,9 @@ class Inflight(turn_taker.TurnTaker):
     the machine from any other.
 
     Nothing here fails for the disk's sake: what cannot be kept is not, and said in the log. Where its store
-    has ``failed`` another Inflight with a new store takes its place (moving.Replacing). ``is_stuck`` until
-    the definitions on the disk name that one: a kill would bring identifiers back that clients have released.
+    has ``failed`` another Inflight with a new store takes its place (moving.Replacing). Both are ``is_stuck``
+    until the definitions on the disk name that one: a kill would bring identifiers back that clients have
+    released.
     """
 
     __slots__ = (

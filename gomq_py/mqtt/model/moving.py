@@ -61,7 +61,8 @@ class Replacing(Again):
     that is under way noted there, some sessions at a time.
 
     The definitions name the new store on the disk before PUBCOMP leaves to anybody, because the one before
-    may know identifiers that are free by then. Publishers at QoS 2 wait for that, and for nothing else.
+    may know identifiers that are free by then. Publishers at QoS 2 wait for that, and for nothing else: both
+    are stuck until then.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -103,11 +104,13 @@ class Replacing(Again):
 
     def _tell_when_named(self, before):
         """Tell the one before as soon as the definitions on the disk name another store."""
-        self._vhost.when_safe(partial(self._named, before), _is_ours)
+        self._vhost.when_safe(partial(self._named, before, self._sessions.inflight), _is_ours)
 
-    def _named(self, before, error):
+    def _named(self, before, after, error):
         if error is None:
             before.replaced()
+            if not after.failed:
+                after.replaced()
         else:  # the log of definitions has failed, and gets a successor, too
             self._vhost.timers.start(FIRST_PAUSE_MS, partial(self._tell_when_named, before))
 

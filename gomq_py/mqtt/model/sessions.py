@@ -264,6 +264,7 @@ class Sessions:
         """
         self.vhost.replace_store(INFLIGHT_STORE)
         self._inflight = self.make_inflight()
+        self._inflight.is_stuck = True
         self._inflight.open()
         return self.with_identifiers()
 

@@ -705,6 +705,35 @@ def test_store_of_identifiers_that_fails_doubles_nothing_and_shuts_nobody_out(ma
     assert bodies(queue) == [b"1"]
 
 
+def test_new_store_of_identifiers_lets_nothing_go_before_the_disk_has_its_name(make_mqtt):
+    """The one before would bring an identifier back that the client has for another message by then. At
+    832b9f11 what came after the new store was made went on.
+    """
+    mqtt = make_mqtt(manual=True)
+    client, queue = kept_client(mqtt, 5)
+    sessions, committer = mqtt.door.vhost.extras["mqtt"], mqtt.door.committer
+    client.send(publish(b"t", b"1", 2, 1, 5))
+    wait_until(lambda: committer.waiting, what="nobody waits for the message")
+    committer.finish()
+    client.expect(b"\x50\x02\x00\x01")
+    sessions.inflight.fail(OSError(errno.EIO, "no disk"))
+    wait_until(lambda: committer.waiting, what="nobody waits for the name of the new store")
+    named = committer.waiting.pop()
+
+    client.send(b"\x62\x02\x00\x01" + publish(b"t", b"2", 2, 2, 5))
+    wait_until(lambda: not sessions.by_client["c"].received.has(1), what="PUBREL has not come")
+    committer.finish()
+    client.expect_nothing()
+    assert bodies(queue) == [b"1"]
+
+    named(None)
+    client.expect(b"\x70\x02\x00\x01")
+    wait_until(lambda: committer.waiting, what="nobody waits for the message")
+    committer.finish()
+    client.expect(b"\x50\x02\x00\x02")
+    assert bodies(queue) == [b"2"]
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifiers(
     make_mqtt, monkeypatch, version
