@@ -127,7 +127,7 @@ class Broker:
         self.users.open()
         self._log.open()
         self._replay()
-        self._pool.listed = {}
+        self._pool.listed, self._pool.settled = {}, None
         self._pool.last_end = KILLED  # a queue that is opened again in this run may have anything under way
         self._make_defaults()
         self._data_dir.note_logs({DEFINITIONS: self._log.on_disk, USERS: self.users.on_disk})

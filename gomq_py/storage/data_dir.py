@@ -9,7 +9,8 @@ a time; a second one is told who does.
       .last-run           how the last run ended: "stopped\\n", the SHA-256 of .segments, and what it has left
                           of definitions and users ("users ID OCTETS\\n"); while it goes on, and if it ended
                           otherwise, the machine's boot, and what is on the disk of these two at least;
-                          "followed\\n" where another node's data were kept
+                          "followed\\n" and the boot where another node's data are kept. Until a boot after
+                          that, or after a loss of power, is over it says so still
       .segments           which segments held messages when it had stopped (storage.segment_list)
       schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
                           alone
@@ -61,12 +62,12 @@ SET_ASIDE = "set-aside"
 # cut short.
 _NOT_CONTENT = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS, "lost+found"})
 
-# How the last run ended: in order, in a kill, which leaves all that was written, or with the machine, which
-# may have lost what was not flushed. Where nobody has said so (an earlier version, a mirror, a full disk): as
-# with the machine.
-STOPPED, KILLED, POWER_LOST = "stopped", "killed", "power lost"
+# How the last run ended: in order; in a kill, which leaves all that was written; as a follower, which leaves
+# all that it was told of another node's run; or with the machine, which may have lost what was not flushed.
+# Where nobody has said so (an earlier version, a copy, a full disk): as with the machine.
+STOPPED, KILLED, FOLLOWED, POWER_LOST = "stopped", "killed", "followed", "power lost"
 _STOPPED_TEXT = b"stopped\n"
-_FOLLOWED_TEXT = b"followed\n"  # the data are another node's, and nobody here knows how its run ended
+_FOLLOWED_TEXT = b"followed\n"
 # Of a name that is kept: a file system takes 255, and a number follows.
 _NAME_OCTETS = 200
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -118,6 +119,7 @@ class DataDir:
         self.listed = {}
         self.logs_left = {}
         self._logs = {}  # the same of this run
+        self._note = b""  # how it ends if the process is killed
         self._content = {}
         self._follows = False
 
@@ -161,7 +163,7 @@ class DataDir:
             self._lock()
         try:
             self._check_version()
-            self._write_note(_FOLLOWED_TEXT)
+            self._write_note(_FOLLOWED_TEXT + boot_id())
         except BaseException:
             self.close()
             raise
@@ -213,10 +215,12 @@ class DataDir:
             raise DataDirError(f"{path} {reason}")
 
     def note_logs(self, logs):
-        """The boot has read the logs, {name: ``left`` of LogScan}: note it for a boot after a kill.
+        """The boot has read everything, of the logs {name: ``left`` of LogScan}: note it for a boot after a
+        kill.
 
         Blocks; for boot. Raises OSError.
         """
+        self._note = boot_id()
         with _room_or_not():
             self._note_anew(logs)
 
@@ -356,7 +360,8 @@ class DataDir:
         self.last_end = _last_end(_note_in(self.path), self._lock_text, boot)
         self.listed = _listed(self.path, self.last_end)
         self.logs_left = logs_left_in(self.path, self.last_end)
-        self._write_note(boot + _lines_of(self.logs_left))
+        self._note = {FOLLOWED: _FOLLOWED_TEXT + boot, POWER_LOST: b""}.get(self.last_end, boot)
+        self._write_note(self._note + _lines_of(self.logs_left))
         for name in (SEGMENTS, NEXT_NOTE):
             with contextlib.suppress(OSError):
                 os.unlink(self._at(name))
@@ -373,7 +378,7 @@ class DataDir:
         place does so behind it, in the same folder.
         """
         self._logs = logs
-        self._write_whole(NEXT_NOTE, boot_id() + _lines_of(logs))
+        self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
         os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
 
     def _write_list(self):
@@ -559,6 +564,8 @@ def _last_end(note, lock_text, boot):
     """
     if note.startswith(_STOPPED_TEXT):
         return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
+    if boot and note.startswith(_FOLLOWED_TEXT + boot):
+        return FOLLOWED
     return KILLED if boot and note.startswith(boot) else POWER_LOST
 
 

@@ -56,7 +56,6 @@ cdef class MessageStore(segment_log.SegmentLog):
     @cython.locals(segment=Segment)
     cpdef int flush(self) except -1
     @cython.locals(first=uint64_t)
-    cpdef bint take_back(self, uint64_t place) except -1
     cpdef adopt(self, Segment segment)
 
     @cython.locals(segment=Segment)

@@ -375,18 +375,6 @@ class MessageStore(segment_log.SegmentLog):
         self._counts.put(location, self._counts.get(location), written or entry)
         return 0
 
-    def take_back(self, place):
-        """As Store.take_back. What is gone already, by an earlier boot that was killed, cannot be."""
-        first = self._first_behind(place)
-        if not first or not self.pick(self._level_bits | first):
-            return False
-        if _is_among(locations.position_of(first), self._find(first).get_runs().tolist()):
-            self.unpick(self._level_bits | first)
-            return False
-        self.delete(self._level_bits | first)
-        self.flush()
-        return True
-
     # the slow verbs
 
     def purge(self):
@@ -1027,11 +1015,6 @@ class MessageStore(segment_log.SegmentLog):
             LOG.warning("delivery counts of %s are not kept over a restart: %s", segment.path(), error)
         segment.attach(segment.msgs, segment.acks)
         return 0
-
-
-def _is_among(at, runs):
-    """Whether a position lies in one of these runs, given as [start, end, start, ...]."""
-    return any(start <= at < end for start, end in zip(runs[::2], runs[1::2]))
 
 
 class AckRun:

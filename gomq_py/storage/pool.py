@@ -103,6 +103,9 @@ class SegmentPool:
         self.last_end = POWER_LOST
         # queue folder -> segment_list.Listed of what the last run left there, for recovery at boot
         self.listed = {}
+        # queue folder -> {number of a segment that boot found emptied: see recovery.Recovery};
+        # None: the boot is over
+        self.settled = {}
         self.damage = DamageNotes()
         self._numbers = 0
         self._generation = int.from_bytes(os.urandom(7), "little")

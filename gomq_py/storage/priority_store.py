@@ -63,25 +63,17 @@ class PriorityStore(_store.Store):
             self.pool.name_at_once(level_folder(self.folder, 0))
         return 0
 
-    def log_end(self):
-        """As Store.log_end, of the lowest level."""
-        store = self._levels[0]
-        return 0 if store is None else store.log_end()
-
-    def holds_behind(self, place):
-        """As Store.holds_behind, of the lowest level."""
-        store = self._levels[0]
-        return store is not None and store.holds_behind(place)
-
-    def take_back(self, place):
-        """As Store.take_back, of the lowest level."""
+    def place_of(self, size):
+        """As Store.place_of, on the lowest level, which is made if need be."""
         store = self._levels[0]
         if store is None:
-            return False
-        self._take_off(store)
-        taken_back = store.take_back(place)
-        self._put_on(store)
-        return taken_back
+            store = self._level(0)
+        return store.place_of(size)
+
+    def holds(self, place, came_ms):
+        """As Store.holds, of the lowest level."""
+        store = self._levels[0]
+        return store is not None and store.holds(place, came_ms)
 
     def peek(self, message):
         """Show the oldest ready message of the highest level that has one."""

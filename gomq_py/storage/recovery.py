@@ -11,7 +11,7 @@ from array import array
 from typing import NamedTuple
 
 from gomq_py.observability.log import logger
-from gomq_py.storage import damage, locations
+from gomq_py.storage import damage
 from gomq_py.storage.data_dir import POWER_LOST, STOPPED, move_aside
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import acks as acks_format
@@ -154,15 +154,13 @@ class Recovery:
             segment.attach(msgs, acks)
             self._restore(segment, head, acks_head)
             self._report_damaged_acks(segment, unreadable)
-            runs = segment.get_runs()
             segment.detach()
         finally:
             self.files.close(msgs)
             if acks is not None:
                 self.files.close(acks)
         if segment.acked >= segment.count:
-            if runs:  # and not only damaged records, of which nobody has had the messages
-                store.consumed(locations.pack(0, number, runs[-1]))
+            self._note_settled(number, segment, None)
             store.pool.retire(None, None, msgs.path, acks.path, True)
         else:
             store.adopt(segment)
@@ -263,7 +261,7 @@ class Recovery:
         self.files.read_through(msgs)
         scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
         scanner.tally(runs)
-        damaged = _joined(part for part in scanner.damaged if not _is_gone(runs, part[0]))
+        damaged = _joined(part for part in scanner.damaged if not acks_format.is_among(part[0], runs))
         next_ordinal = scanner.next_ordinal
         if missing is not None:
             next_ordinal = max(next_ordinal, missing.next_ordinal)
@@ -294,6 +292,13 @@ class Recovery:
             "damaged: %s has %d octets, and had %d: cut short while no broker ran; %d message(s) of it are "
             "lost or were acked", segment.path(), segment.msgs.size, seal.end, lost,
         )
+
+    def _note_settled(self, number, segment, runs):
+        """Note that all messages of a segment are gone: as long as the boot lasts its file is there, or the
+        ``runs`` that its acks file tells (format.acks).
+        """
+        if self.store.pool.settled is not None:
+            self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
 
     # what nobody wants
 
@@ -450,11 +455,14 @@ class Recovery:
         in the segment, they are lost: that is said, and the file is kept aside.
         """
         path = self.store.path_of("acks", number)
+        file = self.files.open(path)
+        head = self._bound_head(number, file, head_format.ACKS_MAGIC)
+        if head is not None:
+            self.files.read_through(file)
+            self._note_settled(number, None, acks_format.load(file.map, head.seed).runs)
+        self.files.close(file)
         if self.store.pool.last_end == STOPPED:
-            file = self.files.open(path)
-            is_ours = self._bound_head(number, file, head_format.ACKS_MAGIC) is not None
-            self.files.close(file)
-            if is_ours and (self.listed is None or number in self.listed.counts):
+            if head is not None and (self.listed is None or number in self.listed.counts):
                 LOG.error("%s is gone: its messages are lost; what had become of them is kept as %s",
                           self.store.path_of("msgs", number), self._move_aside(path))
                 return
@@ -482,8 +490,3 @@ def _adds_up(seal, acks_seal):
     if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:
         return False
     return acks_seal is None or (acks_seal.acked <= seal.records and acks_seal.body_bytes <= seal.body_bytes)
-
-
-def _is_gone(runs, position):
-    """Whether the octets from this position on are acked already."""
-    return any(runs[at] <= position < runs[at + 1] for at in range(0, len(runs), 2))

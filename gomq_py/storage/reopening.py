@@ -45,7 +45,7 @@ def open_aside(done, opening, folder, files, pool, committer, *arguments):
 def _laters(pool, committer):
     """What stands in a thread for both."""
     return (
-        Later(pool, "files", "stage", "folder", "last_end", "listed", "damage"),
+        Later(pool, "files", "stage", "folder", "last_end", "listed", "settled", "damage"),
         Later(committer, "enabled", "begun"))
 
 

@@ -59,7 +59,7 @@ cdef class Segment:
     cdef Py_ssize_t size_at(self, Py_ssize_t at) except -1
     cdef Py_ssize_t head_end(self, Py_ssize_t at) except -1
     cdef Py_ssize_t size_of(self, Py_ssize_t at) except -1
-    cdef bint is_whole(self, Py_ssize_t at) except -1
+    cdef bint is_whole(self, Py_ssize_t at, uint64_t came_ms) except -1
     cdef Py_ssize_t body_length_at(self, Py_ssize_t at) except -1
     cpdef uint64_t timestamp_at(self, Py_ssize_t at) except? 0
     @cython.locals(slot=Py_ssize_t)

@@ -225,11 +225,14 @@ class Segment:
         """Size of the record that seems to begin at ``at``, of which its head has been read; 0: none does."""
         return record.measure(self.p, at, self.end)
 
-    def is_whole(self, at):
-        """Whether a record begins at ``at``, where it has been read, and all of it checks."""
+    def is_whole(self, at, came_ms):
+        """Whether a record begins at ``at``, where it has been read, and all of it checks; one of this time,
+        unless that is 0.
+        """
         return (
             record.measure(self.p, at, self.end) > 0 and record.header_is_sound(self.p, at, self.seed)
-            and record.content_is_sound(self.p, at, self.seed))
+            and record.content_is_sound(self.p, at, self.seed)
+            and (came_ms == 0 or octets.le64(self.p, at + 20) == came_ms))
 
     def body_length_at(self, at):
         """Body octets of a record whose place was checked."""

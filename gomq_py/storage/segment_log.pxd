@@ -18,15 +18,14 @@ cdef class SegmentLog(_store.Store):
     cdef list _unsynced, _syncing
     cdef dict _openings
     cdef bint _opens_aside, _is_unawaited
-    cdef uint64_t _consumed_to
 
     cpdef begin_behind(self, Py_ssize_t number)
     @cython.locals(segment=Segment)
-    cpdef uint64_t log_end(self) except? 0
-    cpdef consumed(self, uint64_t place)
-    cdef uint64_t _first_behind(self, uint64_t place) except? 0
+    cpdef uint64_t place_of(self, Py_ssize_t size) except? 0
+    @cython.locals(number=Py_ssize_t, position=Py_ssize_t, segment=Segment)
+    cpdef bint holds(self, uint64_t place, uint64_t came_ms) except -1
     @cython.locals(was_open=bint)
-    cdef bint _is_whole(self, Segment segment, Py_ssize_t at) except -1
+    cdef bint _is_whole(self, Segment segment, Py_ssize_t at, uint64_t came_ms) except -1
     cpdef int mark(self) except -1
     @cython.locals(segment=Segment)
     cpdef close(self)

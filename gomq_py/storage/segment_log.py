@@ -11,8 +11,9 @@ import os
 from functools import partial
 
 from gomq_py.storage import locations, pages, stage, store as _store
+from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
-from gomq_py.storage.format.acks import capacity_for
+from gomq_py.storage.format.acks import capacity_for, is_among
 from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
 from gomq_py.storage.opening import Opening
 from gomq_py.storage.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
@@ -49,7 +50,6 @@ class SegmentLog(_store.Store):
         "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
         "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf",
         "_expected_shelf", "_outer", "_is_unawaited", "_stage", "_staged", "_last_staged",
-        "_consumed_to",
     )
 
     def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
@@ -65,7 +65,6 @@ class SegmentLog(_store.Store):
         self._write = self._last = None
         self._next_number = 1
         self._next_bytes = self._expect_at = self._expected_bytes = 0
-        self._consumed_to = 0
         self._begin_small()
         self._marked = self._closing = self._fenced = False
         self._unsynced = []
@@ -187,40 +186,33 @@ class SegmentLog(_store.Store):
             found.append((number, segment.capacity, wanted))
         return found
 
-    # where its end is, for who notes it elsewhere
+    # where the next message will lie, for who notes it elsewhere
 
-    def log_end(self):
-        """As Store.log_end: behind the last message, or at the begin of the next segment where there is none.
-        """
-        segment = self._last
-        if segment is None:
-            return locations.pack(0, self._next_number, 0)
+    def place_of(self, size):
+        """As Store.place_of."""
+        segment = self._write
+        if segment is None or segment.end + self._staged + size > segment.capacity:
+            return locations.pack(0, self._next_number, HEAD_BYTES)
         return locations.pack(0, segment.number, segment.end + self._staged)
 
-    def holds_behind(self, place):
-        """As Store.holds_behind."""
-        return place < self._consumed_to or self._first_behind(place) > 0
-
-    def consumed(self, place):
-        """At boot: all messages of a segment are gone, which reached to this place at least."""
-        self._consumed_to = max(self._consumed_to, place)
-
-    def _first_behind(self, place):
-        """The place of the first message behind this one; 0: there is none, or it is not whole."""
+    def holds(self, place, came_ms):
+        """As Store.holds. A segment is gone when all of its messages have been acked. If its acks file is not
+        there either a later segment proves that, but not after a loss of power.
+        """
         number, position = locations.number_of(place), locations.position_of(place)
         self._end_stage()
-        for each in sorted(self._segments):
-            start = max(position if each == number else HEAD_BYTES, HEAD_BYTES)
-            if each >= number and self._segments[each].end > start:
-                return locations.pack(0, each, start) if self._is_whole(self._segments[each], start) else 0
-        return 0
+        settled = {} if self.pool.settled is None else self.pool.settled.get(self.folder, {})
+        segment, runs = settled.get(number, (self._segments.get(number), None))
+        if segment is not None:
+            return position < segment.end and self._is_whole(segment, position, came_ms)
+        if runs is not None:
+            return is_among(position, runs)
+        return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
 
-    def _is_whole(self, segment, at):
+    def _is_whole(self, segment, at, came_ms):
         """Whether all of a record is there: a kill while its body is copied leaves a head that checks and a
         body that does not. Blocks. Fences the store if the disk does not give the record.
         """
-        if segment.written_here:
-            return True
         was_open = segment.is_open
         try:
             if not was_open:
@@ -228,7 +220,7 @@ class SegmentLog(_store.Store):
             try:
                 self.files.read_through(segment.msgs, at, segment.head_end(at))
                 self.files.read_through(segment.msgs, at, at + segment.size_of(at))
-                return segment.is_whole(at)
+                return segment.is_whole(at, came_ms)
             finally:
                 if not was_open:
                     self.files.close(segment.msgs)

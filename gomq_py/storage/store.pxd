@@ -14,9 +14,8 @@ cdef class Store:
     cpdef int append(self, Message message) except -1
     cpdef int flush(self) except -1
     cpdef int mark(self) except -1
-    cpdef uint64_t log_end(self) except? 0
-    cpdef bint holds_behind(self, uint64_t place) except -1
-    cpdef bint take_back(self, uint64_t place) except -1
+    cpdef uint64_t place_of(self, Py_ssize_t size) except? 0
+    cpdef bint holds(self, uint64_t place, uint64_t came_ms) except -1
     cpdef int name_at_once(self) except -1
     cpdef bint outlives_kill(self) except -1
     cpdef bint peek(self, Message message) except -1

@@ -76,21 +76,15 @@ class Store:
 
     # whether one has come, as somebody asks who has noted it elsewhere before
 
-    def log_end(self):
-        """A number for the place behind which the next message that is appended will lie, in this run and, if
-        the process is killed, in the next. Where there are levels, a message of the lowest.
+    def place_of(self, size):
+        """A number for the place at which a record of so many octets will lie if it is appended next. Where
+        there are levels, on the lowest. No later run puts another record there.
         """
         return 0
 
-    def holds_behind(self, place):
-        """Whether a message lies behind a place that log_end() has named, or lay there and was acked: the
-        first record there is read to its end. Blocks, for boot.
-        """
-        return False
-
-    def take_back(self, place):
-        """At boot: delete the first message behind a place that log_end() has named. Returns whether that was
-        possible.
+    def holds(self, place, came_ms):
+        """At boot: whether the whole record of a message lies at a place that place_of() has named, or was
+        acked there. ``came_ms``: when the message came in, Unix milliseconds; 0: at any time. Blocks.
         """
         return False
 

@@ -6,8 +6,8 @@ from random import Random
 import gevent
 import pytest
 
-from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.server.inbound import Inbound
+from gomq_py.storage import data_dir
 from gomq_py.storage.message import Message
 from tests.durability import flush_pool
 from tests.durability.seeds import seeds
@@ -45,7 +45,7 @@ def test_what_was_answered_is_there_and_no_identifier_without_its_message(tmp_pa
     random = Random(seed)
     (tmp_path / "data").mkdir()
     disk = Disk(tmp_path / "data", random)
-    monkeypatch.setattr(kinds, "boot_id", lambda: b"1")
+    monkeypatch.setattr(data_dir, "boot_id", lambda: b"1\n")
     files = PowerCutFiles(disk)
     node = mqtt_node(tmp_path / "data", files=files)
     peer = Peer(node).subscribe("t", qos=2)
@@ -59,8 +59,9 @@ def test_what_was_answered_is_there_and_no_identifier_without_its_message(tmp_pa
             answered.add(number)
 
     for number in range(1, MESSAGES + 1):
-        ids.begin(number, (peer.session.queue,))
-        publish(node, mqtt_message("t", b"%d" % number, 2))
+        message = mqtt_message("t", b"%d" % number, 2)
+        ids.begin(number, (peer.session.queue,), message)
+        publish(node, message)
         ids.add(number, (peer.session.queue,))
         mark = ids.mark()
         node.broker.durability.when_safe(
@@ -74,7 +75,7 @@ def test_what_was_answered_is_there_and_no_identifier_without_its_message(tmp_pa
     node.committer.kill()
     disk.discard()
 
-    monkeypatch.setattr(kinds, "boot_id", lambda: b"2")
+    monkeypatch.setattr(data_dir, "boot_id", lambda: b"2\n")
     assert len(cuts) > 3
     for folder, answered_then in cuts:
         bodies, counted = found_in(folder)
@@ -102,7 +103,7 @@ def test_an_identifier_whose_pubcomp_has_left_does_not_come_back(tmp_path, monke
     random = Random(seed)
     (tmp_path / "data").mkdir()
     disk = Disk(tmp_path / "data", random)
-    monkeypatch.setattr(kinds, "boot_id", lambda: b"1")
+    monkeypatch.setattr(data_dir, "boot_id", lambda: b"1\n")
     files = PowerCutFiles(disk)
     node = mqtt_node(tmp_path / "data", files=files)
     peer = Peer(node).subscribe("t", qos=2)
@@ -112,8 +113,9 @@ def test_an_identifier_whose_pubcomp_has_left_does_not_come_back(tmp_path, monke
     inbound, cuts = Inbound(peer, node.broker.durability.when_safe, 100), []
 
     for number in range(1, 31):
-        inbound.received.begin(number, (peer.session.queue,))
-        publish(node, mqtt_message("t", b"%d" % number, 2))
+        message = mqtt_message("t", b"%d" % number, 2)
+        inbound.received.begin(number, (peer.session.queue,), message)
+        publish(node, message)
         inbound.stored(2, number, True, True, (peer.session.queue,))
         inbound.done()
         peer.output.expect(bytes((0x50, 2, 0, number)))
@@ -128,6 +130,6 @@ def test_an_identifier_whose_pubcomp_has_left_does_not_come_back(tmp_path, monke
     node.committer.kill()
     disk.discard()
 
-    monkeypatch.setattr(kinds, "boot_id", lambda: b"2")
+    monkeypatch.setattr(data_dir, "boot_id", lambda: b"2\n")
     for folder in cuts:
         assert found_in(folder)[1] == set()

@@ -21,6 +21,7 @@ from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.server.server import MQTTServer
 from gomq_py.mqtt.wire.packets import PublishPacket, Subscription
 from gomq_py.net.listener import serve
+from gomq_py.storage import data_dir
 from gomq_py.storage.data_dir import DataDir
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.sync import GroupCommit
@@ -170,7 +171,7 @@ def test_what_a_client_was_answered_survives_a_power_cut(tmp_path, monkeypatch, 
     door.close()
     disk.discard()
 
-    monkeypatch.setattr(kinds, "boot_id", lambda: b"another")
+    monkeypatch.setattr(data_dir, "boot_id", lambda: b"another\n")
     for folder, account in taken:
         again = Door(folder, Unflushed())
         try:

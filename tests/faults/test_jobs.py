@@ -424,7 +424,7 @@ class Site:
         make_sure(identifiers)
         while self.mqtt.inflight.moving is None and not self.scheduler.hit:
             for _ in range(1000):
-                identifiers.begin(2, ())
+                identifiers.begin(2, (), Message())
                 identifiers.add(2)
                 identifiers.discard(2)
             gevent.sleep(0)

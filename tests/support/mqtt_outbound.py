@@ -173,7 +173,7 @@ def publish(node, *messages):
 def note_received(ids, identifier, queues=None):
     """A message has come with this identifier of ``ids``, and been stored in the queues. Its batch is over.
     """
-    ids.begin(identifier, queues or ())
+    ids.begin(identifier, queues or (), mqtt_message("t", qos=2))
     ids.add(identifier, queues)
     if ids.inflight is not None:
         ids.inflight.flush()

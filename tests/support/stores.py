@@ -123,10 +123,10 @@ class StoreBench:
         self.store.shift()
         return self.message.describe()["location"], shown
 
-    def drain(self, ack=True):
-        """Take all that is ready, in order."""
+    def drain(self, ack=True, most=None):
+        """Take all that is ready, in order, or as many as ``most``."""
         taken = []
-        while (item := self.shift()) is not None:
+        while len(taken) != most and (item := self.shift()) is not None:
             taken.append(item[1])
             if ack:
                 self.store.delete(item[0])

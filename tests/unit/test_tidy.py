@@ -59,9 +59,6 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.amqp.server.connection": (
         "one client from handshake to end, and the one place that answers its errors"
     ),
-    "gomq_py.mqtt.model.inflight": (
-        "the kinds of one record: when each is written, and what a boot after a kill makes of it"
-    ),
     "gomq_py.broker.topology.definitions": "every list of an export and an import, each a few lines",
 }
 # module:function -> why it is one function all the same.

@@ -7,17 +7,18 @@ from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
 from gomq_py.storage.message_store cimport MessageStore
+from gomq_py.storage.format cimport sizes
 from gomq_py.storage.store cimport Store
 
 cdef int KIND, SENT, RECEIVED, SURE, PARTLY, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST
-cdef Py_ssize_t RECORD_OCTETS, END_OCTETS, ENDS
+cdef Py_ssize_t RECORD_OCTETS, PLACE_OCTETS, PLACES
 
 cdef class Inflight(turn_taker.TurnTaker):
     cdef readonly object vhost
     cdef Scheduler scheduler
     cdef readonly MessageStore store
-    cdef readonly uint64_t boot, last_received, sure_mark
+    cdef readonly uint64_t last_received, sure_mark
     cdef public uint64_t sure_at
     cdef readonly bint failed
     cdef public bint is_stuck
@@ -25,28 +26,31 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef Message message, shown
     cdef bytearray record
     cdef unsigned char* at
-    cdef Py_ssize_t segment, ends_length
+    cdef Py_ssize_t segment, places_length
+    cdef uint64_t came_ms
     cdef public object moving
     cdef readonly dict outdated
     cdef readonly tuple together
     cdef object __weakref__
     cpdef uint64_t sent(
         self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms) except? 0
-    cpdef uint64_t begun(self, uint64_t key, unsigned int identifier, tuple destinations) except? 0
+    cpdef uint64_t begun(
+        self, uint64_t key, unsigned int identifier, tuple destinations, Message message) except? 0
     @cython.locals(now=uint64_t)
     cpdef uint64_t received(
         self, uint64_t kept_at, uint64_t key, unsigned int identifier, tuple destinations) except? 0
     @cython.locals(end=Py_ssize_t, destination=Destination)
-    cpdef bytes ends_of(self, tuple left)
-    cpdef uint64_t partly(self, uint64_t key, unsigned int identifier, tuple had, bytes ends) except? 0
+    cpdef bytes places_of(self, tuple left)
+    cpdef uint64_t partly(self, uint64_t key, unsigned int identifier, tuple had, bytes places) except? 0
     cpdef uint64_t whole(self, uint64_t key, unsigned int identifier) except? 0
     @cython.locals(kept_at=uint64_t, state=int)
     cpdef uint64_t received_before(
-        self, uint64_t key, unsigned int identifier, bint is_sure, bytes ends) except? 0
+        self, uint64_t key, unsigned int identifier, bint is_sure, bytes places) except? 0
     cpdef dismissed(self, uint64_t kept_at)
     @cython.locals(
-        at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, destination=Destination, store=Store)
-    cdef _note_ends(self, tuple destinations)
+        at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, destination=Destination,
+        store=Store)
+    cdef _note_places(self, tuple destinations, Message message)
     @cython.locals(before=uint64_t)
     cdef _delete_outdated(self, uint64_t kept_at)
     cdef bint _opened(self) except -1
@@ -55,7 +59,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     cpdef sure(self, uint64_t mark)
     cpdef done(self, uint64_t kept_at)
     @cython.locals(shown=Message, place=Py_ssize_t, kind=int, state=int, now=uint64_t,
-                   identifier=cython.uint, key=uint64_t, number=uint64_t)
+                   identifier=cython.uint, key=uint64_t)
     cpdef uint64_t again(self, uint64_t kept_at) except? 0
     cpdef flush(self)
     @cython.locals(at=cython.p_uchar, place=Py_ssize_t, message=Message, kept_at=uint64_t)
@@ -63,11 +67,9 @@ cdef class Inflight(turn_taker.TurnTaker):
         self, int kind, int state, unsigned int identifier, uint64_t key, uint64_t location,
         uint64_t number) except? 0
     cdef uint64_t _keep_partly(
-        self, int state, unsigned int identifier, uint64_t key, uint64_t number, bytes ends) except? 0
+        self, int state, unsigned int identifier, uint64_t key, bytes places) except? 0
     cdef _use(self, bytearray record)
     cdef _delete(self, uint64_t kept_at)
-    @cython.locals(shown=Message, place=Py_ssize_t, location=uint64_t, kind=int, state=int, key=uint64_t)
-    cdef _recover(self, by_key)
 
 @cython.locals(destination=Destination)
 cdef bint _would_outlive_kill(tuple destinations) except -1

@@ -14,68 +14,61 @@ written anew is deleted where it was when it is on the disk.
                 message: after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
 
-With the record of a received one lie the ends of its destinations' logs. After a kill they are looked at
-where the kill may have come before the message: for the last record of all, and for those whose message lay
-in files without names, which a kill loses. The identifier counts if a message lies behind all of these ends.
-A kill that came between two destinations has given it to the first one only: there it is taken back, before
-anybody gets it, because the client sends it again.
-
-After a power cut, when the machine's boot is another, an identifier that is not sure does not count: its
-message may be lost, and the client, which has no PUBREC, sends it again.
+With the record of a received one lie the places of its message, in its destinations' logs. After a kill they
+are looked at where the kill may have come before the message: for the last record of all, and for those whose
+message lay in files without names, which a kill loses. In any other folder than the one that a process was
+killed over in this boot of the machine all are looked at that are not sure: after a loss of power, in a copy,
+in what a follower was told of. The identifier counts if the message lies in all of its places. If some lack
+it, the client sends it again, and it goes to those. What counts is sure from then on: boot has flushed it.
 
 Each is a record without routing, whose properties are:
 
     offset  octets
     0       1       SENT, RECEIVED, SURE, PARTLY
-    1       1       RECEIVED: IS_SURE; BEGUN: the ends of logs follow; MAY_BE_LOST: they do, and are looked at
+    1       1       RECEIVED: IS_SURE; BEGUN: the places follow; MAY_BE_LOST: they do, and are looked at
     2       2       packet identifier
     4       8       key of the session: from its queue's incarnation
     12      8       SENT: location of the message; SURE: location, here, of the last that is sure
-    20      8       SENT: when the message was stored, Unix milliseconds; RECEIVED, PARTLY: digest of the boot
+    20      8       SENT, RECEIVED: when the message came, Unix milliseconds
 
-The ends of logs are its body, for each of them (storage.store.Store), and of PARTLY those that have it:
+The places are its body, for each destination (storage.store.Store), and of PARTLY those that have it:
 
     0       8       key of the store
-    8       8       log_end() before the message
+    8       8       place_of() the message
 """
 from functools import partial
-from typing import NamedTuple
 
 from gomq_py import octets
-from gomq_py.digests import sha256
 from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub import turn_taker
+from gomq_py.mqtt.model.found import (
+    BEGUN, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE, Found,
+    places_in,
+)
 from gomq_py.mqtt.model.moving import Moving
 from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage import locations
 from gomq_py.storage import message_store as _message_store  # noqa: F401  (its .pxd types the store)
-from gomq_py.storage.data_dir import STOPPED
 from gomq_py.storage.errors import StoreError, StoreFull
+from gomq_py.storage.format import sizes
 from gomq_py.storage.message import Message
 
 LOG = logger("mqtt")
 QUIET = QuietLog(LOG)
 
-# Of a record; 1 and 2 are content (storage.message).
-KIND = 3
-SENT, RECEIVED, SURE, PARTLY = 1, 2, 3, 4
-IS_SURE, BEGUN, MAY_BE_LOST = 1, 2, 3
-RECORD_OCTETS = 28
-# Of the end of one log; and of how many at most it is noted where a message goes to more: then a kill within
-# it has the client send the message again to all.
-END_OCTETS = 16
-ENDS = 4096
+# Of how many destinations at most the places are noted. Where a message goes to more, a kill within it has
+# the client send the message again to all.
+PLACES = 4096
 # Segments that may hold nothing but old entries; what lies before them is written anew.
 SEGMENTS = 3
 NO_ROUTING = b"\0\0"
 
 
 class Inflight(turn_taker.TurnTaker):
-    """Those of one vhost, which makes its store when the first is noted. ``boot``: what tells this boot of
-    the machine from any other.
+    """Those of one vhost, which makes its store when the first is noted.
 
     Nothing here fails for the disk's sake: what cannot be kept is not, and said in the log. Where its store
     has ``failed`` another Inflight with a new store takes its place (moving.Replacing). Both are ``is_stuck``
@@ -84,16 +77,15 @@ class Inflight(turn_taker.TurnTaker):
     """
 
     __slots__ = (
-        "vhost", "scheduler", "store", "boot", "failed", "message", "shown", "record", "at", "ends_length",
-        "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together", "is_stuck",
-        "waiting", "__weakref__",
+        "vhost", "scheduler", "store", "failed", "message", "shown", "record", "at", "places_length",
+        "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together",
+        "is_stuck", "waiting", "__weakref__",
     )
 
-    def __init__(self, vhost, boot):
+    def __init__(self, vhost):
         turn_taker.TurnTaker.__init__(self, f"QoS 2 identifiers of vhost '{vhost.name}'")
         self.vhost = vhost
         self.scheduler = self.store = None
-        self.boot = int.from_bytes(sha256(boot).digest()[:8], "little")
         self.failed = False
         self.record = record = bytearray(len(NO_ROUTING) + RECORD_OCTETS)
         self.at = octets.pointer(self.record)
@@ -106,7 +98,7 @@ class Inflight(turn_taker.TurnTaker):
         message.routing_length = message.properties_at = message.body_at = len(NO_ROUTING)
         message.properties_length = RECORD_OCTETS
         message.body_at = len(record)
-        self.ends_length = 0
+        self.places_length = self.came_ms = 0
         self.last_received = self.sure_at = self.sure_mark = self.segment = 0
         self.outdated = {}  # {location of what was written anew: where it was, and is until that is safe}
         self.moving = None
@@ -133,71 +125,70 @@ class Inflight(turn_taker.TurnTaker):
 
     # incoming
 
-    def begun(self, key, identifier, destinations):
-        """A message with this identifier is given to ``destinations``, a tuple, next. Returns where that is
+    def begun(self, key, identifier, destinations, message):
+        """The message with this identifier is given to ``destinations``, a tuple, next. Returns where that is
         kept, 0 where it cannot be. What it returns goes to received(), or to dismissed().
         """
         if not self._opened():
             return 0
-        self._note_ends(destinations)
+        self._note_places(destinations, message)
         if not self.touched:
             self.scheduler.touch(self)
-        return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.boot)
+        return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
 
     def received(self, kept_at, key, identifier, destinations):
         """All of these, those of begun(), have taken the message. Returns where that is kept from here on."""
         if not kept_at or self.failed:
             return kept_at
         if self.store.pool.has_unnamed and not _would_outlive_kill(destinations):
-            now = self._keep(RECEIVED, MAY_BE_LOST, identifier, key, 0, self.boot)
+            now = self._keep(RECEIVED, MAY_BE_LOST, identifier, key, 0, self.came_ms)
             if now:
                 self._delete(kept_at)
                 kept_at = now
         self.last_received = kept_at
         return kept_at
 
-    def ends_of(self, left):
-        """Of the destinations that begun() was called for last: the ends of the logs of all but those
+    def places_of(self, left):
+        """Of the destinations that begun() was called for last: the places of the message in all but those
         ``left``, which are the last of them.
         """
-        end = self.message.body_at + self.ends_length
+        end = self.message.body_at + self.places_length
         for destination in left:
             if destination.next_store() is not None:
-                end -= END_OCTETS
+                end -= PLACE_OCTETS
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
-    def keys_in(self, ends):
-        """The keys of the stores in what ends_of() has said."""
-        return {key for key, _ in _ends_in(ends)}
+    def keys_in(self, places):
+        """The keys of the stores in what places_of() has said."""
+        return {key for key, _ in places_in(places)}
 
-    def partly(self, key, identifier, had, ends):
-        """These destinations have the message, and others wait for files. ``ends``: what ends_of() has said
-        of all that have it. Returns where that is kept, 0 where it cannot be.
+    def partly(self, key, identifier, had, places):
+        """These destinations have the message, and others wait for files. ``places``: what places_of() has
+        said of all that have it. Returns where that is kept, 0 where it cannot be.
         """
         if not self._opened():
             return 0
         is_named = not self.store.pool.has_unnamed or _would_outlive_kill(had)
         if not self.touched:
             self.scheduler.touch(self)
-        return self._keep_partly(
-            BEGUN if is_named else MAY_BE_LOST, identifier, key, self.boot, ends)
+        return self._keep_partly(BEGUN if is_named else MAY_BE_LOST, identifier, key, places)
 
     def whole(self, key, identifier):
         """All that are left of a message's destinations have it since an earlier run. Returns where that is
         kept, 0 where it cannot be.
         """
-        return self._keep(RECEIVED, IS_SURE, identifier, key, 0, self.boot)
+        return self._keep(RECEIVED, IS_SURE, identifier, key, 0, 0)
 
-    def received_before(self, key, identifier, is_sure, ends):
-        """An identifier that another Inflight has kept. ``ends``: what ends_of() has said, where others lack
-        its message. Returns where that is kept, 0 where it cannot be.
+    def received_before(self, key, identifier, is_sure, places):
+        """An identifier that another Inflight has kept. ``places``: what places_of() has said, where others
+        lack its message. Returns where that is kept, 0 where it cannot be.
         """
         if not self._opened():
             return 0
-        if ends:
+        if places:
             state = MAY_BE_LOST if self.store.pool.has_unnamed else BEGUN
-            return self._keep_partly(state, identifier, key, self.boot, ends)
-        kept_at = self._keep(RECEIVED, IS_SURE if is_sure else 0, identifier, key, 0, self.boot)
+            return self._keep_partly(state, identifier, key, places)
+        kept_at = self._keep(RECEIVED, IS_SURE if is_sure else 0, identifier, key, 0, 0)
         if kept_at:
             self.last_received = kept_at
         return kept_at
@@ -228,6 +219,11 @@ class Inflight(turn_taker.TurnTaker):
             if before:
                 self._delete(before)  # in a batch of its own it would cost a poll; the next one will do
 
+    def sure_before(self, kept_at, mark):
+        """As sure(), by an earlier run."""
+        self.sure_at = kept_at
+        self.sure_mark = max(self.sure_mark, mark)
+
     # both
 
     def done(self, kept_at):
@@ -252,11 +248,12 @@ class Inflight(turn_taker.TurnTaker):
                 return kept_at
             state = IS_SURE
         identifier, key = octets.le16(shown.buffer, place + 2), octets.le64(shown.buffer, place + 4)
-        number = octets.le64(shown.buffer, place + 20)
         if kind == PARTLY:
-            now = self._keep_partly(state, identifier, key, number, shown.get_body())
+            now = self._keep_partly(state, identifier, key, shown.get_body())
         else:
-            now = self._keep(kind, state, identifier, key, octets.le64(shown.buffer, place + 12), number)
+            now = self._keep(
+                kind, state, identifier, key, octets.le64(shown.buffer, place + 12),
+                octets.le64(shown.buffer, place + 20))
         if not now:
             return kept_at
         self.outdated[now] = kept_at
@@ -289,7 +286,7 @@ class Inflight(turn_taker.TurnTaker):
             return
         self._begin(store)
         try:
-            self._recover({self.key_of(session.queue): session for session in sessions})
+            Found(self).hand_out({self.key_of(session.queue): session for session in sessions})
         except StoreError as error:
             self.fail(error)
         self.flush()
@@ -329,27 +326,29 @@ class Inflight(turn_taker.TurnTaker):
 
     # helpers
 
-    def _note_ends(self, destinations):
-        """Put the ends of their logs behind the record that is written next."""
-        room = len(NO_ROUTING) + RECORD_OCTETS + END_OCTETS * len(destinations)
-        self.ends_length = 0
-        if len(destinations) > ENDS:
+    def _note_places(self, destinations, message):
+        """Put the places of a message behind the record that is written next."""
+        room = len(NO_ROUTING) + RECORD_OCTETS + PLACE_OCTETS * len(destinations)
+        self.places_length = 0
+        self.came_ms = message.timestamp_ms
+        if len(destinations) > PLACES:
             return
         if room > len(self.record):
             self._use(bytearray(room))
+        size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
         at, place = self.at, self.message.body_at
         for destination in destinations:
             store = destination.next_store()
             if store is not None:
                 store.name_at_once()
                 octets.put_le64(at, place, store.key)
-                octets.put_le64(at, place + 8, store.log_end())
-                place += END_OCTETS
-        self.ends_length = place - self.message.body_at
+                octets.put_le64(at, place + 8, store.place_of(size))
+                place += PLACE_OCTETS
+        self.places_length = place - self.message.body_at
 
     def _keep(self, kind, state, identifier, key, location, number):
-        """Write a record, with the ends of logs noted last where its state is of these. Returns its location,
-        0 where it cannot be written.
+        """Write a record, with the places noted last where its state is of these. Returns its location, 0
+        where it cannot be written.
         """
         if not self._opened():
             return 0
@@ -362,7 +361,7 @@ class Inflight(turn_taker.TurnTaker):
         octets.put_le64(at, place + 12, location)
         octets.put_le64(at, place + 20, number)
         message = self.message
-        message.body_length = self.ends_length if state >= BEGUN else 0
+        message.body_length = self.places_length if state >= BEGUN else 0
         try:
             message.timestamp_ms = self.scheduler.now_ms
             self.store.append(message)
@@ -377,16 +376,16 @@ class Inflight(turn_taker.TurnTaker):
             self._make_space()
         return kept_at
 
-    def _keep_partly(self, state, identifier, key, number, ends):
-        """As _keep(), with these ends of logs in place of those that were noted last."""
-        record, length = self.record, self.ends_length
-        self._use(bytearray(self.message.body_at) + ends)
-        self.ends_length = len(ends)
+    def _keep_partly(self, state, identifier, key, places):
+        """As _keep(), with these places instead of those that were noted last."""
+        record, length = self.record, self.places_length
+        self._use(bytearray(self.message.body_at) + places)
+        self.places_length = len(places)
         try:
-            return self._keep(PARTLY, state, identifier, key, 0, number)
+            return self._keep(PARTLY, state, identifier, key, 0, 0)
         finally:
             self._use(record)
-            self.ends_length = length
+            self.places_length = length
 
     def _use(self, record):
         """Write records from this bytearray."""
@@ -450,129 +449,6 @@ class Inflight(turn_taker.TurnTaker):
         if self.segment > SEGMENTS and self.moving is None:
             self.moving = Moving(self, self.segment - SEGMENTS)
             self.scheduler.start(self.moving)
-
-    def _recover(self, by_key):
-        entries, over, newest = {}, [], None
-        while self.store.ready_count and self.store.peek(self.shown):
-            shown, place = self.shown, self.shown.properties_at
-            self.store.shift()
-            location = shown.location
-            if shown.kind != KIND or shown.properties_length != RECORD_OCTETS:
-                over.append(location)
-                continue
-            kind = shown.buffer[place]
-            key = octets.le64(shown.buffer, place + 4)
-            state = shown.buffer[place + 1]
-            entry = Entry(
-                location, state, octets.le64(shown.buffer, place + 12), octets.le64(shown.buffer, place + 20),
-                shown.get_body() if state == MAY_BE_LOST or kind == PARTLY or not shown.redelivered else b"")
-            if kind == SURE:
-                key = 0
-                self.sure_mark = max(self.sure_mark, entry.place)
-            elif kind == RECEIVED:
-                newest = None if shown.redelivered else entry
-            name = key, kind, octets.le16(shown.buffer, place + 2)
-            if name in entries:  # it was being kept anew
-                over.append(entries[name].location)
-            entries[name] = entry
-        self._hand_out(entries, by_key, over, newest)
-        for location in over:
-            self.store.delete(location)
-
-    def _hand_out(self, entries, by_key, over, newest):
-        # a run that stopped in order has flushed everything
-        is_whole = self.store.pool.last_end == STOPPED
-        sent = {}
-        partly = {name: entries.pop(name) for name in list(entries) if name[1] == PARTLY}
-        for (key, _, identifier), entry in partly.items():
-            whole = entries.get((key, RECEIVED, identifier))
-            if whole is not None and whole.location < entry.location:  # the kill came before it was deleted
-                over.append(entries.pop((key, RECEIVED, identifier)).location)
-        for (key, kind, identifier), entry in entries.items():
-            session, location = by_key.get(key), entry.location
-            if kind == SURE:
-                self.sure_at = location
-            elif session is None or not identifier:
-                over.append(location)
-            elif kind == SENT:
-                sent.setdefault(key, []).append((identifier, entry.place, location, entry.number))
-            elif kind == RECEIVED and (
-                is_whole or entry.state == IS_SURE or location <= self.sure_mark
-                or entry.number == self.boot and self._is_stored(entry, entry is newest)
-            ):
-                session.received_ids().restore(identifier, location)
-                self.last_received = max(self.last_received, location)
-            else:
-                over.append(location)
-        if is_whole:
-            self.sure(self.last_received)
-        for (key, _, identifier), entry in partly.items():
-            session = by_key.get(key)
-            if session is None or not self._restore_partly(
-                session.received_ids(), identifier, entry, is_whole
-            ):
-                over.append(entry.location)
-        for key, rows in sent.items():
-            by_key[key].sent_from(by_key[key].queue).restore(rows)
-
-    def _restore_partly(self, received, identifier, entry, is_whole):
-        """Whether it counts where it lies."""
-        ends = self._had(entry) if is_whole or entry.number == self.boot else b""
-        if not ends or received.has(identifier):
-            return False
-        location = entry.location
-        if entry.number != self.boot:  # noted anew for a kill in this one
-            location = self._keep_partly(BEGUN, identifier, received.key, self.boot, ends) or location
-        received.restore_partly(identifier, location, ends)
-        return location == entry.location
-
-    def _had(self, entry):
-        """The ends of the logs that have a message which others lack."""
-        if entry.state != MAY_BE_LOST:
-            return entry.ends
-        stores, found = {store.key: store for store in self.vhost.durable_stores()}, b""
-        for at, (key, end) in enumerate(_ends_in(entry.ends)):
-            if key in stores and stores[key].holds_behind(end):
-                found += entry.ends[END_OCTETS * at:END_OCTETS * (at + 1)]
-        return found
-
-    def _is_stored(self, entry, is_last):
-        """Whether the message of an identifier that is not sure has been, by a process that was killed:
-        ``is_last``, before it has noted anything else, so that what some destinations have is taken back.
-        """
-        if not (is_last and entry.state == BEGUN) and entry.state != MAY_BE_LOST:
-            return True
-        stores = {store.key: store for store in self.vhost.durable_stores()}
-        ends = _ends_in(entry.ends)
-        having, lacking = [], False
-        for key, end in ends:
-            store = stores.get(key)
-            if store is not None and store.holds_behind(end):
-                having.append((store, end))
-            elif store is not None:
-                lacking = True
-        if ends and not lacking:
-            return True
-        if is_last:
-            for store, end in having:
-                store.take_back(end)
-        return False
-
-
-class Entry(NamedTuple):
-    """A record of an earlier run: where it lies, its state, location, number and ends of logs."""
-
-    location: int
-    state: int
-    place: int
-    number: int
-    ends: bytes
-
-
-def _ends_in(noted):
-    """[(key of a store, where its log ended)]."""
-    numbers = memoryview(noted).cast("Q").tolist() if len(noted) % END_OCTETS == 0 else []
-    return list(zip(numbers[::2], numbers[1::2]))
 
 
 def _would_outlive_kill(destinations):

@@ -12,7 +12,6 @@ from gomq_py.mqtt.model.exchange import MQTTExchange
 from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE, KIND, PREFIX
 from gomq_py.mqtt.model.sessions import Sessions
 from gomq_py.mqtt.model.source import COMPONENT, SourceComponent
-from gomq_py.storage.data_dir import boot_id
 
 EXCHANGE = "mqtt.default"
 
@@ -50,7 +49,7 @@ def _vhost_made(source, vhost):
 def _make_inflight(vhost):
     from gomq_py.mqtt.model.inflight import Inflight  # for sessions, of which most brokers have none
 
-    return Inflight(vhost, boot_id())
+    return Inflight(vhost)
 
 
 def _vhost_gone(vhost):

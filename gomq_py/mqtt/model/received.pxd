@@ -3,6 +3,7 @@ from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.mqtt.model.inflight cimport Inflight
 from gomq_py.storage cimport locations
+from gomq_py.storage.message cimport Message
 
 cdef Py_ssize_t COUNT_AT, PAGE_OCTETS
 cdef unsigned int PAGE_BITS, PAGE_MASK
@@ -24,8 +25,9 @@ cdef class Received:
     cdef tuple latest
     cdef bint closed
     cpdef bint has(self, unsigned int identifier) except -1
-    cpdef begin(self, unsigned int identifier, tuple destinations)
-    cpdef postpone(self, unsigned int identifier, tuple destinations, tuple left, bint taken)
+    cpdef begin(self, unsigned int identifier, tuple destinations, Message message)
+    cpdef postpone(
+        self, unsigned int identifier, Message message, tuple destinations, tuple left, bint taken)
     @cython.locals(kept_at=uint64_t)
     cdef _wait(self, unsigned int identifier, tuple destinations, tuple left, bint taken)
     @cython.locals(kept_at=uint64_t)
@@ -46,11 +48,11 @@ cdef class Received:
     @cython.locals(unsafe=list)
     cpdef sure(self, uint64_t added, uint64_t mark)
     cpdef restore(self, unsigned int identifier, uint64_t kept_at)
-    cpdef restore_partly(self, unsigned int identifier, uint64_t kept_at, bytes ends)
+    cpdef restore_partly(self, unsigned int identifier, uint64_t kept_at, bytes places)
     @cython.locals(identifier=cython.uint, kept_at=uint64_t)
     cpdef move(self, Py_ssize_t oldest)
     @cython.locals(identifier=cython.uint, kept_at=uint64_t, now=uint64_t, is_sure=bint, waits=bint,
-                   outlives=bint, ends=bytes)
+                   outlives=bint, places=bytes)
     cpdef keep_in(self, Inflight inflight)
     cpdef close(self)
     @cython.locals(number=Py_ssize_t, identifier=Py_ssize_t)

@@ -49,8 +49,8 @@ class Received:
         self.page = NO_PAGE
         self.at = octets.pointer(NO_PAGE)
         self.begun_at = 0
-        self.storing = {}  # {identifier: [ends of logs of those that have it, callback(taken, queues)...]}
-        self.partly = None  # {identifier: ends of logs of those that have its message}, of an earlier run
+        self.storing = {}  # {identifier: [its places in those that have it, callback(taken, queues)...]}
+        self.partly = None  # {identifier: places of its message in those that have it}, of an earlier run
         self.added = self.kept_since = 0
         self.unsafe = []
         self.latest = None  # destinations of the last of unsafe
@@ -60,7 +60,7 @@ class Received:
         """Whether it is there."""
         return self._value(identifier) != 0
 
-    def begin(self, identifier, destinations):
+    def begin(self, identifier, destinations, message):
         """One that is not there, or that postpone() was called for: its message is given to these, a tuple,
         next, and add(), not_stored() or postpone() comes then.
         """
@@ -69,22 +69,22 @@ class Received:
         if not destinations and self.is_partly(identifier):  # nobody lacks it any more
             self.begun_at = self.inflight.whole(self.key, identifier)
         else:
-            self.begun_at = self.inflight.begun(self.key, identifier, destinations)
+            self.begun_at = self.inflight.begun(self.key, identifier, destinations, message)
 
-    def postpone(self, identifier, destinations, left, taken):
+    def postpone(self, identifier, message, destinations, left, taken):
         """Its message waits for files: the first of those ``left``, the last of its ``destinations``, has
         answered LATER. ``taken``: the others all took it. Returns what a HeldPublish calls ``before``
         it tries again.
         """
         if not self.closed:
-            self.storing[identifier] = [self._ends_of(identifier)]
+            self.storing[identifier] = [self._places_of(identifier)]
             self._put(identifier, self._value(identifier))
         self._wait(identifier, destinations, left, taken)
-        return partial(self._try_again, identifier)
+        return partial(self._try_again, identifier, message)
 
-    def _try_again(self, identifier, destinations, left, taken):
+    def _try_again(self, identifier, message, destinations, left, taken):
         if left is None:
-            self.begin(identifier, destinations)
+            self.begin(identifier, destinations, message)
         else:
             self._wait(identifier, destinations, left, taken)
 
@@ -93,15 +93,15 @@ class Received:
         client sends it again after a restart. A message that a queue refused is to come again to all.
         """
         if self.begun_at and not self.closed:
-            ends = self.storing[identifier][0] + self.inflight.ends_of(left)
+            places = self.storing[identifier][0] + self.inflight.places_of(left)
             if not taken:
                 self._release(identifier)
-            elif ends:
+            elif places:
                 kept_at = self.inflight.partly(
-                    self.key, identifier, destinations[:len(destinations) - len(left)], ends)
+                    self.key, identifier, destinations[:len(destinations) - len(left)], places)
                 self._release(identifier)
                 self._put(identifier, kept_at)
-                self.storing[identifier][0] = ends
+                self.storing[identifier][0] = places
         self._dismiss()
 
     def _release(self, identifier):
@@ -113,7 +113,7 @@ class Received:
         if self.partly is not None:
             self.partly.pop(identifier, None)
 
-    def _ends_of(self, identifier):
+    def _places_of(self, identifier):
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def is_partly(self, identifier):
@@ -225,12 +225,12 @@ class Received:
         """One of an earlier run."""
         self._put(identifier, kept_at)
 
-    def restore_partly(self, identifier, kept_at, ends):
+    def restore_partly(self, identifier, kept_at, places):
         """One of an earlier run, whose message only some destinations have."""
         self._put(identifier, kept_at)
         if self.partly is None:
             self.partly = {}
-        self.partly[identifier] = ends
+        self.partly[identifier] = places
 
     def move(self, oldest):
         """Have kept anew what is kept in segments before this number."""
@@ -250,12 +250,12 @@ class Received:
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
             is_sure = kept_at != NOT_KEPT and kept_at <= self.inflight.sure_mark
-            ends, waits = self._ends_of(identifier), identifier in self.storing
+            places, waits = self._places_of(identifier), identifier in self.storing
             if waits:
-                ends = self.storing[identifier][0]
+                places = self.storing[identifier][0]
             now = 0
-            if ends or not waits and (is_sure or outlives):
-                now = inflight.received_before(self.key, identifier, is_sure, ends)
+            if places or not waits and (is_sure or outlives):
+                now = inflight.received_before(self.key, identifier, is_sure, places)
             self._put(identifier, now)
         self.inflight = inflight
         self.added += 1

@@ -198,7 +198,7 @@ class FastLane:
         message.routing_at = routing_at
         message.routing_length = length
         if walk.qos == 2:
-            inbound.received.begin(walk.packet_identifier, route.queues)
+            inbound.received.begin(walk.packet_identifier, route.queues, message)
         answer = deposit.to_all(message, route)
         if answer > deposit.SOME_REFUSED:
             self._wait(route, (answer >> 1) - 1, answer & 1 == 0)

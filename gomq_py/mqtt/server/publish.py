@@ -88,7 +88,7 @@ def store(connection, publication, qos, packet_identifier):
         lacking = received.lacking(packet_identifier, publication.destinations)
         publication.somebody_took = len(lacking) < len(publication.destinations)
         publication.destinations = lacking
-        received.begin(packet_identifier, tuple(publication.destinations))
+        received.begin(packet_identifier, tuple(publication.destinations), publication.message)
     wait = partial(_wait, connection, qos, packet_identifier)
     taken = publishing.store(connection.caller, publication, connection.hub.scheduler.now_ms, wait)
     if taken is not None:
@@ -192,7 +192,7 @@ def _wait(connection, qos, packet_identifier, publication, at, taken):
     if qos == 2:
         destinations = tuple(publication.destinations)
         before = connection.inbound.received.postpone(
-            packet_identifier, destinations, destinations[at:], taken)
+            packet_identifier, publication.message, destinations, destinations[at:], taken)
     held_publish.wait_for_files(
         connection.hub, connection.stream, connection.vhost, publication, at, taken, stored, before)
 

@@ -93,6 +93,11 @@ def due_of(value, count, now_s):
     return now_s + (((value >> 1) - now_s + 0x8000000) & 0xFFFFFFF) - 0x8000000
 
 
+def is_among(position, runs):
+    """Whether a position lies in one of these runs, given as [start, end, start, ...]."""
+    return any(start <= position < end for start, end in zip(runs[::2], runs[1::2]))
+
+
 class Acks:
     """What an acks file says.
 

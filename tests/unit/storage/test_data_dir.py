@@ -10,7 +10,8 @@ import pytest
 
 from gomq_py.storage import data_dir as data_dir_module
 from gomq_py.storage.data_dir import (
-    KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, listed_in, queue_id,
+    FOLLOWED, KILLED, POWER_LOST, STOPPED, DataDir, DataDirError, DataDirLocked, last_end_of, listed_in,
+    queue_id,
 )
 from gomq_py.storage.segment_list import Listed
 
@@ -283,8 +284,27 @@ def test_folder_that_was_followed_tells_nothing_of_the_run_before(tmp_path, is_p
 
     data_dir.open()
 
-    assert (data_dir.last_end, data_dir.listed) == (POWER_LOST, {})
+    assert (data_dir.last_end, data_dir.listed) == (FOLLOWED, {})
     data_dir.close()
+
+
+@pytest.mark.parametrize("how", [FOLLOWED, POWER_LOST])
+def test_what_a_boot_must_look_at_it_must_look_at_again_if_it_was_killed(tmp_path, monkeypatch, how):
+    """Until it has read everything, when it notes what there is of the logs."""
+    DataDir(tmp_path).follow().close()
+    if how == POWER_LOST:
+        monkeypatch.setattr(data_dir_module, "boot_id", lambda: b"another\n")
+    for _ in range(2):
+        booted = DataDir(tmp_path).open()
+        booted.note_log("users", {7: 100})
+        assert booted.last_end == how
+        booted.close()
+
+    booted = DataDir(tmp_path).open()
+    booted.note_logs({})
+    booted.close()
+
+    assert last_end_of(tmp_path) == KILLED
 
 
 @pytest.mark.parametrize("octet", [0, 40, -2])

@@ -8,11 +8,16 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from gomq_py.storage import locations
+from gomq_py.storage.data_dir import KILLED, POWER_LOST
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.files import Files
-from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format import head as head_format, sizes
 from tests.support.stores import Shown, StoreBench
 from tests.support.unflushed import Unflushed
+
+# Of what a bench pushes with five octets, and when it came.
+SIZE, CAME_MS = sizes.record_size(3, 2, 5), 1700000000000
 
 
 def bench_with(folder, count=20, **options):
@@ -502,23 +507,48 @@ def test_a_place_tells_whole_messages_and_consumed_ones_from_torn_ones(tmp_path)
     """What an identifier of QoS 2 goes by after a kill. A segment of which all was acked is gone."""
     bench = StoreBench(tmp_path)
     bench.push(b"before")
-    place = bench.store.log_end()
-    bench.push(b"behind")
+    place = bench.store.place_of(SIZE)
+    bench.push(b"there")
 
     bench.crash()
-    assert bench.store.holds_behind(place)
+    assert bench.store.holds(place, 0) and bench.store.holds(place, CAME_MS)
+    assert not bench.store.holds(place, CAME_MS + 1)
     bench.drain()
     bench.crash()
-    assert bench.store.ready_count == 0 and bench.store.holds_behind(place)
-    assert not bench.store.holds_behind(bench.store.log_end())
+    assert bench.store.ready_count == 0 and bench.store.holds(place, CAME_MS)
+    assert not bench.store.holds(bench.store.place_of(SIZE), 0)
+
+
+@pytest.mark.parametrize("last_end, is_known", [(KILLED, True), (POWER_LOST, False)])
+def test_a_segment_that_is_gone_had_been_acked_unless_the_power_was_lost(tmp_path, last_end, is_known):
+    """After a loss of power the acks have to say so, which go later than the messages."""
+    bench, places = StoreBench(tmp_path), []
+    while not places or locations.number_of(places[-1]) < 2:
+        places.append(bench.store.place_of(SIZE))
+        bench.push(b"there")
+    bench.drain(most=len(places) - 1)
+    bench.committer.kill()
+    msgs, acks = (tmp_path / "queue" / f"{kind}.0000000001" for kind in ("msgs", "acks"))
+    msgs.unlink()
+
+    bench.start()
+    assert all(bench.store.holds(place, CAME_MS) for place in places)
+    assert not bench.store.holds(places[0] - 8, 0)
+    bench.committer.kill()
+    acks.unlink()
+    bench.start()
+    bench.pool.last_end = last_end
+
+    assert {bench.store.holds(place, CAME_MS) for place in places[:-1]} == {is_known}
+    assert bench.store.holds(places[-1], CAME_MS)
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_torn_message_does_not_lie_behind_its_place(tmp_path, before):
+def test_a_torn_message_does_not_lie_in_its_place(tmp_path, before):
     bench = StoreBench(tmp_path)
     for _ in range(before):
         bench.push(b"before")
-    place = bench.store.log_end()
+    place = bench.store.place_of(SIZE)
     bench.push(b"x" * 40000)
     segment = next(iter((tmp_path / "queue").glob("msgs.*")))
     octets = segment.read_bytes()
@@ -527,5 +557,5 @@ def test_a_torn_message_does_not_lie_behind_its_place(tmp_path, before):
 
     bench.crash()
 
-    assert not bench.store.holds_behind(place) and not bench.store.take_back(place)
+    assert not bench.store.holds(place, 0)
     assert len(bench.drain()) == before

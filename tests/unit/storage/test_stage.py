@@ -104,11 +104,10 @@ def see_by_purge(bench, locations):
 
 
 def see_by_place(bench, locations):
-    place = bench.store.log_end()
-    bench.push(b"behind")
-    assert bench.store.holds_behind(place) and bench.store.take_back(place)
-    assert not bench.store.holds_behind(bench.store.log_end())
-    assert [shown.body for shown in bench.drain()] == numbered(10)
+    place = bench.store.place_of(48)
+    bench.push(b"there")
+    assert bench.store.holds(place, 0) and not bench.store.holds(bench.store.place_of(48), 0)
+    assert [shown.body for shown in bench.drain()] == [*numbered(10), b"there"]
 
 
 @pytest.mark.parametrize("see", [see_by_cursor, see_by_location, see_by_browser, see_by_purge, see_by_place])

@@ -10,13 +10,13 @@ import pytest
 
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.content import forms
-from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREC, PUBREL
 from gomq_py.mqtt.wire.crossing import MQTTForm
-from gomq_py.storage.message import Message
+from gomq_py.storage import data_dir
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.message import Message
 from tests.support.mqtt_outbound import Peer, make_sure, mqtt_message, mqtt_node, note_received, publish
 
 
@@ -27,10 +27,12 @@ def nodes(tmp_path, monkeypatch):
     """
     running = []
 
-    def boot(number=1, how="kill"):
+    def boot(number=1, how="kill", between=None):
         if running:
             getattr(running.pop(), how)()
-        monkeypatch.setattr(kinds, "boot_id", lambda: b"%d" % number)
+        if between is not None:
+            between()
+        monkeypatch.setattr(data_dir, "boot_id", lambda: b"%d\n" % number)
         running.append(mqtt_node(tmp_path / "data", segment_size=1 << 20))
         return running[0]
 
@@ -130,7 +132,9 @@ def failed_and_replaced(node):
     return before
 
 
-def test_what_is_under_way_when_the_store_fails_is_kept_in_a_new_one(nodes):
+@pytest.mark.parametrize("number, expected", [(1, {6, 7, 8}), (2, {6})])
+def test_what_is_under_way_when_the_store_fails_is_kept_in_a_new_one(nodes, number, expected):
+    """After a power cut that counts which was sure before the fault."""
     node = nodes()
     ids = Peer(node).session.received_ids()
     for identifier in (5, 6):
@@ -143,8 +147,7 @@ def test_what_is_under_way_when_the_store_fails_is_kept_in_a_new_one(nodes):
     assert ids.discard(5)
     node.hub.scheduler.finish()
 
-    assert received(nodes()) == {6, 7, 8}
-    assert received(nodes(2)) == {6}  # after a power cut: what was sure before the fault
+    assert received(nodes(number)) == expected
 
 
 def test_what_a_client_is_owed_when_the_store_fails_comes_again_with_its_identifier(nodes):
@@ -369,7 +372,7 @@ def test_after_a_kill_an_identifier_counts_if_its_message_had_come(nodes, argume
         for _ in range(before):
             assert queue.publish(sent_at_once())
         node.hub.scheduler.finish()
-        ids.begin(7, (queue,))
+        ids.begin(7, (queue,), sent_at_once())
         if comes:
             assert queue.publish(sent_at_once())
 
@@ -379,32 +382,79 @@ def test_after_a_kill_an_identifier_counts_if_its_message_had_come(nodes, argume
         assert count_in(again, f"q{number}") == before + comes
 
 
-@pytest.mark.parametrize("before", [0, 1, ROLLS])
-@pytest.mark.parametrize("kind", ["queue", "priority", "stream", "delayed", "session", "retained"])
-def test_an_identifier_does_not_count_if_a_kill_tore_the_body_of_its_message(nodes, kind, before):
-    """Header and routing of the record check; where the rest of it was to come are zeros. The client sends
-    its message again, and that is stored.
+KINDS = ["queue", "priority", "stream", "delayed", "session", "retained"]
+
+
+@pytest.mark.parametrize("before", [0, ROLLS])
+@pytest.mark.parametrize("kind", [*KINDS, "consumed"])
+def test_a_folder_that_was_killed_knows_all_identifiers_on_another_machine(nodes, kind, before):
+    """The last message begins a segment, which can be seen by no end of a log. What was consumed is gone at
+    boot with its segment.
     """
     node = nodes()
-    ids, destination = Peer(node).session.received_ids(), torn_destination(node, kind)
+    ids, destination = Peer(node).session.received_ids(), destination_of(node, kind)
     for number in range(before):
         assert destination.publish(sent_at_once(b"%d" % number))
+    for identifier in (7, 8, 9):
+        large = sent_at_once(bytes((1 << 20) * (identifier == 9)))
+        ids.begin(identifier, (destination,), large)
+        assert destination.publish(large)
+        ids.add(identifier, (destination,))
+    if kind == "consumed":
+        destination.purge()
     node.hub.scheduler.finish()
-    ids.begin(7, (destination,))
+
+    assert received(nodes(2)) == {7, 8, 9}
+    assert received(nodes(2)) == {7, 8, 9}
+    assert received(nodes(3)) == {7, 8, 9}
+
+
+def test_an_identifier_that_a_follower_was_told_of_before_its_message_does_not_count(nodes, tmp_path):
+    """It hears of the files one after the other, so that not only the last may be without."""
+    node = nodes()
+    ids, queue = Peer(node).session.received_ids(), queue_of(node, "q")
+    for identifier in (5, 6, 7):
+        message = sent_at_once(b"%d" % identifier)
+        ids.begin(identifier, (queue,), message)
+        assert queue.publish(message)
+        ids.add(identifier, (queue,))
+    node.hub.scheduler.finish()
+    for identifier in (6, 7):
+        tear_body(node, b"%d" % identifier)
+
+    def promote():
+        data_dir.DataDir(tmp_path / "data").follow().close()
+
+    assert received(nodes(between=promote)) == {5}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("before", [0, 1, ROLLS])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_identifier_does_not_count_if_a_kill_tore_the_body_of_its_message(nodes, kind, before, number):
+    """Header and routing of the record check; where the rest of it was to come are zeros. The client sends
+    its message again, and that is stored. Also on another machine.
+    """
+    node = nodes()
+    ids, destination = Peer(node).session.received_ids(), destination_of(node, kind)
+    for count in range(before):
+        assert destination.publish(sent_at_once(b"%d" % count))
+    node.hub.scheduler.finish()
+    ids.begin(7, (destination,), sent_at_once())
     assert destination.publish(sent_at_once(b"torn"))
     tear_body(node, b"torn")
 
-    again = nodes()
+    again = nodes(number)
 
     assert received(again) == set()
-    ids, destination = Peer(again).session.received_ids(), torn_destination(again, kind)
-    ids.begin(7, (destination,))
+    ids, destination = Peer(again).session.received_ids(), destination_of(again, kind)
+    ids.begin(7, (destination,), sent_at_once())
     assert destination.publish(sent_at_once(b"torn"))
     again.hub.scheduler.finish()
-    assert received(nodes()) == {7}
+    assert received(nodes(number)) == {7}
 
 
-def test_of_a_session_and_a_retained_message_both_are_there_or_neither(nodes):
+def test_where_a_kill_tore_the_retained_message_it_comes_again_for_that_alone(nodes):
     node = nodes()
     peer = Peer(node).subscribe("t", qos=2)
     peer.disconnect()
@@ -413,7 +463,7 @@ def test_of_a_session_and_a_retained_message_both_are_there_or_neither(nodes):
     for body, is_torn in ((b"old", False), (b"torn", True)):
         message = sent_at_once(body)
         destinations = peer.session.queue, retained
-        ids.begin(7, destinations)
+        ids.begin(7, destinations, sent_at_once())
         assert destinations[0].publish(message) and retained.store("t", message)
         if not is_torn:
             ids.add(7, destinations)
@@ -423,9 +473,9 @@ def test_of_a_session_and_a_retained_message_both_are_there_or_neither(nodes):
 
     again = nodes()
 
-    publisher = again.vhost.extras["mqtt"].by_client["publisher"].received_ids()
-    assert not publisher.has(7)
-    assert count_in(again, "mqtt.c") == 1
+    ids = again.vhost.extras["mqtt"].by_client["publisher"].received_ids()
+    assert ids.lacking(7, [again.vhost.queues["mqtt.c"], retained_of(again)]) == [retained_of(again)]
+    assert count_in(again, "mqtt.c") == 2
 
 
 def test_orderly_stop_before_a_flush_is_no_fault_of_a_store(nodes, caplog, monkeypatch):
@@ -433,7 +483,7 @@ def test_orderly_stop_before_a_flush_is_no_fault_of_a_store(nodes, caplog, monke
     node = nodes()
     close = node.vhost.close
     ids, retained = Peer(node).session.received_ids(), node.vhost.extras["mqtt"].retained
-    ids.begin(7, (retained,))
+    ids.begin(7, (retained,), sent_at_once())
     for body in (b"first", b"second"):
         assert retained.store("t", sent_at_once(body))
     ids.add(7, (retained,))
@@ -460,7 +510,7 @@ def test_first_message_that_is_retained_outlives_a_kill_as_its_identifier_does(n
     node.vhost.when_safe(safe.append)
     node.wait(lambda: safe)
     retained = node.vhost.extras["mqtt"].retained
-    ids.begin(7, (retained,))
+    ids.begin(7, (retained,), sent_at_once())
     assert retained.store("t", sent_at_once(b"first"))
     ids.add(7, (retained,))
     node.hub.scheduler.finish()
@@ -475,48 +525,30 @@ def test_first_message_that_is_retained_outlives_a_kill_as_its_identifier_does(n
 
 @pytest.mark.parametrize("before", [0, 1, ROLLS])
 @pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 5}])
-def test_a_kill_between_two_queues_is_undone(nodes, arguments, before):
-    """The client sends its message again, and each has it once."""
+def test_after_a_kill_between_two_queues_the_message_comes_again_to_the_second(nodes, arguments, before):
     node = nodes()
     ids, queues = Peer(node).session.received_ids(), (queue_of(node, "a", **arguments), queue_of(node, "b"))
     for queue in queues:
         for _ in range(before):
             assert queue.publish(sent_at_once())
     node.hub.scheduler.finish()
-    ids.begin(7, queues)
+    ids.begin(7, queues, sent_at_once())
     assert queues[0].publish(sent_at_once())
 
-    again = nodes()
-
-    assert received(again) == set()
-    assert count_in(again, "a") == count_in(again, "b") == before
-    once_more = nodes()
-    assert count_in(once_more, "a") == before
+    for _ in range(2):
+        again = nodes()
+        assert lacking(again) == ["b"]
+        assert (count_in(again, "a"), count_in(again, "b")) == (before + 1, before)
 
 
-def test_what_was_taken_back_is_not_taken_back_again(nodes):
-    """The boot that did so was killed before it had forgotten the identifier."""
-    node = nodes()
-    queue = queue_of(node, "q")
-    assert queue.publish(sent_at_once()) and queue.publish(sent_at_once())
-    end = queue.store.log_end()
-    assert queue.publish(sent_at_once())
-    node.hub.scheduler.finish()
-    assert nodes().vhost.queues["q"].store.take_back(end)
-
-    store = nodes().vhost.queues["q"].store
-
-    assert not store.take_back(end) and store.ready_count == 2
-
-
-def test_only_what_came_last_is_undone(nodes):
+def test_only_what_came_last_may_not_have_come_to_all(nodes):
     """Whatever was noted before it has been given to all that wanted it: no-local leaves one out."""
     node = nodes()
     ids, queues = Peer(node).session.received_ids(), (queue_of(node, "a"), queue_of(node, "b"))
-    ids.begin(6, queues)
+    ids.begin(6, queues, sent_at_once())
     assert queues[0].publish(sent_at_once())
     ids.add(6, queues)
-    ids.begin(7, queues)
+    ids.begin(7, queues, sent_at_once())
 
     again = nodes()
 
@@ -526,7 +558,7 @@ def test_only_what_came_last_is_undone(nodes):
 def test_what_was_refused_does_not_count(nodes):
     node = nodes()
     ids, queue = Peer(node).session.received_ids(), queue_of(node, "q")
-    ids.begin(7, (queue,))
+    ids.begin(7, (queue,), sent_at_once())
     ids.not_stored(7)
     assert queue.publish(sent_at_once())
 
@@ -537,8 +569,8 @@ def test_what_waits_for_files_counts_when_it_has_them(nodes):
     for number, comes in ((1, False), (2, True)):
         node = nodes()
         ids, queue = Peer(node).session.received_ids(), queue_of(node, f"q{number}")
-        ids.begin(7, (queue,))
-        before = ids.postpone(7, (queue,), (queue,), True)
+        ids.begin(7, (queue,), sent_at_once())
+        before = ids.postpone(7, sent_at_once(), (queue,), (queue,), True)
         before((queue,), None, True)
         before((queue,), (queue,), True)
         before((queue,), None, True)
@@ -555,16 +587,16 @@ def left_waiting(node, taken=True):
     HeldPublish calls before it tries again.
     """
     ids, queues = Peer(node).session.received_ids(), (queue_of(node, "a"), queue_of(node, "b"))
-    ids.begin(7, queues)
+    ids.begin(7, queues, sent_at_once())
     assert queues[0].publish(sent_at_once())
-    before = ids.postpone(7, queues, queues[1:], taken)
+    before = ids.postpone(7, sent_at_once(), queues, queues[1:], taken)
     node.hub.scheduler.finish()
     return before, queues[1]
 
 
 def lacking(node):
     """Of the queues a and b: those that the message of identifier 7 is to go to when it comes again."""
-    queues = [queue_of(node, "a"), queue_of(node, "b")]
+    queues = [node.vhost.queues.get(name) or queue_of(node, name) for name in "ab"]
     ids = node.vhost.extras["mqtt"].by_client["c"].received_ids()
     return [queue.name for queue in ids.lacking(7, queues)]
 
@@ -579,10 +611,14 @@ def test_what_comes_again_goes_to_those_that_waited_for_files_only(nodes, number
     assert lacking(nodes(number)) == ["b"]  # also where the next run ends before it has come
 
 
-def test_after_a_power_cut_it_comes_again_to_all(nodes):
-    left_waiting(nodes())
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_after_a_power_cut_it_comes_again_to_all_that_lack_it(nodes, is_lost):
+    node = nodes()
+    left_waiting(node)
+    if is_lost:
+        tear_body(node, b"x")
 
-    assert lacking(nodes(2)) == ["a", "b"]
+    assert lacking(nodes(2)) == (["a", "b"] if is_lost else ["b"])
 
 
 @pytest.mark.parametrize("comes", [False, True])
@@ -629,9 +665,9 @@ def test_no_other_member_of_a_share_gets_what_one_has_had(nodes):
     share = share_of(node)
     queue = queue_of(node, "b")
     ids = node.vhost.extras["mqtt"].by_client["one"].received_ids()
-    ids.begin(7, (share, queue))
+    ids.begin(7, (share, queue), sent_at_once())
     assert share.publish(sent_at_once())
-    ids.postpone(7, (share, queue), (queue,), True)
+    ids.postpone(7, sent_at_once(), (share, queue), (queue,), True)
     node.hub.scheduler.finish()
 
     again = nodes()
@@ -660,7 +696,7 @@ def test_identifier_that_is_released_or_refused_before_its_message_came_again_is
 
 @pytest.mark.parametrize("times", [1, 4097])
 def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_names(nodes, monkeypatch, times):
-    """Of more than 4096 destinations no ends of logs are noted."""
+    """Of more than 4096 destinations no places are noted."""
     node = nodes()
     ids = Peer(node).session.received_ids()
     note_received(ids, 4)
@@ -675,7 +711,7 @@ def test_after_a_kill_those_do_not_count_whose_messages_lie_in_files_without_nam
     assert unnamed.publish(sent_at_once())
 
     for identifier, queue in ((5, unnamed), (6, named), (7, unnamed)):
-        ids.begin(identifier, (queue,) * times)
+        ids.begin(identifier, (queue,) * times, sent_at_once())
         assert queue.publish(sent_at_once())
         ids.add(identifier, (queue,) * times)
     node.hub.scheduler.finish()
@@ -695,7 +731,7 @@ def test_files_that_begin_with_a_message_of_qos_2_have_their_names(nodes, monkey
     node.committer.wait()
     monkeypatch.setattr(node.committer, "change", names_nothing)
 
-    ids.begin(7, (queue,))
+    ids.begin(7, (queue,), sent_at_once())
     assert queue.publish(sent_at_once())
     ids.add(7, (queue,))
 
@@ -716,7 +752,7 @@ def test_a_retained_message_of_qos_2_outlives_a_kill_with_its_identifier(nodes, 
     message = mqtt_message("t", b"x", 2, retain=True)
     message.at_once = True
 
-    ids.begin(7, (retained,))
+    ids.begin(7, (retained,), sent_at_once())
     assert retained.publish(message)
     ids.add(7, (retained,))
     node.hub.scheduler.finish()
@@ -733,10 +769,14 @@ def sent_at_once(body=b"x"):
     return message
 
 
-def torn_destination(node, kind):
+def retained_of(node):
+    return node.vhost.extras["mqtt"].retained
+
+
+def destination_of(node, kind):
     """A destination of this kind, which is there or is made."""
     if kind == "retained":
-        return node.vhost.extras["mqtt"].retained
+        return retained_of(node)
     if kind == "session":
         return Peer(node, client_id="subscriber").subscribe("t", qos=2).session.queue
     if kind == "delayed":
@@ -744,8 +784,8 @@ def torn_destination(node, kind):
         node.vhost.declare_exchange(
             "delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"})
         return node.vhost.exchanges["delayed"].delayed_store
-    arguments = {"queue": {}, "priority": {"x_max_priority": 5}, "stream": {"x_queue_type": "stream"}}
-    return queue_of(node, "q", **arguments[kind])
+    arguments = {"priority": {"x_max_priority": 5}, "stream": {"x_queue_type": "stream"}}
+    return queue_of(node, "q", **arguments.get(kind, {}))
 
 
 def tear_body(node, body, which=0):

@@ -1,0 +1,152 @@
+"""Found: what an earlier run has left of packet identifiers at QoS 2, in the store of mqtt.model.inflight.
+
+For boot. Each identifier that was received counts as a whole, or for the destinations that have its message,
+or is forgotten: inflight says by what. What counts is noted anew, so that a later boot need not ask again.
+Blocks, because the records of messages are read.
+"""
+from operator import attrgetter, itemgetter
+from struct import Struct
+from typing import NamedTuple
+
+from gomq_py.storage.data_dir import KILLED, STOPPED
+from gomq_py.storage.message import Message
+
+# Of a record; 1 and 2 are content (storage.message).
+KIND = 3
+SENT, RECEIVED, SURE, PARTLY = 1, 2, 3, 4
+IS_SURE, BEGUN, MAY_BE_LOST = 1, 2, 3
+RECORD = Struct("<BBHQQQ")
+RECORD_OCTETS = 28
+assert RECORD.size == RECORD_OCTETS
+PLACE_OCTETS = 16
+
+
+class Entry(NamedTuple):
+    """A record: where it lies, its kind, state, location, number and places."""
+
+    location: int
+    kind: int
+    state: int
+    place: int
+    number: int
+    places: bytes
+
+
+class Found:
+    """What lies in the store of an Inflight, which has noted nothing yet."""
+
+    def __init__(self, inflight):
+        self._inflight = inflight
+        self._store = inflight.store
+        self._last_end = self._store.pool.last_end
+        self._over = []  # locations of records that nobody needs
+        self._last = None  # the last that was received, if the kill may have come before it was stored
+        self._sure_mark = 0
+        self._stores = {store.key: store for store in inflight.vhost.durable_stores()}
+
+    def hand_out(self, by_key):
+        """Give the durable sessions, {key: session}, what is theirs. Raises StoreError."""
+        sent, received, counting = {}, {}, []
+        for (key, kind, identifier), entry in self._entries().items():
+            if kind == SURE:
+                self._inflight.sure_before(entry.location, entry.place)
+            elif key not in by_key or not identifier:
+                self._over.append(entry.location)
+            elif kind == SENT:
+                sent.setdefault(key, []).append((identifier, entry.place, entry.location, entry.number))
+            else:
+                received.setdefault((key, identifier), []).append(entry)
+        for key, rows in sent.items():
+            by_key[key].sent_from(by_key[key].queue).restore(rows)
+        for (key, identifier), found in received.items():
+            found.sort(key=attrgetter("location"))
+            is_whole, places = self._judged(found)
+            if is_whole or places:
+                counting.append((is_whole, places, by_key[key].received_ids(), identifier, found))
+            else:
+                self._over += [entry.location for entry in found]
+        # In this order, because what is noted from here on marks the last one as delivered.
+        self._forget()
+        for one in sorted(counting, key=itemgetter(0)):
+            self._restore(*one)
+        self._forget()
+
+    def _entries(self):
+        """{(key, kind, identifier): Entry}, each the last of its name."""
+        entries, message = {}, Message()
+        while self._store.ready_count and self._store.peek(message):
+            self._store.shift()
+            fields, properties = message.describe(), message.get_raw()
+            location = fields["location"]
+            if fields["kind"] != KIND or len(properties) != RECORD_OCTETS:
+                self._over.append(location)
+                continue
+            kind, state, identifier, key, place, number = RECORD.unpack(properties)
+            entry = Entry(location, kind, state, place, number, message.get_body())
+            if kind == SURE:
+                key = 0
+                self._sure_mark = max(self._sure_mark, place)
+            elif kind == RECEIVED:
+                # where it was marked as delivered, the batch of its message had come to an end
+                self._last = None if fields["redelivered"] or state != BEGUN else entry
+            name = key, kind, identifier
+            if name in entries:  # it was being kept anew
+                self._over.append(entries[name].location)
+            entries[name] = entry
+        return entries
+
+    def _judged(self, found):
+        """Of an identifier with these records, in the order in which they were written: whether its message
+        is in all places, and in which.
+        """
+        *before, entry = found
+        is_known = self._is_known(entry)
+        places = entry.places if is_known else self._held(entry)
+        if entry.kind == PARTLY:
+            return False, places
+        if is_known or places == entry.places != b"":
+            return True, places
+        if before and before[0].kind == PARTLY:  # it went to those that lacked it
+            places += self._judged(before[:1])[1]
+        return False, places
+
+    def _restore(self, is_whole, places, ids, identifier, found):
+        *before, entry = found
+        now = 0
+        if not is_whole or not self._is_sure(entry):
+            now = self._inflight.received_before(ids.key, identifier, is_whole, b"" if is_whole else places)
+        if is_whole:
+            ids.restore(identifier, now or entry.location)
+        else:
+            ids.restore_partly(identifier, now or entry.location, places)
+        self._over += [each.location for each in (found if now else before)]
+
+    def _forget(self):
+        for location in self._over:
+            self._store.delete(location)
+        self._store.flush()
+        self._over = []
+
+    def _is_sure(self, entry):
+        return entry.state == IS_SURE or entry.location <= self._sure_mark
+
+    def _is_known(self, entry):
+        """Whether a message was stored, or that of PARTLY in its places, though nobody has looked there."""
+        return (
+            self._is_sure(entry) or self._last_end == STOPPED
+            or self._last_end == KILLED and entry.state != MAY_BE_LOST and entry is not self._last
+        )
+
+    def _held(self, entry):
+        """The places of a message at which it lies, or was acked."""
+        held = b""
+        for at, (key, place) in enumerate(places_in(entry.places)):
+            if key in self._stores and self._stores[key].holds(place, entry.number):
+                held += entry.places[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
+        return held
+
+
+def places_in(noted):
+    """[(key of a store, place in its log)]."""
+    numbers = memoryview(noted).cast("Q").tolist() if len(noted) % PLACE_OCTETS == 0 else []
+    return list(zip(numbers[::2], numbers[1::2]))
