@@ -85,6 +85,11 @@ class Durability:
 
     # who has to say so
 
+    @property
+    def has_acknowledgers(self):
+        """Whether anybody has to say so but the local disk: what a kill leaves here, others may not know."""
+        return bool(self._acknowledgers)
+
     def add(self, acknowledger):
         """From now on a promise waits for this acknowledger, too."""
         self._acknowledgers[acknowledger] = None

@@ -77,6 +77,11 @@ class QueueFactory:
         """The broker stops: what was to be removed and is not yet goes at the next boot."""
         self._removals.close()
 
+    @property
+    def has_acknowledgers(self):
+        """As storage.durability's."""
+        return self._durability.has_acknowledgers
+
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
         """A queue, new or (with the incarnation it had) as the last run left it.
 

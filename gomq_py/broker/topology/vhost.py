@@ -812,6 +812,11 @@ class VHost(Routing):
         """As storage.durability's, likewise."""
         return self._factory.when_safe
 
+    @property
+    def has_acknowledgers(self):
+        """As storage.durability's, likewise."""
+        return self._factory.has_acknowledgers
+
     def incarnation_of(self, queue):
         """The random number that tells a durable queue from earlier ones of its name."""
         return self._factory.incarnation_of(queue)

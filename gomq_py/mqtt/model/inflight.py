@@ -7,7 +7,8 @@ the end of the batch. The disk has it soon; that an identifier was released, bef
 written anew is deleted where it was when it is on the disk.
 
     sent        before a PUBLISH of QoS 2 leaves, until its PUBCOMP: after a restart the message comes again
-                with the same identifier and DUP, and where it is settled, PUBREL does
+                with the same identifier and DUP, and where it is settled, PUBREL does. Where somebody else
+                keeps what the broker keeps, PUBLISH and PUBREL wait for that: who takes over must know it
     received    right before a message that came at QoS 2 is given to its destinations, until its PUBREL:
                 after a kill the client's PUBLISH is known, and not stored twice
     partly      before a destination waits for files, which others before it did not, until all have the
@@ -122,6 +123,15 @@ class Inflight(turn_taker.TurnTaker):
     def sent(self, key, identifier, location, stored_ms):
         """A message is sent at QoS 2. Returns where that is kept, 0 where it cannot be."""
         return self._keep(SENT, 0, identifier, key, location, stored_ms)
+
+    def is_kept_elsewhere(self):
+        """Whether somebody else keeps what the broker keeps, and may not have what was noted last."""
+        return self.vhost.has_acknowledgers
+
+    def when_safe(self, callback):
+        """Call ``callback(error or None)`` when all that was noted until now is safe, with its messages."""
+        self.await_flush()
+        self.vhost.when_safe(callback, self._has_failed)
 
     # incoming
 

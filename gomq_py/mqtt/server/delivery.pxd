@@ -24,10 +24,10 @@ cdef class SessionConsumer(consumers.Consumer):
     cdef readonly Py_ssize_t dropped
     cdef readonly object give_up
     cdef public object trace
-    cdef object large, ended
+    cdef object large, ended, unsafe
     cdef Sink sink
     cdef Message message
-    cdef bint started, waiting, held, is_full
+    cdef bint started, waiting, held, is_full, is_exact
     cdef uint64_t now_ms
     cdef unsigned int identifier
     cdef Py_ssize_t to_drop
@@ -44,6 +44,9 @@ cdef class SessionConsumer(consumers.Consumer):
     cdef Py_ssize_t _look(self) except -1
     @cython.locals(qos=int, identifier=cython.uint)
     cdef Py_ssize_t _take(self, unsigned char* out, Py_ssize_t at, Message message) except -1
+    cdef _write(self, data)
+    cdef bint _is_kept_elsewhere(self) except -1
+    cdef _send_when_safe(self, data)
     cdef _drop(self, Message message)
     @cython.locals(data=bytearray)
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1

@@ -5,6 +5,8 @@ Above broker.queues (it is the queue's Consumer), publication (which writes the 
 what is under way); made by outbound. The socket never holds it up: while the output is blocked its capacity
 is 0. Never yields.
 """
+from functools import partial
+
 from gomq_py import octets
 from gomq_py.broker.queues import consumers, queue as broker_queue
 from gomq_py.content import forms
@@ -28,12 +30,14 @@ class SessionConsumer(consumers.Consumer):
     ``sink`` (or None) sends what it has gathered before anything from the queue goes out. ``large`` is the
     hub's LargeOutput; ``ended(reason)`` is called when the queue let go of it. ``dropped``: messages that the
     client does not accept, or that are none for MQTT. ``trace(message)`` is told of each that goes out; None:
-    nobody asks.
+    nobody asks. ``is_exact``: something of QoS 2 was written and has not been sent. ``unsafe``: octets that
+    wait until whoever keeps a copy knows what they tell at QoS 2, or None; meanwhile nothing is delivered.
     """
 
     __slots__ = (
         "output", "source", "sent", "publication", "sink", "message", "started", "waiting", "held", "is_full",
-        "large", "ended", "give_up", "dropped", "now_ms", "identifier", "to_drop", "trace",
+        "large", "ended", "give_up", "dropped", "now_ms", "identifier", "to_drop", "trace", "is_exact",
+        "unsafe",
     )
 
     def __init__(self, output, queue, sent, publication, sink, large, ended, give_up):
@@ -48,7 +52,8 @@ class SessionConsumer(consumers.Consumer):
         self.give_up = give_up
         self.message = Message()
         self.dropped = self.now_ms = self.identifier = self.to_drop = 0
-        self.started = self.waiting = self.held = self.is_full = False
+        self.started = self.waiting = self.held = self.is_full = self.is_exact = False
+        self.unsafe = None
         self.trace = None
 
     def start(self):
@@ -64,6 +69,7 @@ class SessionConsumer(consumers.Consumer):
     def stop(self):
         """Detach. What is under way stays in ``sent``."""
         self.started = False
+        self.unsafe = None
         self._wait_no_more()
         self.source.remove_consumer(self)
         self.ended = None  # it holds this
@@ -75,7 +81,7 @@ class SessionConsumer(consumers.Consumer):
             self.ended(reason)
 
     def capacity(self):
-        if not self.started or self.output.broken or self.held:
+        if not self.started or self.output.broken or self.held or self.unsafe is not None:
             return 0
         if self.output.blocked:
             if not self.waiting:
@@ -137,7 +143,9 @@ class SessionConsumer(consumers.Consumer):
         finally:  # a store that fails over the next message does not take back what was taken before it
             # What has been delivered is marked as such before the client can answer.
             queue.flush()
-            if taken:
+            if taken and self.is_exact and self._is_kept_elsewhere():
+                self._send_when_safe(bytes(out[:taken]))
+            elif taken:
                 self.output.send_filled(taken)
             if self.sent.to_release:
                 self._release()
@@ -176,6 +184,8 @@ class SessionConsumer(consumers.Consumer):
             at = self.publication.write(out, at, message, 0, False)
             self.source.take(message, True)
             return at
+        if qos == 2:
+            self.is_exact = True
         identifier = self.identifier
         if identifier:
             self.sent.again(identifier)
@@ -208,10 +218,36 @@ class SessionConsumer(consumers.Consumer):
         data = bytearray(size)
         self._take(octets.pointer(data), 0, self.message)
         self.source.flush()
-        self.output.write_large(data)
-        if self.large is not None and self.output.blocked:
-            self.large.written(self, size)
+        if self.is_exact and self._is_kept_elsewhere():
+            self._send_when_safe(data)
+        else:
+            self._write(data)
         return size
+
+    def _write(self, data):
+        self.output.write_large(data)
+        if self.large is not None and self.output.blocked and len(data) > self.output.buffers.output_octets:
+            self.large.written(self, len(data))
+
+    def _is_kept_elsewhere(self):
+        self.is_exact = False
+        return self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere()
+
+    def _send_when_safe(self, data):
+        """Send what tells messages of QoS 2 when whoever takes over the broker's place knows that."""
+        self.unsafe = data
+        self.sent.inflight.when_safe(partial(self._is_safe, data))
+
+    def _is_safe(self, data, error):
+        if self.unsafe is not data:
+            return
+        self.unsafe = None
+        if error is not None:
+            self.give_up(f"what it is sent at QoS 2 is not safe: {error}")
+            return
+        self._write(data)
+        if self.queue is not None:
+            self.queue.offer(self)
 
     def _wait_no_more(self):
         if self.held and self.large is not None:

@@ -3,6 +3,8 @@
 Between the connection, whose lanes hand over the acknowledgements, and the session of the model: the consumer
 of its queue (delivery), its sink, what is under way (sent). Never yields.
 """
+from functools import partial
+
 from gomq_py.mqtt.model import sent as _sent
 from gomq_py.mqtt.server import delivery as _delivery  # noqa: F401  (its .pxd types what is made here)
 from gomq_py.mqtt.server.acknowledgements import Acknowledgements
@@ -152,9 +154,24 @@ class Outbound:
             raise ProtocolError(f"packet type {kind} for the QoS 1 message {packet_identifier}")
 
     def done(self):
-        """End of a read: the PUBRELs leave that it gave rise to."""
-        if self.answers is not None and self.answers.used and not self.is_stopped:
-            self.output.write(self.answers.take())
+        """End of a read: the PUBRELs leave that it gave rise to. Where somebody keeps a copy they wait until
+        it says, too, that their messages are taken.
+        """
+        if self.answers is None or not self.answers.used or self.is_stopped:
+            return
+        answers = self.answers.take()
+        inflight = None if self.sent is None else self.sent.inflight
+        if inflight is not None and inflight.is_kept_elsewhere():
+            inflight.when_safe(partial(self._is_safe, answers))
+        else:
+            self.output.write(answers)
+
+    def _is_safe(self, answers, error):
+        if not self.is_stopped:
+            if error is None:
+                self.output.write(answers)
+            else:
+                self.connection.abort(f"what it has received at QoS 2 is not safe: {error}")
 
     # helpers
 

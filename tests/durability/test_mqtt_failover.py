@@ -1,0 +1,124 @@
+"""QoS 2 over the loss of a leader: its follower goes on with what it was told of, and nothing comes twice."""
+from random import Random
+
+import pytest
+
+from gomq_py.mqtt.wire.constants import PUBCOMP, PUBLISH, PUBREC
+from gomq_py.storage.data_dir import FOLLOWED, DataDir
+from tests.durability.seeds import seeds
+from tests.support.door import poll_the_loop
+from tests.support.mirror import Mirror
+from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
+from tests.support.unflushed import Unflushed
+
+MESSAGES = 60
+
+
+class Follower:
+    """Hears of the first ``events`` changes of files, and says of these alone that it has them."""
+
+    hears = True
+
+    def __init__(self, mirror, events):
+        self._mirror, self._left = mirror, events
+
+    def __getattr__(self, name):
+        def told(*arguments):
+            self._left -= 1
+            if self._left >= 0:
+                getattr(self._mirror, name)(*arguments)
+        return told
+
+    def when_safe(self, callback):
+        if self._left >= 0:
+            callback(None)
+
+
+class Subscriber:
+    """Takes each message once, as QoS 2 has it. ``taken``: their numbers."""
+
+    def __init__(self):
+        self.taken, self._known, self._peer = [], set(), None
+
+    def connect(self, node):
+        self._peer = Peer(node, "subscriber", receive_maximum=5)
+        return self._peer
+
+    def step(self):
+        """Do with the packets that are there what a client does with them."""
+        poll_the_loop()
+        self._peer.ours.setblocking(False)
+        try:
+            self._peer.reader.feed(self._peer.ours.recv(65536))
+        except BlockingIOError:
+            pass
+        while (packet := self._peer.reader.next_packet()) is not None:
+            identifier = packet.packet_identifier
+            if packet.TYPE == PUBLISH:
+                if identifier not in self._known:
+                    self._known.add(identifier)
+                    self.taken.append(int(packet.payload))
+                self._peer.acknowledge(PUBREC, identifier)
+            else:
+                self._known.discard(identifier)
+                self._peer.acknowledge(PUBCOMP, identifier)
+
+
+class Publisher:
+    """Sends again what was not answered. ``sent``: {number: whether it was answered}."""
+
+    def __init__(self):
+        self.sent = {}
+
+    def send(self, node, peer, number):
+        ids, queues = peer.session.received_ids(), (node.vhost.queues["mqtt.subscriber"],)
+        message = mqtt_message("t", b"%d" % number, 2)
+        self.sent[number] = False
+        if not ids.has(number):
+            ids.begin(number, queues, message)
+            publish(node, message)
+            ids.add(number, queues)
+        added, mark = ids.added, ids.mark()
+        node.vhost.when_safe(lambda error: self._answered(ids, number, added, mark))
+
+    def _answered(self, ids, number, added, mark):
+        ids.sure(added, mark)
+        self.sent[number] = True
+
+
+def booted(path, files=None):
+    """A node over this folder, which two clients have sessions of."""
+    node = mqtt_node(path, files=files or Unflushed(), segment_size=65536)
+    return node, Peer(node, "publisher")
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_each_message_comes_once_over_the_loss_of_the_leader(tmp_path, seed):
+    random, publisher, subscriber = Random(seed), Publisher(), Subscriber()
+    (tmp_path / "leader").mkdir()
+    mirror = Mirror(tmp_path / "leader", tmp_path / "follower")
+    follower = Follower(mirror, 1 << 60)
+    node, peer = booted(tmp_path / "leader", Unflushed((follower,)))
+    subscriber.connect(node).subscribe("t", qos=2)
+    node.committer.wait()
+    node.broker.durability.add(follower)
+    follower._left = random.randrange(1, 900)
+
+    for number in range(1, MESSAGES + 1):
+        publisher.send(node, peer, number)
+        for _ in range(random.randrange(4)):
+            subscriber.step()
+    before = len(subscriber.taken)
+    node.kill()
+    DataDir(tmp_path / "follower").follow().close()
+    node, peer = booted(tmp_path / "follower")
+    assert node.data_dir.last_end == FOLLOWED
+    subscriber.connect(node)
+    for number in [number for number, is_answered in publisher.sent.items() if not is_answered]:
+        publisher.send(node, peer, number)
+    node.wait(lambda: subscriber.step() or len(subscriber.taken) >= MESSAGES, what="all messages")
+    for _ in range(10):
+        subscriber.step()
+    node.stop()
+
+    assert sorted(subscriber.taken) == list(range(1, MESSAGES + 1)), before
