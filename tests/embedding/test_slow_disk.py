@@ -23,6 +23,7 @@ from gomq_py.broker.verbs import held_publish
 from gomq_py.client.connection import Connection
 from gomq_py.client.delivery import Delivery
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
+from gomq_py.client.mqtt import MQTTClient
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import unix_ms
 from tests.support.hub_calls import HubCalls
@@ -217,6 +218,42 @@ def test_hub_asks_the_disk_for_nothing_but_what_is_said_here(broker, files):
     wait_until(lambda: IN_THREADS <= set(files[0].elsewhere), in_time(60))
 
     assert set(files[0].in_hub) <= STILL_IN_HUB
+
+
+def test_clients_at_qos_0_go_on_while_a_flush_hangs_and_ask_the_disk_for_nothing(files):
+    """A session that ends with its connection, and what goes to it, comes to no call at all; what is kept or
+    retained, to those of its store (docs/operations.md, A disk that is slow).
+    """
+    def publish(client, topic, count=200, **options):
+        for _ in range(count):
+            client.publish(topic, bytes(1000), **options)
+
+    with gomq_py.Broker(mqtt_port=0, segment_size=65536) as broker, connect(broker) as durable:
+        channel = durable.channel()
+        channel.confirm_select()
+        channel.queue_declare("durable", durable=True)
+        with MQTTClient(broker.mqtt_url, client_identifier="kept", clean_start=False) as kept:
+            kept.subscribe("kept/#")
+        broker.call(lambda _: files[0].begin())
+        files[0].hold("sync")
+        channel.publish("", "durable", b"", PERSISTENT)
+        wait_until(files[0].is_held.is_set, in_time(60))
+        broker.call(lambda _: files[0].begin())
+
+        with MQTTClient(broker.mqtt_url, client_identifier="clean", timeout_s=in_time(60)) as client:
+            client.subscribe("a/#")
+            publish(client, "a/b")
+            client.publish("a/b", bytes(1 << 20))
+            assert [len(client.next_message(in_time(60)).payload) for _ in range(201)][-1] == 1 << 20
+            client.unsubscribe("a/#")
+            assert not files[0].in_hub
+            publish(client, "kept/b")
+            publish(client, "retained", retain=True)
+            assert not files[0].gone_on.is_set()
+            files[0].let_go()
+            client.unsubscribe("kept/#")  # answered when what it has published is stored
+
+        assert set(files[0].in_hub) <= STILL_IN_HUB | {"rename"}
 
 
 class Publisher:
