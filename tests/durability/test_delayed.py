@@ -1,17 +1,21 @@
 """Delayed messages under power cuts: what was confirmed waits, or has gone on, however the cut falls."""
+import errno
 from random import Random
 
 import pytest
 
 from gomq_py.client.connection import Connection
 from gomq_py.content.properties import Properties
+from gomq_py.hub import again
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
 from tests.durability.seeds import seeds
 from tests.support.broker_process import BrokerProcess
+from tests.support.faulty_files import FaultyFiles
 from tests.support.node import Node
 from tests.support.power_cut import Disk, PowerCutFiles
 from tests.support.reading import get
+from tests.support.unflushed import Unflushed
 from tests.support.waiting import TIMEOUT_S
 
 MESSAGES = 60
@@ -130,3 +134,42 @@ def test_confirmed_batches_that_wait_or_go_on_are_there_in_order_after_a_kill(tm
     for first, delay in ((0, -5), (1, -2500)):
         numbers = range(first, BATCH, 2)
         assert [number for number in found if found[number] == delay] == list(numbers)
+
+
+@pytest.mark.parametrize("when", ["serving", "at boot"])
+def test_delayed_exchange_that_a_fault_closes_is_open_again_when_the_disk_takes_it(
+    tmp_path, monkeypatch, when
+):
+    """On 6805b4a2 it was closed until a restart, and one that could not be opened at boot was left out, with
+    what waited in it set aside.
+    """
+    monkeypatch.setattr(again, "FIRST_PAUSE_MS", 1)
+    node = Node(tmp_path / "data", Unflushed())
+    declare(node)
+    publish(node, 1, 10_000_000)
+    if when == "at boot":
+        node.stop()
+        files = FaultyFiles()
+        opened = []
+
+        def about_to(call, subject):
+            if call == "open" and "msgs" in subject and not opened:
+                opened.append(subject)
+                raise OSError(errno.EIO, "Input/output error")
+
+        files.about_to = about_to
+        node = Node(tmp_path / "data", files)
+        assert opened and node.vhost.exchange("x").delayed_store.closed
+        publish(node, 2, 10_000_000)
+    else:
+        node.vhost.exchange("x").delayed_store.store.fence(OSError(errno.EIO, "Input/output error"))
+        assert node.vhost.exchange("x").delayed_store.closed
+
+    node.wait(lambda: not node.vhost.exchange("x").delayed_store.closed)
+
+    publish(node, 3, 10_000_000)
+    assert node.vhost.exchange("x").delayed_store.count == 2
+    node.stop()
+    node = Node(tmp_path / "data", Unflushed())
+    assert node.vhost.exchange("x").delayed_store.count == 2
+    node.stop()

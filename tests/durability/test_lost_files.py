@@ -5,15 +5,20 @@ import logging
 import os
 import re
 import shutil
-
 import pytest
 
 from gomq_py.auth.users import Users
+from gomq_py.broker.features.stream_offset import FIRST, StreamStart
 from gomq_py.ctl import recover
 from gomq_py.ctl.fsck import check_folder
 from gomq_py.ctl.offline import FolderError
+from gomq_py.mqtt.model.kinds import all_kinds
+from gomq_py.mqtt.model.session_kind import EXTRA
+from gomq_py.mqtt.wire.constants import PUBACK
 from gomq_py.storage.data_dir import KILLED, DataDir, DataDirError, logs_left_in, queue_id
 from gomq_py.storage.definition_log import DefinitionLog
+from gomq_py.storage.message import Message
+from tests.support.mqtt_outbound import Peer, mqtt_message, publish
 from tests.support.node import Node
 from tests.support.streams import STREAM
 from tests.support.unflushed import Unflushed
@@ -89,8 +94,75 @@ def set_aside(root):
     return sorted(os.listdir(root / "set-aside")) if (root / "set-aside").exists() else []
 
 
+# Of the stores that have their own rows: the queue or store, and the name of the file.
+OTHERS = {
+    "consumer_offsets": ("log", "consumer_offsets"), "a session's msgs": ("mqtt.c", "msgs.*"),
+    "a session's acks": ("mqtt.c", "acks.*"), "msgs of mqtt.retained": ("mqtt.retained", "msgs.*"),
+    "acks of mqtt.retained": ("mqtt.retained", "acks.*"),
+}
+
+
+def made_others_at(root, end):
+    """A data folder with the files of OTHERS: a stream and how far a consumer has come in it, a session, and
+    what is retained; an older copy and another folder beside it.
+    """
+    def boot(folder, numbers, how="stop"):
+        node = Node(folder, Unflushed(), all_kinds())
+        sessions, log = node.vhost.extras[EXTRA], node.vhost.declare_queue("log", True, arguments=STREAM)[0]
+        peer = Peer(node).subscribe("t", qos=1)
+        for number in numbers:
+            publish(node, mqtt_message("t", b"%d" % number, 1))
+            topic = f"kept/{number}"
+            assert sessions.retained.store(topic, mqtt_message(topic, b"x", 1)) == 1
+            node.publish("", "log", b"%d" % number, persistent=True)
+            if number == 0:
+                peer.acknowledge(PUBACK, peer.packet().packet_identifier)
+        peer.disconnect()
+        sessions.retained.delete("kept/0")
+        reader, message = log.open_reader(StreamStart(FIRST), "joe"), Message()
+        while reader.next(message):
+            log.note_delivered()
+            log.settle(reader.take(1))
+        reader.cursor.close()
+        for one in (log, sessions.retained, sessions.by_client["c"].queue):
+            one.flush()
+        node.committer.wait()
+        node.wait(lambda: not sessions.retained._settling and not sessions.retained.touched)
+        getattr(node, how)()
+
+    boot(root.with_name(f"{root.name}.other"), range(NEW))
+    boot(root, range(OLD))
+    shutil.copytree(root, f"{root}.older")
+    boot(root, range(OLD, NEW), end)
+    return root
+
+
+def found_others(root):
+    """(messages of the session, of the stream, position of its consumer, retained topics) of a boot."""
+    node = Node(root, Unflushed(), all_kinds())
+    log, sessions = node.vhost.queue("log"), node.vhost.extras[EXTRA]
+    found = (
+        sessions.by_client["c"].queue.ready_count, log.ready_count, log.stream.offsets.get("joe"),
+        sessions.retained.index.count)
+    node.stop()
+    return found
+
+
+WHOLE_OTHERS = NEW - 1, NEW, NEW, NEW - 1
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """{how its run ended: a data folder}."""
+    root = tmp_path_factory.mktemp("others")
+    return {end: made_others_at(root / end, end) for end in ("kill", "stop")}
+
+
 def path_of(root, file):
     """A file of the data folder; msgs and acks are those of the first segment of jobs."""
+    if file in OTHERS:
+        name, pattern = OTHERS[file]
+        return min((root / "queues").glob(f"{queue_id('/', name)}.*/{pattern}"))
     if file not in ("msgs", "acks"):
         return root / file
     found, = [path for path in (root / "queues").rglob("msgs.*") if b"jobs-0" in path.read_bytes()]
@@ -108,18 +180,18 @@ def harm(root, made, file, how):
         shutil.copy(path_of(other, file), path)
 
 
-def outcome(root, caplog):
+def outcome(root, caplog, look=None, whole=WHOLE):
     """What the next boot makes of the folder, in the words of the table."""
     caplog.clear()
     try:
         with caplog.at_level(logging.WARNING, "gomq_py"):
-            found = boot(root)
+            found = (look or boot)(root)
     except DataDirError as error:
         assert str(root) in str(error)
         return "no boot"
     if caplog.text:
         return "set aside" if set_aside(root) else "said"
-    return "no loss" if found == WHOLE else "not noticed"
+    return "no loss" if found == whole else "not noticed"
 
 
 def table():
@@ -136,18 +208,26 @@ def table():
 
 @pytest.mark.parametrize("file, how, end, expected", list(table()))
 def test_folder_with_a_file_that_is_not_what_the_last_run_left_is_what_the_table_says(
-    folders, tmp_path, caplog, file, how, end, expected
+    folders, others, tmp_path, caplog, file, how, end, expected
 ):
-    root = copied(folders, end, tmp_path)
-    harm(root, folders[end], file, how)
+    made, looked = (others, (found_others, WHOLE_OTHERS)) if file in OTHERS else (folders, ())
+    root = copied(made, end, tmp_path)
+    harm(root, made[end], file, how)
 
-    assert outcome(root, caplog) == expected
+    assert outcome(root, caplog, *looked) == expected
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_folder_of_which_nothing_is_missing_is_whole(folders, others, tmp_path, caplog, end):
+    assert outcome(copied(folders, end, tmp_path), caplog) == "no loss"
+    root = shutil.copytree(others[end], tmp_path / "others")
+    assert outcome(root, caplog, found_others, WHOLE_OTHERS) == "no loss"
 
 
 def test_table_has_every_file_of_a_data_folder(folders):
     files = {name for name in os.listdir(folders["stop"]) if (folders["stop"] / name).is_file()}
 
-    assert files | {"msgs", "acks"} == {file for file, _, _, _ in table()}
+    assert files | {"msgs", "acks"} | OTHERS.keys() == {file for file, _, _, _ in table()}
 
 
 @pytest.mark.parametrize("how", ["gone", "empty"])

@@ -13,7 +13,7 @@ import gevent
 import pytest
 
 from gomq_py.client.errors import Refused
-from gomq_py.mqtt.model import again as again_module
+from gomq_py.hub import again as again_module
 from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREL
 from gomq_py.mqtt.wire.packets import Subscription

@@ -31,7 +31,7 @@ from gomq_py.federation.supervisor import Federation
 from gomq_py.hub import alarm_news, context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.mqtt.model import again
+from gomq_py.hub import again
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -408,6 +408,15 @@ class Site:
             assert retained.look(topic, Message())
             retained.delete(topic)
 
+    def delayed_again(self):
+        """The disk fails the store of a delayed exchange, which is opened again."""
+        exchange = self.vhost.declare_exchange(
+            "later-again", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+        before = exchange.delayed_store
+        before.store.fence(OSError(errno.EIO, "the disk failed"))
+        wait(lambda: exchange.delayed_store is not before or None, what="an open store")
+        self.vhost.delete_exchange("later-again")
+
     def kept_again(self):
         """The disk fails the store, which is opened again."""
         retained = self.mqtt.retained
@@ -535,6 +544,7 @@ JOBS = {
     "'messages of deleted queues'": Site.legacies,
     "'writing kept MQTT messages anew'": Site.kept_anew,
     "'opening kept MQTT messages again'": Site.kept_again,
+    "'opening a delayed store again'": Site.delayed_again,
     "'writing QoS 2 identifiers anew'": Site.identifiers_anew,
     "'noting QoS 2 identifiers in a new store'": Site.identifiers_in_a_new_store,
     "'putting back what MQTT clients have not acknowledged'": Site.returning,
@@ -576,7 +586,7 @@ TIMERS = {
     "gomq_py.http.turns": (1, "sets events, which do not raise, and is armed before the next one is told"),
     "gomq_py.mqtt.model.expiries": (1, "of one vhost, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.model.keyed_store": (1, "of one store, and forgets its timer first"),
-    "gomq_py.mqtt.model.again": (1, "of one store, and starts a job, or work of a thread"),
+    "gomq_py.hub.again": (1, "of one store, and starts a job, or work of a thread"),
     "gomq_py.mqtt.model.moving": (1, "of one vhost, and asks when definitions are safe"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),

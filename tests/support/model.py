@@ -76,7 +76,7 @@ class FakeFactory:
         while self.sliced:
             self.run_once()
 
-    def give_delayed_store(self, exchange, route_of, route, incarnation=None):
+    def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
         exchange.delayed_store = FakeQueue(f"amq.delayed-{exchange.name}")
 
     def remove_delayed_store(self, exchange):

@@ -10,6 +10,7 @@ to queues that are there.
 """
 import os
 from collections import deque
+from functools import partial
 
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
@@ -21,6 +22,7 @@ from gomq_py.broker.features.stream_retention import SEGMENT_BYTES
 from gomq_py.broker.policies.queue_settings import PLAIN
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.routing.remembered import RememberedRoutes
+from gomq_py.broker.topology.delayed_reopening import Reopening, delayed_in_words
 from gomq_py.broker.topology.kinds import Parts
 from gomq_py.broker.transfer.legacies import Legacies
 from gomq_py.hub.job import Job
@@ -67,6 +69,7 @@ class QueueFactory:
         self._on_idle = on_idle
         self._incarnations = {}
         self._one_reopening = BoundedSemaphore(1)  # the threads are the hub's, and others need them
+        self._is_closed = False
         self._known_folders = set()
         self.removing = set()  # incarnations of what is deleted, until its folder is gone
         self._removals = FolderRemovals(files, durability.disk)
@@ -75,6 +78,7 @@ class QueueFactory:
 
     def close(self):
         """The broker stops: what was to be removed and is not yet goes at the next boot."""
+        self._is_closed = True
         self._removals.close()
 
     @property
@@ -183,10 +187,11 @@ class QueueFactory:
         _say_gone(f"queue {name!r} in vhost {vhost!r}", report)
         return store
 
-    def give_delayed_store(self, exchange, route_of, route, incarnation=None):
+    def give_delayed_store(self, exchange, route_of, route, changed, incarnation=None):
         """Give a delayed exchange the store that its messages wait in. ``route_of(exchange, routing_key)``
         says where they go when they are due, or None, and ``route(exchange, message, headers, pending)``
-        takes each of those that have to be looked at.
+        takes each of those that have to be looked at. One that a fault has closed, or that an earlier run has
+        left and cannot be opened, is opened again, and ``changed(exchange)`` called.
 
         Raises OSError, StoreError; OutOfResources, before any file is touched.
         """
@@ -200,23 +205,74 @@ class QueueFactory:
             self._folder(exchange.vhost, name, incarnation) if exchange.durable
             else self._data_dir.transient_folder
         )
-        store, report = open_store(
-            folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes,
-            exchange.durable)
-        _say_gone(f"delayed exchange {exchange.name!r} in vhost {exchange.vhost!r}", report)
-        delayed_store = DelayQueue(
-            name, exchange.durable, store, self.scheduler, self._durability, self.timers
-        )
-        delayed_store.due_ms_of = delayed.due_ms_of
-        delayed_store.release = lambda message, pending: route(
-            exchange, *delayed.gone_on(message, self.timers.now_ms()), pending)
-        delayed_store.routes = RememberedRoutes(
-            lambda routing: route_of(exchange, routing[2 + routing[0]:].decode("utf-8", "surrogateescape")))
-        exchange.delayed_store = delayed_store
+        failure = None
+        try:
+            store, report = open_store(
+                folder, self._files, self.pool, self._committer, incarnation, self._segment_bytes,
+                exchange.durable)
+            _say_gone(delayed_in_words(exchange), report)
+        except StoreError as error:
+            if not recovered:
+                raise
+            failure = error  # it is there, closed, and everything else goes on
+            store, _ = open_store(
+                self._data_dir.transient_folder, self._files, self.pool, self._committer, incarnation,
+                self._segment_bytes, False)
+
+        def make(store, is_rebuilt):
+            made = DelayQueue(
+                name, exchange.durable, store, self.scheduler, self._durability, self.timers, is_rebuilt)
+            made.due_ms_of = delayed.due_ms_of
+            made.release = lambda message, pending: route(
+                exchange, *delayed.gone_on(message, self.timers.now_ms()), pending)
+            made.routes = RememberedRoutes(lambda routing: route_of(
+                exchange, routing[2 + routing[0]:].decode("utf-8", "surrogateescape")))
+            return made
+
+        exchange.delayed_store = make(store, True)
         if exchange.durable:
-            self._incarnations[delayed_store] = incarnation
+            self._incarnations[exchange.delayed_store] = incarnation
             if recovered:
                 self._known_folders.add(folder)
+            reopening = Reopening(self, exchange, partial(make, is_rebuilt=False), changed)
+            exchange.delayed_store.on_failed = reopening.begin
+        if failure is not None:
+            exchange.delayed_store.fail(failure)
+
+    def reopen_delayed_store(self, exchange, done):
+        """Open the store of a delayed exchange again that a fault has closed, unless it is deleted or the
+        broker stops: ``done(store, error)`` is called in the hub, with one of both.
+        """
+        before = exchange.delayed_store
+        if not self.has_delayed_store(exchange, before):
+            return
+        before.store.listener = None
+        incarnation = self._incarnations[before]
+
+        def opened(store, report, error):
+            if self.has_delayed_store(exchange, before):
+                if error is None:
+                    _say_gone(delayed_in_words(exchange), report)
+                done(store, error)
+            elif store is not None:
+                store.close()
+
+        before.store.close()
+        self._durability.when_on_disk(lambda error: open_aside(
+            opened, open_store, self._folder(exchange.vhost, before.name, incarnation), self._files,
+            self.pool, self._committer, incarnation, self._segment_bytes))
+
+    def has_delayed_store(self, exchange, one):
+        """Whether this is the delayed store of the exchange, which is there, while the broker serves."""
+        return exchange.delayed_store is one and one in self._incarnations and not self._is_closed
+
+    def replace_delayed_store(self, exchange, again):
+        """Put another one over the same files in its place."""
+        before = exchange.delayed_store
+        again.on_failed = before.on_failed
+        self._incarnations[again] = self._incarnations.pop(before)
+        exchange.delayed_store = again
+        LOG.warning("%s is open again", delayed_in_words(exchange))
 
     def remove_delayed_store(self, exchange):
         """A delayed exchange was deleted: its messages go once the log is on disk."""

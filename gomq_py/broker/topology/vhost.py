@@ -216,7 +216,8 @@ class VHost(Routing):
         """
         exchange = kind(name, self.name, durable, auto_delete, internal, arguments)
         if isinstance(exchange, DelayedExchange):
-            self._factory.give_delayed_store(exchange, self._late_route, self._route_late, incarnation)
+            self._factory.give_delayed_store(
+                exchange, self._late_route, self._route_late, self.routes_changed, incarnation)
         return exchange
 
     def exchange_record(self, exchange):

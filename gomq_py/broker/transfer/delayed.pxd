@@ -18,7 +18,7 @@ cdef class DelayQueue(_destination.Destination):
     cdef readonly Store store
     cdef readonly bint closed
     cdef readonly object aside, timers
-    cdef public object due_ms_of, release
+    cdef public object due_ms_of, release, on_failed
     cdef public RememberedRoutes routes
     cdef readonly Scheduler scheduler
     cdef readonly DueTimer due

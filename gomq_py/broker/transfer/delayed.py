@@ -29,6 +29,8 @@ QUIET = QuietLog(LOG)
 CLOSED_MS = 10_000
 # Between two lines in the log about a full disk.
 COMPLAIN_MS = 10_000
+# Messages of which the time is read between two looks at the clock: less than 1 ms.
+REBUILT_AT_ONCE = 500
 
 
 class DelayQueue(_destination.Destination):
@@ -37,15 +39,16 @@ class DelayQueue(_destination.Destination):
 
     It returns the destinations whose stores could not take it. They are its ``pending`` when it is tried
     again; None the first time. ``routes`` are RememberedRoutes of what goes on, by exchange and routing key,
-    or None where ``release`` routes each.
+    or None where ``release`` routes each. ``on_failed()``, or None, is called when a fault has closed it.
+    ``is_rebuilt=False``: what is in the store waits once ``rebuild_some`` has been called often enough.
     """
 
     __slots__ = (
         "store", "closed", "aside", "due_ms_of", "release", "routes", "scheduler", "timers", "due",
-        "_complained_ms", "_transfer", "_message",
+        "on_failed", "_complained_ms", "_transfer", "_message",
     )
 
-    def __init__(self, name, durable, store, scheduler, durability, timers):
+    def __init__(self, name, durable, store, scheduler, durability, timers, is_rebuilt=True):
         _destination.Destination.__init__(self, name, durable)
         self.store = store
         self.closed = False
@@ -61,8 +64,10 @@ class DelayQueue(_destination.Destination):
         )
         self.due = _due_timer.DueTimer(timers, self._are_due)
         self._message = Message()
+        self.on_failed = None
         store.listener = self
-        self._rebuild()
+        while is_rebuilt and self.rebuild_some():
+            pass
 
     @property
     def count(self):
@@ -180,11 +185,13 @@ class DelayQueue(_destination.Destination):
         self.closed = True
         self.store.delete_files()
 
-    def _rebuild(self):
-        """Let everything wait again that the last run left."""
-        while self.store.ready_count and self._take_newest():
-            pass
-        self.due.arm()
+    def rebuild_some(self):
+        """Let some wait again of what is in the store since before. Whether there is more."""
+        for _ in range(REBUILT_AT_ONCE):
+            if not self.store.ready_count or not self._take_newest():
+                self.due.arm()
+                return False
+        return True
 
     def _take_newest(self):
         """Take the store's only ready message, which waits from here on. False: it was damaged."""
@@ -222,6 +229,8 @@ class DelayQueue(_destination.Destination):
         LOG.error("%s closed: %s", self.name, error)
         self.closed = True
         self.hold_back()
+        if self.on_failed is not None:
+            self.on_failed()
 
     def store_fenced(self, store, error):
         """The store heard of an I/O error from the disk (storage.sync)."""

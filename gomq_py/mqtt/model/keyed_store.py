@@ -21,9 +21,9 @@ from functools import partial
 
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import Refused
+from gomq_py.hub.again import Again
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.mqtt.model.again import Again
 from gomq_py.mqtt.model.key_index import KeyIndex, successor
 from gomq_py.mqtt.model.shelf import Shelf
 from gomq_py.observability.log import logger
@@ -400,7 +400,8 @@ class Reopening(Again):
     name = "opening kept MQTT messages again"
 
     def __init__(self, kept, store_name):
-        super().__init__(kept.vhost)
+        super().__init__(lambda: kept.vhost.timers)
+        self._vhost = kept.vhost
         self._kept = kept
         self._store_name = store_name
         self._left = None

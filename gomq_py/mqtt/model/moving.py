@@ -6,9 +6,9 @@ new store with all of it, when one has failed.
 from functools import partial
 
 from gomq_py.errors import Refused
+from gomq_py.hub.again import FIRST_PAUSE_MS, Again
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.mqtt.model.again import FIRST_PAUSE_MS, Again
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.observability.log import logger
 from gomq_py.storage import locations
@@ -68,7 +68,8 @@ class Replacing(Again):
     name = "noting QoS 2 identifiers in a new store"
 
     def __init__(self, sessions):
-        super().__init__(sessions.vhost)
+        super().__init__(lambda: sessions.vhost.timers)
+        self._vhost = sessions.vhost
         self._sessions = sessions
         self._left = None
 

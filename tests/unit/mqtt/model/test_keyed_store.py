@@ -8,7 +8,7 @@ import os
 import pytest
 
 from gomq_py.broker.topology.vhost import VHost
-from gomq_py.mqtt.model import again
+from gomq_py.hub import again
 from gomq_py.storage.errors import StoreError
 from tests.support.faulty_files import FaultyFiles
 from tests.support.kept import STORE, content, kept_kinds, made

@@ -11,7 +11,7 @@ import pytest
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import OutOfResources
 from gomq_py.hub import alarm_hold, slow_walk
-from gomq_py.mqtt.model import again as again_module
+from gomq_py.hub import again as again_module
 from gomq_py.mqtt.server import connection as connection_module
 from gomq_py.mqtt.server.inbound import WAITS_FOR_IDENTIFIERS
 from tests.support.door import poll_the_loop
