@@ -15,6 +15,7 @@ from gomq_py.config.settings import BY_KEY
 from gomq_py.errors import PreconditionFailed
 from tests.support.command import ROOT
 from tests.support.door import Door
+from tests.support.virtual_time import VirtualTime
 from tests.support.waiting import wait_until
 
 HEADER, BODY = 2, 3
@@ -183,6 +184,42 @@ def test_bodies_that_stand_still_keep_no_body_of_another_user_waiting(limited):
 
     wait_until(lambda: door.queue("q").ready_count == 1, sleep=gevent.sleep)
     assert door.hub.bodies.held == 1_000_000, "nobody had to give way"
+
+
+def test_message_of_a_slow_link_gets_through_while_others_keep_the_budget_at_its_edge(limited):
+    """10 MB at 50 KB a second, a hundredth of these and of the budget, in the budget's own time. Whoever
+    stands still is given up, and another one comes.
+    """
+    door = limited(max_unfinished_bodies=2_560_000)
+    bodies, time, still = door.hub.bodies, VirtualTime(), []
+    bodies._clock, bodies._call_later = time.clock, time.call_later
+    door.broker.users.set_user("other", "secret")
+    door.broker.users.set_permission("other", "/", ".*", ".*", ".*")
+    slow = door.client(username="other", password="secret")
+    stream = list(door.hub.clients)[-1].stream
+    slow.send(
+        method_frame(1, BasicPublish(routing_key="q")) + frame(HEADER, 1, header_payload(b"\0\0", 100_000)))
+    begin = (
+        method_frame(1, BasicPublish(routing_key="q"))
+        + frame(HEADER, 1, header_payload(b"\0\0", 1_000_000)))
+
+    for _ in range(200):
+        while not bodies._waiting:
+            client, before = door.client(), bodies.held
+            still.append((client, gevent.spawn(client.send, begin, frame(BODY, 1, bytes(100_000)) * 4)))
+            wait_until(lambda: bodies._waiting or bodies.held == before + 400_000, sleep=gevent.sleep)
+        come = stream.received_octets + 508
+        slow.send(frame(BODY, 1, bytes(500)))
+        wait_until(lambda: stream.received_octets == come, sleep=gevent.sleep)
+        assert "room for message bodies" not in stream.waits_for
+        time.pass_time(1)
+
+    wait_until(lambda: door.queue("q").ready_count == 1, sleep=gevent.sleep)
+    slow.call(QueueDeclare(queue="q", passive=True), QueueDeclareOk)
+    assert len(still) > 20, "nobody was given up"
+    for client, sending in still:
+        sending.kill()
+        client.socket.close()
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -18,6 +18,7 @@ import requests
 
 from gomq_py import Broker
 from gomq_py.config.kinds import Keepalive
+from gomq_py.mqtt.wire.frames import encode_publish
 from gomq_py.net import openssl
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
@@ -27,7 +28,8 @@ from tests.support.websockets import (
 
 # 3.1.1 §3.1: client id "p", clean session, keep alive 60 s, guest:guest.
 CONNECT = bytes.fromhex("101b 0004 4d515454 04 c2 003c 0001 70 0005 6775657374 0005 6775657374")
-CONNACK, PINGREQ, PINGRESP, DISCONNECT = b"\x20\x02\0\0", b"\xc0\0", b"\xd0\0", b"\xe0\0"
+CONNACK, PUBACK = b"\x20\x02\0\0", b"\x40\x02\0\1"
+PINGREQ, PINGRESP, DISCONNECT = b"\xc0\0", b"\xd0\0", b"\xe0\0"
 AMQP_HEADER, AMQP_START = b"AMQP\0\0\x09\x01", b"\x01\0\0"
 
 
@@ -86,6 +88,45 @@ def paho_client(port, version, path, tls=None):
     yield reasons[0]
     client.disconnect()
     client.loop_stop()
+
+
+# what all clients share
+
+def held(broker):
+    return broker.call(lambda launcher: launcher.hub.bodies.held)
+
+
+def test_frames_that_drip_keep_no_message_of_another_user_waiting():
+    """Octets of a frame that has not come whole count as those of a message over TCP, and get as far."""
+    packet = encode_publish(4, 2, b"t", 1, b"", bytes(700_000))
+    with Broker(http_port=0, max_unfinished_bodies=1024 * 1024) as broker:
+        for path, about in (("users/other", {"password": "guest", "tags": ""}), ("permissions/%2F/other", {
+                "configure": ".*", "write": ".*", "read": ".*"})):
+            requests.put(
+                f"{broker.http_url}/api/{path}", json=about, auth=("guest", "guest"), timeout=in_time(60))
+
+        def client(number, user=b"guest"):
+            client = Client(broker.addresses["http"][1], "/mqtt", "mqtt")
+            client.send(CONNECT.replace(b"\1p", b"\1%d" % number).replace(b"\5guest", b"\5" + user, 1))
+            assert client.next_frame()[1] == CONNACK
+            return client
+
+        dripping = [client(number) for number in range(2)]
+        for each in dripping:
+            each.socket.sendall(frame(packet)[:500_000])
+        wait_until(lambda: held(broker) > 999_900)
+
+        with client(2, b"other") as other:
+            other.send(encode_publish(4, 2, b"t", 1, b"", bytes(300_000)))
+            assert other.next_frame()[1] == PUBACK
+        assert held(broker) > 999_900, "nobody had to give way"
+
+        dripping[1].socket.close()
+        wait_until(lambda: held(broker) < 600_000)
+        with dripping[0]:
+            dripping[0].socket.sendall(frame(packet)[500_000:])
+            assert dripping[0].next_frame()[1] == PUBACK
+        wait_until(lambda: not held(broker))
 
 
 # what is spoken over it

@@ -241,6 +241,29 @@ def test_slow_client_within_its_share_is_left_alone_while_others_wait(kind, time
     assert not device.given_up
 
 
+def test_client_of_a_slow_link_gets_ten_megabytes_through_while_others_are_at_the_edge(kind, time):
+    """At 50 KB a second, far below the least speed: it is within its share, which others leave it."""
+    honest, drippers, at_the_edge = Peer(kind, ("honest", "/")), [], 0
+    for second in range(200):
+        drippers = [peer for peer in drippers if not peer.given_up]
+        drippers += [Peer(kind, ("guest", "/")) for _ in range(DRIPPING - len(drippers))]
+        for peer in drippers:
+            if peer in kind.budget._holders:
+                kind.drip(peer)
+            else:
+                kind.take(peer, 10 * MIB)
+        at_the_edge += bool(kind.budget._waiting)
+        if isinstance(kind, Bodies):
+            kind.take(honest, 50_000)
+        elif not second:
+            kind.take(honest, 10 * MIB)
+        honest.sent_octets += 50_000
+        time.pass_time(1)
+        assert not honest.wanted and not honest.given_up
+
+    assert at_the_edge > 100
+
+
 def test_only_as_many_give_way_as_others_need(kind, time):
     peers = [Peer(kind, ("guest", "/")) for _ in range(kind.budget.limit // (40 * MIB))]
     for peer in peers:

@@ -7,6 +7,7 @@ from gevent.event import Event
 
 from gomq_py.hub import admission
 from gomq_py.mqtt.server import login
+from tests.support.mqtt_publishing import publish
 from tests.support.waiting import in_time, wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
 
@@ -135,6 +136,32 @@ def test_what_is_no_proper_connect_ends_the_connection(mqtt, octets, answer):
 
     client.expect(answer)
     client.expect_end()
+
+
+def test_connect_with_a_large_will_that_drips_takes_no_room_of_bodies_and_ends_with_its_time(make_mqtt):
+    """A stranger's will is bounded by max_octets_before_login and the time of a login, not by the budget."""
+    settings = {"max_unfinished_bodies": 300_000, "mqtt_login_timeout": in_time(1)}
+    mqtt = make_mqtt(**settings)
+    will = b"\0\4will" + (60_000).to_bytes(2, "big") + bytes(60_000)
+    body = CONNECT_311[2:].replace(b"\xc2", b"\xc6").replace(b"\0\1c", b"\0\1d" + will)
+    packet = b"\x10" + bytes((len(body) & 0x7F | 0x80, len(body) >> 7 & 0x7F | 0x80, len(body) >> 14)) + body
+    strangers = [mqtt.stranger() for _ in range(20)]
+    for stranger in strangers:
+        stranger.send(packet[:50_000])
+    client = mqtt.client()
+    large = publish(b"t", bytes(280_000), 1, 1)
+
+    client.send(large[:-1])
+    wait_until(lambda: mqtt.hub.bodies.held, sleep=gevent.sleep)
+    assert mqtt.hub.bodies.held < len(large) and not mqtt.connection().stream.paused
+    client.send(large[-1:])
+    client.expect(b"\x40\x02\x00\x01")
+
+    for stranger in strangers[1:]:
+        stranger.expect_end()
+    whole = mqtt.stranger()
+    whole.send(packet)
+    whole.expect(CONNACK_311)
 
 
 def test_authentication_by_a_method_of_the_clients_is_refused(mqtt):
