@@ -13,9 +13,6 @@ from tests.support.watched_files import ANNOUNCEMENTS
 # Calls that take room.
 TAKE_ROOM = frozenset({"create", "create_unnamed", "make", "make_unnamed", "make_log", "append", "reserve",
                        "extend", "write_accepted", "write"})
-FLUSHES = ("sync", "sync_folder")
-
-
 # Seconds that a flush takes.
 FLUSH_S = (0.0, 100e-6, 1e-3, 10e-3)
 SLOW_FLUSH_S = 20.0
@@ -57,12 +54,12 @@ class ProcessFiles(PowerCutFiles):
         self._random = process.world.random(f"disk of {process}")
 
     def about_to(self, call, subject):
-        self._process.moment(f"{call} {os.path.relpath(subject, self.disk.root)}")
+        self._process.moment(f"{call} {self._name(subject)}")
         thread = this_thread()
         if thread is not None and call not in ANNOUNCEMENTS:
             thread.pause()
         if self._weather.is_full and call in TAKE_ROOM:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), subject)
+            self._fail(errno.ENOSPC, subject)
         super().about_to(call, subject)
 
     def _flushing(self, path):
@@ -74,8 +71,15 @@ class ProcessFiles(PowerCutFiles):
         thread = this_thread()
         if thread is not None:
             thread.pause(flush_s)
-        self._process.moment(f"flushed {os.path.relpath(path, self.disk.root)}")
+        self._process.moment(f"flushed {self._name(path)}")
         if weather.failing:
             weather.failing -= 1
-            self._process.moment("fails")
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            self._fail(errno.EIO, path)
+
+    def _name(self, path):
+        return os.fspath(path)[len(self.disk.root) + 1:] or "."
+
+    def _fail(self, number, subject):
+        self._process.moment(f"fails with {errno.errorcode[number]}")
+        self._process.has_failed_disk = True
+        raise OSError(number, os.strerror(number), subject)

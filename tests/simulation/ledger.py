@@ -16,7 +16,7 @@ ACK_FLUSH_S = 1.0
 
 class Ledger:
     """Of one queue or one subscription. ``accepted``: the broker said that it has them. ``came``: a client
-    had them in hand. ``is_open``: somebody is owed what is published.
+    had them in hand.
     """
 
     def __init__(self, world, name):
@@ -252,8 +252,11 @@ class TopicLedger(Ledger):
 
     def complete(self, number):
         """The subscriber has seen the end of its exchange."""
+        self.world.after(ACK_FLUSH_S, self._flushed, number)
+
+    def _flushed(self, number):
         if not self._is_late:
-            self.world.after(ACK_FLUSH_S, self._under_way.discard, number)
+            self._under_way.discard(number)
 
     def process_ended(self):
         self._unflushed |= self._under_way

@@ -4,13 +4,19 @@
 how many seeds that may take, and what the finding says.
 """
 from gomq_py.mqtt.model.inflight import Inflight
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.requeued import LocationHeap
-from gomq_py.storage.sync import GroupCommit
 
 
 def confirm_before_the_flush():
-    """Whoever waits for a flush is called back at once."""
-    GroupCommit.after_sync = lambda committer, callback, *_, **__: callback(None)
+    """Clients are answered at once, and the flush comes later."""
+    when_safe = Durability.when_safe
+
+    def at_once(durability, callback, *arguments, **options):
+        when_safe(durability, lambda error: None, *arguments, **options)
+        callback(None)
+
+    Durability.when_safe = at_once
 
 
 def pubrec_before_its_record():

@@ -56,7 +56,7 @@ class Machine:
 
 class Process:
     """One run of the broker. ``is_ready``: its doors are open. ``is_alive`` until it is killed, or ended in
-    order.
+    order. ``has_failed_disk``: some of its queues may be closed until the next one.
     """
 
     def __init__(self, machine, number, ended):
@@ -65,6 +65,7 @@ class Process:
         self.node = None
         self.is_ready = False
         self.is_alive = True
+        self.has_failed_disk = False
         self.sockets = {}  # descriptor -> End or Listening
         self.dies_at = None  # the moment in front of which it is killed
         self.moments = 0

@@ -62,6 +62,9 @@ class Scenario:
 
     def _start(self):
         self._process = self.machine.start(self._ended)
+        weather = self.machine.weather
+        if weather.slow or weather.failing:  # since before it began
+            self._tell_of_illness(bool(weather.failing))
 
     def _ended(self):
         for ledger in self.ledgers:
@@ -128,9 +131,9 @@ class Scenario:
         self._network.calm()
         self._process.dies_at = None
         self.machine.weather.clear_up()
-        # what a disk has failed is closed until the next boot
-        self._process.die("is killed")
-        self._start()
+        if not self._process.is_ready or self._process.has_failed_disk:
+            self._process.die("is killed")
+            self._start()
 
     def _is_quiet(self):
         return bool(self.world.findings) or (
