@@ -17,6 +17,8 @@ import time
 from collections import Counter, deque
 from itertools import islice, takewhile
 
+import gevent
+
 from gomq_py.observability.log import logger
 from gomq_py.storage.damage import DamageNotes
 from gomq_py.storage.data_dir import POWER_LOST
@@ -450,12 +452,18 @@ class SegmentPool:
         """Tell the first of those who wait: it takes the files at once, or hears the error, which may come
         from its own folder and need not concern the next one.
         """
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            return
+        if key in self._waiting:
+            self._tell(self._take_waiting(key), error)
+
+    def _take_waiting(self, key):
+        """The callback of the first of those who wait, who waits no more."""
+        waiting = self._waiting[key]
         _, callback, _ = waiting.popleft()
         if not waiting:
             del self._waiting[key]
+        return callback
+
+    def _tell(self, callback, error):
         try:
             callback(error)
         except Exception:  # a fault of ours: the others are told, and files are made still
@@ -463,10 +471,10 @@ class SegmentPool:
 
     def _let_go_of_ended(self, key):
         """Make nothing for those who wait for a store that has ended meanwhile: its folder may be removed
-        already, and would be made again.
+        already, and would be made again. They hear it soon: a store may call this within its append.
         """
         while key in self._waiting and not _goes_on(self._waiting[key][0]):
-            self._tell_waiting(key, None)
+            gevent.get_hub().loop.run_callback(self._tell, self._take_waiting(key), None)
 
     def _drop_surplus(self, msgs_bytes, shelf):
         """Give back files that somebody waited for and has not taken, where enough are kept, or none of their
