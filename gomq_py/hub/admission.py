@@ -151,16 +151,20 @@ class Gate:
         return len(self._pending)
 
     def has_room(self, host: str) -> bool:
-        """True if whoever comes from ``host`` need not wait; ``enter`` says whether it may come in.
+        """True if a connection from ``host`` may come in.
 
         Where there is no room, the pending connection that has waited longest may be dropped to make some;
         False: none was, and there is room again only after somebody has logged in or left.
         """
-        return not self._is_full() or self._drop_the_slowest(network_of(host)) or self._is_slow(host)
+        return not self._is_full() or self._drop_the_slowest(network_of(host))
+
+    def refuses(self, host: str) -> bool:
+        """True if a connection from ``host`` is not even to wait for room: its address was slow."""
+        return self._is_slow(host) and self._is_full()
 
     def enter(self, connection: Any, host: str) -> AdmittedSocket | None:
         """Count an accepted socket; None: it must be closed, and the log says why, unless everything ends."""
-        if self._is_slow(host) and self._is_full():
+        if self.refuses(host):
             self._log.warning(
                 ("refused", network_of(host), self._most_pending),
                 "connection from %s refused: as many as may wait for their login (%s), and others from there "

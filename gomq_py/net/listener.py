@@ -279,13 +279,17 @@ class Listener:
                 continue
             exhausted = False
             self._waits_for_room = connection, address
-            while not self._has_room(address):  # those behind wait in the kernel meanwhile
+            while self._must_wait(address):  # those behind wait in the kernel meanwhile
                 gevent.sleep(FULL_PAUSE_S)
             self._waits_for_room = None
             self._let_in(connection, address)
 
-    def _has_room(self, address: Any) -> bool:
-        return self._gate is None or self._gate.has_room(host_of(address))
+    def _must_wait(self, address: Any) -> bool:
+        """Whether a connection from there is neither to come in nor to be closed yet."""
+        if self._gate is None:
+            return False
+        host = host_of(address)
+        return not self._gate.has_room(host) and not self._gate.refuses(host)
 
     def _let_in(self, connection: Any, address: Any) -> None:
         """Serve whoever was accepted, if it may come in. There is room to log in."""
@@ -341,7 +345,7 @@ class Listener:
             except OSError:  # the greenlet finds the same, or only this peer had it
                 self._leave_to_greenlet()
                 return
-            if not self._has_room(address):
+            if self._must_wait(address):
                 self._waits_for_room = connection, address
                 self._leave_to_greenlet()
                 return

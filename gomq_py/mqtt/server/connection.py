@@ -130,9 +130,8 @@ class Connection:
         """Log the client in and take up its session. Returns whether it is served from here on: who waits
         for its end says so to when_gone(). May switch.
         """
-        self.admitted.end_login = partial(gevent.kill, gevent.getcurrent())
-        login = LoginAttempt(self.server, self.socket, self.name, self.peer_host, self.peer_port).run()
-        self.admitted.end_login = None
+        login = LoginAttempt(
+            self.server, self.socket, self.name, self.peer_host, self.peer_port, self.admitted).run()
         if login is None or self.hub.is_closed:
             return False
         self.server.gate.logged_in(self.admitted)

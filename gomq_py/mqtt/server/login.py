@@ -5,8 +5,10 @@ itself, waiting, since nobody else does yet; it never lets a stranger hold more 
 keep the broker waiting for longer than ``mqtt_login_timeout``. Who comes in is decided in
 broker.verbs.entering; the connection goes on with the session and CONNACK.
 """
+from functools import partial
 from typing import Any, NamedTuple
 
+import gevent
 from gevent import Timeout
 
 from gomq_py.auth.certificates import certified_name
@@ -59,9 +61,9 @@ class Login(NamedTuple):
 
 
 class LoginAttempt:
-    """One client on its way in. ``name`` is the connection's."""
+    """One client on its way in. ``name`` is the connection's, and so is ``admitted``."""
 
-    def __init__(self, server, socket, name, peer_host, peer_port):
+    def __init__(self, server, socket, name, peer_host, peer_port, admitted):
         settings = server.settings
         self._server = server
         self._broker = server.broker
@@ -70,6 +72,7 @@ class LoginAttempt:
         self._name = name
         self._peer_host = peer_host
         self._peer_port = peer_port
+        self._admitted = admitted
         self._timeout_s = settings.mqtt_login_timeout
         self._most_octets = min(settings.mqtt_max_octets_before_login, settings.mqtt_max_packet_size)
         self._patience = Patience(self._timeout_s, LoginEnd(f"no login within {self._timeout_s} s"))
@@ -138,6 +141,8 @@ class LoginAttempt:
         """The User, whom the event exchange is told of. Raises LoginRefused. May switch."""
         emit, peer = self._broker.events.emit, (self._peer_host, self._peer_port)
         told = self._name, user_name, self._socket, peer, VERSION_NAMES[connect.version]
+        # not before: an address whose clients send no CONNECT is slow
+        self._admitted.end_login = partial(gevent.kill, gevent.getcurrent())
         try:
             user = check_credentials(
                 self._broker.logins, self._clients, user_name, self._password(connect),
@@ -147,6 +152,8 @@ class LoginAttempt:
             if not self._clients.is_closing:  # which is no fault of the client's
                 emit("user.authentication.failure", connection_events.logged_in, *told, str(error))
             raise
+        finally:
+            self._admitted.end_login = None
         emit("user.authentication.success", connection_events.logged_in, *told)
         return user
 

@@ -128,7 +128,8 @@ def test_address_that_was_slow_is_waited_for_no_more(gate, arrive, clock, pairs,
     clock.now += admission_module.PATIENCE_S
     guests, ends = zip(*[arrive("2001:db8::4") for _ in range(3)])
 
-    assert gate.has_room("2001:db8::5") and gate.enter(pairs()[0], "2001:db8::5") is None
+    assert not gate.has_room("2001:db8::5") and gate.refuses("2001:db8::5")
+    assert gate.enter(pairs()[0], "2001:db8::5") is None
     _, calm = arrive("192.0.2.9")
 
     assert [is_over(end) for end in (*ends, calm)] == [True, False, False, False]

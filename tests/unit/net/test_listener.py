@@ -260,8 +260,8 @@ def test_who_was_accepted_before_proxies_were_believed_announces_nobody(listen):
     """It waited for room to log in, and has a socket that nobody waits for."""
     proxies, room, asked = Proxies(), Event(), Event()
     gate = SimpleNamespace(
-        has_room=lambda host: asked.set() or room.is_set(), enter=lambda _connection, host: host,
-        leave=lambda _admitted: None)
+        has_room=lambda host: asked.set() or room.is_set(), refuses=lambda host: False,
+        enter=lambda _connection, host: host, leave=lambda _admitted: None)
 
     def handle(connection, address):
         connection.sendall(address[0].encode())
@@ -470,7 +470,8 @@ def test_who_finds_no_room_is_let_in_before_those_behind(listen):
     """Of a door whose clients are accepted in the loop: nobody behind is accepted meanwhile."""
     has_room, served, asked = [True], [], Event()
     gate = SimpleNamespace(
-        has_room=lambda host: asked.set() or has_room[0], enter=lambda _connection, host: host,
+        has_room=lambda host: asked.set() or has_room[0], refuses=lambda host: False,
+        enter=lambda _connection, host: host,
         pending_count=1, leave=lambda _admitted: None)
 
     def handle(connection, address):
@@ -498,7 +499,7 @@ def test_who_finds_no_room_is_let_in_before_those_behind(listen):
 
 def test_who_waits_for_room_is_closed_with_the_listener(listen):
     asked = Event()
-    gate = SimpleNamespace(has_room=lambda host: asked.set() or False)
+    gate = SimpleNamespace(has_room=lambda host: asked.set() or False, refuses=lambda host: False)
     listening = listen(lambda *_: None, at_once=True, gate=gate)
     gevent.sleep(0)
 

@@ -218,6 +218,21 @@ def test_more_strangers_than_may_wait_find_no_room(make_mqtt, monkeypatch):
     wait_until(lambda: mqtt.server.gate.has_room(""), sleep=gevent.sleep)
 
 
+def test_address_whose_clients_send_no_connect_is_waited_for_no_more(make_mqtt, monkeypatch):
+    """On b019e894 each login was taken for one that waits for the check of its password."""
+    mqtt = make_mqtt(mqtt_max_pending_logins=2)
+    gate = mqtt.server.gate
+    [mqtt.stranger() for _ in range(2)]
+    wait_until(lambda: gate.pending_count == 2, sleep=gevent.sleep)
+    monkeypatch.setattr(admission, "PATIENCE_S", 0.0)
+    assert gate.has_room("")
+    monkeypatch.setattr(admission, "PATIENCE_S", 3600.0)
+    mqtt.stranger()
+    wait_until(lambda: gate.pending_count == 2, sleep=gevent.sleep)
+
+    assert gate.refuses("") and gate.has_room("192.0.2.1")
+
+
 def test_login_whose_password_is_being_checked_ends_when_its_socket_is_shut_down(mqtt):
     """Because others want to come in, or the broker stops. It is not read meanwhile, and would see nothing.
     """
