@@ -24,6 +24,7 @@ from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.routing.remembered import RememberedRoutes
 from gomq_py.broker.topology.delayed_reopening import Reopening, delayed_in_words
 from gomq_py.broker.topology.kinds import Parts
+from gomq_py.broker.topology.orphans import settle_orphans
 from gomq_py.broker.transfer.legacies import Legacies
 from gomq_py.hub.job import Job
 from gomq_py.late_imports import importing
@@ -34,7 +35,6 @@ from gomq_py.storage.removal import FolderRemovals
 from gomq_py.storage.reopening import open_aside, open_in_thread
 
 LOG = logger("broker")
-_WAY_BACK = "'gomq-py-ctl recover_queue' gives its messages to a queue"
 INCARNATION_SIZE = 16
 # Some tens of microseconds each, for what hangs on them is given back then.
 PARTED_AT_ONCE = 50
@@ -377,51 +377,9 @@ class QueueFactory:
         self._remove_files(queue.store, folder, incarnation, _whose(queue), queue)
 
     def remove_orphans(self, named, log_is_damaged=False):
-        """Remove the folders of queues that were deleted, and set aside those that the log does not know.
-
-        For boot, after the last ``create``: blocks.
-
-        ``named``: incarnations that the log names, of queues that are there or were deleted. Whatever has
-        messages and is not among them is kept for the operator: the definitions may be older than the folder,
-        or it was put here. When the log has lost records, so is everything; and what had messages when the
-        last run stopped in order: it had a queue for each. Some may be gone.
-        """
-        root = self._data_dir.queues_folder
-        listed = _sums_by_folder(root, self.pool.listed)
-        deleted = {incarnation[:8].hex() for incarnation in named}
-        for entry in sorted(os.listdir(root)):
-            path = os.path.join(root, entry)
-            if path in self._known_folders:
-                continue
-            if not os.path.isdir(path):
-                LOG.error(
-                    "%s is no folder of a queue; it is kept as %s", path, self._data_dir.set_aside(path)
-                )
-            elif log_is_damaged and os.listdir(path):
-                LOG.error(
-                    "the definitions are damaged and name no queue for %s; it is kept as %s. %s", path,
-                    self._data_dir.set_aside(path), _WAY_BACK,
-                )
-                listed.pop(path, None)
-            elif listed.get(path):
-                LOG.error(
-                    "the definitions name no queue for %s, and did when the last run stopped; its %d "
-                    "message(s) are kept as %s. %s", path, listed.pop(path), self._data_dir.set_aside(path),
-                    _WAY_BACK,
-                )
-            elif entry.partition(".")[2] in deleted or not _has_segments(path):
-                LOG.info("removing %s: no queue of the definitions owns it", path)
-                self._files.remove_tree(path)
-            else:
-                LOG.error(
-                    "the definitions name no queue for %s, and do not say that it was deleted; it is kept as "
-                    "%s. %s", path, self._data_dir.set_aside(path), _WAY_BACK,
-                )
-        for path, count in listed.items():
-            if path not in self._known_folders and count and not os.path.isdir(path):
-                LOG.error("%s is gone since the last run stopped, and its queue: %d message(s) are lost",
-                          path, count)
-        self._files.sync_folder(root)  # the last run may have been killed before it did
+        """Settle folders that no queue of the log owns. For boot, after the last ``create``: blocks."""
+        settle_orphans(
+            self._data_dir, self._files, self.pool.listed, self._known_folders, named, log_is_damaged)
         self._known_folders = set()
 
     def _limit_expiring(self, queue):
@@ -490,20 +448,6 @@ def _say_gone(whose, report):
             ", ".join(report.gone[:SAID_GONE]),
             f" and {more} more are" if more > 0 else " is" if len(report.gone) == 1 else " are",
         )
-
-
-def _sums_by_folder(root, listed):
-    """{folder of a queue: messages it held} from what is listed of folders and of levels in them."""
-    sums = {}
-    for folder, entry in listed.items():
-        path = os.path.join(root, os.path.relpath(folder, root).partition(os.sep)[0])
-        sums[path] = sums.get(path, 0) + sum(entry.counts.values())
-    return sums
-
-
-def _has_segments(folder):
-    """Whether a folder of a queue, or one for a level in it, has files that messages are in."""
-    return any(name.startswith("msgs.") for _, _, names in os.walk(folder) for name in names)
 
 
 def _own(vhost, name):
