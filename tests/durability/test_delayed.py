@@ -1,5 +1,6 @@
 """Delayed messages under power cuts: what was confirmed waits, or has gone on, however the cut falls."""
 import errno
+import os
 from random import Random
 
 import pytest
@@ -136,36 +137,40 @@ def test_confirmed_batches_that_wait_or_go_on_are_there_in_order_after_a_kill(tm
         assert [number for number in found if found[number] == delay] == list(numbers)
 
 
-@pytest.mark.parametrize("when", ["serving", "at boot"])
+# When, which call on its files fails, and how often.
+@pytest.mark.parametrize("when, failing, times", [
+    ("serving", None, 0), ("at boot", ("open", "msgs"), 1), ("at boot", ("allocate", "acks"), 1),
+    ("at boot, and while it is read again", ("allocate", "acks"), 2)])
 def test_delayed_exchange_that_a_fault_closes_is_open_again_when_the_disk_takes_it(
-    tmp_path, monkeypatch, when
+    tmp_path, monkeypatch, when, failing, times
 ):
     """On 6805b4a2 it was closed until a restart, and one that could not be opened at boot was left out, with
-    what waited in it set aside.
+    what waited in it set aside. On cd70542c it was closed until a restart where what waits could be found and
+    not be read, at boot or while it was opened again.
     """
     monkeypatch.setattr(again, "FIRST_PAUSE_MS", 1)
     node = Node(tmp_path / "data", Unflushed())
     declare(node)
     publish(node, 1, 10_000_000)
-    if when == "at boot":
+    failed = []
+    if times:
         node.stop()
         files = FaultyFiles()
-        opened = []
 
         def about_to(call, subject):
-            if call == "open" and "msgs" in subject and not opened:
-                opened.append(subject)
+            if (call, os.path.basename(subject).partition(".")[0]) == failing and len(failed) < times:
+                failed.append(subject)
                 raise OSError(errno.EIO, "Input/output error")
 
         files.about_to = about_to
         node = Node(tmp_path / "data", files)
-        assert opened and node.vhost.exchange("x").delayed_store.closed
+        assert failed and node.vhost.exchange("x").delayed_store.closed
         publish(node, 2, 10_000_000)
     else:
         node.vhost.exchange("x").delayed_store.store.fence(OSError(errno.EIO, "Input/output error"))
         assert node.vhost.exchange("x").delayed_store.closed
 
-    node.wait(lambda: not node.vhost.exchange("x").delayed_store.closed)
+    node.wait(lambda: len(failed) == times and not node.vhost.exchange("x").delayed_store.closed)
 
     publish(node, 3, 10_000_000)
     assert node.vhost.exchange("x").delayed_store.count == 2

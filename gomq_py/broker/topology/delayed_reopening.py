@@ -45,6 +45,8 @@ class Reopening(Again):
                 return True
         self._factory.replace_delayed_store(self._exchange, self._again)
         self._changed(self._exchange)
+        if self._again.closed:  # a fault while it was read
+            self.begin()
         return False
 
     def failed(self, error):

@@ -10,7 +10,6 @@ to queues that are there.
 """
 import os
 from collections import deque
-from functools import partial
 
 from gevent.event import Event
 from gevent.lock import BoundedSemaphore
@@ -219,9 +218,9 @@ class QueueFactory:
                 self._data_dir.transient_folder, self._files, self.pool, self._committer, incarnation,
                 self._segment_bytes, False)
 
-        def make(store, is_rebuilt):
+        def make(store):
             made = DelayQueue(
-                name, exchange.durable, store, self.scheduler, self._durability, self.timers, is_rebuilt)
+                name, exchange.durable, store, self.scheduler, self._durability, self.timers)
             made.due_ms_of = delayed.due_ms_of
             made.release = lambda message, pending: route(
                 exchange, *delayed.gone_on(message, self.timers.now_ms()), pending)
@@ -229,15 +228,17 @@ class QueueFactory:
                 exchange, routing[2 + routing[0]:].decode("utf-8", "surrogateescape")))
             return made
 
-        exchange.delayed_store = make(store, True)
+        exchange.delayed_store = make(store)
         if exchange.durable:
             self._incarnations[exchange.delayed_store] = incarnation
             if recovered:
                 self._known_folders.add(folder)
-            reopening = Reopening(self, exchange, partial(make, is_rebuilt=False), changed)
+            reopening = Reopening(self, exchange, make, changed)
             exchange.delayed_store.on_failed = reopening.begin
         if failure is not None:
             exchange.delayed_store.fail(failure)
+        while exchange.delayed_store.rebuild_some():
+            pass
 
     def reopen_delayed_store(self, exchange, done):
         """Open the store of a delayed exchange again that a fault has closed, unless it is deleted or the

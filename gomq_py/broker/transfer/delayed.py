@@ -40,7 +40,7 @@ class DelayQueue(_destination.Destination):
     It returns the destinations whose stores could not take it. They are its ``pending`` when it is tried
     again; None the first time. ``routes`` are RememberedRoutes of what goes on, by exchange and routing key,
     or None where ``release`` routes each. ``on_failed()``, or None, is called when a fault has closed it.
-    ``is_rebuilt=False``: what is in the store waits once ``rebuild_some`` has been called often enough.
+    What is in the store waits once ``rebuild_some`` has been called often enough.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class DelayQueue(_destination.Destination):
         "on_failed", "_complained_ms", "_transfer", "_message",
     )
 
-    def __init__(self, name, durable, store, scheduler, durability, timers, is_rebuilt=True):
+    def __init__(self, name, durable, store, scheduler, durability, timers):
         _destination.Destination.__init__(self, name, durable)
         self.store = store
         self.closed = False
@@ -66,8 +66,6 @@ class DelayQueue(_destination.Destination):
         self._message = Message()
         self.on_failed = None
         store.listener = self
-        while is_rebuilt and self.rebuild_some():
-            pass
 
     @property
     def count(self):

@@ -124,6 +124,8 @@ def test_what_waits_is_found_again(bench, park):
     park.store.flush()
     again = make(bench, reopened(bench, park))
 
+    while again.rebuild_some():
+        pass
     bench.advance(30)
 
     assert [body for _, body in again.released] == [b"10", b"20"]
