@@ -12,8 +12,8 @@ from tests.support import memory
 # flush of the folder below it is waited for in vain, some 21 000 times. Tests of processes that die keep the
 # real one.
 MODELLED = {
-    "test_amqp_cuts", "test_broker_cuts", "test_broker_faults", "test_framed_log", "test_store_cuts",
-    "test_store_faults",
+    "test_amqp_cuts", "test_broker_cuts", "test_broker_faults", "test_framed_log", "test_kill_shown",
+    "test_kill_shown_mqtt", "test_store_cuts", "test_store_faults",
 }
 
 

@@ -154,55 +154,88 @@ def check(folder, kind, shown):
         node.kill(False)
 
 
+class TellingLate(flush_pool.FlushPool):
+    """Work of threads, with a kill before the hub hears of it."""
+
+    files = None
+
+    def spawn(self, function, *arguments):
+        told = AsyncResult()
+
+        def work():
+            try:
+                result = function(*arguments)
+            except BaseException as error:
+                told.set_exception(error)
+            else:
+                self.files.on_event()
+                told.set(result)
+
+        gevent.spawn(work)
+        return told
+
+
+class Killed:
+    """The folders that kills leave of ``root``, each with what ``shown()`` says at that moment. A context:
+    threads work in greenlets, and tell late.
+    """
+
+    def __init__(self, root, monkeypatch, every):
+        self.root, self.every = root, every
+        self.files, self.kills, self._patches = Kills(), [], monkeypatch.context()
+
+    def __enter__(self):
+        patches = self._patches.__enter__()
+        patches.setattr(TellingLate, "files", self.files)
+        patches.setattr(flushing, "ThreadPool", TellingLate)
+        patches.setattr(sync, "UNHURRIED_S", 3600)
+        return self
+
+    def __exit__(self, *failure):
+        self.end()
+        self._patches.__exit__(*failure)
+
+    def begin(self, shown):
+        self.shown = shown
+        self.files.on_event = self.kill
+
+    def kill(self):
+        folder = self.root.with_name(f"killed-{len(self.kills)}")
+        is_looked_at = len(self.kills) % self.every == 0
+        if is_looked_at:
+            shutil.copytree(self.root, folder)
+        self.kills.append((folder, self.shown() if is_looked_at else None))
+
+    def end(self):
+        self.files.on_event = lambda: None
+
+    def left(self):
+        """(folder, what was shown) of those that are looked at."""
+        return self.kills[::self.every]
+
+
 @pytest.mark.parametrize("every", [
     EVERY, pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(400)])
 ])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_shown_outlives_a_kill_at_every_event(tmp_path, monkeypatch, kind, every):
-    files, kills = Kills(), []
+    with Killed(tmp_path / "data", monkeypatch, every) as killed:
+        node = Node(killed.root, killed.files, kept_kinds(), **SETTINGS)
+        client = Client(node, kind)
+        if kind == "kept":
+            client.keep("k0", b"000000")  # the store itself is a definition, which is answered as others are
+        answered = []
+        node.committer.after_sync(answered.append)
+        wait_until(lambda: answered, sleep=gevent.sleep)
+        killed.begin(client.shown)
+        for number in range(ROUNDS):
+            client.work()
+            killed.kill()
+            if number % 3 == 2:  # else the next batch comes before the threads have their turn
+                wait_until(lambda: len(client.confirmed) == client.published, sleep=gevent.sleep)
+        killed.end()
+        node.kill()
 
-    def kill():
-        folder = tmp_path / f"killed-{len(kills)}"
-        if len(kills) % every == 0:
-            shutil.copytree(tmp_path / "data", folder)
-        kills.append((folder, client.shown()))
-
-    class TellingLate(flush_pool.FlushPool):
-        """Work of threads, with a kill before the hub hears of it."""
-
-        def spawn(self, function, *arguments):
-            told = AsyncResult()
-
-            def work():
-                try:
-                    result = function(*arguments)
-                except BaseException as error:
-                    told.set_exception(error)
-                else:
-                    files.on_event()
-                    told.set(result)
-
-            gevent.spawn(work)
-            return told
-
-    monkeypatch.setattr(flushing, "ThreadPool", TellingLate)
-    monkeypatch.setattr(sync, "UNHURRIED_S", 3600)
-    node = Node(tmp_path / "data", files, kept_kinds(), **SETTINGS)
-    client = Client(node, kind)
-    if kind == "kept":
-        client.keep("k0", b"000000")  # the store itself is a definition, which is answered as others are
-    answered = []
-    node.committer.after_sync(answered.append)
-    wait_until(lambda: answered, sleep=gevent.sleep)
-    files.on_event = kill
-    for number in range(ROUNDS):
-        client.work()
-        kill()
-        if number % 3 == 2:  # else the next batch comes before the threads have their turn
-            wait_until(lambda: len(client.confirmed) == client.published, sleep=gevent.sleep)
-    files.on_event = lambda: None
-    node.kill()
-
-    assert len(kills) > 4 * ROUNDS
-    for folder, shown in kills[::every]:
-        check(folder, kind, shown)
+        assert len(killed.kills) > 4 * ROUNDS
+        for folder, shown in killed.left():
+            check(folder, kind, shown)
