@@ -142,7 +142,7 @@ def test_a_link_behind_three_hundred_whose_names_do_not_resolve_starts(make_link
         for number in range(COUNT)]
     for link in hanging:
         link.start()
-    until(lambda: len(lookups._running) == THREADS_MOST)
+    until(lambda: len(lookups._running) >= THREADS_MOST - THREADS_MOST // 4)  # what one user may have
     is_full.set()
     link = make_link(
         Source(f"amqp://guest:guest@one.example:{one.port}/%2f", name),
