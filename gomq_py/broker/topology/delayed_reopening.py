@@ -26,7 +26,8 @@ class Reopening(Again):
 
     def start(self):
         self._before = self._exchange.delayed_store
-        self._factory.reopen_delayed_store(self._exchange, self._opened)
+        if self._before.closed:
+            self._factory.reopen_delayed_store(self._exchange, self._opened)
 
     def _opened(self, store, error):
         if error is not None:

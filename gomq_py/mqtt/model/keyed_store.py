@@ -407,7 +407,7 @@ class Reopening(Again):
         self._left = None
 
     def start(self):
-        if not self._vhost.is_gone:
+        if self._kept.closed and not self._vhost.is_gone:
             self._vhost.reopen_store(self._store_name, self._opened)
 
     def _opened(self, store, error):

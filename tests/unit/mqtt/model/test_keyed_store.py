@@ -317,6 +317,17 @@ def test_message_that_was_safe_stays_until_the_one_that_the_disk_refused_is_writ
     assert in_store(node) == 2
 
 
+def test_store_that_is_open_is_not_opened_once_more(boot, soon):
+    """A job that fails behind its last step asks for it. At 420ef4da that closed the store."""
+    node = boot()
+    put(node, "a", b"1")
+    store = kept_of(node)._shelf.store
+
+    kept_of(node)._reopening.start()
+
+    assert put(node, "b", b"1") == 1 and kept_of(node)._shelf.store is store
+
+
 def test_answer_from_before_the_fault_deletes_nothing_of_the_store_that_is_open_again(
     boot, soon, monkeypatch
 ):
