@@ -10,6 +10,7 @@ from gomq_py.amqp.wire.methods import decode_method
 from gomq_py.content.properties import Properties
 from tests.simulation.client import Client
 from tests.simulation.network import AMQP_PORT
+from tests.simulation.world import without_places
 
 PERSISTENT = Properties(delivery_mode=2).encode()
 FRAME_MAX = 131072
@@ -93,7 +94,7 @@ class AMQPClient(Client):
 
     def closed(self, method):
         """The broker ends it: an orderly stop, or a disk that fails."""
-        self.leave(f"is told {method.reply_code} {method.reply_text}")
+        self.leave(f"is told {method.reply_code} {without_places(method.reply_text)}")
 
 
 class Publisher(AMQPClient):

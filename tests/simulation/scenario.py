@@ -4,6 +4,8 @@ A stormy time, in which the broker is killed, loses power, stops in order and ha
 the seed; then a calm one, after which everybody must have been answered and everything delivered; then an
 orderly end and a last boot, after which nothing may come back.
 """
+from typing import NamedTuple
+
 from tests.simulation.amqp_clients import Consumer, Publisher
 from tests.simulation.clock import CLOCK
 from tests.simulation.ledger import QueueLedger, TopicLedger
@@ -24,21 +26,41 @@ FULL_S = (0.01, 0.3, 2.0)
 JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 
 
-class Scenario:
-    """One seed."""
+class Reduction(NamedTuple):
+    """What is left out of a seed: parts by their names, all but so many faults, the end of the storm."""
 
-    def __init__(self, seed, folder, out=None):
+    without: frozenset = frozenset()
+    faults: int | None = None
+    storm_s: float = STORM_S
+
+    def __str__(self):
+        return "".join((
+            f" --without {','.join(sorted(self.without))}" if self.without else "",
+            f" --faults {self.faults}" if self.faults is not None else "",
+            f" --storm {self.storm_s:g}" if self.storm_s != STORM_S else ""))
+
+
+class Scenario:
+    """One seed. ``parts``: the names of what a Reduction may leave out of it: kinds of faults, queues, and
+    topics.
+    """
+
+    def __init__(self, seed, folder, reduction=Reduction(), out=None):
         self.world = world = World(seed, out)
         self.faults = 0
+        self.parts = []
+        self._reduction = reduction
         self._random = world.random("scenario")
         CLOCK.look_s = self._random.choice(LOOKS_S)
         self._network = Network(world)
         self.machine = Machine(world, self._network, folder)
         self._process = None
         # Some kinds of faults hide others: each seed has its own.
-        self._kinds = self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS)))
-        queues = [QueueLedger(world, f"q{number}") for number in range(self._random.choice((1, 2)))]
-        topics = [TopicLedger(world, f"t{number}") for number in range(self._random.choice((0, 1)))]
+        self._kinds = self._left(self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS))))
+        queues = self._left(
+            QueueLedger(world, f"q{number}") for number in range(self._random.choice((1, 2))))
+        topics = self._left(
+            TopicLedger(world, f"t{number}") for number in range(self._random.choice((0, 1))))
         self.ledgers = queues + topics
         self.clients = [
             kind(world, self._network, f"{kind.__name__.lower()}-{ledger.name}", ledger)
@@ -47,12 +69,19 @@ class Scenario:
             for ledger in ledgers for kind in kinds
         ]
 
+    def _left(self, parts):
+        """Those that are not left out, of things with names."""
+        parts = {getattr(part, "name", None) or part.__name__.strip("_"): part for part in parts}
+        self.parts += parts
+        return [part for name, part in parts.items() if name not in self._reduction.without]
+
     def run(self):
         """Live through it. What is wrong is in ``world.findings``."""
         world = self.world
         self._start()
-        world.after(self._random.choice(NEXT_FAULT_S), self._go_wrong)
-        world.run(STORM_S)
+        if self._kinds:
+            world.after(self._random.choice(NEXT_FAULT_S), self._go_wrong)
+        world.run(self._reduction.storm_s)
         self._calm()
         if not world.run(world.now_s + CALM_S, self._is_quiet):
             self._judge()
@@ -71,7 +100,8 @@ class Scenario:
             ledger.process_ended()
 
     def _go_wrong(self):
-        if self.world.now_s < STORM_S and not self.world.findings:
+        storm_is_over = self.world.now_s >= self._reduction.storm_s or self.faults == self._reduction.faults
+        if not storm_is_over and not self.world.findings:
             self.faults += 1
             if self._process.is_alive:
                 self._random.choice(self._kinds)(self)

@@ -74,6 +74,16 @@ def test_seed_by_itself_shows_its_trace(output):
     ("requeue_out_of_order", "came", 20),
 ])
 def test_known_fault_is_found(mutant, finding, most_seeds):
-    printed, code = simulate("--mutant", mutant, f"1-{most_seeds}")
+    printed, code = simulate("--no-shrink", "--mutant", mutant, f"1-{most_seeds}")
 
     assert code == 1 and finding in printed, printed
+
+
+def test_seed_that_fails_is_made_small_and_fails_as_before():
+    printed, _ = simulate("--mutant", "confirm_before_the_flush", f"1-{SEEDS}")
+    *_, command = printed.splitlines()
+    assert "--storm" in command, printed
+
+    again, code = simulate(*command.partition("tests.simulation ")[2].split())
+
+    assert code == 1 and "accepted and lost" in again, again

@@ -18,6 +18,7 @@ from tests.simulation.clock import CLOCK
 
 FOLDER_PREFIX = "gomq-simulation-"
 # In texts of the broker's: where an object lies, and where its data does. Two runs would differ by it.
+_FOLDERS = re.compile(rb"/[^\s']*" + FOLDER_PREFIX.encode() + rb"\w+/")
 _PLACES = re.compile(rf" at 0x[0-9a-f]+|/[^\s']*{FOLDER_PREFIX}\w+/")
 
 
@@ -51,6 +52,11 @@ def described(error):
 def without_places(text):
     """A text as it is in every run of the seed."""
     return _PLACES.sub("", text)
+
+
+def without_folders(octets):
+    """Octets that are sent, where a text of the broker's names a file."""
+    return _FOLDERS.sub(b"", octets) if FOLDER_PREFIX.encode() in octets else octets
 
 
 class World:
