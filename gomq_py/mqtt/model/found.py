@@ -42,7 +42,7 @@ class Found:
         self._over = []  # locations of records that nobody needs
         self._last = None  # the last that was received, if the kill may have come before it was stored
         self._sure_mark = 0
-        self._stores = {store.key: store for store in inflight.vhost.durable_stores()}
+        self._stores = stores_of(inflight.vhost)
 
     def hand_out(self, by_key):
         """Give the durable sessions, {key: session}, what is theirs. Raises StoreError."""
@@ -101,7 +101,7 @@ class Found:
         """
         *before, entry = found
         is_known = self._is_known(entry)
-        places = entry.places if is_known else self._held(entry)
+        places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
             return False, places
         if is_known or places == entry.places != b"":
@@ -137,13 +137,19 @@ class Found:
             or self._last_end == KILLED and entry.state != MAY_BE_LOST and entry is not self._last
         )
 
-    def _held(self, entry):
-        """The places of a message at which it lies, or was acked."""
-        held = b""
-        for at, (key, place) in enumerate(places_in(entry.places)):
-            if key in self._stores and self._stores[key].holds(place, entry.number):
-                held += entry.places[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
-        return held
+
+def stores_of(vhost):
+    """{key: store} of the durable stores that messages may lie in."""
+    return {store.key: store for store in vhost.durable_stores()}
+
+
+def held_in(stores, noted, came_ms=0):
+    """The places, of these of a message, at which it lies, or was acked. Blocks, for boot."""
+    held = b""
+    for at, (key, place) in enumerate(places_in(noted)):
+        if key in stores and stores[key].holds(place, came_ms):
+            held += noted[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
+    return held
 
 
 def places_in(noted):

@@ -39,6 +39,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     @cython.locals(now=uint64_t)
     cpdef uint64_t received(
         self, uint64_t kept_at, uint64_t key, unsigned int identifier, tuple destinations) except? 0
+    cpdef bytes places(self, tuple destinations, Message message)
     @cython.locals(end=Py_ssize_t, destination=Destination)
     cpdef bytes places_of(self, tuple left)
     cpdef uint64_t partly(self, uint64_t key, unsigned int identifier, tuple had, bytes places) except? 0

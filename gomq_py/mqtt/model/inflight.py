@@ -158,6 +158,13 @@ class Inflight(turn_taker.TurnTaker):
         self.last_received = kept_at
         return kept_at
 
+    def places(self, destinations, message):
+        """The places of a message that is given to ``destinations``, a tuple, next; none where they are too
+        many.
+        """
+        self._note_places(destinations, message)
+        return self.places_of(())
+
     def places_of(self, left):
         """Of the destinations that begun() was called for last: the places of the message in all but those
         ``left``, which are the last of them.

@@ -5,17 +5,23 @@ what publishing means the door says (mqtt.server.will). A will is published when
 other than by a DISCONNECT that forbids it, after its delay, or when its session ends, if that is before;
 never once the client has come back to its session. Wills of clients that were connected when the broker ended
 without publishing them are published after the restart, unless the client is back first. Never yields.
+
+Right before a will is published, the places that it will have in its destinations' logs are noted, as
+inflight does: a boot after a kill in between looks there, and the will goes to those that lack it.
 """
+from functools import partial
 from typing import NamedTuple
 
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
 from gomq_py.mqtt.model.expiries import Expiries
+from gomq_py.mqtt.model.found import held_in, stores_of
 from gomq_py.mqtt.model.key_index import successor
 from gomq_py.mqtt.model.keyed_store import KeyedStore
+from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.observability.log import logger
-from gomq_py.storage.data_dir import POWER_LOST
+from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED
 from gomq_py.storage.message import Message
 
 LOG = logger("mqtt")
@@ -28,22 +34,23 @@ TRY_AGAIN_MS, LATER_MS = 1000, 60_000
 AT_ONCE = 50
 
 # What has become of a will: its client is connected; it waits for its time; it was published, which a power
-# cut may have undone.
-CONNECTED, WAITING, PUBLISHED = 0, 1, 2
+# cut may have undone; it is being published.
+CONNECTED, WAITING, PUBLISHED, BEGUN = 0, 1, 2, 3
 # What happened to its client while the store was closed: it is not to be published; its connection is lost;
 # its session has ended, too.
 FORGOTTEN, LOST, OVER = 1, 2, 3
 _CLIENT, _USER, _TOPIC, _QOS, _RETAIN, _DELAY, _BLOCK, _EXPIRY, _STATE = (
     "client", "user", "topic", "qos", "retain", "delay", "properties", "expiry", "state"
 )
-_OF_TOKEN = "of-token"  # which records of earlier releases have not
+_OF_TOKEN, _PLACES = "of-token", "places"  # which records of earlier releases have not
 
 
 class Will(NamedTuple):
     """A client's will. ``block``: its properties as those of a PUBLISH, without their length. ``expiry_s``:
     how long it lives once it is published, -1: for ever. ``state`` is one of those above; ``due_ms`` (Unix
     milliseconds) is when one that waits is to be published. ``of_token``: its user came with a token, whose
-    rights nobody knows in another run.
+    rights nobody knows in another run. ``places``: Inflight.places() of it in those that have it, or are
+    about to, where it is to be looked for as of ``came_ms``.
     """
 
     client_id: str
@@ -58,11 +65,14 @@ class Will(NamedTuple):
     state: int = CONNECTED
     due_ms: int = 0
     of_token: bool = False
+    places: bytes = b""
+    came_ms: int = 0
 
 
 class Wills:
-    """Those of one vhost. ``publish(will, user)`` is the door's: whether it is done with; ``user`` is the
-    User who has connected, None after a restart. Without a door they wait.
+    """Those of one vhost. ``publish(will, user, begin)`` is the door's: whether it is done with; ``user`` is
+    the User who has connected, None after a restart; ``begin(destinations, message)`` is called right before
+    the message is given to those that it returns. Without a door they wait.
     """
 
     def __init__(self, vhost):
@@ -157,9 +167,9 @@ class Wills:
         self._is_unread = store is None
         if store is None:
             return
-        after_power_cut = store.pool.last_end == POWER_LOST
+        stores = stores_of(self.vhost)
         for client_id in self._client_ids():
-            self._recover(client_id, self._get(client_id), after_power_cut)
+            self._recover(client_id, self._get(client_id), store.pool.last_end, stores)
 
     def _client_ids(self):
         """Those there are wills of, in order. A generator."""
@@ -169,23 +179,37 @@ class Wills:
                 yield client_id
                 place = successor(client_id)
 
-    def _recover(self, client_id, will, after_power_cut):
+    def _recover(self, client_id, will, last_end, stores):
         """A will of an earlier run."""
-        if will is None or will.state == PUBLISHED and not after_power_cut:
+        if will is not None and will.state in (BEGUN, PUBLISHED):
+            will = self._left_of(will, last_end, stores)
+        if will is None:
             self.kept.delete(client_id)
         else:
             self._recovered.append((client_id, self._due_after_restart(will)))
             if not will.of_token:
                 self._names[client_id] = will.user
 
+    def _left_of(self, will, last_end, stores):
+        """A will that an earlier run has begun to publish, for those that lack it; None: nobody does."""
+        if will.state == PUBLISHED and last_end in (STOPPED, KILLED):
+            return None
+        held = held_in(stores, will.places, will.came_ms)
+        if held == will.places and (held or last_end != POWER_LOST):
+            return None
+        will = will._replace(state=WAITING, due_ms=self._due_after_restart(will), places=held, came_ms=0)
+        self._put(will)  # a later boot may not find what is acked by then
+        return will
+
     def _catch_up(self, store):
         """The store is open again: what happened to clients meanwhile counts. A generator of steps."""
+        stores = stores_of(self.vhost) if self._is_unread else None
         for client_id in self._client_ids():
             if self.kept.closed:  # again
                 return
             will, missed = self._get(client_id), self._missed.pop(client_id, 0)
             if will is not None:
-                self._catch_up_with(client_id, will, missed, store.pool.last_end == POWER_LOST)
+                self._catch_up_with(client_id, will, missed, store.pool.last_end, stores)
             yield
         self._missed.clear()
         self._is_unread = False
@@ -193,11 +217,11 @@ class Wills:
             self._await_recovered()
             self._due.arm()
 
-    def _catch_up_with(self, client_id, will, missed, after_power_cut):
+    def _catch_up_with(self, client_id, will, missed, last_end, stores):
         if missed == FORGOTTEN or client_id in self._unnoted:
             self._forget(client_id)
         elif self._is_unread and client_id not in self._users:
-            self._recover(client_id, will, after_power_cut)
+            self._recover(client_id, will, last_end, stores)
         elif will.state == PUBLISHED:
             self._forget(client_id)
         elif missed:
@@ -213,36 +237,56 @@ class Wills:
             self._missed[client_id] = what
 
     def _due_after_restart(self, will):
-        if will.state == WAITING:
+        if will.state in (WAITING, BEGUN):
             return will.due_ms
         return self.vhost.timers.now_ms() + will.delay_s * 1000
 
     # publishing
 
     def _publish_now(self, will):
-        client_id = will.client_id
+        client_id, begun = will.client_id, []
+        begin = partial(self._begin, will, begun)
         self._due.forget(client_id)
         try:
-            is_done = self._publish(will, self._users.get(client_id))
+            is_done = self._publish(will, self._users.get(client_id), begin)
         except Exception:  # it costs this will, not those behind it, nor the end of its session
             LOG.exception("a fault of the broker: the will of client %r is not published", client_id[:256])
             is_done = True
         now_ms = self.vhost.timers.now_ms()
         if not is_done:
-            if will.state != WAITING:
+            if begun or will.state != WAITING:
                 self._put(will._replace(state=WAITING, due_ms=will.due_ms or now_ms))
             pause_ms = self._pauses_ms.get(client_id, TRY_AGAIN_MS)
             self._pauses_ms[client_id] = min(2 * pause_ms, LATER_MS)
             self._wait(client_id, now_ms + pause_ms)
             return
-        # A kill finds that it was published; after a power cut it may not have been. Without room to note it
-        # a kill before it is deleted publishes it again.
-        if not self._put(will._replace(state=PUBLISHED)):
+        # A kill finds that it was published, if that is in files with names; after a power cut it may not
+        # have been. Without room to note it a boot after a kill looks at its places, or publishes it again.
+        destinations, noted = begun or ((), will)
+        outlives = all(destination.outlives_kill() for destination in destinations)
+        if not outlives or not self._put(noted._replace(state=PUBLISHED)):
             self._unnoted.add(client_id)
         self._users.pop(client_id, None)
         self._names.pop(client_id, None)
         self._pauses_ms.pop(client_id, None)
         self.vhost.when_safe(lambda error: self._published(client_id, error), hurry=False)
+
+    def _begin(self, will, begun, destinations, message):
+        """The will's message is about to be given to those of these that have not had it in an earlier run:
+        note where it will lie. Returns them; they are the first of ``begun`` then, and the noted will is the
+        second.
+        """
+        inflight = self.vhost.extras[EXTRA].inflight
+        had = inflight.keys_in(will.places)
+        lacking = [each for each in destinations if not each.is_one_of(had)]
+        message.at_once = True  # what is noted outlives a kill, and so must the message
+        noted = will._replace(
+            state=BEGUN, places=will.places + inflight.places(tuple(lacking), message),
+            came_ms=0 if had else message.describe()["timestamp_ms"])
+        if noted.places != will.places:
+            self._put(noted)
+        begun += lacking, noted
+        return lacking
 
     def _published(self, client_id, error):
         """What was published is safe, or cannot be."""
@@ -283,7 +327,9 @@ class Wills:
         return None if client_id in self._unnoted else self._get(client_id)
 
     def _put(self, will):
-        return self.kept.put(will.client_id, _message_of(will)) == 1
+        message = _message_of(will)
+        message.at_once = True  # or what it says would be lost by a kill, and what it is about would not
+        return self.kept.put(will.client_id, message) == 1
 
     def _forget(self, client_id):
         if self.kept.closed:
@@ -307,12 +353,12 @@ def _message_of(will):
     headers = {
         _CLIENT: will.client_id, _USER: will.user, _TOPIC: will.topic, _QOS: will.qos, _RETAIN: will.retain,
         _DELAY: will.delay_s, _BLOCK: will.block, _EXPIRY: will.expiry_s,
-        _STATE: will.state, _OF_TOKEN: will.of_token,
+        _STATE: will.state, _OF_TOKEN: will.of_token, _PLACES: will.places,
     }
     message = Message()
     message.assign(
-        b"", _routing_key(will.client_id), Properties(headers=headers).encode(), will.payload, 1,
-        will.due_ms, persistent=True)
+        b"", _routing_key(will.client_id), Properties(headers=headers).encode(), will.payload,
+        will.came_ms, will.due_ms, persistent=True)
     return message
 
 
@@ -354,7 +400,9 @@ def _will_of(message):
     for key, kind in _KINDS.items():
         if not isinstance(headers.get(key), kind):
             return None
+    fields = message.describe()
     return Will(
         headers[_CLIENT], headers[_USER], headers[_TOPIC], message.get_body(), headers[_QOS] & 3,
         headers[_RETAIN], headers[_DELAY], headers[_BLOCK], headers[_EXPIRY], headers[_STATE],
-        message.describe()["expires_at_ms"], headers.get(_OF_TOKEN) is True)
+        fields["expires_at_ms"], headers.get(_OF_TOKEN) is True, headers.get(_PLACES, b""),
+        fields["timestamp_ms"])

@@ -76,11 +76,12 @@ class WillPublisher:
 
     def of(self, vhost):
         """What publishes those of a vhost."""
-        return lambda will, user: self.publish(vhost, will, user)
+        return lambda will, user, begin: self.publish(vhost, will, user, begin)
 
-    def publish(self, vhost, will, user):
+    def publish(self, vhost, will, user, begin):
         """Whether the will is done with, be it that it is refused. False where the disk had no room for it,
-        or the exchange that it goes to is not there now.
+        or the exchange that it goes to is not there now. It goes to those that ``begin(destinations,
+        message)`` returns, which is called right before.
         """
         if not will.of_token:
             now = self._server.broker.users.get(will.user)
@@ -109,6 +110,7 @@ class WillPublisher:
         except Refused as error:
             LOG.warning("the will of client %r is not published: %s", will.client_id[:256], error.text)
             return True
+        publication.destinations = begin(publication.destinations, publication.message)
         publishing.store(caller, publication, now_ms)
         vhost.totals.publishes += 1
         return publication.taken or publication.somebody_took or not any(

@@ -8,7 +8,7 @@ from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.model.wills import Will
-from gomq_py.storage.data_dir import KILLED, POWER_LOST
+from gomq_py.storage.data_dir import FOLLOWED, KILLED, POWER_LOST
 from tests.support.hand_timers import NodeClock
 from tests.support.mqtt_outbound import mqtt_message
 from tests.support.node import Node
@@ -58,7 +58,7 @@ class World:
         getattr(self.node, end)()
         self.boot(**options)
 
-    def publish(self, will, user):
+    def publish(self, will, user, begin):
         is_done = self.answers.pop(0) if self.answers else True
         if isinstance(is_done, Exception):
             raise is_done
@@ -260,6 +260,42 @@ def test_will_that_was_published_is_not_published_again_unless_the_power_was_cut
     world.pass_time(GRACE_S)
 
     assert world.published == published
+
+
+class Cut(BaseException):
+    """The broker ends here."""
+
+
+@pytest.mark.parametrize("last_end", [KILLED, FOLLOWED, POWER_LOST])
+def test_will_whose_publication_was_cut_goes_to_those_that_lack_it(world, last_end, monkeypatch):
+    """Also where those that have it are rid of it by the next boot. On 7675f4c1 it went to all again."""
+    for name in ("has it", "lacks it"):
+        world.node.vhost.declare_queue(name, durable=True)
+    session, connection = world.connect()
+
+    def cut(will, user, begin):
+        message = mqtt_message("t", b"gone", 1)
+        has_it, _ = begin([world.node.vhost.queue(name) for name in ("has it", "lacks it")], message)
+        assert has_it.publish(message) == 1
+        has_it.flush()
+        world.sessions.wills.kept.flush()
+        raise Cut
+
+    world.sessions.wills._publish = cut
+    with pytest.raises(Cut):
+        world.lose(session, connection)
+    monkeypatch.setattr("gomq_py.storage.data_dir._last_end", lambda *_: last_end)
+    world.restart()
+    while world.node.take("has it") is not None:
+        pass
+    world.settle()
+    world.restart()
+    went_to = []
+    world.sessions.wills._publish = lambda will, user, begin: went_to.extend(
+        begin(list(world.node.vhost.queues.values()), mqtt_message("t", b"gone", 1))) or True
+    world.pass_time(GRACE_S)
+
+    assert [queue.name for queue in went_to if queue.name in ("has it", "lacks it")] == ["lacks it"]
 
 
 def test_will_that_finds_no_room_is_tried_again(world):
