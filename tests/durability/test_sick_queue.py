@@ -14,14 +14,17 @@ import gomq_py
 from gomq_py import node
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicNack, ConfirmSelect, ConfirmSelectOk, ConnectionClose, ExchangeDeclare, ExchangeDeclareOk,
-    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit,
-    TxCommitOk, TxSelect, TxSelectOk,
+    QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueuePurge, QueuePurgeOk, TxCommit, TxCommitOk,
+    TxSelect, TxSelectOk,
 )
 from gomq_py.content.properties import Properties
+from gomq_py.mqtt.wire.constants import MQTT_5
+from gomq_py.mqtt.wire.packets import ConnectPacket, Will
 from gomq_py.storage import sync
 from gomq_py.storage.files import Files
 from tests.support.door import Door, publish_frames
 from tests.support.waiting import TIMEOUT_S, wait_until
+from tests.unit.mqtt.server.conftest import CONNACK_5, MQTTDoor
 
 PERSISTENT = Properties(delivery_mode=2).encode()
 
@@ -295,6 +298,57 @@ def test_definition_that_is_in_the_same_flush_is_answered(door, files):
 
     declaring.expect(QueueDeclareOk)
     assert client.expect(BasicNack).delivery_tag == 1
+
+
+@pytest.mark.parametrize("kind", ["classic", "stream"])
+def test_purge_of_another_queue_in_the_same_flush_is_answered(door, files, kind):
+    """On 7675f4c1 the connection ends: the disk refused a change."""
+    fill(door)
+    client, purging = publisher(door), door.client()
+    purging.call(
+        QueueDeclare(queue="purged", durable=True, arguments={"x-queue-type": kind}), QueueDeclareOk)
+    client.publish("purged", properties=PERSISTENT)
+    assert client.expect(BasicAck).delivery_tag == 1
+
+    def work():
+        client.publish("sick", properties=PERSISTENT)
+        wait_for_messages(door, sick=2)
+        purging.send_method(QueuePurge(queue="purged"))
+        wait_until(lambda: not door.queue("purged").ready_count, sleep=gevent.sleep)
+
+    fail_together(door, files, work)
+
+    assert purging.expect(QueuePurgeOk).message_count == 1
+    assert client.expect(BasicNack).delivery_tag == 2
+
+
+@pytest.mark.parametrize("will", [None, Will("gone", b"")])
+def test_session_of_mqtt_that_begins_in_the_same_flush_is_answered(door, files, will):
+    """On 7675f4c1 it is refused: the session is not kept."""
+    fill(door)
+    client, mqtt = publisher(door), MQTTDoor(door)
+
+    def connect(client_id):
+        return ConnectPacket(
+            version=MQTT_5, client_identifier=client_id, properties={"session_expiry_interval": 60},
+            will=will, user_name="guest", password=b"guest").encode(MQTT_5)
+
+    mqtt.client(connect("a"), CONNACK_5)  # so that what MQTT keeps is there
+    other = mqtt.stranger()
+
+    def work():
+        client.publish("sick", properties=PERSISTENT)
+        wait_for_messages(door, sick=2)
+        other.send(connect("b"))
+        wait_until(lambda: "mqtt.b" in door.vhost.queues, sleep=gevent.sleep)
+
+    fail_together(door, files, work)
+
+    other.expect(CONNACK_5)
+    assert client.expect(BasicNack).delivery_tag == 1
+    for one in mqtt.clients:
+        one.socket.close()
+    gevent.joinall(mqtt.greenlets, timeout=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("queue", ["sick", "sound"])

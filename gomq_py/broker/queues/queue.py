@@ -667,7 +667,7 @@ class Queue(destination.Destination):
 
     def after_purge(self, durability, callback):
         """Call ``callback(error or None)`` once the purge before this is safe."""
-        durability.when_safe(callback)
+        durability.when_safe(callback, lambda: self.failed)
 
     def purge_some(self, limit):
         """Drop the oldest ready messages, up to ``limit``, as ``purge`` does.

@@ -5,6 +5,8 @@ Beside queue, whose verbs it has; above storage.stream_store. In a turn each con
 not at the end gets a share, round robin; consumers at the end are looked at when something was published, and
 cost nothing otherwise. Never yields, never waits for a socket or a disk.
 """
+from functools import partial
+
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
@@ -221,9 +223,8 @@ class StreamQueue(queue.Queue):
         The files go after one flush, which proves what the stream goes on with; another one covers that their
         names are gone.
         """
-        durability.when_on_disk(
-            lambda error: durability.when_safe(callback) if error is None else callback(error)
-        )
+        after = partial(queue.Queue.after_purge, self, durability)
+        after(lambda error: after(callback) if error is None else callback(error))
 
     def purge_some(self, limit):
         """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""

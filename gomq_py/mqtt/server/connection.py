@@ -274,7 +274,7 @@ class Connection:
             return False
         if is_recorded or greeting.will is not None:
             try:
-                self._wait_until_safe()
+                self._wait_until_safe(greeting.will is not None)
                 session.is_safe = session.is_safe or self.state == OPEN
             except Exception as error:
                 self.refuse(session_code(error, self.version), f"the session is not kept: {error}")
@@ -326,13 +326,15 @@ class Connection:
             raise ResourceLocked(
                 f"the session of {self.client_id[:256]!r} is another user's (mqtt client_id_validation)")
 
-    def _wait_until_safe(self):
-        """Return when what was done until now is on the disk, or the connection is to end. Raises the disk's
-        error. May switch.
+    def _wait_until_safe(self, has_will):
+        """Return when the session, and the will if it has one, is on the disk, or the connection is to end.
+        Raises the disk's error; that of a queue's files is not about them. May switch.
         """
+        wills = self.sessions.wills.kept
         result = self._until_safe = AsyncResult()
         self.durability.when_safe(
-            lambda error: result.set(None) if error is None else result.set_exception(error))
+            lambda error: result.set(None) if error is None else result.set_exception(error),
+            lambda: has_will and wills.failed)
         try:
             result.get()
         finally:
