@@ -18,6 +18,7 @@ from gomq_py.mqtt.wire.packets import (
     DisconnectPacket, PubcompPacket, PublishPacket, PubrecPacket, PubrelPacket, Subscription, Will,
 )
 from tests.durability import test_mqtt_cuts
+from tests.durability.seeds import FACTOR
 from tests.durability.test_kill_shown import Killed
 from tests.durability.test_mqtt_cuts import Door
 from tests.support.door import poll_the_loop, poll_until
@@ -27,8 +28,8 @@ from tests.support.waiting import TIMEOUT_S
 # Two or three fill a segment.
 BODY_OCTETS = 25_000
 ROUNDS = 9
-# Of how many kills one is looked at where time is short.
-EVERY = 31
+# Of how many kills one is looked at where time is short, and otherwise: all of them with a factor of 6.
+EVERY, OFTEN = 31, max(1, round(6 / FACTOR))
 
 
 class Client(MQTTClient):
@@ -306,7 +307,7 @@ class Wills:
 
 
 @pytest.mark.parametrize("every", [
-    EVERY, pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(900)])
+    EVERY, pytest.param(OFTEN, marks=[pytest.mark.long, pytest.mark.timeout(900)])
 ])
 @pytest.mark.parametrize("kind", [Sessions, RetainedMessages, Wills])
 def test_what_mqtt_clients_were_shown_outlives_a_kill_at_every_event(tmp_path, monkeypatch, kind, every):

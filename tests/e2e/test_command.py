@@ -468,14 +468,14 @@ def test_certificate_that_cannot_be_read_is_one_line(tmp_path):
 
 def test_dispatchds_configuration_runs_the_broker(tmp_path):
     """Its users log in with their passwords, the default user is not made."""
-    password = base64.b64encode(bcrypt.hashpw(b"secret", bcrypt.gensalt(4))).decode()
+    password = base64.b64encode(bcrypt.hashpw(b"password of joe", bcrypt.gensalt(4))).decode()
     config = tmp_path / "dispatchd.json"
     config.write_text(json.dumps(
         {"persist-dir": str(tmp_path / "elsewhere"), "users": {"joe": {"password_bcrypt_base64": password}}}
     ))
 
     with BrokerProcess(tmp_path / "data", config=config) as broker:
-        pika.BlockingConnection(pika.URLParameters(broker.url("joe", "secret"))).close()
+        pika.BlockingConnection(pika.URLParameters(broker.url("joe", "password of joe"))).close()
         with pytest.raises(pika.exceptions.ProbableAuthenticationError):
             pika.BlockingConnection(pika.URLParameters(broker.url("guest", "guest")))
 

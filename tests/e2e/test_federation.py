@@ -467,9 +467,9 @@ def test_link_works_with_the_rights_of_whoever_set_its_upstream_for_as_long_as_t
     up, _, down = peers
     channel = make_queue(down, vhost)
     name = f"setter of {vhost}"[:40]
-    down.call("PUT", "users", name, password="secret", tags="policymaker")
+    down.call("PUT", "users", name, password="of the setter", tags="policymaker")
     down.call("PUT", "permissions", vhost, name, configure="", write=".*", read="")
-    setter = down.as_user(name, "secret")
+    setter = down.as_user(name, "of the setter")
     down.call("PUT", "policies", vhost, "federated", pattern="^fed", definition={
         "federation-upstream-set": "all"})
 
@@ -482,8 +482,8 @@ def test_link_works_with_the_rights_of_whoever_set_its_upstream_for_as_long_as_t
          lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^fed", read="")),
         (lambda: down.call("DELETE", "permissions", vhost, name),
          lambda: down.call("PUT", "permissions", vhost, name, configure="", write="^fed", read="")),
-        (lambda: down.call("PUT", "users", name, password="secret", tags="monitoring"),
-         lambda: down.call("PUT", "users", name, password="secret", tags="policymaker")),
+        (lambda: down.call("PUT", "users", name, password="of the setter", tags="monitoring"),
+         lambda: down.call("PUT", "users", name, password="of the setter", tags="policymaker")),
     ):
         withdraw()
         states.append(down.wait_for_links(vhost, 1, "error")[0]["error"])
@@ -523,12 +523,12 @@ def test_upstream_of_a_policymaker_without_rights_has_no_link_until_they_come(
     down.make_vhost(there)
     for one in (vhost, there):
         make_queue(down, one, queue="fed.x" if kind == "queue" else "q")
-    down.call("PUT", "users", user, password="secret", tags="policymaker")
+    down.call("PUT", "users", user, password="of the setter", tags="policymaker")
     everything = dict.fromkeys(NOBODY, ".*")
     down.call("PUT", "permissions", vhost, user, **(everything if rights is None else {**NOBODY, **rights}))
     if rights is not None:
         down.call("PUT", "permissions", there, user, **NOBODY)
-    down.as_user(user, "secret").call("PUT", "parameters", "federation-upstream", vhost, "u", value={
+    down.as_user(user, "of the setter").call("PUT", "parameters", "federation-upstream", vhost, "u", value={
         "uri": f"amqp:///{quote(there)}", "reconnect-delay": 0.2})
     down.call("PUT", "policies", vhost, "federated", pattern="^fed", definition={"federation-upstream": "u"},
               **{"apply-to": f"{kind}s"})
@@ -556,17 +556,17 @@ def test_upstream_of_a_policymaker_without_rights_has_no_link_until_they_come(
 def test_upstream_is_set_by_policymakers_only_and_shown_to_them_without_its_password(peers, vhost):
     down = peers[1]
     name = f"reader of {vhost}"[:40]
-    down.call("PUT", "users", name, password="secret", tags="monitoring")
+    down.call("PUT", "users", name, password="of the setter", tags="monitoring")
     down.call("PUT", "permissions", vhost, name, configure=".*", write=".*", read=".*")
     value = {"uri": "amqp://u:hidden-secret@127.0.0.1:1"}
     make_queue(down, vhost)
 
-    refused = down.as_user(name, "secret").request(
+    refused = down.as_user(name, "of the setter").request(
         "PUT", "parameters", "federation-upstream", vhost, "u", value=value)
     down.call("PUT", "parameters", "federation-upstream", vhost, "u", value=value)
     down.call("PUT", "policies", vhost, "p", pattern="^fed", definition={"federation-upstream": "u"})
     link, = down.wait_for_links(vhost, 1, "error")
-    seen = down.as_user(name, "secret").links(vhost)
+    seen = down.as_user(name, "of the setter").links(vhost)
 
     assert refused.status_code == 401
     assert (link["error"], [one["id"] for one in seen]) == (
