@@ -39,7 +39,7 @@ import weakref
 from gomq_py.digests import sha256
 from gomq_py.observability.log import logger
 from gomq_py.storage import atomic_file, segment_list
-from gomq_py.storage.files import FILE_MODE, Files, with_path
+from gomq_py.storage.files import FILE_MODE, NO_ROOM, Files, with_path
 from gomq_py.storage.format.log import HEAD_SIZE, LogError, LogScan, log_id_of
 
 LOG = logger("storage")
@@ -70,7 +70,6 @@ _STOPPED_TEXT = b"stopped\n"
 _FOLLOWED_TEXT = b"followed\n"
 # Of a name that is kept: a file system takes 255, and a number follows.
 _NAME_OCTETS = 200
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _LOG_LEFT = re.compile(rb"(definitions|users) (\d+) (\d+)")
 _CLUSTER_NAME_OCTETS = 255
 # What to do where a log is gone that an earlier run has left.
@@ -250,7 +249,7 @@ class DataDir:
         try:
             atomic_file.replace(self._files, path, f"{self.cluster_name}\n".encode())
         except OSError as error:
-            if is_first or error.errno not in _NO_ROOM:
+            if is_first or error.errno not in NO_ROOM:
                 raise
 
     # layout
@@ -443,7 +442,7 @@ def _room_or_not():
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise
 
 

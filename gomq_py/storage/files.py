@@ -46,6 +46,9 @@ ROOM_AHEAD = 1 << 20
 # What fallocate says of a file system that cannot reserve: NFS before 4.2, ZFS before 2.1.
 NO_RESERVING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
+# What a disk says that is full, and a user's quota.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 # Modes of fallocate, linux/falloc.h.
 _KEEP_SIZE = 0x01
 
@@ -443,6 +446,20 @@ class Files:
         gets none to keep.
         """
         self._put(file, start, octets)
+
+    def write_again(self, file, start, end):
+        """Write [start, end) over itself, so that the next flush writes it: the system takes what a failed
+        flush did not write for written, and later ones succeed without it.
+
+        Blocks; for boot. Raises OSError, but not for want of room: a full file system that copies on write
+        must not keep a broker from booting.
+        """
+        try:
+            for at in range(start, end, len(_ZEROS)):
+                self._put(file, at, file.read(at, min(end, at + len(_ZEROS))))
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
 
     def _put(self, file, start, octets):
         try:

@@ -76,10 +76,11 @@ class FramedLog:
 
         When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
 
-        What was replayed is flushed: after a kill it may be in the system's cache only, and would be built
-        upon as if it could not be lost. What is wrong stands in ``damage``; a log with more than a torn end
-        is copied to ``<path>.damaged`` first. Raises LogError for an unknown version, and for one that was
-        born whole and of which nothing can be read any more; the file is then left as it is.
+        What was replayed is written again and flushed: after a kill, or a flush that failed, it may be in the
+        system's cache only, and would be built upon as if it could not be lost. What is wrong stands in
+        ``damage``; a log with more than a torn end is copied to ``<path>.damaged`` first. Raises LogError for
+        an unknown version, and for one that was born whole and of which nothing can be read any more; the
+        file is then left as it is.
         """
         if self._replayed:
             return
@@ -103,6 +104,7 @@ class FramedLog:
         self._replayed_to = scan.end
         if scan.end < self.file.size:
             self._files.truncate(self.file, scan.end)
+        self._files.write_again(self.file, 0, scan.end)
         self._files.sync(self.file)
         self._reserve()
         self._replayed = True

@@ -1,9 +1,10 @@
 """Recovery: open a queue's store as the last run left it, however that ended.
 
 Called once per queue at boot, before anything else touches its folder. Every segment is looked at by itself:
-its two heads, its seal or, where there is none, its records; then its acks. Reads first; what it writes (a
-seal for what it has scanned and flushed, acks over damage) only repeats what reading found, so that a crash
-here finds the same again. May block: boot and ``queue.declare`` of a left-over name only.
+its two heads, its seal or, where there is none, its records; then its acks. Reads first; what it writes (over
+itself what may not be on the disk, a seal for what it has scanned and flushed, acks over damage) only repeats
+what reading found, so that a crash here finds the same again. May block: boot and ``queue.declare`` of a
+left-over name only.
 """
 import os
 import re
@@ -238,6 +239,11 @@ class Recovery:
             segment.restore_acks(acks_head.seed, None, delivered)
             segment.load_acks()
             acks_seal = None
+        if acks_seal is None and self.store.committer.enabled:
+            # else the next flush need not cover them, and entries behind them could not be found
+            entries_end = head_format.HEAD_BYTES + 8 * segment.entries
+            self.files.write_again(
+                segment.acks, head_format.HEAD_BYTES, segment.acks.size if segment.patchy else entries_end)
         if seal is None:
             self._scan(segment, head, missing)
             if missing is not None:
@@ -278,6 +284,7 @@ class Recovery:
                 self.lost += 1 if count == damage.UNKNOWN else count
             damage.set_aside(self.store, segment, start, end, count)
         if self.store.committer.enabled:
+            self.files.write_again(msgs, segment.synced, scanner.at)
             self.files.sync(msgs)
         self.files.allocate(msgs)
         segment.write_head(head)

@@ -137,6 +137,7 @@ class StreamOffsets:
             self._files.unlink(path)
             return
         self._files.allocate(self.file)
+        self._files.write_again(self.file, 0, self.file.size)  # the next flush covers what is read here
         # cut short, there may not even be all of the head's place
         self._room = max(0, self.file.size // SLOT_BYTES - 1)
         for slot in range(self._room):

@@ -71,10 +71,8 @@ class Account:
             )
 
     def start_anew(self, found):
-        """After a check of a restart: what was found is what there is,
+        """After a check of a restart: what was found is what there is, on the disk from here on,
         and those that were not are gone for good.
-
-        What was not confirmed before is not now: after a kill it may be in the system's cache only.
         """
         present = {number for number, _ in found}
         everything = self.given or set(range(self.published))
@@ -82,3 +80,4 @@ class Account:
         self.settled |= everything - present
         self.acked -= present
         self.received |= present
+        self.confirmed |= present

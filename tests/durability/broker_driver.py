@@ -188,7 +188,8 @@ class Driver:
         self.world.start_anew(self.life)
         self.in_hand = {}
         self.purged = {}  # incarnation of a queue -> numbers, until the purge is answered
-        # what the last life wrote and did not flush is in the cache only: nothing is promised about it
+        # what the last life wrote and this boot does not show is gone or acked, perhaps in the cache only:
+        # nothing is promised about it
         self.first = self.number
 
     def kill(self):

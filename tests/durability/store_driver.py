@@ -137,7 +137,7 @@ class Driver:
         for number, location, _, _ in taken:
             self.life.store.requeue(location)
         self.ready, self.in_hand, self.purged = {number for number, _ in found}, {}, set()
-        # What the last life wrote and did not flush is in the cache only, and nobody flushes it now:
+        # What the last life wrote and this boot does not show is gone or acked, perhaps in the cache only:
         # nothing is promised about it.
         self.first = self.account.published
         self.gone_before = set(self.account.acked)

@@ -132,6 +132,22 @@ def test_a_flush_after_a_failed_one_succeeds_and_writes_nothing_of_what_that_one
     assert seen == {b"\x0012", b"112"}
 
 
+def test_what_is_written_over_itself_after_a_failed_flush_is_flushed(root, tmp_path):
+    files = PowerCutFiles(Disk(root, Random(2), write_back=0))
+    file = files.create(root / "msgs", 3 * 4096)
+    files.sync(file)
+    files.sync_folder(root)
+    for page in range(3):
+        file.map[page * 4096:page * 4096 + 1] = b"x"
+    files.disk.fail_flush(files.disk.begin_flush(file))
+
+    files.write_again(file, 4096, 4097)
+    files.sync(file)
+
+    seen = content("msgs")(files.disk.lay_out_flushed(tmp_path / "cut"))
+    assert seen[::4096] == b"\0x\0"
+
+
 def test_names_of_one_folder_are_lost_or_kept_each_by_itself(files, root, tmp_path):
     for name in "ab":
         files.open_log(root / name)

@@ -10,7 +10,7 @@ The broker works on a real folder (the cache, so to speak). Beside it stands a m
   there, each by itself and in no order (a rename inside a folder is one change; between folders it is two). A
   file whose name is missing is gone, however well it was flushed.
 - a flush that fails: what it was to write counts as written for the system,
-  and a later flush that succeeds does not write it.
+  and a later flush that succeeds does not write it, unless it is written again in between.
 - write-back: at any seam call the disk may take some pages and names early, so that a page can also be at a
   state between the flush and the cut.
 
@@ -249,11 +249,7 @@ class Disk:
         None for a file without a name.
         """
         with self.lock:
-            identity = file.identity
-            if identity is None:
-                status = os.fstat(file.fd)
-                identity = status.st_dev, status.st_ino
-            node = self._files.get(identity)
+            node = self._node_of(file)
             return node and (node, node.cached())
 
     def end_flush(self, flush):
@@ -270,6 +266,14 @@ class Disk:
             node, snapshot = flush
             with self.lock:
                 node.forget(snapshot)
+
+    def written_again(self, file, start, end):
+        """These octets were written, which nobody sees: they are what they were."""
+        with self.lock:
+            node = self._node_of(file)
+            if node is not None:
+                for page in range(start // PAGE, -(-end // PAGE)):
+                    node.forgotten.pop(page, None)
 
     def begin_folder_flush(self, path):
         with self.lock:
@@ -311,6 +315,14 @@ class Disk:
         self._nodes[path] = node
         folder, name = self._parent(path)
         folder.change({name: node})
+
+    def _node_of(self, file):
+        """The model's file; None for one without a name."""
+        identity = file.identity
+        if identity is None:
+            status = os.fstat(file.fd)
+            identity = status.st_dev, status.st_ino
+        return self._files.get(identity)
 
     def _parent(self, path):
         return self._nodes[os.path.dirname(path)], os.path.basename(path)
@@ -434,6 +446,10 @@ class PowerCutFiles(WatchedFiles):
     def _remove_folder(self, path):
         super()._remove_folder(path)
         self.disk.gone(path)
+
+    def write_again(self, file, start, end):
+        super().write_again(file, start, end)
+        self.disk.written_again(file, start, end)
 
     may_sync_in_hub = True  # a pause switches
 

@@ -11,7 +11,7 @@ from gomq_py.storage.files import Files
 # Composed ones (remove_tree) are made of these; closing is not a change.
 CALLS = (
     "create", "create_unnamed", "open", "read_through", "allocate", "open_log", "append", "reserve",
-    "write_accepted", "write", "put", "truncate", "extend", "sync", "sync_folder", "make",
+    "write_accepted", "write", "put", "write_again", "truncate", "extend", "sync", "sync_folder", "make",
     "make_unnamed", "make_log", "unmake",
 )
 # Changes of names, of which the half is watched that asks the system:
