@@ -45,15 +45,15 @@ def in_process(monkeypatch):
 class Door:
     """A booted broker and its MQTT server."""
 
-    def __init__(self, root, files):
+    def __init__(self, root, files, settings=SETTINGS):
         self.files = files
         self.data_dir = DataDir(root, files, lock=False).open()
         self.committer = GroupCommit(files)
-        self.hub = Hub(SETTINGS)
+        self.hub = Hub(settings)
         self.broker = Broker(
-            self.data_dir, files, Durability(self.committer), SETTINGS, self.hub, kinds.all_kinds())
+            self.data_dir, files, Durability(self.committer), settings, self.hub, kinds.all_kinds())
         self.broker.recover()
-        self.server = MQTTServer(self.broker, SETTINGS, self.hub)
+        self.server = MQTTServer(self.broker, settings, self.hub)
         self._greenlets = []
         self._listener = socket.socket()  # create_server would give one that blocks
         self._listener.bind(("127.0.0.1", 0))
