@@ -4,6 +4,8 @@ shape, with which load.hostile measures it.
 Over MQTT, WebSockets, TLS and HTTP, with plain sockets: the clients stay as cheap as they can be.
 """
 import json
+import os
+import signal
 import socket
 import ssl
 import struct
@@ -101,10 +103,15 @@ def drain(one):
 
 
 def lost_clients(client, size):
-    """so many MQTT connections that are reset together"""
+    """so many MQTT connections that are reset while the broker is stopped (SIGSTOP), so that a poll finds all
+    """
     clients = logged_in(client, size)
     yield
-    reset(clients)
+    os.kill(client.pid, signal.SIGSTOP)
+    try:
+        reset(clients)
+    finally:
+        os.kill(client.pid, signal.SIGCONT)
 
 
 def wills(client, size):

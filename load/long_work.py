@@ -31,7 +31,7 @@ class Client:
     """A connection and a channel, and the management API, of one broker."""
 
     def __init__(self, broker):
-        self._uri = broker.uri
+        self._uri, self.pid = broker.uri, broker.pid
         self.http_port, self.mqtt_port, self.amqps_port = (
             broker.http_port, broker.mqtt_port, broker.amqps_port)
         self._http = f"http://127.0.0.1:{broker.http_port}/api/"

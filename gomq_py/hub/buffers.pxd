@@ -1,3 +1,4 @@
+cimport cython
 from gomq_py cimport octets
 
 cdef Py_ssize_t SCRATCH_OCTETS, SMALL_SPARE_OCTETS, SPARE_OCTETS, SPARES
@@ -6,11 +7,16 @@ cdef class HubBuffers:
     cdef readonly object input, output, input_view, first_room, input_room, flood_room, output_view
     cdef readonly Py_ssize_t reserve, first_octets, input_octets, output_octets, flood_output_octets
     cdef public unsigned long long full_reads
+    cdef readonly Py_ssize_t ends_left
     cdef unsigned char* input_at
     cdef unsigned char* output_at
     cdef public object gathering
+    cdef double _polled_at
     cdef bytearray _scratch
     cdef list _small_spares, _spares
+    cdef int count_end(self) except -1
+    @cython.locals(polled_at=double)
+    cdef bint is_next_poll(self) except -1
     cdef unsigned char* take_output(self) except NULL
     cpdef bytearray scratch(self)
     cpdef bytearray take_spare(self, bint is_small)

@@ -5,6 +5,8 @@ has not finished with at the end of its turn, it copies out.
 """
 import mmap
 
+import gevent
+
 from gomq_py import octets
 
 # What a read brings at most: 0.2 ms of work with the smallest messages, which others wait for. Where one
@@ -15,6 +17,9 @@ FLOOD_OCTETS = 256 * 1024
 # Until a client has sent so much, a read brings no more: what is behind the first publish to a new queue is
 # kept until that has its files, and of a thousand publishers at once the whole reads were 66 MB.
 FIRST_OCTETS = 8 * 1024
+# Reads of one poll that may find the end of their stream. Such a read takes 3 us, and libev takes 0.5 to hand
+# over a ready socket, read or not: where 14 000 connections end at once a poll takes 16 ms, and not 41.
+ENDS = 2048
 # What deliveries to one consumer fill before they are sent, and what has room for all of such a read, whose
 # frames grow by a third where messages are small: for a consumer that keeps up, because what the socket does
 # not take is kept. All of it stays in a second-level cache of 1 MiB.
@@ -33,9 +38,10 @@ SPARES = 64
 class HubBuffers:
     """``input``: ``reserve`` octets of room for a connection's incomplete tail, then room to read into:
     ``input_octets``, which are ``input_room``, or all of it, the ``flood_room``; at first ``first_octets``,
-    the ``first_room``. ``full_reads`` counts reads that filled ``input_octets``. ``output``: where deliveries
-    are built, in ``output_octets``, or ``flood_output_octets``, which are all of it; ``scratch()``: where
-    parts of one of them are.
+    the ``first_room``. ``full_reads`` counts reads that filled ``input_octets``. ``ends_left``: reads of this
+    poll that may still find the end of a stream. ``output``: where deliveries are built, in
+    ``output_octets``, or ``flood_output_octets``, which are all of it; ``scratch()``: where parts of one of
+    them are.
     ``gathering``: the net.output that messages are gathered for there, until the batch ends or anybody else
     needs it. Who gathers writes behind ``output_at``, all others behind what take_output() says.
 
@@ -44,8 +50,8 @@ class HubBuffers:
 
     __slots__ = (
         "input", "output", "input_view", "output_view", "first_room", "input_room", "flood_room", "reserve",
-        "first_octets", "input_octets", "output_octets", "flood_output_octets", "full_reads", "input_at",
-        "output_at", "gathering", "_scratch", "_small_spares", "_spares",
+        "first_octets", "input_octets", "output_octets", "flood_output_octets", "full_reads", "ends_left",
+        "input_at", "output_at", "gathering", "_polled_at", "_scratch", "_small_spares", "_spares",
     )
 
     def __init__(self, frame_max=131072, input_octets=INPUT_OCTETS, output_octets=OUTPUT_OCTETS):
@@ -54,6 +60,8 @@ class HubBuffers:
         self.output_octets = output_octets
         self.flood_output_octets = max(output_octets, FLOOD_OUTPUT_OCTETS)
         self.full_reads = 1
+        self.ends_left = ENDS
+        self._polled_at = 0.0
         # The memory of a page is taken when it is first used, and not for a bytearray's zeros.
         self.input = mmap.mmap(-1, self.reserve + FLOOD_OCTETS, mmap.MAP_PRIVATE)
         self.output = mmap.mmap(-1, self.flood_output_octets, mmap.MAP_PRIVATE)
@@ -69,6 +77,22 @@ class HubBuffers:
         self._scratch = None
         self._small_spares = []
         self._spares = []
+
+    def count_end(self):
+        """A read found the end of its stream."""
+        self.is_next_poll()
+        self.ends_left -= 1
+
+    def is_next_poll(self):
+        """Whether the loop has polled since the last call, by its time, which each poll sets: then all of
+        ``ends_left`` is there again.
+        """
+        polled_at = gevent.get_hub().loop.now()
+        if polled_at == self._polled_at:
+            return False
+        self._polled_at = polled_at
+        self.ends_left = ENDS
+        return True
 
     def take_output(self):
         """Where the output buffer begins, for whoever fills it, until it switches: what was gathered there is

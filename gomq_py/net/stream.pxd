@@ -28,6 +28,8 @@ cdef class Stream:
     cdef bint reads_more, goes_by_clock, lacks_room
 
     cpdef let_go(self, Hold hold)
+    @cython.locals(count=Py_ssize_t)
+    cdef int _read_and_look(self) except -1
     @cython.locals(count=Py_ssize_t, tail=bytes, buffers=HubBuffers, is_long=bint, is_first=bint)
     cdef Py_ssize_t _read(self) except -1
     @cython.locals(count=Py_ssize_t, more=Py_ssize_t)

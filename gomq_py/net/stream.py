@@ -101,11 +101,8 @@ class Stream:
         self.reads_more = False  # until somebody else has one
 
     def run(self, lane, handler, rest=b""):
-        """Read until the peer closes or stop() is called; returns then.
-
-        Raises what process() or the socket raised. May switch.
-
-        ``rest``: octets read before, by a handshake; they are walked first.
+        """Read until the peer closes or stop() is called; returns then. ``rest``: octets read before, by a
+        handshake; they are walked first. Raises what process() or the socket raised. May switch.
         """
         ended = Event()
         self.begin(lane, handler, rest, ended.set)
@@ -184,17 +181,14 @@ class Stream:
         The walk in progress ends when the handler answers False.
         """
         hold = Hold(self, waits_for)
-        if self.holds is None:
-            self.holds = {}
+        self.holds = self.holds or {}
         self.holds[hold] = None
         self.full_read = 0  # it brings more already than can be dealt with
         self._stop_watching()
         return hold
 
     def let_go(self, hold):
-        """A hold was released: go on reading when it was the last, and first with what was read but not
-        walked.
-        """
+        """A hold was released: behind the last one go on reading, first with what was read but not walked."""
         del self.holds[hold]
         if self.holds:
             return
@@ -231,6 +225,11 @@ class Stream:
         return list(dict.fromkeys([hold.waits_for for hold in self.holds or ()]))
 
     def _readable(self):
+        """The loop calls, and calls again with its next poll where nothing was read now."""
+        if self.buffers.ends_left > 0 or self.buffers.is_next_poll():
+            self._read_and_look()
+
+    def _read_and_look(self):
         count = self._read()
         if count >= SMALL_OCTETS or self.together or not self.goes_by_clock:
             self.small_reads = self.small_octets = 0
@@ -436,11 +435,13 @@ class Stream:
             return 0
         except Exception as error:  # a fault, too: the loop watches no more for whom it calls in vain
             if not is_not_now(error):
+                self.buffers.count_end()
                 self.stop(error)
             elif has_to_write_first(error):
                 self.lacks_room = not self.is_over and not self.holds
             return 0
         if count == 0:
+            self.buffers.count_end()
             self.stop()
         self.received_octets += count
         return count
@@ -468,7 +469,7 @@ class Stream:
                 self._walk(0, len(tail), tail)
             if self.pending is None or not self.pending() or self.holds:
                 return
-        self._readable()
+        self._read_and_look()
 
     def _walk(self, start, end, tail):
         output = self.output

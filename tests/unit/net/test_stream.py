@@ -2,6 +2,8 @@
 import contextlib
 import ctypes
 import fcntl
+import functools
+import itertools
 import sys
 import termios
 from ssl import SSLWantWriteError
@@ -10,6 +12,7 @@ import gevent
 import pytest
 from gevent import socket
 
+from gomq_py.hub import buffers as buffers_module
 from gomq_py.hub.buffers import FIRST_OCTETS, FLOOD_OCTETS, INPUT_OCTETS, HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.net import openssl, stream as stream_module
@@ -402,6 +405,40 @@ def test_a_busy_connection_leaves_others_their_turn(peer):
     flood.kill()
     other.running.kill()
     assert order.index("quiet") - sent_at <= 3
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_reads_of_one_poll_find_only_so_many_ends_and_others_are_read_in_between(monkeypatch, is_reset):
+    """7675f4c1 found all 60 in one poll."""
+    monkeypatch.setattr(buffers_module, "ENDS", 10, raising=False)
+    buffers, over, polls = HubBuffers(4096), [], []
+    pairs, other = [socket_pair() for _ in range(60)], Peer(buffers)
+    streams = [Stream(ours, buffers, Output(ours, buffers), Coalescer()) for ours, _ in pairs]
+    for stream in streams:
+        stream.begin(None, None, b"", functools.partial(over.append, stream))
+    let_the_loop_poll()
+
+    def look():
+        if over and not polls[-1][0]:  # the first were found
+            other.socket.send(b"hello\n")
+        polls.append((len(over), len(other.lane.lines)))
+
+    after_poll = gevent.get_hub().loop.check()
+    after_poll.priority = after_poll.loop.MAXPRI  # before the sockets that the poll found
+    for ours, theirs in pairs:
+        if is_reset:
+            ours.send(b"not read")
+        theirs.close()
+    after_poll.start(look)
+    wait_until(lambda: polls and polls[-1] == (60, 1), sleep=gevent.sleep)
+
+    after_poll.close()
+    other.running.kill()
+    for stream in streams:
+        stream.end()
+    assert max(after - before for (before, _), (after, _) in itertools.pairwise(polls)) == 10
+    assert any(ended < 60 and lines for ended, lines in polls), f"another client waited for all ends: {polls}"
+    assert {type(stream.error) for stream in streams} == {ConnectionResetError if is_reset else type(None)}
 
 
 def sizes_of_reads(*peers, until):
