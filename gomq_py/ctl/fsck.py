@@ -137,6 +137,9 @@ def _check_log(path, findings, left):
 
 def _check_queue(folder, findings, is_stream=False):
     found = {}
+    listed = findings.listed.pop(os.path.abspath(folder), None)
+    if listed is not None and listed.positions is not None:
+        _compare_offsets(os.path.join(folder, stream_offsets.NAME), listed.positions, findings)
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         match = _SEGMENT.fullmatch(name)
@@ -145,7 +148,7 @@ def _check_queue(folder, findings, is_stream=False):
         elif _LEVEL.fullmatch(name) and os.path.isdir(path):
             _check_queue(path, findings)
         elif is_stream and name == stream_offsets.NAME:
-            _check_offsets(path, findings)
+            _check_offsets(path, _incarnation_of(folder), findings)
         elif is_stream and name.startswith("known."):
             pass  # told once
         elif name.startswith("damaged."):
@@ -155,7 +158,6 @@ def _check_queue(folder, findings, is_stream=False):
         else:
             findings.notes.append((path, "is none of a queue's files"))
     incarnation = _incarnation_of(folder)
-    listed = findings.listed.pop(os.path.abspath(folder), None)
     for number, count in () if listed is None else listed.counts.items():
         if number not in found:
             path = os.path.join(folder, f"msgs.{number:010d}")
@@ -177,12 +179,26 @@ def _incarnation_of(folder):
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # a number follows in set-aside/
 
 
-def _check_offsets(path, findings):
+def _compare_offsets(path, left, findings):
+    """Name positions that are not those that an orderly stop has left."""
+    content = b""
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            content = file.read()
+    if stream_offsets.checksum(content) != left:
+        what = "is not what the last run left" if content else "is gone or empty since the last run stopped"
+        findings.damage.append((path, f"{what}: consumers of the stream get messages again"))
+
+
+def _check_offsets(path, incarnation, findings):
     """Positions are written over by and by; one that is torn was not flushed, and its consumer begins anew.
     """
     with open(path, "rb") as file:
-        count = stream_offsets.unreadable(file.read())
-    if count is None:
+        content = file.read()
+    count = stream_offsets.unreadable(content)
+    if count is not None and incarnation not in ("", stream_offsets.stream_of(content)):
+        findings.damage.append((path, "is not where it belongs: it holds positions of another stream"))
+    elif count is None:
         findings.notes.append(
             (path, "is no stream's positions: made in a run that ended before it was written")
         )

@@ -8,28 +8,37 @@ flushed. Text, a line for each folder that had segments:
 
     <folder below queues/> <offset of the next message; 0 but for streams> <segment>:<messages left> ...
 
+and at its end, of a stream whose consumers have positions, "positions:" and the checksum of that file.
 A leaf: no I/O.
 """
 from typing import NamedTuple
 
 
+_POSITIONS = "positions"
+
+
 class Listed(NamedTuple):
-    """What a folder held: ``{segment number: messages left}`` without the segments that held none, and the
-    next offset of a stream.
+    """What a folder held: ``{segment number: messages left}`` without the segments that held none, and of a
+    stream its next offset and stream_offsets.checksum of its consumers' positions (None: not known).
     """
 
     counts: dict
     next_offset: int = 0
+    positions: int | None = None
 
 
 def encode(listed):
     """{folder: Listed} as octets."""
     return "".join(
-        " ".join(
-            (folder, str(entry.next_offset), *(f"{number}:{count}" for number, count in entry.counts.items()))
-        ) + "\n"
+        " ".join((folder, str(entry.next_offset), *map("%s:%d".__mod__, _pairs(entry)))) + "\n"
         for folder, entry in listed.items()
     ).encode("ascii")
+
+
+def _pairs(entry):
+    yield from entry.counts.items()
+    if entry.positions is not None:
+        yield _POSITIONS, entry.positions
 
 
 def decode(content):
@@ -37,6 +46,8 @@ def decode(content):
     listed = {}
     for line in content.decode("ascii").splitlines():
         folder, next_offset, *pairs = line.split(" ")
-        counts = (pair.split(":") for pair in pairs)
-        listed[folder] = Listed({int(number): int(count) for number, count in counts}, int(next_offset))
+        values = {name: int(value) for name, value in (pair.split(":") for pair in pairs)}
+        positions = values.pop(_POSITIONS, None)
+        counts = {int(number): count for number, count in values.items()}
+        listed[folder] = Listed(counts, int(next_offset), positions)
     return listed

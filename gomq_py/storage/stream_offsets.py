@@ -26,6 +26,7 @@ from struct import Struct
 from gomq_py import octets
 
 NAME = "consumer_offsets"
+HEAD_BYTES = 32
 SLOT_BYTES = 320
 FIRST_SLOTS = 25
 # Consumers remembered; the ones that moved longest ago are forgotten for new ones. Clients make up tags by
@@ -37,7 +38,7 @@ _HEAD = Struct("<8sI16sI")
 _HALF = Struct("<QQII")
 _MAGIC = b"GOMQOFFS"
 _HALVES_AT = (264, 288)
-assert (_HEAD.size, _HALF.size) == (32, 24)
+assert (_HEAD.size, _HALF.size) == (HEAD_BYTES, 24)
 
 
 def unreadable(content):
@@ -52,6 +53,16 @@ def unreadable(content):
     slots = range(max(0, len(content) // SLOT_BYTES - 1))
     raws = ((slot, content[SLOT_BYTES * (slot + 1):SLOT_BYTES * (slot + 2)]) for slot in slots)
     return sum(raw[0] != 0 and _read(raw, (seed + slot) & 0xFFFFFFFF) is None for slot, raw in raws)
+
+
+def stream_of(content):
+    """The half of the incarnation, in hex, that a folder's name carries: of the stream that a file is of."""
+    return content[12:20].hex()
+
+
+def checksum(content):
+    """What tells a file's octets from those of another one, or of an older copy."""
+    return octets.crc32c(0, content, 0, len(content))
 
 
 class StreamOffsets:
@@ -70,7 +81,7 @@ class StreamOffsets:
         self._slots = {}  # tag: (slot, offset, updated at, sequence)
         self._free = []
         self._room = 0
-        self.file = None
+        self.file = self._checksum = None
         self.dirty = False
 
     def get(self, tag):
@@ -115,27 +126,34 @@ class StreamOffsets:
         self._write(SLOT_BYTES * (slot + 1), bytes(SLOT_BYTES))
         self._free.append(slot)
 
+    def checksum(self):
+        """That of the file, as it is or was when it was closed; None if there was none."""
+        return self._checksum if self.file is None else checksum(self.file.read(0, self.file.size))
+
     def close(self):
         """Close the file; it is flushed."""
+        self._checksum = self.checksum()
         file, self.file = self.file, None
         if file is not None:
             self._files.close(file)
         self.dirty = False
 
     def load(self, next_offset):
-        """Read the file of the last run, if there is one.
+        """Read the file of the last run, if there is one. Returns its octets; empty if there is none.
 
-        A position behind ``next_offset``, whose messages a crash has taken, becomes ``next_offset``.
+        A position behind ``next_offset``, whose messages a crash has taken, becomes ``next_offset``. A file
+        with another head is removed.
         """
         path = os.path.join(self._folder, NAME)
         if not os.path.exists(path):
-            return
+            return b""
         self.file = self._files.open(path)
-        if self.file.read(0, 32) != self._head:
+        content = self.file.read(0, self.file.size)
+        if content[:HEAD_BYTES] != self._head:
             self._files.close(self.file)  # another stream's, or a crash before its first flush
             self.file = None
             self._files.unlink(path)
-            return
+            return content
         self._files.allocate(self.file)
         self._files.write_again(self.file, 0, self.file.size)  # the next flush covers what is read here
         # cut short, there may not even be all of the head's place
@@ -147,6 +165,7 @@ class StreamOffsets:
             else:
                 tag, (offset, updated_ms, sequence) = found
                 self._adopt(tag, (slot, min(offset, next_offset), updated_ms, sequence))
+        return content
 
     def _adopt(self, tag, read):
         """Take over a slot that was read. A consumer may have two of them: its position was forgotten, then

@@ -6,13 +6,15 @@ kept even when it is empty. May block: boot and ``queue.declare`` only.
 """
 import re
 
-from gomq_py.storage import damage
+from gomq_py.observability.log import logger
+from gomq_py.storage import damage, stream_offsets
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.recovery import Recovery
 from gomq_py.storage.segment import Segment
 from gomq_py.storage.stream_store import StreamStore
 
+LOG = logger("storage")
 _NAME = re.compile(r"msgs\.(\d{10})")
 
 
@@ -53,8 +55,24 @@ class StreamRecovery(Recovery):
         self._miss_segments(set(numbers), numbers)
         if self.listed is not None and self.listed.next_offset > self.store.next_offset:
             self.store.go_on_at(self.listed.next_offset)
-        self.store.offsets.load(self.store.next_offset)
+        self._check_positions(self.store.offsets.load(self.store.next_offset))
         return self._report()
+
+    def _check_positions(self, found):
+        """Say that the consumers' positions, of which the octets ``found`` are there, are not those that an
+        orderly stop has left, or another stream's. What was there is kept: empty, it is a note of that.
+        """
+        left = None if self.listed is None else self.listed.positions
+        if left is None:
+            is_other = self.store.offsets.file is None and any(found[:stream_offsets.HEAD_BYTES])
+        else:
+            is_other = stream_offsets.checksum(found) != left
+        if is_other:
+            damage.keep_copy(self.store, stream_offsets.NAME, found)
+            LOG.error(
+                "%s is %s: consumers of this stream go on at older positions, or begin anew where they ask "
+                "to, and get messages again. Kept as damaged.%s", self._path_of(stream_offsets.NAME),
+                "not what the last run left" if found else "gone or empty", stream_offsets.NAME)
 
     def _open_segment(self, number):
         """The segment of a file; None where it is nobody's."""

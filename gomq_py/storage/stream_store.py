@@ -346,9 +346,11 @@ class StreamStore(segment_log.SegmentLog):
             self.first_offset = offset
 
     def listed(self):
-        """As SegmentLog.listed, with where the offsets go on."""
+        """As SegmentLog.listed, with where the offsets go on and what tells the consumers' positions."""
         listed = segment_log.SegmentLog.listed(self)
-        return None if listed is None else listed._replace(next_offset=self.next_offset)
+        if listed is None:
+            return None
+        return listed._replace(next_offset=self.next_offset, positions=self.offsets.checksum())
 
     def delete_files(self):
         """Nothing goes in or out any more, and nothing stays on the disk."""

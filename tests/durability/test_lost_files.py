@@ -292,6 +292,32 @@ def test_log_that_was_compacted_before_a_kill_is_the_last_run_s_and_an_earlier_o
     assert outcome(root, caplog) == "said"
 
 
+@pytest.mark.parametrize("how, end", [
+    ("gone", "stop"), ("empty", "stop"), ("older", "stop"), ("another's", "stop"), ("another's", "kill")])
+def test_positions_that_are_not_those_of_the_last_run_are_said_once_and_kept(
+    others, tmp_path, caplog, how, end
+):
+    """Consumers get messages again, at the worst all. 275d2dcb says nothing."""
+    root = copied(others, end, tmp_path)
+    path = path_of(root, "consumer_offsets")
+    harm(root, others[end], "consumer_offsets", how)
+    content = path.read_bytes() if path.exists() else b""
+    assert str(path) in [damaged for damaged, _ in check_folder(root).damage]
+
+    with caplog.at_level(logging.WARNING, "gomq_py"):
+        found = found_others(root)
+        assert f"{path} is " in caplog.text
+        caplog.clear()
+        assert found_others(root) == found
+    assert caplog.text == "" and check_folder(root).damage == []
+    assert found[2] == (OLD if how == "older" else None)
+    kept = path.with_name("damaged.consumer_offsets")
+    assert kept.read_bytes() == content
+    node = Node(root, Unflushed(), all_kinds())
+    assert node.broker.damage() == (0, [str(kept)])
+    node.stop()
+
+
 def test_all_users_deleted_is_no_lost_file(root):
     node = Node(root, Unflushed())
     for user in node.broker.users:

@@ -230,7 +230,7 @@ def test_end_that_is_noted_is_not_that_of_another_version_which_ran_since(tmp_pa
     assert listed_at_boot(tmp_path) == ((POWER_LOST, {}) if lock else (STOPPED, LISTED))
 
 
-LISTED = {"q.1": Listed({1: 5, 12: 1}), "p.2/level.003": Listed({}), "s.3": Listed({2: 10}, 70)}
+LISTED = {"q.1": Listed({1: 5, 12: 1}), "p.2/level.003": Listed({}), "s.3": Listed({2: 10}, 70, 4711)}
 
 
 def stop_with(root, listed):
