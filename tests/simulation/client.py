@@ -134,7 +134,7 @@ class Client:
     # its work
 
     def _act_later(self):
-        self.world.after(self.random.choice(ACTS_S), self._act)
+        self.world.after(ACTS_S[1] if self.is_calm else self.random.choice(ACTS_S), self._act)
 
     def _act(self):
         if self.is_open:

@@ -15,7 +15,13 @@ class Clock:
     def __init__(self):
         self.now_s = 0.0
         self.jump_s = 0.0
+        self.jumps = 0
         self.look_s = 1e-6
+
+    def jump(self, by_s):
+        """Wall time is put on or back."""
+        self.jump_s += by_s
+        self.jumps += 1
 
     def monotonic(self):
         """In place of time.monotonic and time.perf_counter."""

@@ -1,11 +1,21 @@
 """Mutants: faults that the simulation must find, put back into the interpreted broker.
 
-``python -m tests.simulation --mutant NAME 1-100`` stops at the first seed that finds it. test_mutants says
-how many seeds that may take, and what the finding says.
+``python -m tests.simulation --mutant NAME 1-100`` stops at the first seed that finds it, and ``--mutant all``
+tries each. test_seeds says of some how many seeds that may take, and what the finding says.
 """
+import gevent
+
+from gomq_py.amqp.server.delivery import AMQPConsumer
+from gomq_py.amqp.server.tx import Commit, Transaction
+from gomq_py.broker.exchanges import delay_scan
+from gomq_py.broker.queues.limits import QueueLimits
+from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.transfer.dead_letters import DeadLetters
+from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.mqtt.model.inflight import Inflight
 from gomq_py.storage.durability import Durability
-from gomq_py.storage.requeued import LocationHeap
+from gomq_py.storage.priority_store import PriorityStore
+from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 
 
 def confirm_before_the_flush():
@@ -40,7 +50,140 @@ def requeue_out_of_order():
     LocationHeap.first, LocationHeap.pop = first, pop
 
 
-MUTANTS = {
-    mutant.__name__: mutant
-    for mutant in (confirm_before_the_flush, pubrec_before_its_record, requeue_out_of_order)
-}
+def dead_letter_dropped_before_its_copy_is_safe():
+    """The message in the source is gone, and its copy in the page cache alone."""
+    init = Transfer.__init__
+
+    def hasty(transfer, *arguments, **options):
+        init(transfer, *arguments, **options)
+        transfer._when_safe = lambda callback: callback(None)
+
+    Transfer.__init__ = hasty
+
+
+def dead_letter_that_expired_is_dropped():
+    """It goes nowhere."""
+    send = DeadLetters.send
+
+    def drop(letters, queue, location, reason):
+        if reason == "expired":
+            queue.drop(location)
+        else:
+            send(letters, queue, location, reason)
+
+    DeadLetters.send = drop
+
+
+def delivery_count_lost():
+    """Nobody remembers that a message has come back."""
+    DeliveryCounts.put = lambda counts, location, failed, entry: 0
+
+
+def delivery_limit_counts_one_more():
+    """A message comes once more than it may."""
+    returned = QueueLimits.returned
+
+    def later(limits, location, how):
+        more = limits.delivery_limit >= 0
+        limits.delivery_limit += more
+        try:
+            return returned(limits, location, how)
+        finally:
+            limits.delivery_limit -= more
+
+    QueueLimits.returned = later
+
+
+def tx_commit_half_applied():
+    """The last message of a transaction of several is not stored."""
+    publish = Commit._publish
+
+    def most(commit, clock):
+        if len(commit._publications) > 1 and not commit._targets:
+            del commit._publications[0]
+        return publish(commit, clock)
+
+    Commit._publish = most
+
+
+def tx_rollback_keeps_what_was_published():
+    """The next commit stores it."""
+    clear = Transaction.clear
+
+    def keep(transaction):
+        publications = list(transaction._publications)
+        clear(transaction)
+        transaction._publications = publications
+
+    Transaction.clear = keep
+
+
+def consumer_cancelled_between_poll_and_turn():
+    """It leaves its queue with the next callbacks."""
+    stop = AMQPConsumer.stop
+    AMQPConsumer.stop = lambda consumer: gevent.get_hub().loop.run_callback(stop, consumer) and None
+
+
+def hold_never_released():
+    """Of a queue whose messages come back by basic.recover, now and then."""
+    release, count = Queue.release, iter(range(1, 1 << 40))
+
+    def forget(queue):
+        if next(count) % 5:
+            release(queue)
+
+    Queue.release = forget
+
+
+def timer_that_dies():
+    """The timer of the oldest message is never started again when it has fired."""
+    QueueLimits._head_is_due = lambda limits: None
+
+
+def priority_ignored():
+    """A third of the messages does not go before those of lower priority."""
+    raise_top, count = PriorityStore._raise_top, iter(range(1, 1 << 40))
+
+    def stay(store, number):
+        if next(count) % 3 or not store.ready_count:
+            raise_top(store, number)
+
+    PriorityStore._raise_top = stay
+
+
+def delayed_message_comes_early():
+    """At half of its time."""
+    due_ms = delay_scan.due_ms
+
+    def early(p, at, end, arrived_ms):
+        due = due_ms(p, at, end, arrived_ms)
+        return due - (due - arrived_ms) // 2 if due > arrived_ms else due
+
+    delay_scan.due_ms = early
+
+
+def ack_lost():
+    """One ack of fifty."""
+    settle, count = Queue.settle, iter(range(1, 1 << 40))
+
+    def forget(queue, location):
+        if next(count) % 50:
+            settle(queue, location)
+
+    Queue.settle = forget
+
+
+def prefetch_counts_one_more():
+    """A consumer has one more message in hand than it asked for."""
+    init = AMQPConsumer.__init__
+
+    def more(consumer, *arguments, **options):
+        init(consumer, *arguments, **options)
+        if consumer.prefetch:
+            consumer.prefetch += 1
+
+    AMQPConsumer.__init__ = more
+
+
+MUTANTS = {mutant.__name__: mutant for mutant in list(globals().values())
+           if getattr(mutant, "__module__", None) == __name__}

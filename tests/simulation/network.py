@@ -165,6 +165,13 @@ class End:
         """Whether a write would not have to wait."""
         return self._is_reset or self._has_ended or self._room() > 0
 
+    def is_sound(self):
+        """Whether its program has heard all that the peer has said, which has not ended."""
+        peer = self.peer
+        return not (
+            self.is_closed or self.is_readable() or peer.is_closed or peer._is_reset or peer._has_ended
+            or peer._sent)
+
     def reset(self):
         """The connection ends for both sides, at once for this one."""
         if not self._is_reset:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +32,8 @@ def run_all(arguments):
     """Run the seeds of the command. Returns the exit code."""
     asked = command().parse_args(arguments)
     reduction = Reduction(frozenset(asked.without.split(",")) - {""}, asked.faults, asked.storm)
+    if asked.mutant == "all":
+        return run_mutants(asked.seeds)
     if asked.mutant:
         MUTANTS[asked.mutant]()
     seeds = [seed for argument in asked.seeds for seed in seeds_of(argument)]
@@ -53,11 +56,22 @@ def run_all(arguments):
     return 1 if failed else 0
 
 
+def run_mutants(seeds):
+    """Each in a process of its own, until a seed finds it. Returns the exit code: 0 if all were found."""
+    codes = []
+    for mutant in MUTANTS:
+        print(f"{mutant}:", flush=True)
+        codes.append(subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--no-shrink", "--mutant", mutant, *seeds],
+            check=False).returncode)
+    return 1 if 0 in codes else 0
+
+
 def command():
     """What the command takes."""
     parser = argparse.ArgumentParser("python -m tests.simulation")
     parser.add_argument("seeds", nargs="+", help="7 is one seed, 1-100 are a hundred")
-    parser.add_argument("--mutant", choices=MUTANTS, help="put this fault into the broker")
+    parser.add_argument("--mutant", choices=[*MUTANTS, "all"], help="put this fault into the broker")
     parser.add_argument("--without", default="", help="parts of the seeds that are left out: kill,q1")
     parser.add_argument("--faults", type=int, help="so many at most")
     parser.add_argument("--storm", type=float, default=STORM_S, help="for so many virtual seconds")

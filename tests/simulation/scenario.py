@@ -6,24 +6,37 @@ orderly end and a last boot, after which nothing may come back.
 """
 from typing import NamedTuple
 
-from tests.simulation.amqp_clients import Consumer, Publisher
+from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS
+from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.clock import CLOCK
-from tests.simulation.ledger import QueueLedger, TopicLedger
+from tests.simulation.ledger import TopicLedger
 from tests.simulation.mqtt_clients import TopicPublisher, TopicSubscriber
 from tests.simulation.network import Network
 from tests.simulation.process import Machine
+from tests.simulation.queue_ledger import TRAITS, Book, QueueLedger
 from tests.simulation.world import World
 
 STORM_S = 12.0
 # Within so long after the last fault every client is answered, and everything is delivered.
 CALM_S = 60.0
+LOOK_S = 0.02  # between two looks whether all is quiet
 STOP_S = 60.0
 LAST_BOOT_S = 5.0
 LOOKS_S = (1e-6, 1e-6, 20e-6, 300e-6)  # what a look at the clock costs: how fast the machine is
 NEXT_FAULT_S = (0.05, 0.5, 2.0)
 MOMENTS = (1, 5, 30, 200)  # before a kill in front of a call
 FULL_S = (0.01, 0.3, 2.0)
+LAST_JUMP_S = 1e6
 JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
+
+# What clients may do beside publishing and acking, and how many traits a queue has.
+OPTIONAL = sorted({*OF_PUBLISHERS, *OF_CONSUMERS, "tx"})
+FEW = (0, 0, 1, 2, 3)
+
+
+def name_of(part):
+    """A part's name."""
+    return part if isinstance(part, str) else getattr(part, "name", None) or part.__name__.strip("_")
 
 
 class Reduction(NamedTuple):
@@ -48,6 +61,7 @@ class Scenario:
     def __init__(self, seed, folder, reduction=Reduction(), out=None):
         self.world = world = World(seed, out)
         self.faults = 0
+        self._looks_at_s = 0.0
         self.parts = []
         self._reduction = reduction
         self._random = world.random("scenario")
@@ -57,23 +71,71 @@ class Scenario:
         self._process = None
         # Some kinds of faults hide others: each seed has its own.
         self._kinds = self._left(self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS))))
-        queues = self._left(
-            QueueLedger(world, f"q{number}") for number in range(self._random.choice((1, 2))))
         topics = self._left(
             TopicLedger(world, f"t{number}") for number in range(self._random.choice((0, 1))))
-        self.ledgers = queues + topics
-        self.clients = [
+        self._book = Book(world)
+        self.clients = self._amqp_clients() + [
             kind(world, self._network, f"{kind.__name__.lower()}-{ledger.name}", ledger)
-            for kinds, ledgers in (
-                ((Publisher, Consumer), queues), ((TopicPublisher, TopicSubscriber), topics))
-            for ledger in ledgers for kind in kinds
+            for ledger in topics for kind in (TopicPublisher, TopicSubscriber)
         ]
+        self.ledgers = [*self._book.queues.values(), *topics]
 
     def _left(self, parts):
         """Those that are not left out, of things with names."""
-        parts = {getattr(part, "name", None) or part.__name__.strip("_"): part for part in parts}
-        self.parts += parts
+        parts = {name_of(part): part for part in parts}
+        self.parts += [name for name in parts if name not in self.parts]
         return [part for name, part in parts.items() if name not in self._reduction.without]
+
+    def _amqp_clients(self):
+        random, book = self._random, self._book
+        uses = self._left(random.sample(OPTIONAL, random.randrange(len(OPTIONAL) + 1)))
+        names = self._left(f"q{number}" for number in range(random.choice((1, 2, 3))))
+        queues = [
+            QueueLedger(self.world, name, book, self._left(random.sample(list(TRAITS), random.choice(FEW))))
+            for name in names
+        ]
+        for queue in queues:
+            if "quorum" in queue.traits:
+                queue.traits -= {"priority"}
+        for queue, following in zip(queues, [*queues[1:], None]):
+            if "retries" in queue.traits:
+                queue.dies_to = QueueLedger(
+                    self.world, f"{queue.name}-waiting", book, ["expiring"], dies_to=queue)
+            elif "letters" in queue.traits:
+                queue.dies_to = random.choice((following, None)) or QueueLedger(
+                    self.world, f"{queue.name}-letters", book)
+            if "copies" in queue.traits:
+                queue.copies_to = following
+        for queue in book.queues.values():
+            self.world.say(queue.name, " ".join(sorted(queue.traits)) or "is plain")
+        roles = []
+        for queue in list(book.queues.values()):
+            if queue in queues:
+                roles.append(self._role(queue, None, OF_PUBLISHERS, uses))
+            if not (queue.dies_to in queues and queue.dies_to.dies_to is queue):
+                consumers = random.choice((1, 1, 2))
+                queue.is_sole = consumers == 1
+                roles += [self._role(None, queue, OF_CONSUMERS, uses) for _ in range(consumers)]
+        random.shuffle(roles)
+        count = random.randrange(1, len(roles) + 1) if roles else 0
+        return [
+            AMQPClient(self.world, self._network, f"client-{number}", book, roles[number::count])
+            for number in range(count)
+        ]
+
+    def _role(self, publishes, consumes, actions, uses):
+        """What Channel takes."""
+        random = self._random
+        is_tx, has_consumer = "tx" in uses and random.random() < 0.5, random.random() < 0.8
+        actions = [name for name in actions if name in uses]
+        if is_tx:
+            actions += "commit", "roll_back"
+            publishes = publishes or consumes
+        if consumes:
+            actions += ["ack_multiple"] if has_consumer else ["ack_multiple", "get"]
+        if publishes:
+            actions.append("publish")
+        return publishes, consumes, is_tx, has_consumer, actions
 
     def run(self):
         """Live through it. What is wrong is in ``world.findings``."""
@@ -96,6 +158,7 @@ class Scenario:
             self._tell_of_illness(bool(weather.failing))
 
     def _ended(self):
+        self._book.ends += 1
         for ledger in self.ledgers:
             ledger.process_ended()
 
@@ -126,7 +189,7 @@ class Scenario:
             self._process.stop()
 
     def _jump(self):
-        CLOCK.jump_s += self._random.choice(JUMPS_S)
+        CLOCK.jump(self._random.choice(JUMPS_S))
         self.world.say("clock", f"jumps to {CLOCK.jump_s:+.0f} s")
 
     def _fill_disk(self):
@@ -159,13 +222,19 @@ class Scenario:
         for client in self.clients:
             client.is_calm = True
         self._network.calm()
+        if CLOCK.jumps:
+            CLOCK.jump(LAST_JUMP_S - CLOCK.jump_s)  # everything that waits for a time is due
         self._process.dies_at = None
         self.machine.weather.clear_up()
-        if not self._process.is_ready or self._process.has_failed_disk:
+        # A timer that was set before a jump keeps its time.
+        if not self._process.is_ready or self._process.has_failed_disk or CLOCK.jumps:
             self._process.die("is killed")
             self._start()
 
     def _is_quiet(self):
+        if self.world.now_s < self._looks_at_s:
+            return False
+        self._looks_at_s = self.world.now_s + LOOK_S
         return bool(self.world.findings) or (
             all(ledger.is_complete() for ledger in self.ledgers)
             and all(client.is_open and client.waits_since_s is None for client in self.clients))

@@ -2,18 +2,22 @@
 
 Modules that bind a name at import are steered by that name. What cannot be steered is switched off by the
 broker's own means: native flush threads (the interpreted twin has none), sendfile, the watch over slow
-flushes (a thread; ``slow_sync_warning=0``), TLS. Files that DataDir writes around the seam (the lock's text,
+flushes (a thread; ``slow_sync_warning=0``), the timer of the system by which busy streams are read together,
+TLS. Files that DataDir writes around the seam (the lock's text,
 the note of how a run ended) are real ones, which no power cut keeps.
 """
+import errno
 import logging
 import os
 import random
 import socket
+from zlib import crc32
 
 import gevent
 
 from gomq_py import node
-from gomq_py.hub import admission, loop_socket
+from gomq_py.broker.routing import destination
+from gomq_py.hub import admission, coalescer, loop_socket
 from gomq_py.mqtt.model import kinds
 from gomq_py.net import listener, output
 from gomq_py.observability import resources
@@ -40,6 +44,7 @@ def steer(world):
     resources.resident_memory = resources.used_memory = lambda *_: 1 << 26
     data_dir.boot_id = kinds.boot_id = lambda: b"boot %d\n" % gevent.get_hub().process.machine.boots
     _sort_folders()
+    _hash_by_name()
     _listen_to_logs(world)
 
 
@@ -48,6 +53,17 @@ def _steer_sockets():
     loop_socket._PLAIN = (network.LoopSocket, network.WaitingSocket)
     admission.shut_down = network.shut_down
     output.CAN_SEND_FILES = False
+    coalescer._ticks = _refuse
+
+
+def _refuse(*_):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def _hash_by_name():
+    """Sets of queues have an order that follows from their addresses, which compiled classes keep."""
+    if destination.__file__.endswith(".py"):
+        destination.Destination.__hash__ = lambda queue: crc32(queue.name.encode())
 
 
 def _sort_folders():

@@ -2,7 +2,8 @@
 import pytest
 
 from tests.durability.account import body_of
-from tests.simulation.ledger import QueueLedger, TopicLedger
+from tests.simulation.ledger import TopicLedger
+from tests.simulation.queue_ledger import Book, Copy, Held, QueueLedger
 from tests.simulation.world import World
 
 
@@ -12,40 +13,66 @@ def world():
 
 
 @pytest.fixture
-def queue(world):
+def book(world):
+    return Book(world)
+
+
+@pytest.fixture
+def queue(book):
     """One with ten messages that were confirmed."""
-    ledger = QueueLedger(world, "q")
-    ledger.publisher_connects()
+    return filled(QueueLedger(book.world, "q", book))
+
+
+def filled(ledger, source=None, **what):
     for _ in range(10):
-        number, _ = ledger.publish()
-        ledger.accept(number)
+        ledger.book.accept(ledger.book.publish(source, [ledger], **what))
     return ledger
 
 
 def findings(world):
-    return [finding.split(": ", 2)[2] for finding in world.findings]
+    return [finding.split(": ", 1)[1].removeprefix("q: ") for finding in world.findings]
 
 
-def take(hand, *numbers, redelivered=False):
+def take(hand, *numbers, redelivered=False, **headers):
     for number in numbers:
-        hand.take(number, number + 1, redelivered)
+        message = hand._ledger.book.messages[number]
+        hand.take(message, Held(number + 1, "tag", None), redelivered, headers)
+
+
+def copies(*numbers):
+    return [Copy(number) for number in numbers]
+
+
+def end(ledger):
+    ledger.book.ends += 1
+    ledger.process_ended()
 
 
 def test_message_that_was_confirmed_and_does_not_come_is_found(world, queue):
     hand = queue.consumer_connects()
     take(hand, *range(9))
-    hand.ack(range(9))
+    hand.ack(copies(*range(9)))
 
     queue.check_complete()
 
     assert findings(world) == ["accepted and lost, or never delivered: [9] of 1"]
 
 
+@pytest.mark.parametrize("traits, is_found", [
+    ((), True), (("short",), False), (("expiring",), False), (("limited",), True), (("refusing",), True)])
+def test_message_may_be_lost_where_the_arguments_of_its_queue_allow_it(world, book, traits, is_found):
+    queue = filled(QueueLedger(world, "q", book, traits))
+
+    queue.check_complete()
+
+    assert bool(findings(world)) is is_found
+
+
 def test_message_that_comes_back_after_its_ack_was_seen_is_found(world, queue):
     hand = queue.consumer_connects()
     take(hand, 0)
-    hand.ack([0])()
-    queue.process_ended()
+    hand.ack(copies(0))()
+    end(queue)
 
     take(queue.consumer_connects(), 0, redelivered=True)
 
@@ -55,8 +82,8 @@ def test_message_that_comes_back_after_its_ack_was_seen_is_found(world, queue):
 def test_message_whose_ack_was_not_flushed_may_come_back_after_a_power_cut(world, queue):
     hand = queue.consumer_connects()
     take(hand, 0)
-    hand.ack([0])()
-    queue.process_ended()
+    hand.ack(copies(0))()
+    end(queue)
     queue.power_was_cut()
 
     take(queue.consumer_connects(), 0, redelivered=True)
@@ -66,22 +93,21 @@ def test_message_whose_ack_was_not_flushed_may_come_back_after_a_power_cut(world
 
 def test_second_delivery_that_is_not_marked_is_found(world, queue):
     take(queue.consumer_connects(), 0)
-    queue.process_ended()
+    end(queue)
 
     take(queue.consumer_connects(), 0)
 
     assert findings(world) == ["0 came again, and not as redelivered"]
 
 
-def test_messages_of_one_connection_out_of_order_are_found(world, queue):
+def test_messages_of_one_channel_out_of_order_are_found(world, queue):
     take(queue.consumer_connects(), 1, 0)
 
     assert findings(world) == ["0 came after 1"]
 
 
-def test_messages_of_two_connections_have_no_order(world, queue):
-    queue.publisher_connects()
-    queue.publish()
+def test_messages_of_two_channels_have_no_order(world, queue):
+    filled(queue, source="another")
 
     take(queue.consumer_connects(), 10, 0)
 
@@ -91,7 +117,7 @@ def test_messages_of_two_connections_have_no_order(world, queue):
 def test_message_that_overtakes_one_that_was_given_back_is_found(world, queue):
     hand = queue.consumer_connects()
     take(hand, 0, 1)
-    hand.give_back([0, 1])()
+    hand.give_back(copies(0, 1))()
 
     take(hand, 1, redelivered=True)
 
@@ -102,19 +128,84 @@ def test_message_that_overtakes_one_that_was_given_back_is_found(world, queue):
 def test_message_that_was_on_its_way_when_another_was_given_back_may_come(world, queue):
     hand = queue.consumer_connects()
     take(hand, 0)
-    hand.give_back([0])
+    hand.give_back(copies(0))
 
     take(hand, 1)
 
     assert findings(world) == []
 
 
-def test_octets_that_nobody_published_are_found(world, queue):
-    queue.number_of(body_of(3)[:-1] + b"?")
-    queue.number_of(body_of(10))
+def test_message_that_comes_while_the_same_channel_has_it_is_found(world, queue):
+    hand = queue.consumer_connects()
+    take(hand, 0)
 
-    assert [finding.split(":")[0] for finding in findings(world)] == [
-        "octets that nobody published", "10 came, and was never published"]
+    take(hand, 0, redelivered=True)
+
+    assert "0 came, while a client has it in hand" in findings(world)
+
+
+def test_message_of_a_transaction_that_was_not_committed_is_found(world, book):
+    queue = filled(QueueLedger(world, "q", book), is_open=True)
+
+    take(queue.consumer_connects(), 0)
+
+    assert findings(world) == ["0 came, and its transaction was not committed"]
+
+
+def test_rolled_back_ack_settles_nothing(world, queue):
+    hand = queue.consumer_connects()
+    take(hand, *range(10))
+    hand.settle_later(copies(*range(10)), False)
+    hand.roll_back()
+
+    queue.check_complete()
+
+    assert findings(world) == ["accepted and lost, or never delivered: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] of 10"]
+
+
+def test_delivery_count_that_falls_and_one_above_the_limit_are_found(world, book):
+    queue = filled(QueueLedger(world, "q", book, ["limited"]))
+    for count in (2, 1, 4):
+        hand = queue.consumer_connects()
+        take(hand, 0, redelivered=True, **{"x-delivery-count": count})
+        hand.close()
+
+    assert findings(world) == ["0 came with a count of 1 behind one of 2", "0 came with a count of 4"]
+
+
+def test_message_that_was_rejected_and_is_no_dead_letter_is_found(world, book):
+    letters = QueueLedger(world, "letters", book)
+    queue = filled(QueueLedger(world, "q", book, ["letters"], dies_to=letters))
+    hand = queue.consumer_connects()
+    take(hand, *range(10))
+    hand.reject(copies(*range(10)))()
+    other = letters.consumer_connects()
+    take(other, *range(9), **{
+        "x-death": [{"count": 1}], "x-first-death-queue": "q", "x-last-death-queue": "q",
+        "x-last-death-reason": "rejected"})
+    other.ack([Copy(number, 1) for number in range(9)])
+
+    queue.check_complete()
+
+    assert findings(world) == ["accepted and lost, or never delivered: [9] of 1"]
+
+
+def test_message_of_lower_priority_that_comes_first_is_found(world, book):
+    queue = QueueLedger(world, "q", book, ["priority"])
+    for priority in (1, 2):
+        book.accept(book.publish(None, [queue], priority=priority))
+    world.run(1.0)
+
+    queue.check_priority(book.messages[0], world.now_s)
+
+    assert findings(world) == ["0 came before 1, which has a higher priority"]
+
+
+def test_octets_that_nobody_published_are_found(world, book, queue):
+    book.message_of(body_of(3)[:-1] + b"?")
+    book.message_of(body_of(10))
+
+    assert [finding.split(":")[0] for finding in findings(world)] == 2 * ["octets that nobody published"]
 
 
 @pytest.fixture
@@ -131,7 +222,7 @@ def test_message_that_comes_twice_at_qos_2_is_found(world, topic):
     topic.process_ended()
     topic.deliver(0, 2, None)
 
-    assert findings(world) == ["0 came twice at QoS 2"]
+    assert findings(world) == ["t: 0 came twice at QoS 2"]
 
 
 def test_message_under_way_may_come_twice_over_a_power_cut(world, topic):
@@ -146,4 +237,4 @@ def test_identifier_that_is_used_anew_too_early_is_found(world, topic):
     topic.publish_at(2)
     topic.deliver(1, 2, 0)
 
-    assert findings(world) == ["1 came with the identifier of 0, which had no PUBREL"]
+    assert findings(world) == ["t: 1 came with the identifier of 0, which had no PUBREL"]

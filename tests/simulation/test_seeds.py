@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
-SEEDS = 8
+SEEDS = "1 2 3 4 5 6 132 205 341".split()
 
 
 def simulate(*arguments, **environment):
@@ -26,14 +26,14 @@ def simulate(*arguments, **environment):
 @pytest.fixture(scope="module")
 def output():
     """Of some seeds."""
-    printed, code = simulate(f"1-{SEEDS}")
+    printed, code = simulate(*SEEDS)
     assert code == 0, printed
     return printed
 
 
 def test_seeds_break_no_promise(output):
     assert [(seed, how) for seed, how, *_ in LINE.findall(output)] == [
-        (str(seed), "ok") for seed in range(1, SEEDS + 1)]
+        (seed, "ok") for seed in SEEDS]
 
 
 def test_every_promise_is_exercised(output):
@@ -41,22 +41,23 @@ def test_every_promise_is_exercised(output):
     exercised = ", ".join(what for *_, what in LINE.findall(output)).split(", ")
 
     assert {what.split(" ", 1)[1] for what in exercised if what} == {
-        "accepted", "delivered again", "given back", "once"}
+        "accepted", "counted", "dead letters", "delayed", "delivered again", "given back", "lengths", "once",
+        "priorities", "rejected"}
 
 
 def test_one_seed_has_one_trace_whatever_ran_before_and_wherever(output):
     """Another order of seeds, a larger environment, another seed of hashes, another folder."""
-    printed, _ = simulate("7", "1", SURROUNDINGS="x" * 3000, PYTHONHASHSEED="7", HOME="/nowhere")
+    printed, _ = simulate("4", "1", SURROUNDINGS="x" * 3000, PYTHONHASHSEED="7", HOME="/nowhere")
 
     traces = {seed: trace for seed, _, trace, *_ in LINE.findall(output)}
     again = {seed: trace for seed, _, trace, *_ in LINE.findall(printed)}
-    assert again == {seed: traces[seed] for seed in ("1", "7")}
+    assert again == {seed: traces[seed] for seed in ("1", "4")}
 
 
 def test_compiled_modules_have_the_same_traces(output):
-    printed, _ = simulate(f"1-{SEEDS}", GOMQ_PURE_PYTHON="")
+    printed, _ = simulate(*SEEDS[:6], GOMQ_PURE_PYTHON="")
 
-    assert [line[:3] for line in LINE.findall(printed)] == [line[:3] for line in LINE.findall(output)]
+    assert [line[:3] for line in LINE.findall(printed)] == [line[:3] for line in LINE.findall(output)][:6]
 
 
 def test_seed_by_itself_shows_its_trace(output):
@@ -65,13 +66,15 @@ def test_seed_by_itself_shows_its_trace(output):
     *lines, last = printed.splitlines()
     assert LINE.match(last)[3] == LINE.search(output)[3]
     assert any("broker-1" in line and line.endswith("is ready") for line in lines)
-    assert any("publisher-q0" in line and "is confirmed [" in line for line in lines)
+    assert any("client-" in line and "is confirmed [" in line for line in lines)
 
 
 @pytest.mark.parametrize("mutant, finding, most_seeds", [
     ("confirm_before_the_flush", "accepted and lost", 20),
     ("pubrec_before_its_record", "came twice at QoS 2", 60),
     ("requeue_out_of_order", "came", 20),
+    ("tx_commit_half_applied", "accepted and lost", 20),
+    ("tx_rollback_keeps_what_was_published", "was not committed", 20),
 ])
 def test_known_fault_is_found(mutant, finding, most_seeds):
     printed, code = simulate("--no-shrink", "--mutant", mutant, f"1-{most_seeds}")
@@ -80,10 +83,10 @@ def test_known_fault_is_found(mutant, finding, most_seeds):
 
 
 def test_seed_that_fails_is_made_small_and_fails_as_before():
-    printed, _ = simulate("--mutant", "confirm_before_the_flush", f"1-{SEEDS}")
+    printed, _ = simulate("--mutant", "requeue_out_of_order", "1-20")
     *_, command = printed.splitlines()
-    assert "--storm" in command, printed
+    assert "--without" in command, printed
 
     again, code = simulate(*command.partition("tests.simulation ")[2].split())
 
-    assert code == 1 and "accepted and lost" in again, again
+    assert code == 1 and "came" in again, again
