@@ -53,11 +53,12 @@ ROUNDS = 3
 BOOTS, LOST = 1, 3
 # A client that is refused for so long is refused for good.
 PATIENCE_S = in_time(10.0)
+SUBSCRIBER = PREFIX + "subscriber"
 # Folders of the data folder by what lies in them.
 NAMES = {
     queue_id("/", name): name for name in (
         *QUEUES, f"amq.delayed-{DELAYED}", "mqtt.retained", "mqtt.wills", INFLIGHT_STORE,
-        PREFIX + "publisher", PREFIX + "subscriber")}
+        PREFIX + "publisher", SUBSCRIBER)}
 # Of the table in docs/storage-format.md: what no call of the seam touches, as how a run has ended is noted
 # without it, and nothing here is damaged.
 UNTOUCHED = {".lock", ".last-run", ".segments", "set-aside", "transient"}
@@ -316,11 +317,11 @@ class Parties:
     def publish(self, topic, qos, retain=False):
         """Until it is answered, over as many connections as it takes. Whether it was taken.
 
-        MQTT 3.x has no answer that refuses: where the flush of a queue fails the connection ends, and what is
-        sent again may come again.
+        MQTT 3.x has no answer that refuses: where the flush of the subscriber's queue fails the connection
+        ends, and what is sent again may come again.
         """
         number, self.number = self.number, self.number + 1
-        party, is_begun, reopened = self.publisher, False, self.model.reopened.total()
+        party, is_begun, reopened = self.publisher, False, self.model.reopened[SUBSCRIBER]
         while True:
             client = self.connected(party)
             try:
@@ -334,7 +335,7 @@ class Parties:
             except GONE:
                 self.gone(party)
                 if party.session.outgoing:
-                    if self.version < MQTT_5 and self.model.reopened.total() > reopened:
+                    if self.version < MQTT_5 and self.model.reopened[SUBSCRIBER] > reopened:
                         self.sent_again.add(number)
                     continue
                 return False  # it was not sent, or its answer is gone with the connection

@@ -43,10 +43,14 @@ class Destination(turn_taker.TurnTaker):
         """
         return None
 
+    def stores(self):
+        """The durable stores that its messages may have come to, a list."""
+        store = self.next_store()
+        return [] if store is None else [store]
+
     def is_one_of(self, keys):
         """Whether it keeps messages in one of the stores with these keys."""
-        store = self.next_store()
-        return store is not None and store.key in keys
+        return any(store.key in keys for store in self.stores())
 
     def outlives_kill(self):
         """Whether what it has taken does, as far as that is to outlive the process."""

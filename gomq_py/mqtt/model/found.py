@@ -145,11 +145,15 @@ def stores_of(vhost):
 
 def held_in(stores, noted, came_ms=0):
     """The places, of these of a message, at which it lies, or was acked. Blocks, for boot."""
-    held = b""
-    for at, (key, place) in enumerate(places_in(noted)):
-        if key in stores and stores[key].holds(place, came_ms):
-            held += noted[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
-    return held
+    return those_in(noted, {
+        key for key, place in places_in(noted) if key in stores and stores[key].holds(place, came_ms)})
+
+
+def those_in(noted, keys):
+    """The places, of these of a message, in the stores with such keys."""
+    return b"".join([
+        noted[PLACE_OCTETS * at:PLACE_OCTETS * (at + 1)]
+        for at, (key, _) in enumerate(places_in(noted)) if key in keys])
 
 
 def places_in(noted):

@@ -175,6 +175,15 @@ class Inflight(turn_taker.TurnTaker):
                 end -= PLACE_OCTETS
         return bytes(self.record[self.message.body_at:max(end, self.message.body_at)])
 
+    def noted(self, kept_at):
+        """(places, when it came) of the message that begun() has noted there; without places where that is
+        not known.
+        """
+        shown = self.shown
+        if self.failed or not self.store.read(kept_at, shown):
+            return b"", 0
+        return shown.get_body(), octets.le64(shown.buffer, shown.properties_at + 20)
+
     def keys_in(self, places):
         """The keys of the stores in what places_of() has said."""
         return {key for key, _ in places_in(places)}

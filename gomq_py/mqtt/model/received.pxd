@@ -38,6 +38,12 @@ cdef class Received:
     cdef _dismiss(self)
     cpdef bint is_storing(self, unsigned int identifier) except -1
     cpdef not_stored(self, unsigned int identifier)
+    cpdef refused_by_some(self, unsigned int identifier, tuple destinations)
+    cdef bytes _held_by(self, tuple destinations)
+    @cython.locals(kept_at=uint64_t)
+    cpdef lost_by_some(self, unsigned int identifier, list destinations)
+    @cython.locals(kept_at=uint64_t)
+    cdef _keep_partly(self, unsigned int identifier, bytes places)
     @cython.locals(kept_at=uint64_t)
     cpdef add(self, unsigned int identifier, tuple queues=*)
     @cython.locals(kept_at=uint64_t)

@@ -6,6 +6,7 @@ from functools import partial
 
 from gomq_py import octets
 from gomq_py.mqtt.model import inflight as _inflight  # noqa: F401  (its .pxd types what keeps them)
+from gomq_py.mqtt.model.found import held_in, those_in
 from gomq_py.storage import locations
 
 # A page of Received has 32 identifiers; where it says how many are there, and its octets.
@@ -50,7 +51,7 @@ class Received:
         self.at = octets.pointer(NO_PAGE)
         self.begun_at = 0
         self.storing = {}  # {identifier: [its places in those that have it, callback(taken, queues)...]}
-        self.partly = None  # {identifier: places of its message in those that have it}, of an earlier run
+        self.partly = None  # {identifier: places of its message in those that have it}, once it is_partly()
         self.added = self.kept_since = 0
         self.unsafe = []
         self.latest = None  # destinations of the last of unsafe
@@ -90,13 +91,12 @@ class Received:
 
     def _wait(self, identifier, destinations, left, taken):
         """Some of the destinations have its message: that is kept, so that they do not get it twice if the
-        client sends it again after a restart. A message that a queue refused is to come again to all.
+        client sends it again after a restart.
         """
         if self.begun_at and not self.closed:
-            places = self.storing[identifier][0] + self.inflight.places_of(left)
-            if not taken:
-                self._release(identifier)
-            elif places:
+            places = self.storing[identifier][0] + (
+                self.inflight.places_of(left) if taken else self._held_by(destinations))
+            if places:
                 kept_at = self.inflight.partly(
                     self.key, identifier, destinations[:len(destinations) - len(left)], places)
                 self._release(identifier)
@@ -117,13 +117,13 @@ class Received:
         return b"" if self.partly is None else self.partly.get(identifier, b"")
 
     def is_partly(self, identifier):
-        """Whether an earlier run gave its message to some of its destinations, and its client has to send it
-        again.
+        """Whether some of its destinations have its message, since an earlier run or since a connection that
+        ended because others do not, and its client has to send it again.
         """
         return self.partly is not None and identifier in self.partly
 
     def lacking(self, identifier, destinations):
-        """Those of the destinations that an earlier run has not given its message to."""
+        """Those of the destinations that have not got its message, where it is_partly()."""
         if not self.is_partly(identifier):
             return destinations
         keys = self.inflight.keys_in(self.partly[identifier])
@@ -174,6 +174,43 @@ class Received:
                 self._release(identifier)
                 self._take_out(identifier)
             self._tell(identifier, False, None)
+
+    def refused_by_some(self, identifier, destinations):
+        """As not_stored(), of a message to these that its client will send again, because it cannot be told:
+        it goes to those then that did not take it.
+        """
+        places = self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
+        if self.begun_at:
+            places += self._held_by(destinations)
+        if places:
+            self._keep_partly(identifier, places)
+            self._dismiss()
+            self._tell(identifier, False, None)
+        else:
+            self.not_stored(identifier)
+
+    def _held_by(self, destinations):
+        """The places of the message that begin() was called for in those of these that have it."""
+        noted, came_ms = self.inflight.noted(self.begun_at)
+        return held_in(_sound(destinations), noted, came_ms)
+
+    def lost_by_some(self, identifier, destinations):
+        """As discard(), of a message that its client will send again: the stores of some of these have
+        failed, and the others have the message, if it is theirs.
+        """
+        places = b""
+        kept_at = self._value(identifier)
+        if kept_at > NOT_KEPT and identifier not in self.storing:
+            places = those_in(self.inflight.noted(kept_at)[0], _sound(destinations))
+        if places:
+            self._keep_partly(identifier, places)
+        else:
+            self.discard(identifier)
+
+    def _keep_partly(self, identifier, places):
+        kept_at = self.inflight.received_before(self.key, identifier, False, places)
+        self._release(identifier)
+        self.restore_partly(identifier, kept_at, places)
 
     def _tell(self, identifier, taken, queues):
         for callback in self.storing.pop(identifier, ())[1:]:
@@ -315,3 +352,10 @@ class Received:
         self.number = number
         self.page = page
         self.at = octets.pointer(page)
+
+
+def _sound(destinations):
+    """{key: store} of those that have not failed."""
+    return {
+        store.key: store for destination in destinations if not destination.failed
+        for store in destination.stores() if store.failure is None}

@@ -129,9 +129,9 @@ class Share(_destination.Destination):
                     return member.target.next_store()
         return None
 
-    def is_one_of(self, keys):
-        """Whether a member is, who has a message that the others are not to get."""
-        return any(target.is_one_of(keys) for target in self.members)
+    def stores(self):
+        """Those of all members: a message that one has is not for the others."""
+        return [store for target in self.members for store in target.stores()]
 
     def _publish(self, message, turns):
         """Give the message to the next of these who takes it."""

@@ -265,7 +265,7 @@ class FastLane:
         """All destinations of the route have had a message: count it, and note its answer."""
         is_routed = route.count() > 0
         if qos:
-            queues = route.queues if taken and route.durable else None
+            queues = route.queues if route.durable or not taken else None
             self._inbound().stored(qos, packet_identifier, taken, is_routed, queues)
         else:
             self.publishes += 1

@@ -49,7 +49,7 @@ cdef class Inbound:
     cpdef done(self)
     cpdef leave(self)
     cpdef close(self)
-    cpdef bytes lost(self, bytes answers, bint is_gone)
+    cpdef bytes lost(self, bytes answers, list destinations)
 
 @cython.final
 cdef class Batch(Answer):

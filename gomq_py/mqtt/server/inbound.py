@@ -134,8 +134,8 @@ class Inbound:
         return state == NEW or state == PARTLY
 
     def stored(self, qos, packet_identifier, taken, has_destinations, queues):
-        """All destinations have had its message: ``taken``, whether all took it. ``queues``, a tuple or None,
-        must be on disk before it is answered.
+        """All destinations have had its message: ``taken``, whether all took it. ``queues``, a tuple or None:
+        what must be on disk before it is answered, or, where it is not taken, the destinations.
         """
         self.publishes += 1
         if qos:
@@ -149,8 +149,8 @@ class Inbound:
                 code = 0 if has_destinations else NO_MATCHING_SUBSCRIBERS
                 self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, code)
             else:
-                if qos == 2:
-                    self.received.not_stored(packet_identifier)
+                if qos == 2 and self.version < MQTT_5:
+                    self.received.refused_by_some(packet_identifier, queues)
                 self._refused_by_queue(qos, packet_identifier)
 
     def _refused_by_queue(self, qos, packet_identifier):
@@ -256,10 +256,11 @@ class Inbound:
 
     # for the answers
 
-    def lost(self, answers, is_gone):
-        """The answers, where the disk refused what they promise. ``is_gone``: a queue has failed, and the
-        messages with it. Otherwise identifiers stay known where the client cannot be told but by the end of
-        its connection, so that messages are not taken a second time when it sends them again.
+    def lost(self, answers, destinations):
+        """The answers, where the disk refused what they promise. ``destinations``: all that they are about,
+        if the store of one has failed, and messages with it; else None. Where the client cannot be told but
+        by the end of its connection identifiers stay known, so that messages are not taken a second time, by
+        those that have them, when it sends them again.
         """
         refused = []
         must_end = self.version < MQTT_5
@@ -271,8 +272,10 @@ class Inbound:
             at += 2 + answers[at + 1]
             if kind != PUBCOMP and code < UNSPECIFIED_ERROR:
                 code = UNSPECIFIED_ERROR
-                if kind == PUBREC and (is_gone or self.version >= MQTT_5):
+                if kind == PUBREC and self.version >= MQTT_5:
                     self.received.discard(identifier)
+                elif kind == PUBREC and destinations is not None:
+                    self.received.lost_by_some(identifier, destinations)
             if kind == PUBCOMP:
                 must_end = True
             if self.version >= MQTT_5:
@@ -307,7 +310,10 @@ class Batch(Answer):
 
     def lost(self):
         self.inbound.unanswered -= self.pubacks
-        return self.inbound.lost(self.answers, self.is_lost())
+        return self.inbound.lost(self.answers, self._destinations() if self.is_lost() else None)
+
+    def _destinations(self):
+        return [queue for queues in self.queues for queue in queues if not isinstance(queue, Inflight)]
 
     def must_wait(self, error, callback):
         """The store of identifiers has failed, and knows what PUBCOMP or a refusal would set free: the client

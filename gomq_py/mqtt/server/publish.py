@@ -198,7 +198,11 @@ def _wait(connection, qos, packet_identifier, publication, at, taken):
 
 
 def _stored(connection, publication, qos, packet_identifier):
-    queues = tuple(publication.awaited) if publication.durable and publication.taken else None
+    queues = None
+    if not publication.taken:
+        queues = tuple(publication.destinations)
+    elif publication.durable:
+        queues = tuple(publication.awaited)
     connection.inbound.stored(
         qos, packet_identifier, bool(publication.taken), len(publication.destinations) > 0, queues)
 

@@ -25,6 +25,7 @@ EXPIRY_60 = b"\x02\x00\x00\x00\x3c"
 KEPT_5 = CONNECT_5[:9] + b"\xc0\x00\x3c\x05\x11\x00\x00\xff\xff" + CONNECT_5[13:]
 KEPT_5 = b"\x10" + bytes((len(KEPT_5) - 2,)) + KEPT_5[2:]
 
+KEPT_311, PRESENT_311 = CONNECT_311.replace(b"\xc2", b"\xc0", 1), b"\x20\x02\x01\x00"
 PRESENT_5 = CONNACK_5[:2] + b"\x01" + CONNACK_5[3:]
 
 
@@ -1112,3 +1113,60 @@ def test_session_that_an_earlier_connection_began_is_waited_for(make_mqtt):
     mqtt.door.committer.finish()
 
     second.expect(PRESENT_5)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_qos_2_that_a_queue_refuses_comes_to_the_others_once(mqtt, share):
+    """A client of 3.x hears of a refusal by the end of its connection, and sends the message again. On
+    6d6a4fe9 the others get it each time.
+    """
+    vhost = mqtt.door.vhost
+    if share:
+        for name in (b"d", b"e"):
+            member = mqtt.client(KEPT_311.replace(b"\x00\x01c", b"\x00\x01" + name), CONNACK_311)
+            member.send(b"\x82\x0f\x00\x01\x00\x0a$share/g/t\x02")
+            member.expect(b"\x90\x03\x00\x01\x02")
+            member.socket.close()
+        sound = [vhost.queue("mqtt.d"), vhost.queue("mqtt.e")]
+    else:
+        sound = [bound(mqtt.door, name="a", durable=True)]
+    sick = bound(mqtt.door, name="z", durable=True)
+    sick.fail(OSError(errno.EIO, "no disk"))
+    client = mqtt.client(KEPT_311, CONNACK_311)
+
+    for _ in range(3):
+        client.send(publish(b"t", b"1", 2, 1))
+        client.expect_end()
+        client = mqtt.client(KEPT_311, PRESENT_311)
+    assert sum(queue.ready_count for queue in sound) == 1
+    vhost.restart_queue(sick)
+    client.send(publish(b"t", b"1", 2, 1, dup=True))
+    client.expect(b"\x50\x02\x00\x01")
+    client.send(b"\x62\x02\x00\x01" + publish(b"t", b"2", 2, 1))
+    client.expect(b"\x70\x02\x00\x01" + b"\x50\x02\x00\x01")
+
+    assert sum([bodies(queue) for queue in sound], []) == bodies(vhost.queue("z")) == [b"1", b"2"]
+
+
+def test_qos_2_whose_flush_fails_for_one_queue_comes_to_the_others_once(make_mqtt):
+    """Over 3.x, as above. On 6d6a4fe9 the others get it twice."""
+    mqtt = make_mqtt(manual=True)
+    client, sound = kept_client(mqtt, 4)
+    sick = bound(mqtt.door, name="z", durable=True)
+    client.send(publish(b"t", b"0"))
+    wait_until(lambda: sound.ready_count and sick.ready_count, what="they have no files")
+    assert bodies(sound) == bodies(sick) == [b"0"]
+    client.send(publish(b"t", b"1", 2, 1))
+    wait_until(lambda: sick.ready_count and sound.ready_count, what="the message is not stored")
+    sick.fail(OSError(errno.EIO, "no disk"))
+    mqtt.door.committer.finish()
+    client.expect_end()
+
+    mqtt.door.vhost.delete_queue("z")
+    again = mqtt.client(KEPT_311, PRESENT_311)
+    again.send(publish(b"t", b"1", 2, 1, dup=True))
+    again.expect_nothing()
+    mqtt.door.committer.finish()
+
+    again.expect(b"\x50\x02\x00\x01")
+    assert bodies(sound) == [b"1"]
