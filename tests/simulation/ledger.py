@@ -128,9 +128,9 @@ class TopicLedger(Ledger):
 
     def deliver(self, number, qos, before):
         """It came to the subscriber's program, at QoS 2 with an identifier that was that of ``before``, whose
-        exchange is not complete, or None. A broker that has lost power may not know that it is in use.
+        exchange is not complete, or None.
         """
-        if before is not None and before not in self._may_double:
+        if before is not None:
             self.find(f"{number} came with the identifier of {before}, which had no PUBREL")
         if number in self.once and qos == 2:
             self.exercised["once"] += 1

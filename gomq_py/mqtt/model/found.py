@@ -1,19 +1,20 @@
 """Found: what an earlier run has left of packet identifiers at QoS 2, in the store of mqtt.model.inflight.
 
 For boot. Each identifier that was received counts as a whole, or for the destinations that have its message,
-or is forgotten: inflight says by what. What counts is noted anew, so that a later boot need not ask again.
-Blocks, because the records of messages are read.
+or is forgotten: inflight says by what. What counts is noted anew, so that a later boot need not ask again. Of
+those that were sent some may be missing after a loss of power: that is noted, too, and the sessions of then
+are doubtful in all later runs. Blocks, because the records of messages are read.
 """
 from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import NamedTuple
 
-from gomq_py.storage.data_dir import KILLED, STOPPED
+from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED
 from gomq_py.storage.message import Message
 
 # Of a record; 1 and 2 are content (storage.message).
 KIND = 3
-SENT, RECEIVED, SURE, PARTLY = 1, 2, 3, 4
+SENT, RECEIVED, SURE, PARTLY, DOUBT = 1, 2, 3, 4, 5
 IS_SURE, BEGUN, MAY_BE_LOST = 1, 2, 3
 RECORD = Struct("<BBHQQQ")
 RECORD_OCTETS = 28
@@ -47,7 +48,12 @@ class Found:
     def hand_out(self, by_key):
         """Give the durable sessions, {key: session}, what is theirs. Raises StoreError."""
         sent, received, counting = {}, {}, []
-        for (key, kind, identifier), entry in self._entries().items():
+        entries = self._entries()
+        doubt = entries.pop((0, DOUBT, 0), None)
+        is_doubtful = bool(by_key) and (doubt is not None or self._last_end == POWER_LOST)
+        for session in by_key.values():
+            session.is_doubtful = is_doubtful
+        for (key, kind, identifier), entry in entries.items():
             if kind == SURE:
                 self._inflight.sure_before(entry.location, entry.place)
             elif key not in by_key or not identifier:
@@ -69,6 +75,10 @@ class Found:
         self._forget()
         for one in sorted(counting, key=itemgetter(0)):
             self._restore(*one)
+        if is_doubtful:
+            self._inflight.doubt()
+        if doubt is not None:
+            self._over.append(doubt.location)
         self._forget()
 
     def _entries(self):

@@ -10,7 +10,7 @@ from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.format cimport sizes
 from gomq_py.storage.store cimport Store
 
-cdef int KIND, SENT, RECEIVED, SURE, PARTLY, SEGMENTS
+cdef int KIND, SENT, RECEIVED, SURE, PARTLY, DOUBT, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST
 cdef Py_ssize_t RECORD_OCTETS, PLACE_OCTETS, PLACES
 
@@ -22,6 +22,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef public uint64_t sure_at
     cdef readonly bint failed
     cdef public bint is_stuck
+    cdef readonly bint doubts
     cdef list waiting
     cdef Message message, shown
     cdef bytearray record

@@ -14,6 +14,8 @@ written anew is deleted where it was when it is on the disk.
     partly      before a destination waits for files, which others before it did not, until all have the
                 message: after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
+    doubt       from the boot after a loss of power on, which may have taken what was sent: clients may hold
+                identifiers that are free here, so that PUBREL goes out for each before it is used
 
 With the record of a received one lie the places of its message, in its destinations' logs. After a kill they
 are looked at where the kill may have come before the message: for the last record of all, and for those whose
@@ -44,8 +46,8 @@ from gomq_py.errors import Refused
 from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
 from gomq_py.hub import turn_taker
 from gomq_py.mqtt.model.found import (
-    BEGUN, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE, Found,
-    places_in,
+    BEGUN, DOUBT, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE,
+    Found, places_in,
 )
 from gomq_py.mqtt.model.moving import Moving
 from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
@@ -80,14 +82,14 @@ class Inflight(turn_taker.TurnTaker):
     __slots__ = (
         "vhost", "scheduler", "store", "failed", "message", "shown", "record", "at", "places_length",
         "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together",
-        "is_stuck", "waiting", "__weakref__",
+        "is_stuck", "waiting", "doubts", "__weakref__",
     )
 
     def __init__(self, vhost):
         turn_taker.TurnTaker.__init__(self, f"QoS 2 identifiers of vhost '{vhost.name}'")
         self.vhost = vhost
         self.scheduler = self.store = None
-        self.failed = False
+        self.failed = self.doubts = False
         self.record = record = bytearray(len(NO_ROUTING) + RECORD_OCTETS)
         self.at = octets.pointer(self.record)
         self.shown = Message()
@@ -123,6 +125,11 @@ class Inflight(turn_taker.TurnTaker):
     def sent(self, key, identifier, location, stored_ms):
         """A message is sent at QoS 2. Returns where that is kept, 0 where it cannot be."""
         return self._keep(SENT, 0, identifier, key, location, stored_ms)
+
+    def doubt(self):
+        """What sessions of earlier runs have been sent may be lost: note that for later boots."""
+        self.doubts = True
+        self._keep(DOUBT, 0, 0, 0, 0, 0)
 
     def is_kept_elsewhere(self):
         """Whether somebody else keeps what the broker keeps, and may not have what was noted last."""
@@ -308,6 +315,9 @@ class Inflight(turn_taker.TurnTaker):
         Blocks, for boot.
         """
         if store is None:
+            self.doubts = True
+            for session in sessions:
+                session.is_doubtful = True
             self.fail("the store cannot be opened")
             return
         self._begin(store)

@@ -25,6 +25,8 @@ cdef class Sent:
     cdef readonly list before
     cdef object places
     cdef bint is_connected
+    cdef public bint doubts
+    cdef bint awaits_one
     cdef Py_ssize_t next_out
     cdef readonly object returning
     cpdef list begin(self, Py_ssize_t window)
@@ -51,6 +53,8 @@ cdef class Sent:
     cpdef Py_ssize_t room(self) except -1
     @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)
     cpdef unsigned int add(self, uint64_t location, uint64_t timestamp_ms, int qos) except 0
+    @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
+    cpdef bint must_release(self) except -1
     @cython.locals(place=uint64_t, identifier=cython.uint, row=Py_ssize_t)
     cpdef unsigned int known(self, uint64_t location, uint64_t timestamp_ms) except? 0
     cpdef bint is_owed(self, Message message) except -1

@@ -12,7 +12,7 @@ needed:
     20      1       state: FREE, QOS_1, QOS_2 or RELEASED, and FROM_BEFORE
     21      1       1: the message is taken from the queue, and has yet to go back there
     22      1       1: an earlier run has sent it, so that another message may lie there by now
-    23      1       nothing
+    23      1       1: the client may have had a message with it that nobody here knows of (``doubts``)
 
 Identifiers are given in the order in which they became free. Never yields.
 """
@@ -53,12 +53,13 @@ class Sent:
     so that PUBREL is all that is left to say.
 
     ``inflight`` (mqtt.model.inflight.Inflight) keeps what is sent at QoS 2, under the session's ``key``;
-    None: nobody has to.
+    None: nobody has to. ``doubts``: it has lost some of that with the power, before this table was made.
     """
 
     __slots__ = (
         "queue", "window", "count", "used", "to_release", "inflight", "key", "rows", "at", "capacity",
         "first_free", "last_free", "before", "places", "next_before", "is_connected", "next_out", "returning",
+        "doubts", "awaits_one",
     )
 
     def __init__(self, queue, inflight=None, key=0):
@@ -73,7 +74,8 @@ class Sent:
         # Identifiers of what was sent over an earlier connection and may be in the queue still, in the order
         # of the messages, and where these are; None: nothing is, or nobody has asked for it.
         self.before = self.places = None
-        self.is_connected = False
+        self.is_connected = self.doubts = False
+        self.awaits_one = False  # an identifier, for what is next: that of a PUBCOMP
         self.next_out = 1  # what has yet to go back to the queue has no identifier before this
         self.returning = None  # the Returning that gives it back, or None
 
@@ -86,7 +88,7 @@ class Sent:
         self.window = window
         self.count = 0
         self.to_release = []
-        self.is_connected, self.next_before = True, 0
+        self.is_connected, self.awaits_one, self.next_before = True, False, 0
         self._put_back()
         released = self._found(True)
         self._list_before()
@@ -173,6 +175,7 @@ class Sent:
             octets.put_le32(self.at, row + 16, stored_ms & LOW_OCTETS)
             self.at[row + 20] = QOS_2 | FROM_BEFORE
             self.at[row + 22] = 1
+            self.at[row + 23] = 0
             self.used += 1
         self.first_free = self.last_free = 0
         for identifier in range(1, self.capacity + 1):
@@ -229,6 +232,8 @@ class Sent:
         room = self.window - self.count
         if room > IDENTIFIER_MAX - self.used:
             room = IDENTIFIER_MAX - self.used
+        if self.awaits_one and self.first_free == 0:
+            return 0
         return room if room > 0 else 0
 
     def add(self, location, timestamp_ms, qos):
@@ -252,6 +257,28 @@ class Sent:
         self.count += 1
         self.used += 1
         return identifier
+
+    def must_release(self):
+        """Whether no free identifier is sure to be free at the client, too, so that there is no room for what
+        is next, at QoS 2, before a PUBCOMP has come. Those that are not sure are ``to_release`` then.
+        """
+        if self.first_free == 0 and not self._found(True):
+            self._grow(self.capacity + 1)
+        if self.first_free and not self.at[(self.first_free - 1) * ROW + 23]:
+            self.awaits_one = False
+            return False
+        self.first_free = self.last_free = 0
+        for identifier in range(1, self.capacity + 1):
+            row = (identifier - 1) * ROW
+            if self.at[row + 20] == FREE and self.at[row + 23]:
+                self.at[row + 20] = RELEASED | FROM_BEFORE
+                self.at[row + 23] = 0
+                self.used += 1
+                self.to_release.append(identifier)
+            elif self.at[row + 20] == FREE:
+                self._chain(identifier)
+        self.awaits_one = self.first_free == 0
+        return self.awaits_one
 
     def known(self, location, timestamp_ms):
         """The packet identifier that this message, which is next, was sent with before; 0: it was not.
@@ -467,4 +494,5 @@ class Sent:
         self.at = octets.pointer(rows)
         self.capacity = capacity
         for identifier in range(before + 1, capacity + 1):
+            self.at[(identifier - 1) * ROW + 23] = self.doubts
             self._chain(identifier)

@@ -107,6 +107,7 @@ class Session:
     it is there has been on the disk in this run. ``subscriptions``: {topic filter: Subscription}, changed by
     its bindings alone; ``interests``: what follows from them for each topic. ``sent`` and ``received``: what
     is under way with packet identifiers, from one connection to the next; None: nothing has been.
+    ``is_doubtful``: its client may have more under way, since before a loss of power.
     """
 
     def __init__(self, sessions, client_id):
@@ -116,7 +117,7 @@ class Session:
         self.connection = self.may_get = self.may_get_all = None
         self.queue = None
         self.sink = None
-        self.is_durable = self.is_safe = False
+        self.is_durable = self.is_safe = self.is_doubtful = False
         self.subscriptions = {}
         self.interests = Interests(self)
         self.sent = self.received = None
@@ -212,6 +213,7 @@ class Session:
         """What was sent from its queue and is not settled: a Sent."""
         if self.sent is None:
             self.sent = Sent(queue, *self._kept(queue))
+            self.sent.doubts = self.is_doubtful
         return self.sent
 
     def received_ids(self):

@@ -263,9 +263,11 @@ class Sessions:
         under way. Raises OutOfResources.
         """
         self.vhost.replace_store(INFLIGHT_STORE)
-        self._inflight = self.make_inflight()
+        before, self._inflight = self._inflight, self.make_inflight()
         self._inflight.is_stuck = True
         self._inflight.open()
+        if before.doubts:
+            self._inflight.doubt()
         return self.with_identifiers()
 
     def _set_owner(self, session, user, of_token):

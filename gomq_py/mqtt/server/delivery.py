@@ -103,7 +103,11 @@ class SessionConsumer(consumers.Consumer):
     def deliver(self, limit):
         self.now_ms = self.source.scheduler.now_ms
         self.to_drop = DROPPED_AT_ONCE
-        return self._deliver(limit) if self.trace is None else self._deliver_traced(limit)
+        try:
+            return self._deliver(limit) if self.trace is None else self._deliver_traced(limit)
+        finally:
+            if self.sent.to_release:
+                self._release()
 
     def _deliver_traced(self, limit):
         """As ``_deliver``, one message at a time. Ends with its time, because copying large headers may take
@@ -147,8 +151,6 @@ class SessionConsumer(consumers.Consumer):
                 self._send_when_safe(bytes(out[:taken]))
             elif taken:
                 self.output.send_filled(taken)
-            if self.sent.to_release:
-                self._release()
         return taken if self.to_drop else max(taken, broker_queue.TURN_OCTETS)
 
     def _look(self):
@@ -168,6 +170,9 @@ class SessionConsumer(consumers.Consumer):
                     qos = sent.qos_of(self.identifier)
             size = publication.measure(message, publication.find(message), self.now_ms, qos)
             if size <= publication.packet_max:
+                if sent.doubts and publication.qos == 2 and not self.identifier and sent.must_release():
+                    self.is_full = True
+                    return 0
                 return size
             self._drop(message)
             self.to_drop -= 1

@@ -1,13 +1,18 @@
 """Sent: what is under way over lost connections, faults of the queue, and limits that want it gone."""
+from pathlib import Path
+
 import pytest
 
 from gomq_py.mqtt.model.session_kind import kept_arguments
+from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.errors import StoreError
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
 # More than goes back to the queue at once (sent.AT_ONCE), twice.
 MANY = 6000
+# Identifiers that are made at once (sent.FIRST_ROWS).
+FIRST_ROWS = 16
 
 
 @pytest.fixture
@@ -262,3 +267,86 @@ def test_empty_payloads_count_with_their_topics_and_properties(node, topic, bloc
 
     queue = peer.session.queue
     assert 20 < queue.ready_count < 40
+
+
+# identifiers that a loss of power has taken from the broker, and not from the client
+
+@pytest.fixture
+def without_what_was_sent(tmp_path, monkeypatch):
+    """A node whose power was cut, with the session of a client that has PUBREL for 1 on its way. What lay in
+    the store of identifiers is gone.
+    """
+    node = mqtt_node(tmp_path / "data")
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, mqtt_message("t", b"A", 2))
+    peer.packet()
+    peer.acknowledge(PUBREC, 1)
+    peer.expect(b"\x62\x02\x00\x01")
+    store = peer.sessions.inflight.store
+    node.committer.wait()
+    node.kill()
+    for file in Path(store.folder).iterdir():
+        file.unlink()
+    with monkeypatch.context() as cut:
+        cut.setattr("gomq_py.storage.data_dir._last_end", lambda *_: POWER_LOST)
+        node = mqtt_node(tmp_path / "data")
+    return node
+
+
+def test_after_a_loss_of_power_as_much_is_under_way_as_the_client_takes(without_what_was_sent):
+    """The identifiers that are made when more are needed are released, too."""
+    node = without_what_was_sent
+    try:
+        peer = Peer(node)
+        publish(node, *(mqtt_message("t", b"%d" % number, 2) for number in range(FIRST_ROWS + 2)))
+
+        for first, count in ((1, FIRST_ROWS), (FIRST_ROWS + 1, 2)):
+            released = [peer.packet().packet_identifier for _ in range(FIRST_ROWS)]
+            assert released == list(range(first, first + FIRST_ROWS))
+            for identifier in released:
+                peer.acknowledge(PUBCOMP, identifier)
+            identifiers = [packet.packet_identifier for packet in peer.packets(count)]
+            assert identifiers == released[:count]
+        peer.expect_nothing()
+    finally:
+        node.stop()
+
+
+@pytest.mark.parametrize("end", ["", "kill", "stop"])
+def test_after_a_loss_of_power_identifiers_are_released_before_they_are_used(
+    tmp_path, without_what_was_sent, end
+):
+    """Also over an end of the broker after that. On 7675f4c1 B came with 1, and a client that holds A with it
+    dropped it [MQTT-4.3.3-2].
+    """
+    node = without_what_was_sent
+    if end:
+        getattr(node, end)()
+        node = mqtt_node(tmp_path / "data")
+    try:
+        peer = Peer(node)
+        publish(node, mqtt_message("t", b"first", 1), mqtt_message("t", b"B", 2), mqtt_message("t", b"C", 2))
+
+        assert peer.packet().payload == b"first"
+        for identifier in range(2, FIRST_ROWS + 1):
+            released = peer.packet()
+            assert (released.TYPE, released.packet_identifier) == (PUBREL, identifier)
+        publish(node, mqtt_message("t", b"D", 2))
+        peer.expect_nothing()
+        peer.acknowledge(PUBACK, 1)
+        assert (peer.packet().TYPE, peer.outbound.sent.used) == (PUBREL, FIRST_ROWS)
+        peer.acknowledge(PUBCOMP, 3, 0x92)
+        packet = peer.packet()
+        assert (packet.payload, packet.packet_identifier, packet.dup) == (b"B", 3, False)
+        peer.expect_nothing()
+        peer.disconnect()
+        peer = Peer(node)
+        again = [peer.packet() for _ in range(FIRST_ROWS)]
+        assert sorted(each.packet_identifier for each in again if each.TYPE == PUBREL) == [
+            1, 2, *range(4, FIRST_ROWS + 1)]
+        assert again[-1].payload == b"B"
+        for identifier in (1, 2):
+            peer.acknowledge(PUBCOMP, identifier)
+        assert [(each.payload, each.packet_identifier) for each in peer.packets(2)] == [(b"C", 1), (b"D", 2)]
+    finally:
+        node.stop()
