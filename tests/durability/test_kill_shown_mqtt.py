@@ -17,7 +17,6 @@ from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire.packets import (
     DisconnectPacket, PubcompPacket, PublishPacket, PubrecPacket, PubrelPacket, Subscription, Will,
 )
-from tests.durability import test_mqtt_cuts
 from tests.durability.seeds import FACTOR
 from tests.durability.test_kill_shown import Killed
 from tests.durability.test_mqtt_cuts import Door
@@ -25,6 +24,7 @@ from tests.support.door import poll_the_loop, poll_until
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import TIMEOUT_S
 
+SETTINGS = Settings(segment_size=65536, mqtt_will_grace=0)
 # Two or three fill a segment.
 BODY_OCTETS = 25_000
 ROUNDS = 9
@@ -311,9 +311,8 @@ class Wills:
 ])
 @pytest.mark.parametrize("kind", [Sessions, RetainedMessages, Wills])
 def test_what_mqtt_clients_were_shown_outlives_a_kill_at_every_event(tmp_path, monkeypatch, kind, every):
-    monkeypatch.setattr(test_mqtt_cuts, "SETTINGS", Settings(segment_size=65536, mqtt_will_grace=0))
     with Killed(tmp_path / "data", monkeypatch, every) as killed:
-        door = Door(killed.root, killed.files)
+        door = Door(killed.root, killed.files, SETTINGS)
         clients = kind(door)
         killed.begin(clients.shown)
         for _ in range(ROUNDS):
@@ -326,7 +325,7 @@ def test_what_mqtt_clients_were_shown_outlives_a_kill_at_every_event(tmp_path, m
     for number, (folder, shown) in enumerate(killed.left()):
         try:
             for _ in range(2):
-                door = Door(folder, Unflushed())
+                door = Door(folder, Unflushed(), SETTINGS)
                 try:
                     shown.check(door)
                 finally:
