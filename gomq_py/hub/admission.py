@@ -9,12 +9,16 @@ Each protocol has a gate with limits of its own, so that strangers at one keep n
 descriptors of the process are everybody's. When too many are pending at a gate, the one that has waited
 longest among those of the address with the most is dropped, once it had ``PATIENCE_S``, while whoever comes
 waits in the kernel: so a fleet that comes back all at once is let in one after the other. An address that was
-slow, because one of its clients was dropped so, is waited for no more: others take its places at once, and
-whoever comes from it and finds none is refused, for those behind it in the kernel's row may be others.
+slow, because one of its clients was dropped so while the broker waited for it, is waited for no more: others
+take its places at once, and whoever comes from it and finds none is refused, for those behind it in the
+kernel's row may be others.
 """
+import fcntl
 import functools
 import resource
 import socket
+import struct
+import termios
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +34,12 @@ PATIENCE_S = 2.0
 # For so long an address is known to be slow. Then others wait for it once more, for PATIENCE_S.
 SLOW_S = 60.0
 NETWORKS = 4096
+# So long a client has to answer what the broker said last; then the broker waits for it. Clients that only
+# wait for a busy broker, or for the turn of their TLS handshake, have answered by then.
+ANSWER_MS = 500
+_UNREAD = struct.Struct("i")
+# The beginning of Linux's tcp_info, up to how many milliseconds ago something was sent.
+_LAST_SENT = struct.Struct("=44xI")
 # The share of the process's descriptors that connections may have; the rest is for files: nobody may keep the
 # broker from writing what it confirmed.
 DESCRIPTORS_SHARE = 0.75
@@ -238,7 +248,7 @@ class Gate:
         greediest = max(self._pending_of, key=self._pending_of.__getitem__)
         admitted = next(one for one in self._pending if network_of(one.host) == greediest)
         if self._clock() - admitted.since >= PATIENCE_S:
-            if admitted.end_login is None:  # it is its client that dawdles
+            if admitted.end_login is None and waits_for_client(admitted.fileno):
                 self._slow.pop(greediest, None)
                 self._slow[greediest] = self._clock() + SLOW_S
                 if len(self._slow) > NETWORKS:
@@ -265,6 +275,23 @@ def network_of(address: str) -> str:
         mapped = parsed.ipv4_mapped
         return str(mapped) if mapped is not None else str(ip_network((parsed, 64), strict=False))
     return str(parsed)
+
+
+def waits_for_client(fileno: int) -> bool:
+    """Whether the broker has read all that has come and said its last word ANSWER_MS ago, as the kernel tells
+    however late the broker is. A client that sends a few octets now and then is waited for.
+    """
+    try:
+        if _UNREAD.unpack(fcntl.ioctl(fileno, termios.FIONREAD, bytes(_UNREAD.size)))[0]:
+            return False
+        borrowed = socket.socket(fileno=fileno)
+        try:
+            info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_SENT.size)
+        finally:
+            borrowed.detach()
+    except (OSError, AttributeError):  # no TCP, or not Linux
+        return True
+    return bool(_LAST_SENT.unpack(info)[0] >= ANSWER_MS)
 
 
 def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:

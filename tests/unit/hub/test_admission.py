@@ -56,6 +56,22 @@ def pairs():
 
 
 @pytest.fixture
+def tcp_pair():
+    """A function that makes (our end, their end) of a connection over TCP."""
+    made = []
+
+    def pair():
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            theirs = socket.create_connection(listening.getsockname())
+            made.extend([listening.accept()[0], theirs])
+        return made[-2:]
+
+    yield pair
+    for end in made:
+        end.close()
+
+
+@pytest.fixture
 def arrive(gate, pairs):
     """A function: somebody from ``host`` comes. Returns (admitted, their end)."""
     def come(host):
@@ -150,6 +166,49 @@ def test_address_whose_passwords_wait_to_be_checked_is_not_slow(gate, arrive, cl
         arrive("192.0.2.1")
 
     assert not gate.has_room("192.0.2.9")
+
+
+@pytest.mark.parametrize("unread, answer_ms, is_slow", [
+    (b"CONNECT", 0, False), (b"", 60_000, False), (b"", 0, True)])
+def test_address_is_slow_only_where_the_broker_waits_for_it(
+    unread, answer_ms, is_slow, gate, clock, tcp_pair, monkeypatch,
+):
+    """Octets that the broker has not read, as those of a TLS handshake that waits for its turn, and what the
+    broker has said just now keep nobody waiting. On 7675f4c1 the address is slow in each case.
+    """
+    monkeypatch.setattr(admission_module, "ANSWER_MS", answer_ms, raising=False)
+    ends = [tcp_pair() for _ in range(4)]
+    for ours, theirs in ends[:3]:
+        gate.enter(ours, "192.0.2.1")
+        ours.send(b"Start")
+        theirs.send(unread)
+    clock.now += admission_module.PATIENCE_S
+
+    assert gate.has_room("192.0.2.1")
+    gate.enter(ends[3][0], "192.0.2.1")
+
+    assert gate.refuses("192.0.2.1") == is_slow
+
+
+def test_client_that_drips_is_slow(gate, clock, tcp_pair, monkeypatch):
+    """The broker has read each of its octets, and has had nothing to say since it came."""
+    monkeypatch.setattr(admission_module, "ANSWER_MS", 20, raising=False)
+    ours, theirs = tcp_pair()
+    guests = [gate.enter(end, "192.0.2.1") for end in (ours, tcp_pair()[0], tcp_pair()[0])]
+
+    def drips():
+        theirs.send(b"A")
+        ours.recv(1)
+        return admission_module.waits_for_client(ours.fileno())
+
+    wait_until(drips)
+    clock.now += admission_module.PATIENCE_S
+    theirs.send(b"A")
+    ours.recv(1)
+
+    assert all(guests) and gate.has_room("192.0.2.1")
+    gate.enter(tcp_pair()[0], "192.0.2.1")
+    assert gate.refuses("192.0.2.1")
 
 
 def test_login_that_waits_for_something_else_is_told_that_its_socket_was_shut_down(admission, arrive, clock):
