@@ -6,6 +6,7 @@ offsets of a stream keep their messages, positions stay within it, what was sett
 what was answered is there.
 """
 import shutil
+from functools import partial
 from typing import NamedTuple
 
 import gevent
@@ -13,6 +14,8 @@ import pytest
 from gevent.event import AsyncResult
 
 from gomq_py.broker.features.stream_offset import FIRST, StreamStart
+from gomq_py.content.properties import Properties
+from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage import flushing, sync
 from gomq_py.storage.message import Message
 from gomq_py.storage.stream_cursor import StreamCursor
@@ -25,7 +28,10 @@ from tests.support.unflushed import Unflushed
 from tests.support.waiting import wait_until
 from tests.support.watched_files import WatchedFiles
 
-KINDS = {"classic": {}, "priority": {"x-max-priority": 3}, "stream": STREAM, "definitions": {}, "kept": {}}
+KINDS = {
+    "classic": {}, "priority": {"x-max-priority": 3}, "stream": STREAM, "definitions": {}, "users": {},
+    "kept": {}, "delayed": {}}
+DELAY = {"x-delay": 10_000_000}
 SETTINGS = {"segment_size": 65536}
 # Two fill a segment, so that files are made ahead, named late, emptied and used again.
 BODY_BYTES = 30_000
@@ -42,7 +48,9 @@ class Shown(NamedTuple):
     settled: frozenset  # bodies whose acks an end of a batch has covered
     confirmed: frozenset  # and those whose flush was answered
     taken: frozenset  # all that were given to a consumer
-    declared: frozenset  # queues whose declaration was answered
+    declared: frozenset  # queues and users that were answered to be there
+    gone: frozenset  # and those that were answered to be deleted
+    delayed: int  # messages that wait in a delayed exchange, and were confirmed
     kept: dict  # {key: number} of what MQTT keeps by keys (retained messages, wills), and has shown
 
 
@@ -66,12 +74,16 @@ class Client:
         self.reader = (
             self.queue.open_reader(StreamStart(FIRST), "joe") if kind == "stream" else None)
         self.published = 0
-        self.declared, self.kept = set(), {}
+        self.declared, self.gone, self.kept, self.delayed = set(), set(), {}, 0
+        if kind == "delayed":
+            node.vhost.declare_exchange(
+                "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
 
     def shown(self):
         return Shown(
             dict(self.offsets), self.position, frozenset(self.settled), frozenset(self.confirmed),
-            frozenset(self.taken), frozenset(self.declared), dict(self.kept))
+            frozenset(self.taken), frozenset(self.declared), frozenset(self.gone), self.delayed,
+            dict(self.kept))
 
     def work(self):
         """A batch: one is published, all that is there is consumed, and somebody waits for a confirm."""
@@ -81,9 +93,13 @@ class Client:
         self.queue.flush()
         self.node.committer.after_sync(lambda error: self.confirmed.add(body))
         if self.kind == "definitions":
-            name = body.decode()
-            self.node.vhost.declare_queue(name, durable=True)
-            self.node.committer.after_sync(lambda error: self.declared.add(name))
+            vhost = self.node.vhost
+            self.change(partial(vhost.declare_queue, durable=True), vhost.delete_queue, body.decode())
+        elif self.kind == "users":
+            users = self.node.broker.users
+            self.change(partial(users.set_user, password_hash="", tags=()), users.delete_user, body.decode())
+        elif self.kind == "delayed":
+            self.delay(body + bytes(BODY_BYTES))
         elif self.kind == "kept":
             self.keep(f"k{self.published % 3}", body)
         # one stays in a queue, so that each folder holds something
@@ -96,6 +112,30 @@ class Client:
         self.settled |= self.acked
         if self.reader is not None:
             self.position = len(self.offsets)
+
+    def change(self, declare, delete, name):
+        """One is declared, and from the third on the oldest is deleted."""
+        declare(name)
+        self.node.committer.after_sync(lambda error: self.declared.add(name))
+        if len(self.declared) > 2:
+            oldest = min(self.declared)
+            self.declared.discard(oldest)
+            delete(oldest)
+            self.node.committer.after_sync(lambda error: self.gone.add(oldest))
+
+    def delay(self, body):
+        """A message waits in the delayed exchange, for longer than the test."""
+        message, vhost = Message(), self.node.vhost
+        message.assign(
+            b"later", b"", Properties(delivery_mode=2, headers=DELAY).encode(), body, unix_ms(),
+            persistent=True)
+        (waiting,) = vhost.route(vhost.exchange("later"), "", DELAY)
+        assert waiting.publish(message) == 1
+        waiting.flush()
+        self.node.committer.after_sync(self.delayed_one)
+
+    def delayed_one(self, _error):
+        self.delayed += 1
 
     def keep(self, key, body):
         """A message is kept for a key, and shown to whoever asks from the end of the batch on."""
@@ -148,7 +188,10 @@ def check(folder, kind, shown):
         found = {key: int(body[:6]) for key, body in content(node.vhost.extras[STORE]).items()}
         older = {key: found.get(key) for key, number in shown.kept.items() if found.get(key, -1) < number}
         assert not older, f"kept: {found}, shown: {shown.kept}"
-        assert shown.declared <= set(node.vhost.queues)
+        names = {*node.vhost.queues, *[user.name for user in node.broker.users]}
+        assert shown.declared <= names and not shown.gone & names
+        if kind == "delayed":
+            assert node.vhost.exchanges["later"].delayed_store.count >= shown.delayed
         assert node.broker.damage() == (0, []), "a kill is no damage"
     finally:
         node.kill(False)
