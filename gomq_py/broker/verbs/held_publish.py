@@ -7,6 +7,9 @@ overtake it.
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.destination import LATER
 from gomq_py.hub.scheduler import unix_ms
+from gomq_py.observability.log import logger
+
+LOG = logger("broker")
 
 WAITS_FOR = "files for the next segment of a queue"
 
@@ -68,6 +71,9 @@ class HeldPublish:
         self._scheduler.begin(now_ms)
         try:
             is_over = self._publish(error)
+        except Exception:  # its client is told, and is not held for ever
+            LOG.exception("a fault of the broker: not all queues have a message that waited for files")
+            self._taken, is_over = False, True
         finally:
             self._scheduler.finish()
         if is_over:

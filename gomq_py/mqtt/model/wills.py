@@ -85,6 +85,7 @@ class Wills:
         self._pauses_ms = {}  # client id: until its will is tried again, of those that could not be published
         self._missed = {}  # client id: what happened to it while the store was closed
         self._is_unread = False  # wills of an earlier run, because the store could not be opened at boot
+        self._deleted = set()  # names of users that were deleted meanwhile
         self._grace_ms = 0
         self._unnoted = set()  # client ids whose wills were published, which the store had no room to note
         # until there is a door: (client id, when its will is due) of wills of an earlier run
@@ -157,6 +158,8 @@ class Wills:
         """Forget the wills of a User who is gone: after a restart another may have its name."""
         gone = [client_id for client_id, left_by in self._users.items() if left_by is user]
         gone += [client_id for client_id, name in self._names.items() if name == user.name]
+        if self._is_unread:
+            self._deleted.add(user.name)
         for client_id in gone:
             self._forget(client_id)
 
@@ -183,7 +186,7 @@ class Wills:
         """A will of an earlier run."""
         if will is not None and will.state in (BEGUN, PUBLISHED):
             will = self._left_of(will, last_end, stores)
-        if will is None:
+        if will is None or will.user in self._deleted and not will.of_token:
             self.kept.delete(client_id)
         else:
             self._recovered.append((client_id, self._due_after_restart(will)))
@@ -212,6 +215,7 @@ class Wills:
                 self._catch_up_with(client_id, will, missed, store.pool.last_end, stores)
             yield
         self._missed.clear()
+        self._deleted.clear()
         self._is_unread = False
         if self._publish is not None:
             self._await_recovered()

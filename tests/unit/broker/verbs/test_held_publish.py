@@ -107,3 +107,15 @@ def test_it_is_one_of_those_held_until_all_have_had_it(tmp_path):
     held.waiting(None)
 
     assert not held.vhost.held
+
+
+def test_fault_of_a_destination_holds_nobody_and_is_said(tmp_path, caplog):
+    """On b83bb75a the client was never read again, and its octets counted for ever."""
+    held = Held(tmp_path)
+    held.vhost.queues.clear()
+    held.elsewhere = [object()]  # what is no destination
+
+    held.waiting(None)
+
+    assert held.done == [(False, False, 0, 0)] and not held.vhost.held
+    assert "a fault of the broker" in caplog.text

@@ -544,6 +544,7 @@ def unread(world):
     kept.__init__(kept.vhost, module.STORE, kept._key_of, kept._tombstone)
     kept.when_open = wills._catch_up
     wills._recovered = []
+    wills._names.clear()
     recovered(None)
     world.open_door()
 
@@ -576,3 +577,12 @@ def test_client_that_is_back_before_the_wills_of_an_earlier_run_can_be_read_leav
     world.pass_time(GRACE_S)
 
     assert world.published == ["b"]
+
+
+def test_will_of_a_user_who_is_deleted_before_it_can_be_read_is_gone(world, unread):
+    """Another may have the name by then. On b83bb75a it was published by the rights of that one."""
+    world.sessions.wills.user_deleted(SimpleNamespace(name="guest"))
+    unread()
+    world.pass_time(GRACE_S)
+
+    assert world.published == [] and world.sessions.wills.count == 0
