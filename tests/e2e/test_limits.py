@@ -1,6 +1,7 @@
 """The limits of a client that has logged in: each is reached, says so with its code and text,
 and hurts nobody else.
 """
+import contextlib
 import re
 
 import gevent
@@ -282,12 +283,23 @@ def test_connection_whose_channel_is_closed_while_its_body_waits_for_the_budget_
 
 # output
 
-def test_client_that_does_not_read_is_not_read_from_beyond_the_limit_and_dropped_after_its_time(limited):
+@pytest.mark.parametrize("drips", [False, True])
+def test_client_that_does_not_read_is_not_read_from_beyond_the_limit_and_dropped_after_its_time(
+    limited, drips,
+):
+    """One that takes an octet now and then has no more time."""
     door = limited(max_unread_output=65536, unread_timeout=1)
     client = door.client()
     connection = list(door.hub.clients)[-1]
     declare = method_frame(1, QueueDeclare(queue="q", passive=True)) * 100
 
+    def drip():
+        with contextlib.suppress(OSError):
+            return not client.socket.recv(1)
+        return True
+
+    if drips:
+        gevent.spawn(wait_until, drip, sleep=gevent.sleep)
     with pytest.raises(OSError):
         while True:
             client.socket.sendall(declare)

@@ -223,6 +223,18 @@ def test_body_that_does_not_come_in_time_is_answered_with_408_and_nothing_is_don
     assert client.rest() == b""
 
 
+def test_body_in_drips_has_no_more_time_than_one_that_stops(hurried):
+    client = hurried(post(1 << 20))
+
+    def drip():
+        client.sendall(b" ")
+        return client.has_something()
+
+    wait_until(drip, sleep=gevent.sleep)
+
+    assert client.rest().startswith(b"HTTP/1.1 408")
+
+
 def test_body_may_take_longer_the_longer_it_is(settings):
     clock = SimpleNamespace(now=100.0)
     clients = Clients(settings, lambda: None, clock=lambda: clock.now)

@@ -393,6 +393,21 @@ def test_stranger_who_dawdles_is_dropped(tmp_path):
         door.stranger().expect_end()
 
 
+def test_stranger_who_drips_has_no_more_time_than_one_that_stops(tmp_path):
+    with Door(tmp_path) as door:
+        door.settings.login_timeout = 0.05
+        stranger = door.stranger()
+        stranger.send(PROTOCOL_HEADER, b"\x01\x00\x00" + (4000).to_bytes(4, "big"))  # of a frame
+
+        def drip():
+            try:
+                return not stranger.socket.send(b"x")
+            except OSError:
+                return True
+
+        wait_until(drip, sleep=gevent.sleep)
+
+
 def test_stranger_who_speaks_something_else_is_told_the_protocol(door):
     client = door.stranger()
     client.send(b"GET / HTTP/1.1\r\n\r\n")
