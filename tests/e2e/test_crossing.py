@@ -106,6 +106,22 @@ def test_retained_from_pika_is_there_for_who_subscribes_later(connect, channel, 
     wait_until(lambda: _is_retained(connect, f"kept/{confirm}", b"1"))
 
 
+def test_retained_of_a_transaction_reaches_once_who_subscribes_before_the_commit(connect, channel):
+    """On b83bb75a it came neither live nor as what is retained."""
+    channel.tx_select()
+    retained = pika.BasicProperties(headers={"mqtt.retain": True}, delivery_mode=2)
+    channel.basic_publish("amq.topic", "kept.tx", b"1", retained)
+    channel.queue_declare("", passive=False, exclusive=True)  # it is there
+    client = connect("early")
+    client.subscribe("kept/tx")
+
+    channel.tx_commit()
+    channel.basic_publish("amq.topic", "kept.tx", b"end")
+    channel.tx_commit()
+
+    assert [client.next().payload for _ in range(2)] == [b"1", b"end"]
+
+
 def _is_retained(connect, topic, body):
     client = connect("later")
     client.subscribe(topic)

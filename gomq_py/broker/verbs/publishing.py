@@ -56,24 +56,25 @@ class Publication:
 
     def committed(self, vhost, now_ms):
         """The transaction it waited for is committed: its time begins now, queues deleted meanwhile get
-        nothing.
+        nothing. What is retained goes to whoever has subscribed meanwhile, too, and has not been shown it.
         """
         self.message.restamp(now_ms)
         there = [
             destination for destination in self.destinations
             if not isinstance(destination, Queue) or vhost.queues.get(destination.name) is destination
         ]
-        if there or not self.destinations:
+        if (there or not self.destinations) and not any(map(_takes_publishes_only, there)):
             self._lead_to(there)
         else:
             self.rerouted(vhost)
 
     def rerouted(self, vhost):
-        """All its queues were deleted before one had it: it goes where it would go if it came now. Returns
-        its destinations.
+        """Nobody has it, and its destinations may not be right any more: it goes where it would go if it came
+        now. Returns its destinations.
         """
         headers = Properties.decode(self.message.get_properties()).headers
-        self._lead_to(vhost.route_message(self.exchange, self.message, headers, self.more_keys))
+        destinations = vhost.route_message(self.exchange, self.message, headers, self.more_keys)
+        self._lead_to(sorted(destinations, key=_takes_publishes_only, reverse=True))
         return self.destinations
 
 
