@@ -96,3 +96,20 @@ def test_what_waits_when_the_connection_ends_is_not_sent(node):
 
     assert again.packet().payload == b"x"
     again.expect_nothing()
+
+
+def test_pubrel_for_a_message_that_is_gone_leaves_when_others_know_that(node):
+    """On b83bb75a it left at once."""
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, mqtt_message("t", b"x", 2))
+    peer.packet()
+    peer.disconnect()
+    peer = Peer(node, begin=False)
+    peer.outbound.begin()
+    other = follow(node)
+
+    peer.session.queue.purge()
+
+    peer.expect_nothing()
+    finish(node, other)
+    assert peer.packet().TYPE == PUBREL

@@ -265,13 +265,25 @@ class SessionConsumer(consumers.Consumer):
             self.queue.offer(self)
 
     def _release(self):
-        """PUBREL for what is not there any more."""
-        identifiers = self.sent.take_to_release()
-        for identifier in identifiers:
+        """PUBREL for what is not there any more, when whoever takes over the broker's place knows that."""
+        released = bytearray()
+        for identifier in self.sent.take_to_release():
             data = bytearray(PUBREL_OCTETS)
             frames.write_acknowledgement(
                 octets.pointer(data), 0, self.publication.version, PUBREL, identifier, 0)
+            released += data
+        if self.sent.inflight is not None and self.sent.inflight.is_kept_elsewhere():
+            self.sent.inflight.when_safe(partial(self._released, released))
+        else:
+            self.output.write(released)
+
+    def _released(self, data, error):
+        if not self.started:
+            return
+        if error is None:
             self.output.write(data)
+        else:
+            self.give_up(f"what it has received at QoS 2 is not safe: {error}")
 
     def emptied(self):
         """Somebody has emptied the queue: there is nothing to send again."""
