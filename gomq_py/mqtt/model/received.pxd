@@ -34,6 +34,7 @@ cdef class Received:
     cdef _release(self, unsigned int identifier)
     cpdef bint is_partly(self, unsigned int identifier) except -1
     cpdef lacking(self, unsigned int identifier, destinations)
+    cpdef give_up_partly(self, unsigned int identifier)
     @cython.locals(begun_at=uint64_t)
     cdef _dismiss(self)
     cpdef bint is_storing(self, unsigned int identifier) except -1

@@ -129,6 +129,12 @@ class Received:
         keys = self.inflight.keys_in(self.partly[identifier])
         return [destination for destination in destinations if not destination.is_one_of(keys)]
 
+    def give_up_partly(self, identifier):
+        """Its client takes it for another message, without DUP: what only some have is not sent again.
+        """
+        if self.is_partly(identifier) and self.discard(identifier):
+            self.inflight.flush()  # or after a kill the other would count for those that have this one
+
     def _dismiss(self):
         if self.begun_at:
             begun_at = self.begun_at

@@ -69,6 +69,8 @@ def publish(connection, walk):
     properties = walk.part(walk.properties_at, walk.properties_length)
     body = walk.part(walk.payload_at, walk.payload_length)
     try:
+        if qos and not walk.dup:
+            connection.inbound.received.give_up_partly(identifier)
         if qos and not connection.inbound.is_new(qos, identifier):
             return not connection.stream.paused
         publication = _prepare(connection, walk, topic, properties, body)

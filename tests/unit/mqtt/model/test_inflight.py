@@ -643,6 +643,18 @@ def test_what_a_queue_refused_comes_again_to_those_that_lack_it(nodes):
     assert received(again) == {7} and lacking(again) == ["b"]
 
 
+def test_message_that_a_client_gave_up_for_another_says_nothing_of_that_one_after_a_kill(nodes):
+    node = nodes()
+    _, queue = left_waiting(node, taken=False)
+    again = nodes()
+    ids = again.vhost.extras["mqtt"].by_client["c"].received_ids()
+
+    ids.give_up_partly(7)
+    ids.begin(7, (again.vhost.queues["a"], queue_of(again, "b")), sent_at_once())
+
+    assert lacking(nodes()) == ["a", "b"]
+
+
 def test_what_has_come_to_all_is_known_and_its_identifier_is_free_when_it_is_released(nodes):
     node = nodes()
     before, queue = left_waiting(node)
