@@ -26,7 +26,7 @@ cdef class Sent:
     cdef object places
     cdef bint is_connected
     cdef public bint doubts
-    cdef bint awaits_one
+    cdef readonly bint awaits_one
     cdef Py_ssize_t next_out
     cdef readonly object returning
     cpdef list begin(self, Py_ssize_t window)

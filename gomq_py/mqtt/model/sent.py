@@ -232,7 +232,7 @@ class Sent:
         room = self.window - self.count
         if room > IDENTIFIER_MAX - self.used:
             room = IDENTIFIER_MAX - self.used
-        if self.awaits_one and self.first_free == 0:
+        if self.awaits_one and self.doubts and self.first_free == 0:
             return 0
         return room if room > 0 else 0
 

@@ -24,7 +24,7 @@ cdef class SessionConsumer(consumers.Consumer):
     cdef readonly Py_ssize_t dropped
     cdef readonly object give_up
     cdef public object trace
-    cdef object large, ended, unsafe
+    cdef object large, ended, unsafe, release_timer
     cdef Sink sink
     cdef Message message
     cdef bint started, waiting, held, is_full, is_exact
@@ -52,3 +52,4 @@ cdef class SessionConsumer(consumers.Consumer):
     cdef Py_ssize_t _deliver_large(self, Py_ssize_t size) except -1
     @cython.locals(data=bytearray)
     cdef _release(self)
+    cdef _stop_release_timer(self)

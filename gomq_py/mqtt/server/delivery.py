@@ -22,6 +22,9 @@ from gomq_py.storage.message import Message
 PUBREL_OCTETS = 4
 # Messages that one turn drops, because nobody can be sent them, before others have theirs: 2 ms.
 DROPPED_AT_ONCE = 4096
+# So long identifiers wait for PUBCOMP after a loss of power. Some clients never answer a PUBREL for a message
+# that they do not know, as paho-mqtt with manual_ack.
+RELEASE_MS = 10_000
 
 
 class SessionConsumer(consumers.Consumer):
@@ -37,7 +40,7 @@ class SessionConsumer(consumers.Consumer):
     __slots__ = (
         "output", "source", "sent", "publication", "sink", "message", "started", "waiting", "held", "is_full",
         "large", "ended", "give_up", "dropped", "now_ms", "identifier", "to_drop", "trace", "is_exact",
-        "unsafe",
+        "unsafe", "release_timer",
     )
 
     def __init__(self, output, queue, sent, publication, sink, large, ended, give_up):
@@ -53,8 +56,7 @@ class SessionConsumer(consumers.Consumer):
         self.message = Message()
         self.dropped = self.now_ms = self.identifier = self.to_drop = 0
         self.started = self.waiting = self.held = self.is_full = self.is_exact = False
-        self.unsafe = None
-        self.trace = None
+        self.unsafe = self.trace = self.release_timer = None
 
     def start(self):
         """Attach to the queue."""
@@ -70,6 +72,7 @@ class SessionConsumer(consumers.Consumer):
         """Detach. What is under way stays in ``sent``."""
         self.started = False
         self.unsafe = None
+        self._stop_release_timer()
         self._wait_no_more()
         self.source.remove_consumer(self)
         self.ended = None  # it holds this
@@ -172,6 +175,8 @@ class SessionConsumer(consumers.Consumer):
             if size <= publication.packet_max:
                 if sent.doubts and publication.qos == 2 and not self.identifier and sent.must_release():
                     self.is_full = True
+                    self._stop_release_timer()
+                    self.release_timer = sent.inflight.vhost.timers.start(RELEASE_MS, self._is_not_released)
                     return 0
                 return size
             self._drop(message)
@@ -284,6 +289,18 @@ class SessionConsumer(consumers.Consumer):
             self.output.write(data)
         else:
             self.give_up(f"what it has received at QoS 2 is not safe: {error}")
+
+    def _is_not_released(self):
+        """No PUBREL has been answered for long: do without, until the next start of the broker."""
+        self.release_timer = None
+        if self.sent.awaits_one and self.sent.room() == 0:
+            self.sent.doubts = False
+            self.room_again()
+
+    def _stop_release_timer(self):
+        if self.release_timer is not None:
+            self.release_timer.stop()
+            self.release_timer = None
 
     def emptied(self):
         """Somebody has emptied the queue: there is nothing to send again."""

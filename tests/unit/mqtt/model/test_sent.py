@@ -312,6 +312,30 @@ def test_after_a_loss_of_power_as_much_is_under_way_as_the_client_takes(without_
         node.stop()
 
 
+def test_client_that_answers_no_pubrel_after_a_loss_of_power_is_sent_messages_later(
+    without_what_was_sent, monkeypatch
+):
+    """With identifiers that have not been released. On d1dc40df it never got another message."""
+    node = without_what_was_sent
+    try:
+        peer = Peer(node)
+        publish(node, mqtt_message("t", b"B", 2))
+        assert {peer.packet().TYPE for _ in range(FIRST_ROWS)} == {PUBREL}
+        peer.disconnect()
+
+        monkeypatch.setattr("gomq_py.mqtt.server.delivery.RELEASE_MS", 1)
+        peer = Peer(node)
+        assert {peer.packet().TYPE for _ in range(FIRST_ROWS)} == {PUBREL}
+        publish(node, mqtt_message("t", b"C", 2))
+
+        assert [(each.payload, each.packet_identifier) for each in peer.packets(2)] == [
+            (b"B", FIRST_ROWS + 1), (b"C", FIRST_ROWS + 2)]
+        peer.acknowledge(PUBCOMP, 1)
+        assert peer.outbound.sent.used == FIRST_ROWS + 1
+    finally:
+        node.stop()
+
+
 @pytest.mark.parametrize("end", ["", "kill", "stop"])
 def test_after_a_loss_of_power_identifiers_are_released_before_they_are_used(
     tmp_path, without_what_was_sent, end
