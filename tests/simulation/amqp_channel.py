@@ -4,6 +4,7 @@ the ledgers.
 Requests are answered in their order, and each answer shows that the broker has seen what was sent before its
 request: acks and returns of messages count from there.
 """
+import re
 from collections import deque
 
 from gomq_py.amqp.wire import methods
@@ -12,11 +13,13 @@ from gomq_py.content.properties import Properties
 from tests.simulation.queue_ledger import Held
 
 MOST_UNCONFIRMED = 50
-PREFETCHES = (0, 1, 3, 20, 200)
 DELAYED = "delayed"  # the exchange
 DELAYS_MS = (1, 50, 2000)
 EXPIRATIONS_MS = (0, 20, 1000)
 NOWHERE = "nowhere"
+GOT = methods.BasicGetOk, methods.BasicGetEmpty
+# Of headers that say something about a delivery: x-death, x-delivery-count, x-stream-offset.
+MARKS = re.compile(b"x-de|x-stream")
 
 
 class Channel:
@@ -53,6 +56,7 @@ class Channel:
         self._unseen = []  # what to call when the next answer has come
         self._tag = 0
         self._uncommitted = []  # Messages
+        self._cancelled = set()
         self._consuming = {}  # tag of a consumer -> prefetch, until it has been cancelled
         self._prefetch = 0
 
@@ -179,7 +183,7 @@ class Channel:
         message = self._book.message_of(body)
         if message is None:
             return None
-        headers = Properties.decode(properties).headers if b"x-de" in properties else None
+        headers = Properties.decode(properties).headers if MARKS.search(properties) else None
         held = Held(method.delivery_tag, getattr(method, "consumer_tag", None), None)
         copy = self._hand.take(message, held, method.redelivered, headers)
         self._say(f"takes {copy}{' again' if method.redelivered else ''} of {self._consumes.name}")
@@ -208,6 +212,8 @@ class Channel:
         if self._consumes is not None:
             if self._has_consumer and not self._consuming and not self._asked:
                 self._consume()
+            elif self._hand.wants_again() and not self._asked:
+                self._cancel()
             elif not self._has_consumer and not self._asked:
                 for _ in range(20 if self._has_got else 1):
                     self._get()
@@ -331,24 +337,26 @@ class Channel:
             self._ask(methods.BasicRecover(requeue=True), methods.BasicRecoverOk, recovered)
 
     def _qos(self):
-        self._prefetch = self._random.choice(PREFETCHES)
+        self._prefetch = self._random.choice(self._consumes.prefetches)
         self._ask(methods.BasicQos(prefetch_count=self._prefetch), methods.BasicQosOk)
 
     def _consume(self):
         self._qos()
         self._consumers += 1
-        tag = f"{self._client.name}-{self._consumers}"
+        tag, arguments = self._hand.consumes(f"{self._client.name}-{self._number}-{self._consumers}")
         self._consuming[tag] = self._prefetch
-        self._say(f"consumes as {tag}, at most {self._prefetch}")
-        self._ask(methods.BasicConsume(queue=self._consumes.name, consumer_tag=tag), methods.BasicConsumeOk)
+        self._say(f"consumes as {tag}, at most {self._prefetch} {arguments or ''}")
+        self._ask(methods.BasicConsume(
+            queue=self._consumes.name, consumer_tag=tag, arguments=arguments), methods.BasicConsumeOk)
 
     def _cancel(self):
         """Stop, and consume again."""
-        if len(self._consuming) == 1:
-            tag, = self._consuming
+        for tag in set(self._consuming) - self._cancelled:
+            self._cancelled.add(tag)
             self._say(f"cancels {tag}")
 
-            def cancelled(_method):
+            def cancelled(_method, tag=tag):
+                self._cancelled.discard(tag)
                 if self._consuming.pop(tag, None) is not None:
                     self._consume()
 
@@ -366,8 +374,7 @@ class Channel:
                 if is_alone and message is not None and "priority" in self._consumes.traits:
                     self._consumes.check_priority(message, asked_s)
 
-        answers = methods.BasicGetOk, methods.BasicGetEmpty
-        self._ask(methods.BasicGet(queue=self._consumes.name), answers, got)
+        self._ask(methods.BasicGet(queue=self._consumes.name), GOT, got)
 
     def _close(self):
         """Close the channel, and open it again."""
@@ -403,5 +410,6 @@ ACTIONS = {
     "close_channel": (1, Channel._close), "close_connection": (0.3, Channel._close_connection),
 }
 OF_PUBLISHERS = ("publish_nowhere", "close_channel", "close_connection")
+OF_READERS = ("ack", "qos", "cancel", "close_channel", "close_connection")
 OF_CONSUMERS = (
-    "ack", "reject", "give_back", "recover", "qos", "cancel", "get", "close_channel", "close_connection")
+    "ack", "reject", "give_back", "recover", "qos", "cancel", "close_channel", "close_connection")

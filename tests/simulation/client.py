@@ -25,6 +25,7 @@ class Client:
         self.waits_since_s = None
         self.is_calm = False
         self.is_open = False  # logged in, with all that it needs
+        self._was_open = False
         self._network = network
         self._port = port
         self._end = None
@@ -45,8 +46,15 @@ class Client:
     def act(self):
         """Do something, with an open connection."""
 
+    def ended(self):
+        """The broker has ended the connection, in order; ``gone`` comes next."""
+
     def gone(self):
-        """The connection was lost, or given up."""
+        """The connection was lost, or given up. ``_was_open``: behind its login."""
+
+    def be_rude(self):
+        """Do to the connection what is bad manners."""
+        self.leave("hangs up")
 
     # for what it does
 
@@ -73,10 +81,10 @@ class Client:
         """It was answered."""
         self.waits_since_s = None if nothing_is_left else self.world.now_s
 
-    def leave(self, why):
-        """Give the connection up without a word, and come again."""
+    def leave(self, why, stays_s=0.0):
+        """Give the connection up without a word, and come again. The old one is there for so long."""
         self.say(why)
-        self._lost()
+        self._lost(stays_s)
 
     # its connection
 
@@ -105,6 +113,7 @@ class Client:
             while end is self._end and (octets := end.recv(READ_OCTETS)):
                 self.take(octets)
             if end is self._end:
+                self.ended()
                 self.leave("sees the end")
         except BlockingIOError:
             pass
@@ -120,14 +129,14 @@ class Client:
             except OSError:  # what the broker said before that is still to be read
                 self._unsent.clear()
 
-    def _lost(self):
+    def _lost(self, stays_s):
         end, self._end = self._end, None
         if end is not None:
             end.hear = _nobody_hears
-            end.close()
+            self.world.after(stays_s, end.close) if stays_s else end.close()
             self._unsent.clear()
             self.waits_since_s = None
-            self.is_open = False
+            self._was_open, self.is_open = self.is_open, False
             self.gone()
             self.world.after(self.random.choice(CONNECTS_S), self._connect)
 
@@ -148,8 +157,10 @@ class Client:
         if self.random.random() < 0.5:
             self._deaf_until_s = self.world.now_s + self.random.choice(DEAF_S)
             self.say(f"does not read until {self._deaf_until_s:.3f}")
-        else:
+        elif self.random.random() < 0.5:
             self.leave("hangs up")
+        else:
+            self.be_rude()
 
 
 def _nobody_hears():

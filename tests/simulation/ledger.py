@@ -26,10 +26,10 @@ class Ledger:
         self.came = set()
         self.exercised = Counter()
 
-    def publish(self):
-        """(number, body) of another message."""
+    def publish(self, size=None):
+        """(number, body) of another message; its size follows from the number unless it is given."""
         number, self.published = self.published, self.published + 1
-        return number, body_of(number)
+        return number, body_of(number, size)
 
     def accept(self, number):
         """The broker has said so."""
@@ -59,6 +59,9 @@ class Ledger:
         disk.
         """
 
+    def disk_is_full(self, is_full):
+        """Or has room again."""
+
     def power_was_cut(self):
         """The same, and what was not flushed may be gone."""
 
@@ -86,20 +89,32 @@ class TopicLedger(Ledger):
         super().__init__(world, name)
         self.is_subscribed = False
         self.once = set()  # published at QoS 2
+        self.taken_back = {}  # number of a will -> None once the disk knows
         self._may_double = set()
         self._under_way = set()  # of those: not complete on both ways, or not for long
         self._unflushed = set()  # and so when a process ended
         self._is_late = self._keeps_no_identifiers = False
 
-    def publish_at(self, qos):
+    def publish_at(self, qos, size=None):
         """(number, body) of another message."""
-        number, body = self.publish()
+        number, body = self.publish(size)
         if qos == 2:
             self.once.add(number)
             self._under_way.add(number)
             if self._keeps_no_identifiers:
                 self._may_double.add(number)
         return number, body
+
+    def take_back(self, number):
+        """It is a will, and nobody is to see it."""
+        self.taken_back[number] = self._is_late
+        self.exercised["wills taken back"] += 1
+        self.world.after(ACK_FLUSH_S, self._forgotten, number)
+
+    def _forgotten(self, number):
+        """The disk has it, unless it is slow."""
+        if number in self.taken_back and not self.taken_back[number]:
+            self.taken_back[number] = None
 
     def complete(self, number):
         """The subscriber has seen the end of its exchange."""
@@ -125,6 +140,7 @@ class TopicLedger(Ledger):
     def power_was_cut(self):
         """What was under way at QoS 2 may come again: docs/mqtt.md, "at least once, both ways"."""
         self._may_double |= self._under_way | self._unflushed
+        self.taken_back = {number: None for number, late in self.taken_back.items() if late is None}
 
     def deliver(self, number, qos, before):
         """It came to the subscriber's program, at QoS 2 with an identifier that was that of ``before``, whose
@@ -132,8 +148,21 @@ class TopicLedger(Ledger):
         """
         if before is not None:
             self.find(f"{number} came with the identifier of {before}, which had no PUBREL")
+        if number in self.taken_back:
+            self.find(f"{number} came, a will that was taken back")
         if number in self.once and qos == 2:
             self.exercised["once"] += 1
             if number in self.came and number not in self._may_double:
                 self.find(f"{number} came twice at QoS 2")
         self.came.add(number)
+
+
+class RetainedLedger(TopicLedger):
+    """Of a topic whose last message is retained."""
+
+    def __init__(self, world, name):
+        super().__init__(world, name)
+        self.is_subscribed = True
+
+    def missing(self):
+        return ()

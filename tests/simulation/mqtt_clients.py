@@ -1,43 +1,62 @@
-"""MQTT clients of one session: a publisher at QoS 1 and 2, and a subscriber that keeps its session.
+"""MQTT clients: a publisher at QoS 1 and 2 and a subscriber that keep their sessions, one that looks at what
+is retained, and one that leaves wills. Each speaks MQTT 3.1.1 or 5.
 
 Both go on by the specification after each lost connection: the publisher sends again what was not answered,
 in its order; the subscriber remembers the identifiers of messages whose exchange is not complete.
 """
 from gomq_py.mqtt.wire import packets
 from gomq_py.mqtt.wire.codec import PacketReader
-from gomq_py.mqtt.wire.constants import MQTT_3_1_1, SERVER
+from gomq_py.mqtt.wire.constants import MQTT_3_1_1, MQTT_5, SERVER
 from tests.simulation.client import Client
 from tests.simulation.network import MQTT_PORT
 
-MOST_UNDER_WAY = 20
+RECEIVE_MAXIMA = (1, 3, 20)
+ERROR = 0x80  # and above: reason codes of what is refused
+WILL_OCTETS = 100
+STAYS_S = 2.0  # a connection that its client has forgotten
 
 
 class MQTTClient(Client):
-    """``topic`` is the ledger's name."""
+    """``topic`` is the ledger's name. ``receive_maximum``: 0 before MQTT 5."""
 
     HANDLERS = {}
+    keeps_session = True
+    will = None
 
     def __init__(self, world, network, name, ledger):
         super().__init__(world, network, name, MQTT_PORT)
         self.topic = ledger.name
         self.ledger = ledger
+        self.version = self.random.choice((MQTT_3_1_1, MQTT_5))
+        self.receive_maximum = self.random.choice(RECEIVE_MAXIMA) if self.version == MQTT_5 else 0
         self._is_kept = False  # the broker has said that it has our session
 
     def begin(self):
-        self._reader = PacketReader(MQTT_3_1_1, SERVER)
+        self._reader = PacketReader(self.version, SERVER)
+        properties = {}
+        if self.receive_maximum:
+            properties = {"receive_maximum": self.receive_maximum}
+            if self.keeps_session:
+                properties["session_expiry_interval"] = 0xFFFFFFFF
         self.tell(packets.ConnectPacket(
-            version=MQTT_3_1_1, clean_start=False, client_identifier=self.name, user_name="guest",
-            password=b"guest"))
+            version=self.version, clean_start=not self.keeps_session, client_identifier=self.identifier(),
+            user_name="guest", password=b"guest", will=self.will, properties=properties))
+
+    def identifier(self):
+        """Of the client, for its session."""
+        return self.name
 
     def tell(self, packet):
         """Send a packet."""
-        self.send(packet.encode(MQTT_3_1_1))
+        self.send(packet.encode(self.version))
 
     def take(self, octets):
         self._reader.feed(octets)
         while self._end is not None and (packet := self._reader.next_packet()) is not None:
             if isinstance(packet, packets.ConnackPacket):
                 self._connected(packet)
+            elif isinstance(packet, packets.DisconnectPacket):
+                self.leave(f"is told {packet.reason_code:#x}")
             else:
                 self.HANDLERS[type(packet)](self, packet)
 
@@ -47,7 +66,7 @@ class MQTTClient(Client):
             return
         if self._is_kept and not connack.session_present:
             self.ledger.find(f"the session of {self.name} is not there any more")
-        self._is_kept = True
+        self._is_kept = self.keeps_session
         self.is_answered(True)
         self.go_on()
 
@@ -55,11 +74,18 @@ class MQTTClient(Client):
         """The session is there again."""
         self.opened()
 
+    def be_rude(self):
+        """Connect again, with the old connection still there, which the broker has to end."""
+        self.leave("forgets its connection", STAYS_S)
+
 
 class TopicPublisher(MQTTClient):
     """Publishes at QoS 1 and 2. ``_under_way``: identifier -> [number, PUBLISH or PUBREL that was not
-    answered yet], in order.
+    answered yet], in order. ``most``: of them.
     """
+
+    most = 20
+    retain = False
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -78,12 +104,13 @@ class TopicPublisher(MQTTClient):
     def act(self):
         if self.is_calm or not self.ledger.is_subscribed:
             return
-        for _ in range(min(self.random.choice((1, 1, 5)), MOST_UNDER_WAY - len(self._under_way))):
+        for _ in range(min(self.random.choice((1, 1, 5)), self.most - len(self._under_way))):
             qos = self.random.choice((1, 2))
             number, body = self.ledger.publish_at(qos)
             self._identifier = self._identifier % 65535 + 1
             packet = packets.PublishPacket(
-                topic_name=self.topic, payload=body, qos=qos, packet_identifier=self._identifier)
+                topic_name=self.topic, payload=body, qos=qos, packet_identifier=self._identifier,
+                retain=self.retain)
             self._under_way[self._identifier] = [number, packet]
             self.say(f"publishes {number} at QoS {qos} as {self._identifier}")
             self.waits()
@@ -91,13 +118,18 @@ class TopicPublisher(MQTTClient):
 
     def _puback(self, packet):
         number, _ = self._under_way.pop(packet.packet_identifier)
-        self.say(f"has PUBACK for {number}")
-        self.ledger.accept(number)
+        self.say(f"has PUBACK {packet.reason_code:#x} for {number}")
+        if packet.reason_code < ERROR:
+            self.ledger.accept(number)
         self.is_answered(not self._under_way)
 
     def _pubrec(self, packet):
         entry = self._under_way[packet.packet_identifier]
-        self.say(f"has PUBREC for {entry[0]}")
+        self.say(f"has PUBREC {packet.reason_code:#x} for {entry[0]}")
+        if packet.reason_code >= ERROR:
+            del self._under_way[packet.packet_identifier]
+            self.is_answered(not self._under_way)
+            return
         self.ledger.accept(entry[0])
         entry[1] = packets.PubrelPacket(packet_identifier=packet.packet_identifier)
         self.tell(entry[1])
@@ -113,13 +145,17 @@ class TopicPublisher(MQTTClient):
 
 
 class TopicSubscriber(MQTTClient):
-    """Subscribes at QoS 2. ``_begun``: identifier -> number of messages without PUBREL."""
+    """Subscribes at QoS 2. ``_begun``: identifier -> number of messages without PUBREL. ``_here``: those that
+    came over this connection.
+    """
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self._begun = {}
+        self._here = set()
 
     def go_on(self):
+        self._here.clear()
         if self.ledger.is_subscribed:
             self.opened()
         else:
@@ -143,6 +179,11 @@ class TopicSubscriber(MQTTClient):
         if before is None or before != number:
             self.ledger.deliver(number, qos, before)
         if qos == 2:
+            self._here.add(identifier)
+            if self.receive_maximum:
+                self.ledger.exercised["receive maximum"] += 1
+                if len(self._here) > self.receive_maximum:
+                    self.ledger.find(f"{len(self._here)} messages have begun for {self.name}")
             self._begun[identifier] = number
             self.tell(packets.PubrecPacket(packet_identifier=identifier))
         elif qos == 1:
@@ -150,6 +191,7 @@ class TopicSubscriber(MQTTClient):
 
     def _released(self, packet):
         identifier = packet.packet_identifier
+        self._here.discard(identifier)
         if identifier in self._begun:
             number = self._begun.pop(identifier)
             self.say(f"has PUBREL for {number}")
@@ -160,3 +202,93 @@ class TopicSubscriber(MQTTClient):
         packets.SubackPacket: _subscribed, packets.PublishPacket: _published,
         packets.PubrelPacket: _released,
     }
+
+
+class Retainer(TopicPublisher):
+    """Publishes what is to be retained, one after the other."""
+
+    most = 1
+    retain = True
+
+
+class Watcher(MQTTClient):
+    """Subscribes again and again, and gets what is retained."""
+
+    keeps_session = False
+
+    def go_on(self):
+        self.opened()
+        self._subscribe()
+
+    def act(self):
+        if self.waits_since_s is None and self._least is not None:
+            self._subscribe()
+
+    def _subscribe(self):
+        self._least = max(self.ledger.accepted, default=None)
+        self.waits()
+        self.tell(packets.SubscribePacket(
+            packet_identifier=1, subscriptions=(packets.Subscription(self.topic, 1),)))
+
+    def _subscribed(self, packet):
+        if packet.reason_codes != (1,):
+            self.leave(f"is refused its subscription with {packet.reason_codes}")
+        elif self._least is None:
+            self.is_answered(True)
+            if not self.is_calm:
+                self.leave("looks again")  # what is retained from now on may come late
+
+    def _published(self, packet):
+        number = self.ledger.number_of(packet.payload)
+        if packet.retain and self._least is not None:
+            self.say(f"sees {number} retained")
+            self.ledger.exercised["retained"] += 1
+            if number < self._least:
+                self.ledger.find(f"{number} is retained, and {self._least} was accepted before")
+            self.is_answered(True)
+        if packet.qos:
+            self.tell(packets.PubackPacket(packet_identifier=packet.packet_identifier))
+
+    HANDLERS = {packets.SubackPacket: _subscribed, packets.PublishPacket: _published}
+
+
+class Testator(MQTTClient):
+    """Leaves a will, with another identifier each time, so that it never comes back."""
+
+    keeps_session = False
+    HANDLERS = {}
+    _number = None
+    _wills = 0
+    _says_goodbye = False
+
+    def identifier(self):
+        return f"{self.name}-{self._wills}"
+
+    def begin(self):
+        if not self.ledger.is_subscribed:
+            self.leave("comes later")
+            return
+        self._wills += 1
+        self._says_goodbye = False
+        self._door = self._network.listening.get(self._port)
+        self._number, body = self.ledger.publish_at(2, WILL_OCTETS)
+        self.will = packets.Will(self.topic, body, 2)
+        self.say(f"has {self._number} for its will")
+        super().begin()
+
+    def act(self):
+        if not self.is_calm and not self._says_goodbye and self.random.random() < 0.2:
+            self._says_goodbye = True
+            self.say("says goodbye")
+            self.tell(packets.DisconnectPacket())
+
+    def ended(self):
+        # Otherwise it may be the end of the broker that ended it.
+        if self._says_goodbye and self._network.listening.get(self._port) is self._door:
+            self.ledger.take_back(self._number)
+
+    def gone(self):
+        if self._number is not None and not self._says_goodbye and self._was_open:
+            self.say(f"leaves {self._number}")
+            self.ledger.accept(self._number)
+        self._number = None

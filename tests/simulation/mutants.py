@@ -13,9 +13,14 @@ from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.mqtt.model.inflight import Inflight
+from gomq_py.mqtt.model.retained import Retained
+from gomq_py.mqtt.model.sent import Sent
+from gomq_py.mqtt.model.wills import Wills
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.priority_store import PriorityStore
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
+from gomq_py.storage.stream_cursor import StreamCursor
+from gomq_py.storage.stream_store import StreamStore
 
 
 def confirm_before_the_flush():
@@ -183,6 +188,48 @@ def prefetch_counts_one_more():
             consumer.prefetch += 1
 
     AMQPConsumer.__init__ = more
+
+
+def stream_position_ahead():
+    """A consumer of a stream goes on behind a message that it has not settled."""
+    put = StreamStore.put_offset
+    StreamStore.put_offset = lambda store, tag, offset, now_ms: put(store, tag, offset + 1, now_ms)
+
+
+def stream_position_lost():
+    """Where a consumer goes on, only this run remembers."""
+    StreamStore.put_offset = lambda store, tag, offset, now_ms: None
+
+
+def stream_reader_skips():
+    """One that begins at an offset begins behind it."""
+    seek = StreamCursor.seek
+    StreamCursor.seek = lambda cursor, offset: seek(cursor, min(offset + 1, cursor.store.next_offset))
+
+
+def will_of_who_said_goodbye():
+    """It is published all the same."""
+    ended = Wills.connection_ended
+    Wills.connection_ended = lambda wills, client_id, wants_will: ended(wills, client_id, True)
+
+
+def will_lost():
+    """It is forgotten when its client is lost."""
+    ended = Wills.connection_ended
+    Wills.connection_ended = lambda wills, client_id, wants_will: ended(wills, client_id, False)
+
+
+def retained_message_stays():
+    """What is retained is not replaced, every third time."""
+    store, count = Retained.store, iter(range(1, 1 << 40))
+    Retained.store = lambda retained, topic, message: (
+        store(retained, topic, message) if next(count) % 3 else 1)
+
+
+def receive_maximum_counts_one_more():
+    """A subscriber has one more message under way than it asked for."""
+    begin = Sent.begin
+    Sent.begin = lambda sent, window: begin(sent, window + 1)
 
 
 MUTANTS = {mutant.__name__: mutant for mutant in list(globals().values())

@@ -117,6 +117,8 @@ class QueueLedger(Ledger):
     power: what is read behind one says nothing of the broker that came after. ``connections`` counts hands.
     """
 
+    prefetches = (0, 1, 3, 20, 200)
+
     def __init__(self, world, name, book, traits=(), dies_to=None):
         super().__init__(world, name)
         self.book = book
@@ -161,8 +163,10 @@ class QueueLedger(Ledger):
         may_die = self._may_die(message, message.ttl_s if ttl_s is None else ttl_s)
         if "refusing" in self.traits and (message.delay_s or self not in message.queues):
             return True  # nobody hears that it is refused
-        if self.dies_to is None or self.dies_to.dies_to is self:
+        if self.dies_to is None:
             return may_die
+        if self.dies_to.dies_to is self:  # it may come back when there is no room
+            return may_die or "refusing" in self.traits
         return self.dies_to.may_drop(message, math.inf)
 
     def _may_die(self, message, ttl_s):
@@ -351,6 +355,14 @@ class Hand:
         """How many it has from this consumer."""
         return sum(held.consumer_tag == consumer_tag
                    for held in (*self.held.values(), *(held for held, _ in self.pending.values())))
+
+    def consumes(self, tag):
+        """(tag, arguments) of a new consumer."""
+        return tag, {}
+
+    def wants_again(self):
+        """Whether it has to begin anew."""
+        return False
 
     def take(self, message, held, redelivered, headers=None):
         """One came. ``headers`` of a message that has died, or has a count. Returns the Copy."""

@@ -96,11 +96,11 @@ def shrink(seed, result):
             reduction = smaller
         return is_same
 
-    for part in result["parts"]:
-        fails(reduction._replace(without=reduction.without | {part}))
     for storm_s in STORMS_S:
         if fails(reduction._replace(storm_s=storm_s)):
             break
+    for part in result["parts"]:
+        fails(reduction._replace(without=reduction.without | {part}))
     for faults in FEW:
         if faults >= result["faults"] or fails(reduction._replace(faults=faults)):
             break

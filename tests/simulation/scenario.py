@@ -6,14 +6,15 @@ orderly end and a last boot, after which nothing may come back.
 """
 from typing import NamedTuple
 
-from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS
+from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.clock import CLOCK
-from tests.simulation.ledger import TopicLedger
-from tests.simulation.mqtt_clients import TopicPublisher, TopicSubscriber
+from tests.simulation.ledger import RetainedLedger, TopicLedger
+from tests.simulation.mqtt_clients import Retainer, Testator, TopicPublisher, TopicSubscriber, Watcher
 from tests.simulation.network import Network
 from tests.simulation.process import Machine
 from tests.simulation.queue_ledger import TRAITS, Book, QueueLedger
+from tests.simulation.stream_ledger import StreamLedger
 from tests.simulation.world import World
 
 STORM_S = 12.0
@@ -32,6 +33,10 @@ JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 # What clients may do beside publishing and acking, and how many traits a queue has.
 OPTIONAL = sorted({*OF_PUBLISHERS, *OF_CONSUMERS, "tx"})
 FEW = (0, 0, 1, 2, 3)
+
+# The clients of a topic, by the first letter of its name.
+OF_TOPICS = {
+    "t": (TopicPublisher, TopicSubscriber), "r": (Retainer, Watcher), "w": (Testator, TopicSubscriber)}
 
 
 def name_of(part):
@@ -73,12 +78,17 @@ class Scenario:
         self._kinds = self._left(self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS))))
         topics = self._left(
             TopicLedger(world, f"t{number}") for number in range(self._random.choice((0, 1))))
+        topics += self._left(
+            kind(world, name) for kind, name in ((RetainedLedger, "r0"), (TopicLedger, "w0"))
+            if world.random(name).random() < 0.3)
         self._book = Book(world)
+        self._streams = [StreamLedger(world, name, self._book) for name in self._left(
+            f"s{number}" for number in range(world.random("streams").choice((0, 0, 1))))]
         self.clients = self._amqp_clients() + [
             kind(world, self._network, f"{kind.__name__.lower()}-{ledger.name}", ledger)
-            for ledger in topics for kind in (TopicPublisher, TopicSubscriber)
+            for ledger in topics for kind in OF_TOPICS[ledger.name[0]]
         ]
-        self.ledgers = [*self._book.queues.values(), *topics]
+        self.ledgers = [*self._book.queues.values(), *self._streams, *topics]
 
     def _left(self, parts):
         """Those that are not left out, of things with names."""
@@ -116,6 +126,10 @@ class Scenario:
                 consumers = random.choice((1, 1, 2))
                 queue.is_sole = consumers == 1
                 roles += [self._role(None, queue, OF_CONSUMERS, uses) for _ in range(consumers)]
+        for stream in self._streams:
+            roles.append(self._role(stream, None, OF_PUBLISHERS, uses))
+            roles += [
+                self._role(None, stream, OF_READERS, uses, False) for _ in range(random.choice((1, 2)))]
         random.shuffle(roles)
         count = random.randrange(1, len(roles) + 1) if roles else 0
         return [
@@ -123,10 +137,11 @@ class Scenario:
             for number in range(count)
         ]
 
-    def _role(self, publishes, consumes, actions, uses):
+    def _role(self, publishes, consumes, actions, uses, may_get=True):
         """What Channel takes."""
         random = self._random
-        is_tx, has_consumer = "tx" in uses and random.random() < 0.5, random.random() < 0.8
+        has_consumer = not may_get or random.random() < 0.8
+        is_tx = may_get and "tx" in uses and random.random() < 0.5
         actions = [name for name in actions if name in uses]
         if is_tx:
             actions += "commit", "roll_back"
@@ -143,7 +158,8 @@ class Scenario:
         self._start()
         if self._kinds:
             world.after(self._random.choice(NEXT_FAULT_S), self._go_wrong)
-        world.run(self._reduction.storm_s)
+        if world.run(self._reduction.storm_s, lambda: bool(world.findings)):
+            return
         self._calm()
         if not world.run(world.now_s + CALM_S, self._is_quiet):
             self._judge()
@@ -194,12 +210,17 @@ class Scenario:
 
     def _fill_disk(self):
         self.world.say("disk", "is full")
-        self.machine.weather.is_full = True
+        self._set_full(True)
         self.world.after(self._random.choice(FULL_S), self._make_room)
 
     def _make_room(self):
         self.world.say("disk", "has room")
-        self.machine.weather.is_full = False
+        self._set_full(False)
+
+    def _set_full(self, is_full):
+        self.machine.weather.is_full = is_full
+        for ledger in self.ledgers:
+            ledger.disk_is_full(is_full)
 
     def _slow_flush(self):
         self.world.say("disk", "is slow")
@@ -221,6 +242,8 @@ class Scenario:
         self.world.say("world", "is calm")
         for client in self.clients:
             client.is_calm = True
+        for stream in self._streams:
+            stream.is_calm = True
         self._network.calm()
         if CLOCK.jumps:
             CLOCK.jump(LAST_JUMP_S - CLOCK.jump_s)  # everything that waits for a time is due

@@ -4,6 +4,7 @@ import pytest
 from tests.durability.account import body_of
 from tests.simulation.ledger import TopicLedger
 from tests.simulation.queue_ledger import Book, Copy, Held, QueueLedger
+from tests.simulation.stream_ledger import StreamLedger
 from tests.simulation.world import World
 
 
@@ -238,3 +239,65 @@ def test_identifier_that_is_used_anew_too_early_is_found(world, topic):
     topic.deliver(1, 2, 0)
 
     assert findings(world) == ["t: 1 came with the identifier of 0, which had no PUBREL"]
+
+
+def test_will_that_was_taken_back_and_comes_is_found(world, topic):
+    topic.publish_at(2)
+    topic.take_back(1)
+
+    topic.deliver(1, 2, None)
+
+    assert findings(world) == ["t: 1 came, a will that was taken back"]
+
+
+def test_will_may_come_where_the_power_was_cut_before_the_disk_knew(world, topic):
+    topic.publish_at(2)
+    topic.take_back(1)
+    topic.power_was_cut()
+
+    topic.deliver(1, 2, None)
+
+    assert findings(world) == []
+
+
+@pytest.fixture
+def stream(book):
+    """One with ten messages that were confirmed, and a function that shows some of them to a new reader."""
+    stream = StreamLedger(book.world, "s", book)
+    filled(stream)
+
+    def read(*offsets, begin="first", numbers=None):
+        reader = stream.consumer_connects(None)
+        reader.consumes("tag-1")
+        reader._begin = begin
+        for offset, number in zip(offsets, numbers or offsets):
+            message = book.messages[number]
+            reader.take(message, Held(offset + 1, "tag", None), False, {"x-stream-offset": offset})
+        return reader
+
+    stream.read = read
+    return stream
+
+
+@pytest.mark.parametrize("offsets, numbers, finding", [
+    ((0, 1, 2), (0, 1, 3), "s: offset 2 shows 3, and has shown 2"),
+    ((0, 2), (0, 2), "s: offset 2 came in place of 1"),
+    ((1, 2), (1, 2), "s: offset 1 came first, from first: 0 to 0"),
+    ((0, 1), (0, 0), "s: 0 is at 1, and has been at 0"),
+])
+def test_offset_that_shows_something_else_is_found(world, stream, offsets, numbers, finding):
+    stream.read(0, 1, 2)
+
+    stream.read(*offsets, numbers=numbers)
+
+    assert finding in [found.split(" s: ", 1)[1] for found in world.findings]
+
+
+def test_what_was_shown_has_to_be_there_when_all_is_calm(world, stream):
+    stream.read(*range(10))
+    stream.is_calm = True
+    stream.read(*range(9))
+
+    stream.check_complete()
+
+    assert world.findings[-1].endswith("s: accepted and lost, or never delivered: [9] of 1")

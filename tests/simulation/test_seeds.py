@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
-SEEDS = "1 2 3 4 5 6 132 205 341".split()
+SEEDS = "6 37 132 205".split()
 
 
 def simulate(*arguments, **environment):
@@ -41,27 +41,32 @@ def test_every_promise_is_exercised(output):
     exercised = ", ".join(what for *_, what in LINE.findall(output)).split(", ")
 
     assert {what.split(" ", 1)[1] for what in exercised if what} == {
-        "accepted", "counted", "dead letters", "delayed", "delivered again", "given back", "lengths", "once",
-        "priorities", "rejected"}
+        "accepted", "begins", "counted", "dead letters", "delayed", "delivered again", "given back",
+        "lengths", "offsets shown again", "once", "priorities", "receive maximum", "rejected", "retained",
+        "wills taken back"}
 
 
 def test_one_seed_has_one_trace_whatever_ran_before_and_wherever(output):
     """Another order of seeds, a larger environment, another seed of hashes, another folder."""
-    printed, _ = simulate("4", "1", SURROUNDINGS="x" * 3000, PYTHONHASHSEED="7", HOME="/nowhere")
+    printed, _ = simulate("132", "6", SURROUNDINGS="x" * 3000, PYTHONHASHSEED="7", HOME="/nowhere")
 
     traces = {seed: trace for seed, _, trace, *_ in LINE.findall(output)}
     again = {seed: trace for seed, _, trace, *_ in LINE.findall(printed)}
-    assert again == {seed: traces[seed] for seed in ("1", "4")}
+    assert again == {seed: traces[seed] for seed in ("132", "6")}
 
 
 def test_compiled_modules_have_the_same_traces(output):
-    printed, _ = simulate(*SEEDS[:6], GOMQ_PURE_PYTHON="")
+    """But where CC orders queues by their addresses, as in seed 37."""
+    seeds = [seed for seed in SEEDS if seed != "37"]
 
-    assert [line[:3] for line in LINE.findall(printed)] == [line[:3] for line in LINE.findall(output)][:6]
+    printed, _ = simulate(*seeds, GOMQ_PURE_PYTHON="")
+
+    assert [line[:3] for line in LINE.findall(printed)] == [
+        line[:3] for line in LINE.findall(output) if line[0] in seeds]
 
 
 def test_seed_by_itself_shows_its_trace(output):
-    printed, _ = simulate("1")
+    printed, _ = simulate(SEEDS[0])
 
     *lines, last = printed.splitlines()
     assert LINE.match(last)[3] == LINE.search(output)[3]
@@ -83,10 +88,10 @@ def test_known_fault_is_found(mutant, finding, most_seeds):
 
 
 def test_seed_that_fails_is_made_small_and_fails_as_before():
-    printed, _ = simulate("--mutant", "requeue_out_of_order", "1-20")
+    printed, _ = simulate("--mutant", "prefetch_counts_one_more", "1-20")
     *_, command = printed.splitlines()
     assert "--without" in command, printed
 
     again, code = simulate(*command.partition("tests.simulation ")[2].split())
 
-    assert code == 1 and "came" in again, again
+    assert code == 1 and "messages in hand" in again, again
