@@ -182,13 +182,15 @@ class _Body:
         return iter(self.readline, b"")
 
     def _taken(self, method, size):
+        self._lost = True  # unless it returns; a broker that stops ends it anywhere
         try:
-            return method(size)
-        except OSError as error:
-            self._lost = True
-            if isinstance(error, BodyLost):
-                raise
+            taken = method(size)
+        except BodyLost:
+            raise
+        except OSError:
             raise BodyLost(400, "the body is not in well-formed chunks") from None
+        self._lost = False
+        return taken
 
     def _discard(self):
         """pywsgi's name for it. May switch."""
@@ -276,8 +278,9 @@ class ManagementHandler(WSGIHandler):
         )
 
     def read_request(self, raw_requestline):
-        if not self._incoming.ended:
-            heads.check_request_line(raw_requestline.encode("latin-1"))
+        if self._incoming.ended:
+            raise _HeadRefused
+        heads.check_request_line(raw_requestline.encode("latin-1"))
         whole = super().read_request(raw_requestline)
         if self._incoming.ended:
             raise _HeadRefused  # the library takes a head that was cut for a whole one
