@@ -11,7 +11,7 @@ from typing import Any
 from gomq_py.amqp.server import confirms, consume, events, publish, settle, topology, tx
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.lifecycle import CLOSING, CLOSING_BOTH, ENDED, OF_CHANNEL, OPEN, RELEASED, moved
-from gomq_py.amqp.server.replies import Replies
+from gomq_py.amqp.server.replies import Replies, in_turn
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER
 from gomq_py.amqp.wire.errors import (
     ChannelError, CommandInvalid, InternalError, NotImplemented_, UnexpectedFrame,
@@ -475,14 +475,14 @@ HANDLERS = {
     BasicQos: consume.basic_qos,
     BasicConsume: consume.basic_consume,
     BasicCancel: consume.basic_cancel,
-    BasicGet: consume.basic_get,
-    BasicRecover: consume.basic_recover,
+    BasicGet: in_turn(consume.basic_get),
+    BasicRecover: in_turn(consume.basic_recover),
     BasicRecoverAsync: consume.basic_recover_async,
     BasicPublish: publish.basic_publish,
     BasicAck: settle.basic_ack,
     BasicNack: settle.basic_nack,
     BasicReject: settle.basic_reject,
-    ConfirmSelect: confirms.confirm_select,
+    ConfirmSelect: in_turn(confirms.confirm_select),
     TxSelect: tx.tx_select,
     TxCommit: tx.tx_commit,
     TxRollback: tx.tx_rollback,

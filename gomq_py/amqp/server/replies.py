@@ -5,6 +5,9 @@ later replies of its own channel only. Actions (start a consumer behind its cons
 the replies. Never writes out of order, never blocks.
 """
 from collections import deque
+from functools import partial
+
+WAITS_FOR = "answers before its own to leave"
 
 
 class Replies:
@@ -90,6 +93,21 @@ class Replies:
     def waiting_count(self):
         """Replies held back at the moment."""
         return len(self._line) if self._line else 0
+
+
+def in_turn(handler):
+    """A handler that is called once the answers before its own have left; the client is not read meanwhile.
+
+    For methods that show before they are answered: deliveries and confirms wait for no answer. A message that
+    waits here with its delivery tag is settled by an ack of later ones, which its client has seen.
+    """
+    def handle(channel, method):
+        if channel.replies.waiting_count:
+            channel.go_on_later(channel.replies.act, partial(handle, channel, method), WAITS_FOR)
+        else:
+            handler(channel, method)
+
+    return handle
 
 
 class _Waiting:

@@ -36,15 +36,12 @@ class Settling(Job):
 
         The queues that messages go back to deliver nothing meanwhile, so that later ones do not overtake.
         """
-        if not self._orders and not self._settle_some(tag, how):
-            return False
         queues = () if how in (ACK, DROP) else self._channel.unacked.queues()
         for queue in queues:
             queue.hold()
 
         def over():
-            for queue in queues:
-                queue.release()
+            release(queues)
             if done is not None:
                 done()
 
@@ -54,8 +51,15 @@ class Settling(Job):
                 exc_info=error,
             )
 
-        self._begin(lambda: self._settle_some(tag, how), over, failed)
-        return True
+        is_later = False
+        try:
+            is_later = bool(self._orders) or self._settle_some(tag, how)
+        finally:
+            if not is_later:
+                release(queues)
+        if is_later:
+            self._begin(lambda: self._settle_some(tag, how), over, failed)
+        return is_later
 
     def carry_out(self, step, done, failed):
         """Call ``step()``, behind the orders before it, until it returns False.
@@ -100,3 +104,9 @@ class Settling(Job):
         left = self._channel.unacked.settle_some(tag, how, ACKS_AT_ONCE if how == ACK else AT_ONCE)
         self._channel.resume_consumers()
         return left
+
+
+def release(queues):
+    """They deliver again."""
+    for queue in queues:
+        queue.release()

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from gomq_py.amqp.server.confirms import Confirms
 from gomq_py.amqp.wire.frames import FrameReader
 from gomq_py.amqp.wire.methods import (
-    BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, TxSelect, TxSelectOk, decode_method,
+    BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxSelect,
+    TxSelectOk, decode_method,
 )
 from gomq_py.storage.gathering import Coming
 from tests.support.door import publish_frames
@@ -234,6 +235,23 @@ def test_confirm_select_answers_and_may_be_repeated(client):
 
     client.publish("nowhere")
 
+    assert client.expect(BasicAck).delivery_tag == 1
+
+
+def test_confirms_come_behind_confirm_select_ok(slow_disk_door):
+    """A client that listens for them from then on misses none. On 7b959f01 the confirm comes first, if
+    confirm.select-ok has to wait for an answer before it.
+    """
+    client = slow_disk_door.client()
+    client.send_method(QueueDeclare(queue="durable", durable=True))
+    client.send_method(ConfirmSelect())
+    client.publish("durable")
+    client.expect_silence()
+
+    slow_disk_door.committer.finish()
+
+    client.expect(QueueDeclareOk)
+    client.expect(ConfirmSelectOk)
     assert client.expect(BasicAck).delivery_tag == 1
 
 

@@ -5,8 +5,9 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
     BasicGetOk, BasicNack, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk,
     ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlowOk, ChannelOpen, ChannelOpenOk, ConnectionClose,
-    QueueDeclare, QueueDeclareOk,
+    QueueDeclare, QueueDeclareOk, TxSelect, TxSelectOk,
 )
+from gomq_py.errors import PreconditionFailed
 from tests.support.door import Door
 
 
@@ -341,6 +342,69 @@ def test_get_from_a_missing_queue_is_not_found(client, queue, text):
     refused(client, BasicGet(queue=queue), 404, f"NOT_FOUND - {text}")
 
 
+@pytest.fixture
+def behind_an_answer(slow_disk_door):
+    """A client that consumes q and has an answer to wait for; what it sends comes behind that."""
+    client = slow_disk_door.client(channels=(1, 2))
+    client.call(QueueDeclare(queue="q"), QueueDeclareOk)
+    client.call(QueueDeclare(queue="got"), QueueDeclareOk)
+    client.call(BasicConsume(queue="q"), BasicConsumeOk)
+    client.publish("got", b"got")
+    client.send_method(QueueDeclare(queue="durable", durable=True))
+    client.expect_silence()
+    return client
+
+
+def test_get_takes_its_message_when_it_is_answered(behind_an_answer, slow_disk_door):
+    """Its tag comes behind those of deliveries that have left before: an ack with ``multiple`` is of nothing
+    that the client has not seen. On 7b959f01 the delivery has tag 2, and get-ok comes later with 1.
+    """
+    client = behind_an_answer
+    client.send_method(BasicGet(queue="got"))
+    client.expect_silence()
+    slow_disk_door.client().publish("q", b"delivered")
+    delivery = client.expect_message(BasicDeliver)
+    client.send_method(BasicAck(delivery_tag=delivery[0].delivery_tag, multiple=True))
+
+    slow_disk_door.committer.finish()
+
+    client.expect(QueueDeclareOk)
+    answer = client.expect_message(BasicGetOk)
+    assert [(method.delivery_tag, body) for method, _, body in (delivery, answer)] == [
+        (1, b"delivered"), (2, b"got")]
+    client.call(QueueDeclare(queue="got", passive=True), QueueDeclareOk, channel=2)
+    assert slow_disk_door.queue("got").unacked_count == 1
+
+
+def test_get_that_is_refused_in_its_turn_closes_its_channel_alone(behind_an_answer, slow_disk_door):
+    client = behind_an_answer
+    client.send_method(BasicGet(queue="missing"))
+    client.expect_silence()
+
+    slow_disk_door.committer.finish()
+
+    client.expect(QueueDeclareOk)
+    client.expect_error(
+        ChannelClose, 404, "NOT_FOUND - no queue 'missing' in vhost '/'", blamed=BasicGet)
+    client.call(QueueDeclare(queue="got", passive=True), QueueDeclareOk, channel=2)
+
+
+def test_get_whose_channel_ends_before_its_turn_takes_nothing(behind_an_answer, slow_disk_door):
+    """The rest of its connection is read on."""
+    client = behind_an_answer
+    client.send_method(BasicGet(queue="got", no_ack=True))
+    client.expect_silence()
+    connection = slow_disk_door.connection()
+    connection.fail_channel(connection.channels[1], PreconditionFailed("enough"))
+
+    slow_disk_door.committer.finish()
+
+    client.expect(QueueDeclareOk)
+    client.expect_error(ChannelClose, 406, "PRECONDITION_FAILED - enough")
+    passive = QueueDeclare(queue="got", passive=True)
+    assert client.call(passive, QueueDeclareOk, channel=2).message_count == 1
+
+
 def test_messages_got_do_not_count_against_the_global_prefetch(consumer):
     consumer.call(BasicQos(prefetch_count=1, global_=True), BasicQosOk)
     for body in (b"1", b"2"):
@@ -391,6 +455,40 @@ def test_recover_returns_and_the_end_of_a_channel_fails_for_the_back_off(client,
         client.call(ChannelClose(), ChannelCloseOk)
 
     assert (after_recover, ready()) == (0 if waits else 1, 0)
+
+
+def test_recovered_messages_come_behind_recover_ok(behind_an_answer, slow_disk_door):
+    """A client may drop at recover-ok what it holds. On 7b959f01 they come before it, if it has to wait."""
+    client = behind_an_answer
+    slow_disk_door.client().publish("q", b"again")
+    client.expect_message(BasicDeliver)
+    client.send_method(BasicRecover(requeue=True))
+    client.expect_silence()
+
+    slow_disk_door.committer.finish()
+
+    client.expect(QueueDeclareOk)
+    client.expect(BasicRecoverOk)
+    method, _, body = client.expect_message(BasicDeliver)
+    assert (method.redelivered, method.delivery_tag, body) == (True, 2, b"again")
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_recovered_messages_come_behind_recover_ok_where_consumers_share_a_limit(consumer, transactional):
+    """On 7b959f01 they come before it outside transactions: their queue is served once there is room."""
+    if transactional:
+        consumer.call(TxSelect(), TxSelectOk)
+    consumer.call(BasicQos(prefetch_count=1, global_=True), BasicQosOk)
+    for _ in range(2):
+        consumer.call(BasicConsume(queue="q"), BasicConsumeOk)
+    consumer.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    consumer.publish("q", b"again", channel=2)
+    consumer.expect_message(BasicDeliver)
+
+    consumer.call(BasicRecover(requeue=True), BasicRecoverOk)
+
+    method, _, body = consumer.expect_message(BasicDeliver)
+    assert (method.redelivered, method.delivery_tag, body) == (True, 2, b"again")
 
 
 def test_recovered_tags_are_unknown(consumer):
