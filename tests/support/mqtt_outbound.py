@@ -32,6 +32,11 @@ def mqtt_node(path, **options):
     return Node(path, kinds=kinds, **options)
 
 
+def noted_of(inflight):
+    """How many records of identifiers an Inflight has; one is what is sure."""
+    return inflight.store.unacked_count - bool(inflight.trust_at) - bool(inflight.doubt_at)
+
+
 class Peer:
     """A client of a Node, connected. ``heard``: what its connection was told of its end."""
 

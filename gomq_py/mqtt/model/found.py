@@ -2,8 +2,23 @@
 
 For boot. Each identifier that was received counts as a whole, or for the destinations that have its message,
 or is forgotten: inflight says by what. What counts is noted anew, so that a later boot need not ask again. Of
-those that were sent some may be missing after a loss of power: that is noted, too, and the sessions of then
-are doubtful in all later runs. Blocks, because the records of messages are read.
+those that were sent some may be missing, as after a loss of power: that is noted, too, and the sessions of
+then are doubtful in all later runs. Blocks, because the records of messages are read.
+
+Each is a record without routing, whose properties are:
+
+    offset  octets
+    0       1       SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST
+    1       1       RECEIVED: IS_SURE; BEGUN: the places follow; MAY_BE_LOST: they do, and are looked at
+    2       2       packet identifier
+    4       8       key of the session: from its queue's incarnation
+    12      8       SENT: location of the message; SURE: location, here, of the last that is sure
+    20      8       SENT, RECEIVED: when the message came, Unix milliseconds
+
+The places are its body, for each destination (storage.store.Store), and of PARTLY those that have it:
+
+    0       8       key of the store
+    8       8       place_of() the message
 """
 from operator import attrgetter, itemgetter
 from struct import Struct
@@ -14,7 +29,7 @@ from gomq_py.storage.message import Message
 
 # Of a record; 1 and 2 are content (storage.message).
 KIND = 3
-SENT, RECEIVED, SURE, PARTLY, DOUBT = 1, 2, 3, 4, 5
+SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST = 1, 2, 3, 4, 5, 6
 IS_SURE, BEGUN, MAY_BE_LOST = 1, 2, 3
 RECORD = Struct("<BBHQQQ")
 RECORD_OCTETS = 28
@@ -49,8 +64,9 @@ class Found:
         """Give the durable sessions, {key: session}, what is theirs. Raises StoreError."""
         sent, received, counting = {}, {}, []
         entries = self._entries()
-        doubt = entries.pop((0, DOUBT, 0), None)
-        is_doubtful = bool(by_key) and (doubt is not None or self._last_end == POWER_LOST)
+        trust_at, doubt_at = (
+            entries.pop((0, kind, 0)).location if (0, kind, 0) in entries else 0 for kind in (TRUST, DOUBT))
+        is_doubtful = bool(by_key) and (doubt_at and not trust_at or self._last_end == POWER_LOST)
         for session in by_key.values():
             session.is_doubtful = is_doubtful
         for (key, kind, identifier), entry in entries.items():
@@ -75,10 +91,7 @@ class Found:
         self._forget()
         for one in sorted(counting, key=itemgetter(0)):
             self._restore(*one)
-        if is_doubtful:
-            self._inflight.doubt()
-        if doubt is not None:
-            self._over.append(doubt.location)
+        self._inflight.trust(trust_at, doubt_at, is_doubtful)
         self._forget()
 
     def _entries(self):

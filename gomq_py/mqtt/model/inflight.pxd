@@ -10,7 +10,7 @@ from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.format cimport sizes
 from gomq_py.storage.store cimport Store
 
-cdef int KIND, SENT, RECEIVED, SURE, PARTLY, DOUBT, SEGMENTS
+cdef int KIND, SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST
 cdef Py_ssize_t RECORD_OCTETS, PLACE_OCTETS, PLACES
 
@@ -19,7 +19,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef Scheduler scheduler
     cdef readonly MessageStore store
     cdef readonly uint64_t last_received, sure_mark
-    cdef public uint64_t sure_at
+    cdef public uint64_t sure_at, trust_at, doubt_at
     cdef readonly bint failed
     cdef public bint is_stuck
     cdef readonly bint doubts
@@ -33,6 +33,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef readonly dict outdated
     cdef readonly tuple together
     cdef object __weakref__
+    @cython.locals(kept_at=uint64_t)
     cpdef uint64_t sent(
         self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms) except? 0
     cpdef uint64_t begun(

@@ -14,8 +14,10 @@ written anew is deleted where it was when it is on the disk.
     partly      before a destination waits for files, which others before it did not, until all have the
                 message: after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
-    doubt       from the boot after a loss of power on, which may have taken what was sent: clients may hold
-                identifiers that are free here, so that PUBREL goes out for each before it is used
+    doubt       clients may hold identifiers that are free here, so that from the next boot on PUBREL goes out
+                for each before it is used. It counts where there is no ``trust``
+    trust       all that was sent is noted. Both are there from the first; a loss of power, or a disk that has
+                no room for what is sent, deletes trust: nothing else can be said on a full disk
 
 With the record of a received one lie the places of its message, in its destinations' logs. After a kill they
 are looked at where the kill may have come before the message: for the last record of all, and for those whose
@@ -23,21 +25,7 @@ message lay in files without names, which a kill loses. In any other folder than
 killed over in this boot of the machine all are looked at that are not sure: after a loss of power, in a copy,
 in what a follower was told of. The identifier counts if the message lies in all of its places. If some lack
 it, the client sends it again, and it goes to those. What counts is sure from then on: boot has flushed it.
-
-Each is a record without routing, whose properties are:
-
-    offset  octets
-    0       1       SENT, RECEIVED, SURE, PARTLY
-    1       1       RECEIVED: IS_SURE; BEGUN: the places follow; MAY_BE_LOST: they do, and are looked at
-    2       2       packet identifier
-    4       8       key of the session: from its queue's incarnation
-    12      8       SENT: location of the message; SURE: location, here, of the last that is sure
-    20      8       SENT, RECEIVED: when the message came, Unix milliseconds
-
-The places are its body, for each destination (storage.store.Store), and of PARTLY those that have it:
-
-    0       8       key of the store
-    8       8       place_of() the message
+mqtt.model.found says what a record is.
 """
 from functools import partial
 
@@ -47,7 +35,7 @@ from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types t
 from gomq_py.hub import turn_taker
 from gomq_py.mqtt.model.found import (
     BEGUN, DOUBT, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE,
-    Found, places_in,
+    TRUST, Found, places_in,
 )
 from gomq_py.mqtt.model.moving import Moving
 from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
@@ -82,7 +70,7 @@ class Inflight(turn_taker.TurnTaker):
     __slots__ = (
         "vhost", "scheduler", "store", "failed", "message", "shown", "record", "at", "places_length",
         "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together",
-        "is_stuck", "waiting", "doubts", "__weakref__",
+        "is_stuck", "waiting", "doubts", "trust_at", "doubt_at", "__weakref__",
     )
 
     def __init__(self, vhost):
@@ -101,20 +89,20 @@ class Inflight(turn_taker.TurnTaker):
         message.routing_length = message.properties_at = message.body_at = len(NO_ROUTING)
         message.properties_length = RECORD_OCTETS
         message.body_at = len(record)
-        self.places_length = self.came_ms = 0
-        self.last_received = self.sure_at = self.sure_mark = self.segment = 0
+        self.places_length = self.came_ms = self.last_received = 0
+        self.sure_at = self.sure_mark = self.segment = self.trust_at = self.doubt_at = 0
         self.outdated = {}  # {location of what was written anew: where it was, and is until that is safe}
-        self.moving = None
-        self.together = (self,)
-        self.is_stuck = False
+        self.moving, self.together, self.is_stuck = None, (self,), False
         self.waiting = []  # who is called back when it is stuck no more
 
     def open(self):
         """Have a store from here on, so that the first record need not wait for the log to name it, as a kill
         does not. Returns whether it was made, and is to be flushed.
         """
-        was_there = self.store is not None
-        return self._opened() and not was_there
+        if self.store is not None or not self._opened():
+            return False
+        self.trust(0, 0, self.doubts)
+        return True
 
     def key_of(self, queue):
         """The key of the session of a durable queue."""
@@ -124,12 +112,29 @@ class Inflight(turn_taker.TurnTaker):
 
     def sent(self, key, identifier, location, stored_ms):
         """A message is sent at QoS 2. Returns where that is kept, 0 where it cannot be."""
-        return self._keep(SENT, 0, identifier, key, location, stored_ms)
+        if not self.doubt_at:
+            self.trust(self.trust_at, 0, self.doubts)
+        kept_at = self._keep(SENT, 0, identifier, key, location, stored_ms)
+        if not (kept_at or self.failed):  # where it has, another store is to have it
+            self.doubt()
+        return kept_at
+
+    def trust(self, trust_at, doubt_at, is_doubtful):
+        """Be able to doubt(), or do so. The records lie there, or, 0, are written."""
+        self.trust_at = trust_at
+        if not trust_at and not is_doubtful:
+            self.trust_at = self._keep(TRUST, 0, 0, 0, 0, 0)
+        self.doubt_at = doubt_at or self._keep(DOUBT, 0, 0, 0, 0, 0)
+        if is_doubtful:
+            self.doubt()
 
     def doubt(self):
-        """What sessions of earlier runs have been sent may be lost: note that for later boots."""
+        """Not all that sessions have been sent is noted, as later boots are to know."""
         self.doubts = True
-        self._keep(DOUBT, 0, 0, 0, 0, 0)
+        if self.trust_at:
+            self.done(self.trust_at)
+            self.trust_at = 0
+            self.flush()  # before the PUBLISH leaves
 
     def is_kept_elsewhere(self):
         """Whether somebody else keeps what the broker keeps, and may not have what was noted last."""

@@ -33,8 +33,10 @@ class Moving(Job):
             return False
         if self._left is None:
             self._left = self._inflight.vhost.extras[EXTRA].with_identifiers()
-            if self._inflight.sure_at and locations.number_of(self._inflight.sure_at) < self._oldest:
-                self._inflight.sure_at = self._inflight.again(self._inflight.sure_at)
+            for name in ("sure_at", "trust_at", "doubt_at"):
+                kept_at = getattr(self._inflight, name)
+                if kept_at and locations.number_of(kept_at) < self._oldest:
+                    setattr(self._inflight, name, self._inflight.again(kept_at))
         clock = SliceClock(every=1)
         while self._left:
             session = self._left[-1]

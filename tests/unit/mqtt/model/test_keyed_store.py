@@ -11,6 +11,7 @@ from gomq_py.broker.topology.vhost import VHost
 from gomq_py.hub import again
 from gomq_py.storage.errors import StoreError
 from tests.support.faulty_files import FaultyFiles
+from tests.support.full_disk import FullDisk
 from tests.support.kept import STORE, content, kept_kinds, made
 from tests.support.node import Node
 from tests.support.unflushed import Unflushed
@@ -148,24 +149,6 @@ def test_successor_is_on_disk_before_the_message_goes(boot):
 
     settle(node)
     assert in_store(node) == 1
-
-
-class FullDisk(Unflushed):
-    """No more files once it ``is_full``."""
-
-    is_full = False
-
-    def create(self, path, size):
-        self._check(path)
-        return super().create(path, size)
-
-    def make(self, path, size, fetched=True):
-        self._check(path)
-        return super().make(path, size, fetched)
-
-    def _check(self, path):
-        if self.is_full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
 def test_full_disk_refuses_messages_and_still_deletes(boot):

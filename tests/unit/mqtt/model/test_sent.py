@@ -6,9 +6,10 @@ import pytest
 from gomq_py.mqtt.model.session_kind import kept_arguments
 from gomq_py.storage.data_dir import POWER_LOST
 from gomq_py.storage.errors import StoreError
-from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, publish
+from tests.support.full_disk import FullDisk
+from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, noted_of, publish
 
-PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
+PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
 # More than goes back to the queue at once (sent.AT_ONCE), twice.
 MANY = 6000
 # Identifiers that are made at once (sent.FIRST_ROWS).
@@ -155,7 +156,7 @@ def test_session_that_ends_meanwhile_leaves_nothing(node):
     peer.sessions.end(peer.session)
 
     peer.poll(20)
-    assert peer.sessions.inflight.store.unacked_count == 0 and "mqtt.c" not in node.vhost.queues
+    assert noted_of(peer.sessions.inflight) == 0 and "mqtt.c" not in node.vhost.queues
 
 
 def test_queue_that_fails_and_is_opened_again_meanwhile_has_it_all(node):
@@ -176,14 +177,14 @@ def test_identifiers_are_kept_anew_in_steps(node):
     peer = Peer(node, output_limit=1 << 24).subscribe("t", qos=2)
     publish(node, *(mqtt_message("t", b"x", 2) for _ in range(250)))
     peer.packets(250)
-    before = peer.sessions.inflight.store.unacked_count
+    before = noted_of(peer.sessions.inflight)
 
     places = [1]
     while places[-1]:
         places.append(peer.outbound.sent.move(1 << 20, places[-1]))
 
     assert places == [1, 101, 201, 0]
-    assert peer.sessions.inflight.store.unacked_count == before + 250  # the old copies go when these are safe
+    assert noted_of(peer.sessions.inflight) == before + 250  # the old copies go when these are safe
 
 
 # limits
@@ -374,3 +375,69 @@ def test_after_a_loss_of_power_identifiers_are_released_before_they_are_used(
         assert [(each.payload, each.packet_identifier) for each in peer.packets(2)] == [(b"C", 1), (b"D", 2)]
     finally:
         node.stop()
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("later", ["full", "room"])
+@pytest.mark.parametrize("before", ["nothing", "others"])
+def test_identifiers_that_a_full_disk_did_not_note_are_released_before_they_are_used(
+    tmp_path, before, later, end
+):
+    """On 7b959f01 B came without PUBREL, and a client that holds A with it dropped it [MQTT-4.3.3-2]."""
+    files = FullDisk()
+    node = mqtt_node(tmp_path / "data", files=files, segment_size=1 << 16)
+    peer = Peer(node).subscribe("t", qos=2)
+    inflight = peer.sessions.inflight
+    publish(node, mqtt_message("t", b"0", 1))
+    peer.packet()
+    peer.acknowledge(PUBACK, 1)
+    if before == "others":
+        inflight.received_before(0, 1, True, b"")
+    files.is_full = True
+    while inflight.received_before(0, 1, True, b""):
+        pass
+    publish(node, mqtt_message("t", b"A", 2))
+    held = peer.packet().packet_identifier
+    peer.acknowledge(PUBREC, held)
+    assert peer.packet().TYPE == PUBREL
+    if later == "room":
+        files.is_full = False
+        begin_segments(node, inflight)
+    getattr(node, end)()
+
+    node = mqtt_node(tmp_path / "data")
+    try:
+        peer = Peer(node)
+        publish(node, mqtt_message("t", b"B", 2))
+
+        for _ in range(FIRST_ROWS):
+            assert peer.packet().TYPE == PUBREL
+        peer.acknowledge(PUBCOMP, held)
+        assert peer.packet().packet_identifier == held
+    finally:
+        node.stop()
+
+
+def test_store_that_is_written_anew_leaves_no_doubt(tmp_path):
+    node = mqtt_node(tmp_path / "data", segment_size=1 << 16)
+    inflight = Peer(node).subscribe("t", qos=2).sessions.inflight
+    before = inflight.trust_at
+    begin_segments(node, inflight)
+    assert 0 < before < inflight.trust_at
+    node.kill()
+
+    node = mqtt_node(tmp_path / "data")
+    try:
+        peer = Peer(node)
+        publish(node, mqtt_message("t", b"B", 2))
+        assert peer.packet().TYPE == PUBLISH
+    finally:
+        node.stop()
+
+
+def begin_segments(node, inflight):
+    """Note so much, and have it done with, that all of the store is written anew."""
+    for _ in range(8):
+        for _ in range(1000):
+            inflight.done(inflight.received_before(0, 1, True, b""))
+        node.wait(lambda: inflight.moving is None)

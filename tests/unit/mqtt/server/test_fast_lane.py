@@ -15,6 +15,7 @@ from gomq_py.hub import again as again_module
 from gomq_py.mqtt.server import connection as connection_module
 from gomq_py.mqtt.server.inbound import WAITS_FOR_IDENTIFIERS
 from tests.support.door import poll_the_loop
+from tests.support.mqtt_outbound import noted_of
 from tests.support.mqtt_publishing import bodies, bound, drained, publish
 from tests.support.waiting import wait_until as wait_for
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
@@ -624,7 +625,7 @@ def test_qos_2_that_waits_for_files_and_comes_again_is_stored_once(mqtt):
     assert bodies(queue) == [b"1", b"2"] and received.count == 1
     client.send(b"\x62\x02\x00\x01")
     client.expect(b"\x70\x02\x00\x01")
-    assert received.count == 0 and received.inflight.store.unacked_count == 1  # what is sure
+    assert received.count == 0 and noted_of(received.inflight) == 1  # what is sure
 
 
 def test_qos_2_that_some_have_had_in_an_earlier_run_goes_to_the_others_once(mqtt):
@@ -827,7 +828,7 @@ def test_qos_2_that_waits_for_files_leaves_nothing_of_a_session_that_ends(mqtt):
     later.callbacks[0](None)
 
     wait_until(lambda: queue.ready_count == 1, what="the message is not stored")
-    assert received.count == 0 and received.inflight.store.unacked_count == 0
+    assert received.count == 0 and noted_of(received.inflight) == 0
 
 
 def test_identifier_in_use_costs_nothing_of_the_receive_maximum(mqtt, modern):

@@ -7,7 +7,7 @@ from gomq_py.mqtt.model.interests import Interest
 from gomq_py.mqtt.wire.errors import ProtocolError
 from gomq_py.mqtt.wire.topics import swapped
 from gomq_py.storage.message import Message
-from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, note_received, publish
+from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, note_received, noted_of, publish
 
 PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
 REPLAYED, OWN = 16, 64
@@ -562,7 +562,7 @@ def test_restart_keeps_identifiers_of_qos_2(nodes, how):
         again.acknowledge(PUBREC, identifier)
     for identifier in (1, 2, 3, 4):
         again.acknowledge(PUBCOMP, identifier)
-    assert again.outbound.sent.used == 0 and again.sessions.inflight.store.unacked_count == 0
+    assert again.outbound.sent.used == 0 and noted_of(again.sessions.inflight) == 0
 
 
 def test_session_that_ends_leaves_no_identifiers(node):
@@ -574,7 +574,7 @@ def test_session_that_ends_leaves_no_identifiers(node):
 
     Peer(node, clean_start=True)
 
-    assert peer.sessions.inflight.store.unacked_count == 0
+    assert noted_of(peer.sessions.inflight) == 0
 
 
 # a client that does not read
