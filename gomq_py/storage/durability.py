@@ -67,12 +67,12 @@ class Durability:
         """
         self.when_safe(callback, _not_ours)
 
-    def when_on_disk(self, callback, hurry=True):
+    def when_on_disk(self, callback, hurry=True, concerns=None):
         """As ``when_safe``, for housekeeping: the local disk has to do.
 
         ``hurry=False``: it may take a while.
         """
-        self.disk.after_sync(callback, hurry)
+        self.disk.after_sync(callback, hurry, concerns)
 
     def wait(self):
         """Return when all that was done until now is safe.

@@ -100,7 +100,7 @@ class Calls(FaultyFiles):
         self.fail_at = len(self.calls) + 1 if (key, self.seen[key]) == (self.target, self.number) else None
         super().about_to(call, subject)
 
-    def sync(self, file):
+    def sync(self, file, flush=None):
         self.about_to("sync", file.path)
         file.synced_size = file.size
 

@@ -5,8 +5,6 @@ Beside queue, whose verbs it has; above storage.stream_store. In a turn each con
 not at the end gets a share, round robin; consumers at the end are looked at when something was published, and
 cost nothing otherwise. Never yields, never waits for a socket or a disk.
 """
-from functools import partial
-
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight
 from gomq_py.broker.queues.stream_pace import READERS, StreamPace
@@ -223,8 +221,13 @@ class StreamQueue(queue.Queue):
         The files go after one flush, which proves what the stream goes on with; another one covers that their
         names are gone.
         """
-        after = partial(queue.Queue.after_purge, self, durability)
-        after(lambda error: after(callback) if error is None else callback(error))
+        def flushed(error):
+            if error is None:
+                queue.Queue.after_purge(self, durability, callback)
+            else:
+                callback(error)
+
+        durability.when_on_disk(flushed, concerns=lambda: self.failed)
 
     def purge_some(self, limit):
         """Drop all messages, whatever the limit: a stream loses whole segments only. Returns how many."""
