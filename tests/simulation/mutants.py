@@ -178,6 +178,13 @@ def ack_lost():
     Queue.settle = forget
 
 
+def http_answers_before_the_flush():
+    """A change is answered when it is made."""
+    from gomq_py.http import durability  # here, for it brings Flask
+
+    durability.after_request = lambda response: response
+
+
 def prefetch_counts_one_more():
     """A consumer has one more message in hand than it asked for."""
     init = AMQPConsumer.__init__

@@ -25,7 +25,7 @@ WINDOWS = (1000, 5000, 65536, 1 << 20)  # octets
 PIECES = (1, 7, 100, 1460, 65536)
 DELAYS_S = (50e-6, 200e-6, 200e-6, 2e-3, 40e-3)
 FIRST_DESCRIPTOR = 1_000_000  # none of the system's is so high
-AMQP_PORT, MQTT_PORT = 5672, 1883
+AMQP_PORT, MQTT_PORT, HTTP_PORT = 5672, 1883, 15672
 
 
 class Network:
@@ -328,6 +328,11 @@ def shut_down(descriptor, how=system_socket.SHUT_RDWR):
     """In place of hub.admission.shut_down."""
     with contextlib.suppress(OSError):
         gevent.get_hub().process.sockets[descriptor].shutdown(how)
+
+
+def has_gone(client):
+    """In place of http.server._has_gone, of gevent's socket of a client."""
+    return client._sock._peer_has_ended or client._sock._is_reset
 
 
 class WaitingSocket(GeventSocket):

@@ -26,13 +26,16 @@ SETTLES_S = 0.5  # until greenlets that were killed at the end have ended
 
 
 class Machine:
-    """What outlives a process: its disk. ``boot``: tells one boot of the machine from another."""
+    """What outlives a process: its disk. ``boot``: tells one boot of the machine from another. ``doors``: on
+    which ports the broker listens.
+    """
 
     def __init__(self, world, network, folder):
         self.world = world
         self.network = network
         self.weather = Weather()
         self.boots = 0
+        self.doors = {"amqp": AMQP_PORT, "mqtt": MQTT_PORT}
         self.processes = []
         self._folder = folder
         self._random = world.random("disk")
@@ -151,7 +154,7 @@ class Process:
             self.node.lead()
             self.node.open_doors([
                 (name, WaitingSocket(fileno=Listening(self, port).fileno()))
-                for name, port in (("amqp", AMQP_PORT), ("mqtt", MQTT_PORT))
+                for name, port in self.machine.doors.items()
             ])
         except Exception as error:
             self.fault("cannot boot", error)

@@ -9,11 +9,14 @@ from typing import NamedTuple
 from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.clock import CLOCK
+from tests.simulation.definitions_ledger import DefinitionsLedger
+from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
 from tests.simulation.mqtt_clients import Retainer, Testator, TopicPublisher, TopicSubscriber, Watcher
-from tests.simulation.network import Network
+from tests.simulation.network import HTTP_PORT, Network
 from tests.simulation.process import Machine
 from tests.simulation.queue_ledger import TRAITS, Book, QueueLedger
+from tests.simulation.steering import steer_http
 from tests.simulation.stream_ledger import StreamLedger
 from tests.simulation.world import World
 
@@ -33,6 +36,7 @@ JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 # What clients may do beside publishing and acking, and how many traits a queue has.
 OPTIONAL = sorted({*OF_PUBLISHERS, *OF_CONSUMERS, "tx"})
 FEW = (0, 0, 1, 2, 3)
+HTTP_SHARE = 0.15
 
 # The clients of a topic, by the first letter of its name.
 OF_TOPICS = {
@@ -88,13 +92,27 @@ class Scenario:
             kind(world, self._network, f"{kind.__name__.lower()}-{ledger.name}", ledger)
             for ledger in topics for kind in OF_TOPICS[ledger.name[0]]
         ]
-        self.ledgers = [*self._book.queues.values(), *self._streams, *topics]
+        operators = self._operators()
+        self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
+        self.ledgers = [*self._book.queues.values(), *self._streams, *topics, *operators]
 
     def _left(self, parts):
         """Those that are not left out, of things with names."""
         parts = {name_of(part): part for part in parts}
         self.parts += [name for name in parts if name not in self.parts]
         return [part for name, part in parts.items() if name not in self._reduction.without]
+
+    def _operators(self):
+        """The ledgers of HTTP clients, in few seeds: such a client takes much of the processor."""
+        random = self.world.random("http")  # another one would change all seeds
+        if random.random() >= HTTP_SHARE:
+            return []
+        names = self._left(f"http{number}" for number in range(random.choice((1, 1, 2))))
+        ledgers = [DefinitionsLedger(self.world, name) for name in names]
+        if ledgers:
+            steer_http()
+            self.machine.doors["http"] = HTTP_PORT
+        return ledgers
 
     def _amqp_clients(self):
         random, book = self._random, self._book

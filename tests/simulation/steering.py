@@ -56,6 +56,18 @@ def _steer_sockets():
     coalescer._ticks = _refuse
 
 
+def steer_http():
+    """The management door, which few seeds open: to import it takes long."""
+    from gevent import pywsgi, server as gevent_server
+
+    from gomq_py.http import clients, door, server  # noqa: F401
+
+    gevent_server.GeventSocket = network.WaitingSocket
+    pywsgi.socket.getfqdn = lambda name="": "simulation"
+    clients.shut_down = network.shut_down
+    server._has_gone = network.has_gone
+
+
 def _refuse(*_):
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
