@@ -589,6 +589,7 @@ TIMERS = {
     "gomq_py.hub.again": (1, "of one store, and starts a job, or work of a thread"),
     "gomq_py.mqtt.model.moving": (1, "of one vhost, and asks when definitions are safe"),
     "gomq_py.mqtt.model.replays": (1, "of one client, forgets its timer first, and starts a job"),
+    "gomq_py.mqtt.server.delivery": (1, "of one client, and forgets its timer first"),
     "gomq_py.mqtt.server.broker_topics": (1, "waits for the next time first"),
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),

@@ -39,7 +39,8 @@ class HeldPublish:
     all have had it: whether all of them took it, and whether one of these did. It goes on to its end even if
     its client has gone. If nobody has had it because all queues were deleted, it goes elsewhere, as if it
     came then. ``before(destinations, None, taken)`` is called whenever they are tried, and
-    ``before(destinations, those left, taken)`` when the first of those left has answered LATER again.
+    ``before(destinations, those left, taken)`` when the first of those left has answered LATER again, or,
+    with none left, not all have taken it: in the batch of the refusal, so that no kill comes in between.
     """
 
     def __init__(self, vhost, scheduler, publication, at, taken, done, before=None):
@@ -102,6 +103,8 @@ class HeldPublish:
                 self._somebody_took = True
             else:
                 self._taken = False
+        if not self._taken and self._before is not None:
+            self._before(tuple(destinations), (), False)
         return True
 
     def _still_there(self):

@@ -5,10 +5,12 @@ import os
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from gomq_py.broker.topology.vhost import VHost
+from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content import forms
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
@@ -582,16 +584,18 @@ def test_what_waits_for_files_counts_when_it_has_them(nodes):
         assert received(again) == ({7} if comes else set())
 
 
-def left_waiting(node, taken=True):
+def left_waiting(node, taken=True, first="a"):
     """Identifier 7, whose message queue a has, and queue b does not, because it waits for files: what a
-    HeldPublish calls before it tries again.
+    HeldPublish calls before it tries again. ``first``: the first of its queues, a or b.
     """
-    ids, queues = Peer(node).session.received_ids(), (queue_of(node, "a"), queue_of(node, "b"))
+    ids = Peer(node).session.received_ids()
+    queues = tuple([queue_of(node, name) for name in "ab" if name >= first])
     ids.begin(7, queues, sent_at_once())
-    assert queues[0].publish(sent_at_once())
-    before = ids.postpone(7, sent_at_once(), queues, queues[1:], taken)
+    for queue in queues[:-1]:
+        assert queue.publish(sent_at_once())
+    before = ids.postpone(7, sent_at_once(), queues, queues[-1:], taken)
     node.hub.scheduler.finish()
-    return before, queues[1]
+    return before, queues[-1]
 
 
 def lacking(node):
@@ -641,6 +645,25 @@ def test_what_a_queue_refused_comes_again_to_those_that_lack_it(nodes):
 
     again = nodes()
     assert received(again) == {7} and lacking(again) == ["b"]
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_kill_between_a_refusal_and_its_answer_says_that_it_was_refused(nodes, first):
+    """Of a message that waited for files. On 6102cf54 the identifier counted as received after the kill, so
+    that what its client sent again was answered, and stored nowhere.
+    """
+    node, message, tries = nodes(), sent_at_once(), []
+    before, queue = left_waiting(node, first=first)
+    message.lacking = tries.append
+    publication = SimpleNamespace(
+        message=message, destinations=[queue], somebody_took=first == "a")
+    HeldPublish(node.vhost, node.hub.scheduler, publication, 0, True, lambda *_: None, before)
+
+    tries.pop()(OSError("no room"))
+
+    again = nodes()
+    assert lacking(again) == (["b"] if first == "a" else ["a", "b"])
+    assert received(again) == ({7} if first == "a" else set())
 
 
 def test_message_that_a_client_gave_up_for_another_says_nothing_of_that_one_after_a_kill(nodes):
