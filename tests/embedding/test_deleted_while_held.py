@@ -15,6 +15,7 @@ from gomq_py.client.mqtt import MQTTClient
 from gomq_py.content.properties import Properties
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire.constants import MQTT_5
+from gomq_py.mqtt.wire.packets import PublishPacket
 from tests.embedding.test_slow_disk import HeldFiles, connect, published_over_http
 from tests.support.waiting import in_time, wait_until
 
@@ -217,13 +218,17 @@ def test_mqtt_publish_at_qos_2_does_not_come_again_to_a_queue_that_has_it_since_
         timeout_s=in_time(60),
     ) as device:
         held.broker.call(has_had_the_first)
-        identifier = device.begin_publish("key", b"x", 2)
+        packet = PublishPacket(
+            topic_name="key", payload=b"x", qos=2, dup=True,
+            packet_identifier=device.session.next_identifier())
+        device.session.outgoing[1] = packet
+        device.send_packet(packet)
         held.wait_until_held()
 
         held.topology.queue_delete("q")
         held.files[0].let_go()
 
-        assert identifier == 1 and device.wait_acknowledged(identifier) == 0
+        assert device.wait_acknowledged(1) == 0
     assert held.ready("has it") == []
 
 

@@ -53,6 +53,12 @@ def no_collector():
     gc.unfreeze()
 
 
+def is_quiet(launcher):
+    """Nobody is connected, and no thread makes files of segments."""
+    pool = launcher._node.broker._pool
+    return not (launcher._node.hub.clients or pool._in_making or pool.has_unnamed)
+
+
 def of_the_broker():
     """How many objects of each of the broker's types there are."""
     names = (f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
@@ -231,7 +237,7 @@ def test_nothing_of_what_has_ended_is_left_for_the_collector(broker, no_collecto
     monkeypatch.setattr(resting, "REST_MS", 1)
     for _ in range(2):  # imports, caches, the queue that the kind uses
         kind(broker)
-    wait_until(lambda: broker.call(lambda launcher: not launcher._node.hub.clients))
+    wait_until(lambda: broker.call(is_quiet))
     before = of_the_broker()
 
     for _ in range(3):
