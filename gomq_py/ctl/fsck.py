@@ -137,9 +137,11 @@ def _check_log(path, findings, left):
 
 def _check_queue(folder, findings, is_stream=False):
     found = {}
+    incarnation = _incarnation_of(folder)
     listed = findings.listed.pop(os.path.abspath(folder), None)
-    if listed is not None and listed.positions is not None:
-        _compare_offsets(os.path.join(folder, stream_offsets.NAME), listed.positions, findings)
+    if is_stream:
+        left = None if listed is None else listed.positions
+        _check_offsets(os.path.join(folder, stream_offsets.NAME), incarnation, left, findings)
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         match = _SEGMENT.fullmatch(name)
@@ -147,9 +149,7 @@ def _check_queue(folder, findings, is_stream=False):
             found.setdefault(int(match[2]), {})[match[1]] = path
         elif _LEVEL.fullmatch(name) and os.path.isdir(path):
             _check_queue(path, findings)
-        elif is_stream and name == stream_offsets.NAME:
-            _check_offsets(path, _incarnation_of(folder), findings)
-        elif is_stream and name.startswith("known."):
+        elif is_stream and (name == stream_offsets.NAME or name.startswith("known.")):
             pass  # told once
         elif name.startswith("damaged."):
             findings.notes.append(
@@ -157,7 +157,6 @@ def _check_queue(folder, findings, is_stream=False):
             )
         else:
             findings.notes.append((path, "is none of a queue's files"))
-    incarnation = _incarnation_of(folder)
     for number, count in () if listed is None else listed.counts.items():
         if number not in found:
             path = os.path.join(folder, f"msgs.{number:010d}")
@@ -179,29 +178,24 @@ def _incarnation_of(folder):
     return os.path.basename(folder).partition(".")[2].partition(".")[0]  # a number follows in set-aside/
 
 
-def _compare_offsets(path, left, findings):
-    """Name positions that are not those that an orderly stop has left."""
-    content = b""
-    if os.path.exists(path):
+def _check_offsets(path, incarnation, left, findings):
+    """Positions that are torn were not flushed: they are written over by and by, and their consumers begin
+    anew. ``left``: what an orderly stop has noted of the file, or None.
+    """
+    is_there, content = os.path.exists(path), b""
+    if is_there:
         with open(path, "rb") as file:
             content = file.read()
-    if stream_offsets.checksum(content) != left:
+    if left not in (None, stream_offsets.checksum(content)):
         what = "is not what the last run left" if content else "is gone or empty since the last run stopped"
         findings.damage.append((path, f"{what}: consumers of the stream get messages again"))
-
-
-def _check_offsets(path, incarnation, findings):
-    """Positions are written over by and by; one that is torn was not flushed, and its consumer begins anew.
-    """
-    with open(path, "rb") as file:
-        content = file.read()
-    count = stream_offsets.unreadable(content)
-    if count is not None and incarnation not in ("", stream_offsets.stream_of(content)):
-        findings.damage.append((path, "is not where it belongs: it holds positions of another stream"))
-    elif count is None:
+    count = stream_offsets.unreadable(content) if is_there else 0
+    if count is None:
         findings.notes.append(
             (path, "is no stream's positions: made in a run that ended before it was written")
         )
+    elif is_there and incarnation not in ("", stream_offsets.stream_of(content)):
+        findings.damage.append((path, "is not where it belongs: it holds positions of another stream"))
     elif count:
         findings.notes.append((path, f"the positions of {count} consumer(s) cannot be read: they begin anew"))
 

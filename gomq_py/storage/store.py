@@ -83,8 +83,8 @@ class Store:
         return 0
 
     def holds(self, place, came_ms):
-        """At boot: whether the whole record of a message lies at a place that place_of() has named, or was
-        acked there. ``came_ms``: when the message came in, Unix milliseconds; 0: at any time. Blocks.
+        """Whether the whole record of a message lies at a place that place_of() has named, or was acked
+        there. ``came_ms``: when the message came in, Unix milliseconds; 0: at any time. Blocks: it is read.
         """
         return False
 

@@ -167,7 +167,9 @@ def stores_of(vhost):
 
 
 def held_in(stores, noted, came_ms=0):
-    """The places, of these of a message, at which it lies, or was acked. Blocks, for boot."""
+    """The places, of these of a message, at which it lies, or was acked. Blocks, but for what
+    was given to these stores just now, because it is in memory.
+    """
     return those_in(noted, {
         key for key, place in places_in(noted) if key in stores and stores[key].holds(place, came_ms)})
 

@@ -394,13 +394,13 @@ def _client_of(message):
 
 _KINDS = {
     _CLIENT: str, _USER: str, _TOPIC: str, _QOS: int, _RETAIN: bool, _DELAY: int, _BLOCK: bytes,
-    _EXPIRY: int, _STATE: int,
+    _EXPIRY: int, _STATE: int, _OF_TOKEN: bool, _PLACES: bytes,
 }
 
 
 def _will_of(message):
     """The Will of a record; None: it is none."""
-    headers = _headers_of(message)
+    headers = {_OF_TOKEN: False, _PLACES: b"", **_headers_of(message)}
     for key, kind in _KINDS.items():
         if not isinstance(headers.get(key), kind):
             return None
@@ -408,5 +408,4 @@ def _will_of(message):
     return Will(
         headers[_CLIENT], headers[_USER], headers[_TOPIC], message.get_body(), headers[_QOS] & 3,
         headers[_RETAIN], headers[_DELAY], headers[_BLOCK], headers[_EXPIRY], headers[_STATE],
-        fields["expires_at_ms"], headers.get(_OF_TOKEN) is True, headers.get(_PLACES, b""),
-        fields["timestamp_ms"])
+        fields["expires_at_ms"], headers[_OF_TOKEN], headers[_PLACES], fields["timestamp_ms"])
