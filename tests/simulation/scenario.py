@@ -165,7 +165,7 @@ class Scenario:
             actions += "commit", "roll_back"
             publishes = publishes or consumes
         if consumes:
-            actions += ["ack_multiple"] if has_consumer else ["ack_multiple", "get"]
+            actions += ["ack_multiple", "get"] if may_get else ["ack_multiple"]
         if publishes:
             actions.append("publish")
         return publishes, consumes, is_tx, has_consumer, actions
