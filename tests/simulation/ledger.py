@@ -91,9 +91,10 @@ class TopicLedger(Ledger):
         self.once = set()  # published at QoS 2
         self.taken_back = {}  # number of a will -> None once the disk knows
         self._may_double = set()
+        self._unnoted = set()  # identifiers of these may be used anew after a kill
         self._under_way = set()  # of those: not complete on both ways, or not for long
         self._unflushed = set()  # and so when a process ended
-        self._is_late = self._keeps_no_identifiers = False
+        self._is_late = self._has_failed = False
 
     def publish_at(self, qos, size=None):
         """(number, body) of another message."""
@@ -101,12 +102,17 @@ class TopicLedger(Ledger):
         if qos == 2:
             self.once.add(number)
             self._under_way.add(number)
-            if self._keeps_no_identifiers:
+            if self._has_failed:
                 self._may_double.add(number)
+                self._unnoted.add(number)
         return number, body
 
     def take_back(self, number):
-        """It is a will, and nobody is to see it."""
+        """It is a will, and nobody is to see it, unless the disk fails the store of wills and the broker is
+        killed then: docs/mqtt.md.
+        """
+        if self._has_failed:
+            return
         self.taken_back[number] = self._is_late
         self.exercised["wills taken back"] += 1
         self.world.after(ACK_FLUSH_S, self._forgotten, number)
@@ -126,16 +132,17 @@ class TopicLedger(Ledger):
 
     def process_ended(self):
         self._unflushed |= self._under_way
-        self._is_late = self._keeps_no_identifiers = False
+        self._is_late = self._has_failed = False
 
     def disk_is_ill(self, fails):
-        """Where it fails, identifiers may not be kept, and a kill may double what is under way:
-        docs/mqtt.md.
+        """Where it fails, identifiers may not be kept, and after a kill what is under way may be doubled, and
+        its identifier be used anew: docs/mqtt.md.
         """
         self._is_late = True
         if fails:
-            self._keeps_no_identifiers = True
+            self._has_failed = True
             self._may_double |= self._under_way
+            self._unnoted |= self._under_way
 
     def power_was_cut(self):
         """What was under way at QoS 2 may come again: docs/mqtt.md, "at least once, both ways"."""
@@ -146,7 +153,7 @@ class TopicLedger(Ledger):
         """It came to the subscriber's program, at QoS 2 with an identifier that was that of ``before``, whose
         exchange is not complete, or None.
         """
-        if before is not None:
+        if before is not None and before not in self._unnoted:
             self.find(f"{number} came with the identifier of {before}, which had no PUBREL")
         if number in self.taken_back:
             self.find(f"{number} came, a will that was taken back")

@@ -129,6 +129,7 @@ class QueueLedger(Ledger):
         self.hands = []
         self.connections = self.cuts = 0
         self.settled = {}
+        self._dying = set()  # copies of ``settled`` that are dead letters of this process
         self._finished = set()  # numbers that clients acked, here or where they went as dead letters
         self._waiting = {}  # number -> Message, accepted, and not finished
         self._delivered = {}  # copy -> ends, since the power was cut last
@@ -195,8 +196,13 @@ class QueueLedger(Ledger):
         return hand
 
     def process_ended(self):
-        """Nobody flushes the latest acks any more: they are gone with the page cache, whenever that goes."""
+        """Nobody flushes the latest acks any more: they are gone with the page cache, whenever that goes. And
+        dead letters that waited here for room in the queue they go to are messages of this queue again.
+        """
         self._doubt_latest_acks()
+        for copy in self._dying:
+            self.settled.pop(copy, None)
+        self._dying.clear()
 
     def disk_is_ill(self, fails):
         self._doubt_latest_acks()
@@ -216,6 +222,12 @@ class QueueLedger(Ledger):
             at_s = self.world.now_s if hand.ends == self.ends else math.inf
             for copy in copies:
                 self.settled.setdefault(copy, at_s)
+
+    def bury(self, copies, hand):
+        """As settle(), of what is rejected, and a dead letter elsewhere once there is room."""
+        if hand.ends == self.ends:
+            self._dying.update(copies)
+            self.settle(copies, hand)
 
     def give_back(self, copies):
         """They are to come again."""
@@ -440,7 +452,7 @@ class Hand:
         for copy in copies:
             del self.held[copy]
         self._ledger.exercised["rejected"] += len(copies)
-        return lambda: self._ledger.settle(copies, self)
+        return lambda: self._ledger.bury(copies, self)
 
     def give_back(self, copies):
         """They are sent back together. Returns the same."""

@@ -35,6 +35,7 @@ class StreamLedger(Ledger):
         self.cuts = 0
         self.is_calm = False
         self.keeps_positions = True
+        self.may_be_closed = False  # after a flush that failed, until the process ends
         self._offsets = {}  # number -> offset
         self._read_again = set()
 
@@ -60,7 +61,11 @@ class StreamLedger(Ledger):
 
     def disk_is_ill(self, fails):
         if fails:
+            self.may_be_closed = True
             self._forget_positions()
+
+    def process_ended(self):
+        self.may_be_closed = False
 
     def _forget_positions(self):
         for position in self.positions.values():
@@ -174,10 +179,11 @@ class Reader:
             del self.held[copy]
         position, offsets = self._position, self._ledger._offsets
         settled = min((offsets.get(copy.number, 0) for copy in self.held), default=self._next or 0)
-        cuts = self._ledger.cuts
+        ledger, cuts = self._ledger, self._ledger.cuts
+        is_kept = not ledger.may_be_closed
 
         def seen():
-            if cuts == self._ledger.cuts and self._ledger.keeps_positions:
+            if is_kept and cuts == ledger.cuts and ledger.keeps_positions and not ledger.may_be_closed:
                 position[0] = max(position[0], settled)
 
         return seen
