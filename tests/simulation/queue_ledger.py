@@ -243,8 +243,7 @@ class QueueLedger(Ledger):
         """It came to a client."""
         if message.is_open:
             self.find(f"{copy} came, and its transaction was not committed")
-        # A message that moves is in two places rather than in none, when a process ends.
-        may_be_two = (copy.deaths or message.delay_s) and (message.ends != self.ends or self._ill)
+        may_be_two = self._may_be_two(message, copy)
         is_late = hand.is_over()  # it was read behind the end of its connection
         self.came.add(copy.number)
         if copy in self.settled and not may_be_two and not is_late:
@@ -259,6 +258,10 @@ class QueueLedger(Ledger):
             self._check_is_due(message, copy)
         if hand.cuts == self.cuts:
             self._delivered[copy] = self.ends
+
+    def _may_be_two(self, message, copy):
+        """A message that moves is in two places rather than in none, when a process ends."""
+        return (copy.deaths or message.delay_s) and (message.ends != self.ends or self._ill)
 
     def _check_nobody_has(self, copy, hand):
         """What one client has in hand comes to no other."""
@@ -296,7 +299,8 @@ class QueueLedger(Ledger):
     def check_count(self, copy, count, hand):
         """It came with this x-delivery-count."""
         self.exercised["counted"] += 1
-        if count < self._counts.get(copy, 0):
+        is_one = not self._may_be_two(self.book.messages[copy.number], copy)
+        if is_one and count < self._counts.get(copy, 0):
             hand.suspect(f"{copy} came with a count of {count} behind one of {self._counts[copy]}")
         if count > self.arguments.get("x-delivery-limit", QUORUM_LIMIT) + self.ends:
             self.find(f"{copy} came with a count of {count}")
