@@ -15,6 +15,7 @@ The parts, from below:
     process    a broker: booted, killed between two events or in front of a call, and booted again
     ledger     what clients were answered, and what may not happen after that
     clients    state machines that speak AMQP and MQTT and know what they were answered
+    faults     what goes wrong at a machine
     scenario   what a seed makes of all that
 
 A process that is killed is a hub to which nobody switches any more. No ``finally`` of it runs, as after

@@ -10,6 +10,7 @@ from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READER
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.clock import CLOCK
 from tests.simulation.definitions_ledger import DefinitionsLedger
+from tests.simulation.faults import FAULTS, NEXT_FAULT_S, Faults
 from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
 from tests.simulation.mqtt_clients import Retainer, Testator, TopicPublisher, TopicSubscriber, Watcher
@@ -27,11 +28,7 @@ LOOK_S = 0.02  # between two looks whether all is quiet
 STOP_S = 60.0
 LAST_BOOT_S = 5.0
 LOOKS_S = (1e-6, 1e-6, 20e-6, 300e-6)  # what a look at the clock costs: how fast the machine is
-NEXT_FAULT_S = (0.05, 0.5, 2.0)
-MOMENTS = (1, 5, 30, 200)  # before a kill in front of a call
-FULL_S = (0.01, 0.3, 2.0)
 LAST_JUMP_S = 1e6
-JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 
 # What clients may do beside publishing and acking, and how many traits a queue has.
 OPTIONAL = sorted({*OF_PUBLISHERS, *OF_CONSUMERS, "tx"})
@@ -62,14 +59,13 @@ class Reduction(NamedTuple):
             f" --storm {self.storm_s:g}" if self.storm_s != STORM_S else ""))
 
 
-class Scenario:
+class Scenario(Faults):
     """One seed. ``parts``: the names of what a Reduction may leave out of it: kinds of faults, queues, and
     topics.
     """
 
     def __init__(self, seed, folder, reduction=Reduction(), out=None):
         self.world = world = World(seed, out)
-        self.faults = 0
         self._looks_at_s = 0.0
         self.parts = []
         self._reduction = reduction
@@ -77,7 +73,6 @@ class Scenario:
         CLOCK.look_s = self._random.choice(LOOKS_S)
         self._network = Network(world)
         self.machine = Machine(world, self._network, folder)
-        self._process = None
         # Some kinds of faults hide others: each seed has its own.
         self._kinds = self._left(self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS))))
         topics = self._left(
@@ -183,76 +178,9 @@ class Scenario:
             self._judge()
         self._end()
 
-    # what goes wrong
-
-    def _start(self):
-        self._process = self.machine.start(self._ended)
-        weather = self.machine.weather
-        if weather.slow or weather.failing:  # since before it began
-            self._tell_of_illness(bool(weather.failing))
-
     def _ended(self):
         self._book.ends += 1
-        for ledger in self.ledgers:
-            ledger.process_ended()
-
-    def _go_wrong(self):
-        storm_is_over = self.world.now_s >= self._reduction.storm_s or self.faults == self._reduction.faults
-        if not storm_is_over and not self.world.findings:
-            self.faults += 1
-            if self._process.is_alive:
-                self._random.choice(self._kinds)(self)
-            else:
-                self._start()
-            self.world.after(self._random.random() * self._random.choice(NEXT_FAULT_S), self._go_wrong)
-
-    def _kill(self):
-        self._process.die("is killed")
-
-    def _kill_at_a_call(self):
-        self._process.dies_at = self._process.moments + 1 + self._random.randrange(
-            self._random.choice(MOMENTS))
-
-    def _cut_power(self):
-        self.machine.cut_power()
-        for ledger in self.ledgers:
-            ledger.power_was_cut()
-
-    def _stop(self):
-        if self._process.is_ready:
-            self._process.stop()
-
-    def _jump(self):
-        CLOCK.jump(self._random.choice(JUMPS_S))
-        self.world.say("clock", f"jumps to {CLOCK.jump_s:+.0f} s")
-
-    def _fill_disk(self):
-        self.world.say("disk", "is full")
-        self._set_full(True)
-        self.world.after(self._random.choice(FULL_S), self._make_room)
-
-    def _make_room(self):
-        self.world.say("disk", "has room")
-        self._set_full(False)
-
-    def _set_full(self, is_full):
-        self.machine.weather.is_full = is_full
-        for ledger in self.ledgers:
-            ledger.disk_is_full(is_full)
-
-    def _slow_flush(self):
-        self.world.say("disk", "is slow")
-        self.machine.weather.slow = 1
-        self._tell_of_illness(False)
-
-    def _tell_of_illness(self, fails):
-        for ledger in self.ledgers:
-            ledger.disk_is_ill(fails)
-
-    def _fail_flush(self):
-        self.world.say("disk", "is to fail")
-        self.machine.weather.failing = self._random.choice((1, 1, 3))
-        self._tell_of_illness(True)
+        super()._ended()
 
     # the judgement
 
@@ -297,9 +225,3 @@ class Scenario:
             return
         self._start()
         world.run(world.now_s + LAST_BOOT_S)
-
-
-FAULTS = (
-    Scenario._kill, Scenario._kill_at_a_call, Scenario._kill_at_a_call, Scenario._cut_power, Scenario._stop,
-    Scenario._jump, Scenario._fill_disk, Scenario._slow_flush, Scenario._fail_flush,
-)

@@ -1,0 +1,91 @@
+"""Faults: what goes wrong at one machine, and what ledgers are told of it."""
+from tests.simulation.clock import CLOCK
+
+NEXT_FAULT_S = (0.05, 0.5, 2.0)
+MOMENTS = (1, 5, 30, 200)  # before a kill in front of a call
+FULL_S = (0.01, 0.3, 2.0)
+JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
+
+
+class Faults:
+    """Of a ``machine``, while the storm of a ``_reduction`` lasts: of these ``_kinds``, as ``_random`` says.
+    ``ledgers`` hear of them.
+    """
+
+    world = machine = ledgers = None
+    faults = 0  # so far
+    _process = _random = _kinds = _reduction = None
+
+    def _start(self):
+        self._process = self.machine.start(self._ended)
+        weather = self.machine.weather
+        if weather.slow or weather.failing:  # since before it began
+            self._tell_of_illness(bool(weather.failing))
+
+    def _ended(self):
+        for ledger in self.ledgers:
+            ledger.process_ended()
+
+    def _go_wrong(self):
+        storm_is_over = self.world.now_s >= self._reduction.storm_s or self.faults == self._reduction.faults
+        if not storm_is_over and not self.world.findings:
+            self.faults += 1
+            if self._process.is_alive:
+                self._random.choice(self._kinds)(self)
+            else:
+                self._start()
+            self.world.after(self._random.random() * self._random.choice(NEXT_FAULT_S), self._go_wrong)
+
+    def _kill(self):
+        self._process.die("is killed")
+
+    def _kill_at_a_call(self):
+        self._process.dies_at = self._process.moments + 1 + self._random.randrange(
+            self._random.choice(MOMENTS))
+
+    def _cut_power(self):
+        self.machine.cut_power()
+        for ledger in self.ledgers:
+            ledger.power_was_cut()
+
+    def _stop(self):
+        if self._process.is_ready:
+            self._process.stop()
+
+    def _jump(self):
+        CLOCK.jump(self._random.choice(JUMPS_S))
+        self.world.say("clock", f"jumps to {CLOCK.jump_s:+.0f} s")
+
+    def _fill_disk(self):
+        self.world.say("disk", "is full")
+        self._set_full(True)
+        self.world.after(self._random.choice(FULL_S), self._make_room)
+
+    def _make_room(self):
+        self.world.say("disk", "has room")
+        self._set_full(False)
+
+    def _set_full(self, is_full):
+        self.machine.weather.is_full = is_full
+        for ledger in self.ledgers:
+            ledger.disk_is_full(is_full)
+
+    def _slow_flush(self):
+        self.world.say("disk", "is slow")
+        self.machine.weather.slow = 1
+        self._tell_of_illness(False)
+
+    def _tell_of_illness(self, fails):
+        for ledger in self.ledgers:
+            ledger.disk_is_ill(fails)
+
+    def _fail_flush(self):
+        self.world.say("disk", "is to fail")
+        self.machine.weather.failing = self._random.choice((1, 1, 3))
+        self._tell_of_illness(True)
+
+
+FAULTS = (
+    Faults._kill, Faults._kill_at_a_call, Faults._kill_at_a_call, Faults._cut_power, Faults._stop,
+    Faults._jump, Faults._fill_disk, Faults._slow_flush, Faults._fail_flush,
+)
