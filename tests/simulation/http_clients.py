@@ -235,7 +235,7 @@ class HTTPClient(Client):
         """The inbox."""
         self._is_taking = True
         self.ask(f"DELETE {KINDS['queue'].path(self._inbox[1])}/contents", ok=(204,),
-                 then=lambda _: self.ledger.accepted.clear())
+                 then=lambda _: self.ledger.purge())
 
     def look(self):
         """At the health of the broker, which a closed queue and an alarm make 503."""
@@ -273,5 +273,5 @@ def _answer_in(buffer):
 ACTIONS = {
     HTTPClient.define: 8, HTTPClient.redefine: 4, HTTPClient.delete: 4, HTTPClient.import_: 1,
     HTTPClient.export: 1, HTTPClient.log_in: 3, HTTPClient.read_as: 3, HTTPClient.publish: 4,
-    HTTPClient.get: 2, HTTPClient.purge: 0.2, HTTPClient.look: 1,
+    HTTPClient.get: 2, HTTPClient.purge: 1, HTTPClient.look: 1,
 }

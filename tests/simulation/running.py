@@ -18,7 +18,7 @@ from collections import Counter
 from tests.simulation.clock import CLOCK
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import STORM_S, Reduction, Scenario
-from tests.simulation.steering import steer
+from tests.simulation.steering import import_http, steer
 from tests.simulation.world import FOLDER_PREFIX
 
 # In memory where that is possible: the disk is modelled.
@@ -37,6 +37,7 @@ def run_all(arguments):
     if asked.mutant:
         MUTANTS[asked.mutant]()
     seeds = [seed for argument in asked.seeds for seed in seeds_of(argument)]
+    import_http()
     gc.collect()
     gc.freeze()
     failed = []

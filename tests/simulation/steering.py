@@ -14,6 +14,7 @@ import socket
 from zlib import crc32
 
 import gevent
+from gevent.pool import Pool as GreenletPool
 
 from gomq_py import node
 from gomq_py.broker.routing import destination
@@ -56,16 +57,53 @@ def _steer_sockets():
     coalescer._ticks = _refuse
 
 
+def import_http():
+    """What the management door needs, once for all seeds: it takes half a second of the processor, and so
+    does an app for each boot of a broker.
+    """
+    from gomq_py.http import app, clients, door, server  # noqa: F401
+
+    made = app.create_app(None)
+    made.url_map.update()  # of routes, or each seed would sort them with its first request
+
+    def create_app(node):
+        made.extensions["gomq.node"] = node
+        made.extensions["gomq.logins"] = app.LoginCounts()
+        made.extensions["gomq.sessions"] = app.Sessions()
+        return made
+
+    door._APPS[door.HTTP] = create_app
+
+
 def steer_http():
-    """The management door, which few seeds open: to import it takes long."""
+    """The management door, which few seeds open."""
     from gevent import pywsgi, server as gevent_server
 
-    from gomq_py.http import clients, door, server  # noqa: F401
+    from gomq_py.http import clients, server
 
     gevent_server.GeventSocket = network.WaitingSocket
     pywsgi.socket.getfqdn = lambda name="": "simulation"
     clients.shut_down = network.shut_down
     server._has_gone = network.has_gone
+    server.Pool = _Pool
+
+
+class _Pool(GreenletPool):
+    """Ends its greenlets in the order of their coming, and not of their addresses."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.greenlets = _Ordered()
+
+
+class _Ordered(dict):
+    """What gevent asks of a set."""
+
+    add = dict.setdefault
+
+    def discard(self, one):
+        """It need not be there."""
+        self.pop(one, None)
 
 
 def _refuse(*_):

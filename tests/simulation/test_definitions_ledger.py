@@ -1,4 +1,6 @@
 """The judge of what HTTP clients were answered: each promise that is broken by hand is found."""
+from base64 import b64encode
+
 import pytest
 
 from tests.simulation.definitions_ledger import KINDS, DefinitionsLedger
@@ -65,3 +67,13 @@ def test_binding_goes_with_its_queue_even_if_its_own_change_was_not_answered(led
     change(ledger, dict.fromkeys([QUEUE, *ledger.hang_on(QUEUE)]))
 
     assert findings(ledger, {EXCHANGE: "topic"}) == []
+
+
+def test_message_that_comes_back_after_a_purge_is_found(ledger):
+    number, body = ledger.publish()
+    ledger.accept(number)
+    ledger.purge()
+
+    ledger.take([{"payload": b64encode(body)}])
+
+    assert ledger.world.findings == ["at 0.000000 s: h: 0 came, and was purged before"]

@@ -42,8 +42,8 @@ def test_every_promise_is_exercised(output):
 
     assert {what.split(" ", 1)[1] for what in exercised if what} == {
         "accepted", "begins", "counted", "dead letters", "defined", "delayed", "deleted", "delivered again",
-        "given back", "lengths", "logins", "offsets shown again", "once", "priorities", "receive maximum",
-        "rejected", "retained", "rights", "wills taken back"}
+        "given back", "lengths", "logins", "offsets shown again", "once", "priorities", "purged",
+        "receive maximum", "rejected", "retained", "rights", "wills taken back"}
 
 
 def test_one_seed_has_one_trace_whatever_ran_before_and_wherever(output):
