@@ -46,7 +46,7 @@ class Hub:
         self._settings = settings
         self._buffers = None
         self._closing = {}  # what is called at the end, as keys
-        self._greenlets = set()
+        self._greenlets = {}  # as an ordered set
         self.is_closed = False
         self.scheduler = Scheduler()
         self.timers = HubTimers()
@@ -138,8 +138,8 @@ class Hub:
 
     def _begun(self, greenlet, seconds):
         if not self.is_closed:
-            self._greenlets.add(greenlet)
-            greenlet.rawlink(self._greenlets.discard)
+            self._greenlets[greenlet] = None
+            greenlet.rawlink(self._greenlets.pop)
             greenlet.start_later(seconds)
         return greenlet
 

@@ -11,13 +11,11 @@ import logging
 import os
 import random
 import socket
-from zlib import crc32
 
 import gevent
 from gevent.pool import Pool as GreenletPool
 
 from gomq_py import node
-from gomq_py.broker.routing import destination
 from gomq_py.hub import admission, coalescer, loop_socket
 from gomq_py.mqtt.model import kinds
 from gomq_py.net import listener, output
@@ -45,7 +43,6 @@ def steer(world):
     resources.resident_memory = resources.used_memory = lambda *_: 1 << 26
     data_dir.boot_id = kinds.boot_id = lambda: b"boot %d\n" % gevent.get_hub().process.machine.boots
     _sort_folders()
-    _hash_by_name()
     _listen_to_logs(world)
 
 
@@ -108,12 +105,6 @@ class _Ordered(dict):
 
 def _refuse(*_):
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-
-def _hash_by_name():
-    """Sets of queues have an order that follows from their addresses, which compiled classes keep."""
-    if destination.__file__.endswith(".py"):
-        destination.Destination.__hash__ = lambda queue: crc32(queue.name.encode())
 
 
 def _sort_folders():

@@ -236,7 +236,7 @@ class Commit:
         return False
 
     def _hold_queues(self):
-        self._queues = {queue for _, queue, _ in self._parts}
+        self._queues = {queue: None for _, queue, _ in self._parts}
         for queue in self._queues:
             queue.hold()  # what goes back must not be overtaken
 

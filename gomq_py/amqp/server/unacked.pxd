@@ -49,7 +49,7 @@ cdef class Unacked:
     cpdef list holding(self)
     cpdef queue_of(self, uint64_t tag)
     @cython.locals(holder=Holder)
-    cpdef set queues(self)
+    cpdef dict queues(self)
     cpdef uint64_t due_ms(self) except? 0
     cpdef Holder overdue(self, uint64_t now_ms)
     @cython.locals(holder=Holder, shortest_ms=uint64_t, timeout_ms=uint64_t, row=Py_ssize_t, tag=uint64_t,

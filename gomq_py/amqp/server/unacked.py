@@ -306,8 +306,8 @@ class Unacked:
         return True
 
     def queues(self):
-        """The queues whose messages are outstanding."""
-        return {holder.queue for holder in self.holders if holder is not None and holder.unacked_count}
+        """The queues whose messages are outstanding, as keys of a dict."""
+        return {holder.queue: None for holder in self.holders if holder is not None and holder.unacked_count}
 
     def memory_octets(self):
         """Octets that ring and rows aside occupy."""

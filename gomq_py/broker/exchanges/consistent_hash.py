@@ -89,7 +89,7 @@ class ConsistentHashExchange(Exchange):
             key = "" if key is None else written(key)
         destination = self._spread.find(crc32(key.encode("utf-8", "surrogateescape")))
         if destination is not None:
-            targets.add(destination)
+            targets[destination] = None
 
     def part_with(self, destination, count):
         super().part_with(destination, count)

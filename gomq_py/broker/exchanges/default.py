@@ -24,4 +24,4 @@ class DefaultExchange(Exchange):
         queue = self._queues.get(routing_key)
         destination = queue if queue is not None else self._sinks.get(routing_key)
         if destination is not None and (queue is None or not queue.is_state):
-            targets.add(destination)
+            targets[destination] = None

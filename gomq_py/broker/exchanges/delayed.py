@@ -61,7 +61,7 @@ class DelayedExchange(Exchange):
     def match(self, routing_key, headers, targets):
         has_time = headers and (X_DELAY in headers or X_DELIVER_AT in headers)
         if has_time and self.delayed_store is not None and is_delayed(headers):
-            targets.add(self.delayed_store)
+            targets[self.delayed_store] = None
         else:
             self._inner.match(routing_key, headers, targets)
 

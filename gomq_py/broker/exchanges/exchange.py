@@ -118,8 +118,8 @@ class Exchange:
         return binding.routing_key, binding.arguments
 
     def match(self, routing_key, headers, targets):
-        """Add to the set ``targets`` every destination, queue or exchange, of a binding that matches.
-        ``headers`` may be None.
+        """Add to the keys of the dict ``targets``, which keeps their order, every destination, queue or
+        exchange, of a binding that matches. ``headers`` may be None.
         """
         raise NotImplementedError
 

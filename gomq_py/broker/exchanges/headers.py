@@ -38,7 +38,7 @@ class HeadersExchange(Exchange):
         headers = headers or {}
         for destination, wants_all, wanted in self._rules.values():
             if destination not in targets and satisfies(headers, wants_all, wanted):
-                targets.add(destination)
+                targets[destination] = None
 
     def _added(self, binding):
         mode = binding.arguments.get(X_MATCH, "all")

@@ -16,7 +16,7 @@ class RandomExchange(Exchange):
 
     def match(self, routing_key, headers, targets):
         if self._destinations:
-            targets.add(random.choice(self._destinations))
+            targets[random.choice(self._destinations)] = None
 
     def part_with(self, destination, count):
         super().part_with(destination, count)

@@ -12,7 +12,7 @@ cdef class TopicShards:
     @cython.locals(shard=TopicBits)
     cpdef remove(self, str pattern, list words)
     @cython.locals(shard=TopicBits)
-    cpdef match(self, list words, set targets)
+    cpdef match(self, list words, dict targets)
     cpdef Py_ssize_t shard_count(self)
     @cython.locals(shard=TopicBits)
     cdef TopicBits _with_room(self, Py_ssize_t count)
@@ -32,4 +32,4 @@ cdef class TopicBits:
     @cython.locals(left=dict, words=list, destinations=dict)
     cpdef Py_ssize_t rebuild(self) except -1
     @cython.locals(moves=dict, octets=bytes, octet=cython.uchar, bit=Py_ssize_t, at=Py_ssize_t)
-    cpdef match(self, list words, set targets)
+    cpdef match(self, list words, dict targets)

@@ -56,7 +56,7 @@ class TopicShards:
             self._room[shard] = None
 
     def match(self, words, targets):
-        """Add to the set ``targets`` every destination of a pattern that matches these words."""
+        """Add to the dict ``targets``, as keys, every destination of a pattern that matches these words."""
         for shard in self._shards:
             shard.match(words, targets)
 
@@ -137,7 +137,7 @@ class TopicBits:
         return self.used
 
     def match(self, words, targets):
-        """Add to the set ``targets`` every destination of a pattern that matches these words."""
+        """Add to the dict ``targets``, as keys, every destination of a pattern that matches these words."""
         here = self._starts
         stars, stays, moves = self._stars, self._stays, self._moves
         for word in words:

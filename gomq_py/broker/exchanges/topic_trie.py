@@ -143,7 +143,7 @@ class TopicTrie:
         return node
 
     def match(self, key, targets):
-        """Add to the set ``targets`` every destination bound to a pattern that matches the key."""
+        """Add to the dict ``targets``, as keys, every destination bound to a pattern that matches the key."""
         words = split_key(key)
         if self.shards.words:
             self.shards.match(words, targets)

@@ -83,28 +83,28 @@ class Routing:
     def _reach(self, exchange, routing_key, headers, more_keys, apart=None, left_out=()):
         """Destinations in the order they were found, and the exchanges passed on the way."""
         found = {}
-        seen = {exchange}
+        seen = {exchange: None}
         ahead = [exchange]
         while ahead:
             current = ahead.pop()
-            matched = set()
+            matched = {}  # as an ordered set
             current.match(routing_key, headers, matched)
             for key in more_keys:
                 current.match(key, headers, matched)
-            if current.departed:
-                matched.difference_update(current.departed)
+            for destination in current.departed:
+                matched.pop(destination, None)
             if (
                 not matched and current.alternate is not None and current.alternate in self.exchanges
                 and not takes_onward(current, (routing_key, *more_keys))
             ):
-                matched.add(self.exchanges[current.alternate])
+                matched[self.exchanges[current.alternate]] = None
             if current.onward is not None:
-                matched.add(current.onward)
+                matched[current.onward] = None
             for destination in matched:
                 if not isinstance(destination, Exchange):
                     found[destination] = None
                 elif destination not in seen:
-                    seen.add(destination)
+                    seen[destination] = None
                     ahead.append(destination)
         for destination in left_out:
             found.pop(destination, None)
@@ -242,7 +242,7 @@ def takes_onward(exchange, keys):
     """Whether a message with these keys is taken behind the exchange that this one hands on to. What is kept
     as a retained message, which the headers say, is not: no subscriber has it.
     """
-    onward, taken = exchange.onward, set()
+    onward, taken = exchange.onward, {}
     for key in keys if onward is not None else ():
         onward.match(key, None, taken)
     return bool(taken)

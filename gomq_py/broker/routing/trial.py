@@ -50,7 +50,7 @@ class Trial:
 def try_out(routing, exchange, routing_keys, headers, now_ms):
     """A Trial of a message to ``exchange`` by the first key and those of CC and BCC behind it. May switch."""
     found = Trial()
-    seen = {exchange}
+    seen = {exchange: None}
     ahead = [exchange]
     reached: dict[Any, Any] = {}
     while ahead:
@@ -63,7 +63,7 @@ def try_out(routing, exchange, routing_keys, headers, now_ms):
             if not isinstance(step.destination, Exchange):
                 reached[step.destination] = None
             elif step.destination not in seen:
-                seen.add(step.destination)
+                seen[step.destination] = None
                 ahead.append(step.destination)
     for entity in [*reached, *seen] if reached else ():
         stream = routing.tee_of(entity)
@@ -76,7 +76,7 @@ def try_out(routing, exchange, routing_keys, headers, now_ms):
 
 def _steps_from(routing, current, keys, headers, found, now_ms):
     """The steps that lead away from an exchange. A generator; may switch."""
-    matched: set[Any] = set()
+    matched: dict[Any, None] = {}
     judge = current
     if isinstance(current, DelayedExchange):
         due_ms = _due_ms(current, headers, now_ms)
@@ -85,7 +85,8 @@ def _steps_from(routing, current, keys, headers, found, now_ms):
         judge = current.inner
     for key in keys:
         judge.match(key, headers, matched)
-    matched.difference_update(current.departed)
+    for destination in current.departed:
+        matched.pop(destination, None)
     if (
         not matched and current.alternate in routing.exchanges and current.alternate is not None
         and not takes_onward(current, keys)
@@ -128,7 +129,7 @@ def _rule(exchange, binding, headers):
     alone.bind(binding)
 
     def leads(key):
-        targets: set[Any] = set()
+        targets: dict[Any, None] = {}
         alone.match(key, headers, targets)
         return bool(targets)
 

@@ -3,7 +3,7 @@ cimport cython
 @cython.final
 cdef class Unsynced:
     cdef readonly tuple last
-    cdef set before
+    cdef dict before
     cpdef add(self, tuple queues)
-    @cython.locals(queues=tuple, before=set)
+    @cython.locals(queues=tuple, before=dict)
     cpdef tuple take(self)

@@ -18,8 +18,8 @@ class Unsynced:
         """A publish to these queues, a tuple, is answered when it is on disk."""
         if self.last is not None:
             if self.before is None:
-                self.before = set()
-            self.before.add(self.last)
+                self.before = {}  # as an ordered set
+            self.before[self.last] = None
         self.last = queues
 
     def take(self):

@@ -90,7 +90,7 @@ class MQTTExchange(Exchange):
             return
         self._tree.match(topic, targets)
         if headers and self.retained is not None and headers.get(RETAIN_HEADER) is True:
-            targets.add(self.retained)
+            targets[self.retained] = None
 
     def _added(self, binding):
         topic_filter, destination = binding.routing_key, binding.destination

@@ -30,10 +30,10 @@ cdef class FilterTree:
     @cython.locals(levels=list, is_below=bint, node=FilterNode, nodes=list, counts=dict)
     cpdef remove(self, str topic_filter, destination)
     @cython.locals(node=FilterNode, child=FilterNode, front=list, reached=list, may_be_any=bint)
-    cpdef match(self, str topic, set targets)
+    cpdef match(self, str topic, dict targets)
     cpdef bint is_empty(self) except -1
 
-cdef _reach(there, set targets)
+cdef _reach(there, dict targets)
 cdef _lead(FilterNode node, bint is_below, there)
 @cython.locals(child=FilterNode, only=FilterNode)
 cdef FilterNode _grown(FilterNode node, str level)

@@ -147,7 +147,7 @@ class FilterTree:
             _cut(node, levels.pop())
 
     def match(self, topic, targets):
-        """Add to the set ``targets`` every destination of a filter that matches the topic."""
+        """Add to the dict ``targets``, as keys, every destination of a filter that matches the topic."""
         node = self.root
         # a first level with $ is neither + nor below #
         may_be_any = topic[:1] != "$"
@@ -181,11 +181,11 @@ class FilterTree:
 
 
 def _reach(there, targets):
-    """Add what is at a node to a set."""
+    """Add what is at a node to the keys of a dict."""
     if isinstance(there, dict):
         targets.update(there)
     else:
-        targets.add(there)
+        targets[there] = None
 
 
 def _lead(node, is_below, there):

@@ -89,7 +89,8 @@ class BrokerTopics:
             if session.connection is None or not wants(session):
                 del self._sessions[session]
             yield
-        vhosts = {session.connection.vhost for session in self._sessions if session.connection is not None}
+        vhosts = dict.fromkeys(
+            session.connection.vhost for session in self._sessions if session.connection is not None)
         if not vhosts:
             self._loads = Loads()
             return
@@ -200,7 +201,7 @@ def publish(vhost, topic, text):
     """Give a value to whoever has subscribed to its topic in a vhost."""
     exchange, now_ms = vhost.extras[EXTRA].exchange, vhost.timers.now_ms()
     key = crossing.swap(topic.encode())
-    targets: set = set()
+    targets: dict = {}
     exchange.match(key.decode(), None, targets)
     for target in targets:
         message = Message()

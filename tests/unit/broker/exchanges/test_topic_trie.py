@@ -27,9 +27,9 @@ def naive(pattern, key):
 
 
 def matched(trie, key):
-    targets = set()
+    targets = {}
     trie.match(key, targets)
-    return targets
+    return set(targets)
 
 
 WORDS = st.sampled_from(["a", "b", "", "*", "#", "long-word", "é"])

@@ -324,3 +324,18 @@ def test_exchange_that_is_deleted_hands_on_nothing_and_is_handed_nothing(vhost, 
 
     assert vhost._onward_of == {} and source.onward is None
     assert vhost.route(source, "any") == ()
+
+
+def test_destinations_come_in_the_order_of_their_bindings_and_keys():
+    """Not in that of their addresses, in which a set has them, or no two runs would do the same."""
+    vhost, _, _ = make_vhost()
+    names = [f"q{number * 7 % 20}" for number in range(20)]
+    for name in names:
+        vhost.declare_queue(name)
+        vhost.bind_queue(name, "amq.fanout", "")
+        vhost.bind_queue(name, "amq.direct", "a")
+
+    routes = [vhost.route(vhost.exchange(exchange), key, more_keys=keys) for exchange, key, *keys in (
+        ("amq.fanout", ""), ("amq.direct", "a"), ("", *names))]
+
+    assert [[queue.name for queue in route] for route in routes] == [names] * 3
