@@ -180,6 +180,7 @@ class Channel:
             self._consumes.find(f"{self._client.name} has a message behind cancel-ok")
 
     def _take_message(self, method, properties, body):
+        """Returns the Copy, or None, which is a finding."""
         message = self._book.message_of(body)
         if message is None:
             return None
@@ -187,7 +188,7 @@ class Channel:
         held = Held(method.delivery_tag, getattr(method, "consumer_tag", None), None)
         copy = self._hand.take(message, held, method.redelivered, headers)
         self._say(f"takes {copy}{' again' if method.redelivered else ''} of {self._consumes.name}")
-        return message
+        return copy
 
     HANDLERS = {
         methods.BasicAck: _confirmed, methods.BasicNack: _refused, methods.BasicReturn: _returned,
@@ -205,7 +206,7 @@ class Channel:
         else:
             weights = [weight for weight, _ in self._actions.values()]
             (_, action), = self._random.choices(list(self._actions.values()), weights)
-            action(self)
+            getattr(self, action.__name__)()
 
     def _drain(self):
         """Settle everything, and ask for nothing new."""
@@ -369,10 +370,10 @@ class Channel:
         def got(method, *content):
             self._has_got = bool(content)
             if content and self._is_open and not self._is_busy:
-                message = self._take_message(method, *content)
+                copy = self._take_message(method, *content)
                 self._consumes.check_length(method.message_count)
-                if is_alone and message is not None and "priority" in self._consumes.traits:
-                    self._consumes.check_priority(message, asked_s)
+                if is_alone and copy is not None and "priority" in self._consumes.traits:
+                    self._consumes.check_priority(self._book.messages[copy.number], asked_s)
 
         self._ask(methods.BasicGet(queue=self._consumes.name), GOT, got)
 

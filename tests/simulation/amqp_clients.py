@@ -7,7 +7,6 @@ from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
 from gomq_py.amqp.wire.frames import FrameReader, decode_header, method_frame
 from gomq_py.amqp.wire.methods import decode_method
-from tests.simulation.amqp_channel import Channel
 from tests.simulation.client import Client
 from tests.simulation.network import AMQP_PORT
 from tests.simulation.world import without_places
@@ -21,18 +20,22 @@ EXPECTED = (
 
 
 class AMQPClient(Client):
-    """``roles``: of each channel what Channel takes. ``frame_max``: of its connection."""
+    """``roles``: of each channel its class and what that takes. ``frame_max``: of its connection.
+    ``expects``: parts of texts with which the broker may end this connection or a channel of it.
+    """
 
     def __init__(self, world, network, name, book, roles):
         super().__init__(world, network, name, AMQP_PORT)
         self.book = book
         self.frame_max = 0
         self.is_closing = False
-        self._channels = [Channel(self, number, *role) for number, role in enumerate(roles, 1)]
+        self.expects = set()
+        self._channels = [kind(self, number, *role) for number, (kind, *role) in enumerate(roles, 1)]
 
     def begin(self):
         self.frame_max = self.random.choice(FRAME_SIZES)
         self.is_closing = False
+        self.expects.clear()
         self._reader = FrameReader(0)
         self._contents = {}  # channel -> [method, octets missing, properties, parts]
         self._login = self.login()
@@ -99,7 +102,7 @@ class AMQPClient(Client):
     def _take_method(self, channel, method):
         if isinstance(method, (methods.ConnectionClose, methods.ChannelClose)):
             text = f"is told {method.reply_code} {without_places(method.reply_text)}"
-            if not any(expected in text for expected in EXPECTED):
+            if not any(expected in text for expected in (*EXPECTED, *self.expects)):
                 self.world.find(f"{self.name} {text}")
             self.leave(text)
         elif channel:

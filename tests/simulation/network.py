@@ -172,6 +172,11 @@ class End:
             self.is_closed or self.is_readable() or peer.is_closed or peer._is_reset or peer._has_ended
             or peer._sent)
 
+    @property
+    def window(self):
+        """Octets that may be on their way to it, or unread there."""
+        return WINDOWS[-1] if self._network.is_calm else self._window
+
     def reset(self):
         """The connection ends for both sides, at once for this one."""
         if not self._is_reset:
@@ -191,8 +196,7 @@ class End:
             self.hear()
 
     def _room(self):
-        window = WINDOWS[-1] if self._network.is_calm else self.peer._window
-        return window - len(self.peer._arrived) - len(self._sent)
+        return self.peer.window - len(self.peer._arrived) - len(self._sent)
 
     def _move_later(self):
         if not self._is_moving and (self._sent or self._has_ended):

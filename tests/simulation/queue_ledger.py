@@ -27,6 +27,10 @@ TRAITS = {
     "delays": {},
     "copies": {},  # by CC, to another queue
 }
+# What the queues of some parts of a seed may be besides.
+MORE_TRAITS = {
+    "single": {"x-single-active-consumer": True},
+}
 QUORUM_LIMIT = 20
 READ_S = 0.1  # between two looks whether a client has read what it was told
 # With these, what is given back may not come back, or not in its place.
@@ -141,7 +145,8 @@ class QueueLedger(Ledger):
     @property
     def arguments(self):
         """Of its declaration."""
-        arguments = {key: value for trait in sorted(self.traits) for key, value in TRAITS[trait].items()}
+        arguments = {key: value for trait in sorted(self.traits)
+                     for key, value in (TRAITS | MORE_TRAITS)[trait].items()}
         if self.dies_to is not None:
             arguments |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.dies_to.name}
         return arguments
@@ -341,6 +346,7 @@ class Hand:
         self._newest = {}  # source and priority -> number
         self._returned = []  # [source, its numbers in order, whether the broker has seen it]
         self._is_over = False
+        self.consuming = set()  # tags of consumers that were answered, and not cancelled
         self.is_left = False  # the client has closed its channel, or lost its connection
 
     def is_over(self):
@@ -371,6 +377,10 @@ class Hand:
         """How many it has from this consumer."""
         return sum(held.consumer_tag == consumer_tag
                    for held in (*self.held.values(), *(held for held, _ in self.pending.values())))
+
+    def count_consumed(self):
+        """How many it has from any consumer."""
+        return sum(held.consumer_tag is not None for held in self.held.values())
 
     def consumes(self, tag):
         """(tag, arguments) of a new consumer."""

@@ -6,8 +6,9 @@ orderly end and a last boot, after which nothing may come back.
 """
 from typing import NamedTuple
 
-from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS
+from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS, Channel
 from tests.simulation.amqp_clients import AMQPClient
+from tests.simulation.amqp_consumers import clients_with_manners
 from tests.simulation.clock import CLOCK
 from tests.simulation.definitions_ledger import DefinitionsLedger
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, Faults
@@ -87,6 +88,7 @@ class Scenario(Faults):
             kind(world, self._network, f"{kind.__name__.lower()}-{ledger.name}", ledger)
             for ledger in topics for kind in OF_TOPICS[ledger.name[0]]
         ]
+        self.clients += clients_with_manners(world, self._network, self._book, self._left)
         operators = self._operators()
         self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
         self.ledgers = [*self._book.queues.values(), *self._streams, *topics, *operators]
@@ -151,7 +153,7 @@ class Scenario(Faults):
         ]
 
     def _role(self, publishes, consumes, actions, uses, may_get=True):
-        """What Channel takes."""
+        """Of a channel."""
         random = self._random
         has_consumer = not may_get or random.random() < 0.8
         is_tx = may_get and "tx" in uses and random.random() < 0.5
@@ -163,7 +165,7 @@ class Scenario(Faults):
             actions += ["ack_multiple", "get"] if may_get else ["ack_multiple"]
         if publishes:
             actions.append("publish")
-        return publishes, consumes, is_tx, has_consumer, actions
+        return Channel, publishes, consumes, is_tx, has_consumer, actions
 
     def run(self):
         """Live through it. What is wrong is in ``world.findings``."""

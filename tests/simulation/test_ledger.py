@@ -195,7 +195,7 @@ def test_message_of_lower_priority_that_comes_first_is_found(world, book):
     queue = QueueLedger(world, "q", book, ["priority"])
     for priority in (1, 2):
         book.accept(book.publish(None, [queue], priority=priority))
-    world.run(1.0)
+    world.run(world.now_s + 1.0)
 
     queue.check_priority(book.messages[0], world.now_s)
 
