@@ -16,6 +16,8 @@ The parts, from below:
     ledger     what clients were answered, and what may not happen after that
     clients    state machines that speak AMQP and MQTT and know what they were answered
     faults     what goes wrong at a machine
+    visits     at a quiet end everybody leaves, comes again and leaves, and nothing may stay or grow
+    leaks      what a broker keeps while nobody is connected
     scenario   what a seed makes of all that
 
 A process that is killed is a hub to which nobody switches any more. No ``finally`` of it runs, as after

@@ -125,6 +125,10 @@ class AMQPClient(Client):
         self.waits()
         self.tell(0, methods.ConnectionClose(reply_code=200, reply_text=""))
 
+    def say_goodbye(self):
+        if self.is_open and not self.is_closing:
+            self.close()
+
     def gone(self):
         for channel in self._channels:
             channel.lose()

@@ -15,7 +15,8 @@ READ_OCTETS = 65536
 
 class Client:
     """``waits_since_s``: when it asked what was not answered yet, or None. ``is_calm``: nobody is rude any
-    more, and nothing new is asked for, so that it can be judged.
+    more, and nothing new is asked for, so that it can be judged. ``is_gone``: it has left for good, or until
+    it is to ``come_again``.
     """
 
     def __init__(self, world, network, name, port):
@@ -25,6 +26,8 @@ class Client:
         self.waits_since_s = None
         self.is_calm = False
         self.is_open = False  # logged in, with all that it needs
+        self.is_gone = False
+        self._departs = False
         self._was_open = False
         self._network = network
         self._port = port
@@ -55,6 +58,28 @@ class Client:
     def be_rude(self):
         """Do to the connection what is bad manners."""
         self.leave("hangs up")
+
+    def say_goodbye(self):
+        """Begin to end the connection in order; the broker ends it, or ``leave`` does."""
+        self.leave("goes")
+
+    # its visits
+
+    def depart(self, in_order):
+        """Connect no more, and end the connection that there is, in order or with a reset."""
+        self._departs = True
+        if self._end is not None:
+            if in_order:
+                self.say_goodbye()
+            else:
+                self._end.reset()
+                self.leave("resets its connection")
+
+    def come_again(self):
+        """Connect; it was gone."""
+        self._departs = self.is_gone = False
+        self._connect()
+        self._act_later()
 
     # for what it does
 
@@ -89,6 +114,9 @@ class Client:
     # its connection
 
     def _connect(self):
+        if self._departs:
+            self.is_gone = True
+            return
         self._end = self._network.connect(self._port, self._hear)
         if self._end is None:
             self.world.after(self.random.choice(CONNECTS_S), self._connect)
@@ -146,6 +174,8 @@ class Client:
         self.world.after(ACTS_S[1] if self.is_calm else self.random.choice(ACTS_S), self._act)
 
     def _act(self):
+        if self._departs:
+            return
         if self.is_open:
             if not self.is_calm and self.random.random() < RUDE_SHARE:
                 self._be_rude()

@@ -5,6 +5,7 @@ thread gives way there. Which call fails, and whether the disk is full, says a W
 """
 import errno
 import os
+from collections import deque
 
 from tests.simulation.threads import this_thread
 from tests.support.power_cut import PowerCutFiles
@@ -49,6 +50,7 @@ class ProcessFiles(PowerCutFiles):
 
     def __init__(self, process, listeners=()):
         super().__init__(process.machine.disk, flush_pause=self._flushing, listeners=listeners)
+        self._opened = deque(maxlen=0)  # nobody switches it off, and files that were closed are to be gone
         self._process = process
         self._weather = process.machine.weather
         self._random = process.world.random(f"disk of {process}")

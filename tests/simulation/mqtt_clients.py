@@ -74,6 +74,9 @@ class MQTTClient(Client):
         """The session is there again."""
         self.opened()
 
+    def say_goodbye(self):
+        self.tell(packets.DisconnectPacket())
+
     def be_rude(self):
         """Connect again, with the old connection still there, which the broker has to end."""
         self.leave("forgets its connection", STAYS_S)

@@ -21,7 +21,7 @@ from gomq_py.storage.priority_store import PriorityStore
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.stream_cursor import StreamCursor
 from gomq_py.storage.stream_store import StreamStore
-from tests.simulation import amqp_mutants
+from tests.simulation import amqp_mutants, keeping_mutants
 
 
 def confirm_before_the_flush():
@@ -247,5 +247,8 @@ def purge_answered_before_the_flush():
     queues._await_purge = lambda queue: None
 
 
-MUTANTS = {mutant.__name__: mutant for mutant in [*globals().values(), *vars(amqp_mutants).values()]
-           if getattr(mutant, "__module__", None) in (__name__, amqp_mutants.__name__)}
+MUTANTS = {
+    name: mutant
+    for place in (globals(), vars(amqp_mutants), vars(keeping_mutants)) for name, mutant in place.items()
+    if getattr(mutant, "__module__", None) == place["__name__"]
+}

@@ -13,6 +13,7 @@ from greenlet import getcurrent
 
 from gomq_py.config.settings import Settings
 from gomq_py.node import Node
+from tests.simulation import leaks
 from tests.simulation.disk import ProcessFiles, Weather, is_of_disk
 from tests.simulation.loop import ProcessHub
 from tests.simulation.network import AMQP_PORT, FIRST_DESCRIPTOR, MQTT_PORT, Listening, WaitingSocket
@@ -89,6 +90,10 @@ class Process:
         if self.is_alive and self.hub.loop.is_due(at_s):
             set_hub(self.hub)
             self.hub.switch()
+
+    def enter(self):
+        """Who calls asks what it has."""
+        set_hub(self.hub)
 
     def after(self, delay_s, function):
         """An event of it: not after its end."""
@@ -175,6 +180,6 @@ class Process:
         open_ = [socket.name for socket in self.sockets.values() if not socket.is_closed]
         if open_:
             self.world.find(f"{self._name} has not closed {open_}")
-        if left := self.hub.loop.left():
-            self.world.find(f"{self._name} has ended, and its loop would call {left}")
+        if left := leaks.waiting(self):
+            self.world.find(f"{self._name} has ended, and there are {left}")
         self.die("has ended")

@@ -47,7 +47,7 @@ class Message:
     """
 
     def __init__(self, number, source, queues, now_s, ends, priority=0, ttl_s=math.inf, delay_s=0.0,
-                 is_open=False):
+                 is_open=False, size=None):
         self.number = number
         self.source = source
         self.queues = queues
@@ -58,13 +58,14 @@ class Message:
         self.ttl_s = ttl_s
         self.delay_s = delay_s
         self.is_open = is_open
+        self.size = size
         self.is_returned = False
         self.connections = {queue: queue.connections for queue in queues}
 
     @property
     def body(self):
         """What is published."""
-        return body_of(self.number)
+        return body_of(self.number, self.size)
 
 
 class Copy(NamedTuple):

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 
 from tests.simulation.clock import CLOCK
 from tests.simulation.mutants import MUTANTS
@@ -153,7 +152,7 @@ def run_here(seed, reduction, out):
 
 def exercised(scenario):
     """How often each promise could have been broken."""
-    counts = sum((ledger.exercised for ledger in scenario.ledgers), Counter())
+    counts = sum((ledger.exercised for ledger in scenario.ledgers), scenario.exercised)
     return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
 
 

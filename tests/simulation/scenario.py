@@ -4,6 +4,7 @@ A stormy time, in which the broker is killed, loses power, stops in order and ha
 the seed; then a calm one, after which everybody must have been answered and everything delivered; then an
 orderly end and a last boot, after which nothing may come back.
 """
+from collections import Counter
 from typing import NamedTuple
 
 from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS, Channel
@@ -20,6 +21,7 @@ from tests.simulation.process import Machine
 from tests.simulation.queue_ledger import TRAITS, Book, QueueLedger
 from tests.simulation.steering import steer_http
 from tests.simulation.stream_ledger import StreamLedger
+from tests.simulation.visits import Visits
 from tests.simulation.world import World
 
 STORM_S = 12.0
@@ -27,7 +29,6 @@ STORM_S = 12.0
 CALM_S = 60.0
 LOOK_S = 0.02  # between two looks whether all is quiet
 STOP_S = 60.0
-LAST_BOOT_S = 5.0
 LOOKS_S = (1e-6, 1e-6, 20e-6, 300e-6)  # what a look at the clock costs: how fast the machine is
 LAST_JUMP_S = 1e6
 
@@ -62,11 +63,12 @@ class Reduction(NamedTuple):
 
 class Scenario(Faults):
     """One seed. ``parts``: the names of what a Reduction may leave out of it: kinds of faults, queues, and
-    topics.
+    topics. ``exercised`` as in Ledger.
     """
 
     def __init__(self, seed, folder, reduction=Reduction(), out=None):
         self.world = world = World(seed, out)
+        self.exercised = Counter()
         self._looks_at_s = 0.0
         self.parts = []
         self._reduction = reduction
@@ -221,9 +223,13 @@ class Scenario(Faults):
         world = self.world
         if world.findings:
             return
+        visits = Visits(world, self._network, self._book, self.clients, self.exercised)
+        visits.run(self._process)
+        if world.findings:
+            return
         self._process.stop()
         if not world.run(world.now_s + STOP_S, lambda: not self._process.is_alive):
             world.find("the broker does not stop")
             return
         self._start()
-        world.run(world.now_s + LAST_BOOT_S)
+        visits.compare(self._process)

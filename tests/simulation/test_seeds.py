@@ -44,7 +44,7 @@ def test_every_promise_is_exercised(output):
         "accepted", "begins", "counted", "dead letters", "defined", "delayed", "deleted", "delivered again",
         "exclusive consumers", "given back", "lengths", "logins", "offsets shown again", "once", "priorities",
         "purged", "ranks", "receive maximum", "rejected", "retained", "rights", "shared limits",
-        "single active", "wills taken back", "without ack"}
+        "single active", "visits", "wills taken back", "without ack"}
 
 
 def test_one_seed_has_one_trace_whatever_ran_before_and_wherever(output):
@@ -78,6 +78,8 @@ def test_seed_by_itself_shows_its_trace(output):
     ("requeue_out_of_order", "came", 20),
     ("tx_commit_half_applied", "accepted", 20),
     ("tx_rollback_keeps_what_was_published", "was not committed", 20),
+    ("budget_not_given_back_on_reset", "nobody is connected, and octets of the budget for bodies", 1),
+    ("mapping_leaked_per_segment", "more is kept: mappings", 1),
 ])
 def test_known_fault_is_found(mutant, finding, most_seeds):
     printed, code = simulate("--no-shrink", "--mutant", mutant, f"1-{most_seeds}")

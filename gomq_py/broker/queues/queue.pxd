@@ -22,7 +22,7 @@ cdef class Queue(destination.Destination):
     cdef readonly ConsumerRing ring
     cdef readonly uint64_t published, delivered, auto_delivered, acked, requeued, got, auto_got, got_none
     cdef readonly uint64_t complained_ms
-    cdef int holds
+    cdef readonly int holds
     cdef bint behind, turning, gathers
     cdef public uint64_t consumer_timeout_ms
     cdef public Py_ssize_t dead_letter_count
