@@ -36,7 +36,7 @@ class Settling(Job):
 
         The queues that messages go back to deliver nothing meanwhile, so that later ones do not overtake.
         """
-        queues = () if how in (ACK, DROP) else self._channel.unacked.queues()
+        queues = () if how in (ACK, DROP) else held_back(self._channel)
         for queue in queues:
             queue.hold()
 
@@ -104,6 +104,17 @@ class Settling(Job):
         left = self._channel.unacked.settle_some(tag, how, ACKS_AT_ONCE if how == ACK else AT_ONCE)
         self._channel.resume_consumers()
         return left
+
+
+def held_back(channel):
+    """The queues that deliver nothing while messages of a channel go back and that is answered, as keys of a
+    dict: those of its consumers, too, which have room again before recover-ok.
+    """
+    queues = channel.unacked.queues()
+    for consumer in channel.consumers.values():
+        if consumer.queue is not None:
+            queues[consumer.queue] = None
+    return queues
 
 
 def release(queues):

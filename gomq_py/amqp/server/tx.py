@@ -10,6 +10,7 @@ from array import array
 from collections import deque
 
 from gomq_py.amqp.server import publish, settle
+from gomq_py.amqp.server.settling import held_back, release
 from gomq_py.amqp.wire.errors import ContentTooLarge, PreconditionFailed
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelectOk
@@ -79,7 +80,7 @@ class Transaction:
         """
         channel = self._channel
         unacked, newest, tag = channel.unacked, channel.unacked.next_tag - 1, 0
-        queues = unacked.queues()
+        queues = held_back(channel)
         for queue in queues:
             queue.hold()  # what goes back must not be overtaken
 
@@ -98,8 +99,7 @@ class Transaction:
             return False
 
         def done():
-            for queue in queues:
-                queue.release()
+            release(queues)
             if then is not None and channel.is_open():
                 then()
 

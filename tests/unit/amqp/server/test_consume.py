@@ -1,6 +1,7 @@
 """basic.consume, cancel, qos, get and recover over a connection."""
 import pytest
 
+from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicDeliver, BasicGet, BasicGetEmpty,
     BasicGetOk, BasicNack, BasicQos, BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk,
@@ -489,6 +490,30 @@ def test_recovered_messages_come_behind_recover_ok_where_consumers_share_a_limit
 
     method, _, body = consumer.expect_message(BasicDeliver)
     assert (method.redelivered, method.delivery_tag, body) == (True, 2, b"again")
+
+
+@pytest.mark.parametrize("transactional, settles, holder, other", [
+    (False, True, "q", "r"), (False, False, "r", "q"), (True, False, "r", "q")])
+def test_messages_of_other_queues_come_behind_recover_ok_where_consumers_share_a_limit(
+        consumer, transactional, settles, holder, other):
+    """As what went back, which its client drops at recover-ok. On 75e9fa3a they come before it."""
+    consumer.call(QueueDeclare(queue="r"), QueueDeclareOk)
+    if transactional:
+        consumer.call(TxSelect(), TxSelectOk)
+    consumer.call(BasicQos(prefetch_count=1, global_=True), BasicQosOk)
+    for queue in "qr":
+        consumer.call(BasicConsume(queue=queue), BasicConsumeOk)
+    consumer.call(ChannelOpen(), ChannelOpenOk, channel=2)
+    consumer.publish(holder, b"first", channel=2)
+    consumer.expect_message(BasicDeliver)
+    consumer.publish(other, b"second", channel=2)
+    ack = method_frame(1, BasicAck(delivery_tag=1)) if settles else b""
+
+    consumer.send(ack + method_frame(1, BasicRecover(requeue=True)))
+
+    consumer.expect(BasicRecoverOk)
+    method, _, body = consumer.expect_message(BasicDeliver)
+    assert method.delivery_tag == 2 and body in (b"first", b"second")
 
 
 def test_recovered_tags_are_unknown(consumer):
