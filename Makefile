@@ -14,7 +14,9 @@
 # make processors   checksums and integers in C for aarch64 and s390x, under qemu-user (docs/testing.md): seconds
 # make harness  every value at every place by every door, of which make test runs a chosen part (docs/testing.md): some minutes
 # make fuzz-http   25 made-up requests for each operation of the management API: some minutes
-# make simulate SEEDS=1-100   a broker, clients, clock and disk that seeds drive (docs/contributing/simulation.md); one seed shows its trace
+# make simulate SEED=38     a broker, clients, clock and disk that a seed drives (docs/contributing/simulation.md), with its trace
+# make simulate SEEDS=10000   these from 1 on, or SEEDS=500-600, on all processors: figures into docs/promises.md from 10 000 on
+# make simulate SEEDS="--mutant all 1-1000"   which seed finds each known fault; --twins compares the compiled modules
 # make load     Locust's users at a broker for a minute: rates, latencies, what it cost (LOAD_USERS, LOAD_SECONDS, LOAD_SHAPE)
 # make load-ui  the same in Locust's page, http://127.0.0.1:8089 (load/README.md)
 # make bench-tasks   what a task costs in the task queue, in Celery and (where it is installed) in dramatiq: some minutes
@@ -27,7 +29,8 @@ DATA ?= .gomq-data
 RUN ?=
 TARGET ?= all
 SECONDS ?= 600
-SEEDS ?= 1-100
+SEED ?=
+SEEDS ?= 100
 SPARK ?= 1
 # Most tests wait for a broker, not for a core: four at a time. Who is done takes over from the others, for tests that take long lie together.
 PYTEST ?= -n 4 --dist worksteal
@@ -98,7 +101,7 @@ fuzz-http: $(VENV)/dev.stamp build
 	GOMQ_FUZZ_EXAMPLES=25 $(BIN)/python -m pytest -n 2 tests/management/test_fuzz.py
 
 simulate: $(VENV)/dev.stamp
-	@$(BIN)/python -m tests.simulation $(SEEDS)
+	@$(BIN)/python -m tests.simulation $(or $(SEED),$(if $(findstring -,$(SEEDS)),,1-)$(SEEDS))
 
 screenshots: $(VENV)/dev.stamp build
 	$(BIN)/python -m tests.ui.screenshots

@@ -84,4 +84,5 @@ class ProcessFiles(PowerCutFiles):
     def _fail(self, number, subject):
         self._process.moment(f"fails with {errno.errorcode[number]}")
         self._process.has_failed_disk = True
+        self._process.world.counts["failed calls"] += 1
         raise OSError(number, os.strerror(number), subject)

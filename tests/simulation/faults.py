@@ -31,7 +31,9 @@ class Faults:
         if not storm_is_over and not self.world.findings:
             self.faults += 1
             if self._process.is_alive:
-                self._random.choice(self._kinds)(self)
+                kind = self._random.choice(self._kinds)
+                self.world.faults[kind.__name__.strip("_")] += 1
+                kind(self)
             else:
                 self._start()
             self.world.after(self._random.random() * self._random.choice(NEXT_FAULT_S), self._go_wrong)

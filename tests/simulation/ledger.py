@@ -76,6 +76,7 @@ class Ledger:
     def check_complete(self):
         """At the end, after long enough."""
         if missing := sorted(self.missing()):
+            self.world.counts["lost"] += len(missing)
             self.find(f"accepted and lost, or never delivered: {missing[:10]} of {len(missing)}")
 
 

@@ -45,11 +45,13 @@ class Machine:
 
     def start(self, ended):
         """Boot the broker; ``ended()`` is called at its end, however that comes. Returns the Process."""
+        self.world.counts["boots"] += 1
         self.processes.append(Process(self, len(self.processes) + 1, ended))
         return self.processes[-1]
 
     def cut_power(self):
         """The process ends, and the disk is what it may be after that."""
+        self.world.counts["power cuts"] += 1
         self.processes[-1].die("the power is cut")
         self.boots += 1
         self.disk = Disk(self.disk.cut(self._root()), self._random)
@@ -115,6 +117,7 @@ class Process:
         """It is killed. Where that is in the middle of its own work, this does not return."""
         if self.is_alive:
             self.world.say(self._name, how)
+            self.world.counts["kills"] += how == "is killed"
             self.is_alive = self.is_ready = False
             for socket in list(self.sockets.values()):
                 socket.close()

@@ -12,6 +12,7 @@ from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
 SEEDS = "2 6 22 37 69 92 113 132 133 205".split()
+NEW_SEEDS = 20
 
 
 def simulate(*arguments, **environment):
@@ -32,19 +33,24 @@ def output():
 
 
 def test_seeds_break_no_promise(output):
-    assert [(seed, how) for seed, how, *_ in LINE.findall(output)] == [
-        (seed, "ok") for seed in SEEDS]
+    assert {(seed, how) for seed, how, *_ in LINE.findall(output)} == {(seed, "ok") for seed in SEEDS}
+
+
+def test_new_seeds_break_no_promise():
+    """Others in each run. One that fails is told with the command that replays it."""
+    first = int.from_bytes(os.urandom(4), "big")
+
+    printed, code = simulate(f"{first}-{first + NEW_SEEDS - 1}")
+
+    assert code == 0, printed
+    assert len(LINE.findall(printed)) == NEW_SEEDS
 
 
 def test_every_promise_is_exercised(output):
-    """A judge who never has anything to judge finds nothing."""
-    exercised = ", ".join(what for *_, what in LINE.findall(output)).split(", ")
-
-    assert {what.split(" ", 1)[1] for what in exercised if what} == {
-        "accepted", "begins", "counted", "dead letters", "defined", "delayed", "deleted", "delivered again",
-        "exclusive consumers", "given back", "lengths", "logins", "offsets shown again", "once", "priorities",
-        "purged", "ranks", "receive maximum", "rejected", "retained", "rights", "shared limits",
-        "single active", "visits", "wills taken back", "without ack"}
+    """A judge who never has anything to judge finds nothing. Of each word that a ledger counts by, the
+    summary says whether it was counted.
+    """
+    assert "exercised: " in output and "never exercised: " not in output, output
 
 
 def test_one_seed_has_one_trace_whatever_ran_before_and_wherever(output):
@@ -60,14 +66,14 @@ def test_compiled_modules_have_the_same_traces(output):
     """With CC, too, as in seed 37: on dec4db39 sets of queues had the order of their addresses."""
     printed, _ = simulate(*SEEDS, GOMQ_PURE_PYTHON="")
 
-    assert [line[:3] for line in LINE.findall(printed)] == [line[:3] for line in LINE.findall(output)]
+    assert {line[:3] for line in LINE.findall(printed)} == {line[:3] for line in LINE.findall(output)}
 
 
 def test_seed_by_itself_shows_its_trace(output):
     printed, _ = simulate(SEEDS[0])
 
     *lines, last = printed.splitlines()
-    assert LINE.match(last)[3] == LINE.search(output)[3]
+    assert LINE.match(last)[0].rpartition(", ")[0] in output
     assert any("broker-1" in line and line.endswith("is ready") for line in lines)
     assert any("client-" in line and "is confirmed [" in line for line in lines)
 

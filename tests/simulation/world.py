@@ -8,6 +8,7 @@ import heapq
 import os
 import re
 import traceback
+from collections import Counter
 from hashlib import sha256
 from itertools import count
 from random import Random
@@ -61,13 +62,14 @@ def without_folders(octets):
 
 class World:
     """``random(what)`` is a generator of its own for each thing that draws, so that one more draw in one
-    place changes nothing elsewhere. ``events`` counts what loops and the world have called. ``findings``:
-    what must not be, as texts.
+    place changes nothing elsewhere. ``events`` counts what loops and the world have called, ``counts`` boots,
+    kills, calls that failed..., ``faults`` those of each kind. ``findings``: what must not be, as texts.
     """
 
     def __init__(self, seed, out=None):
         self.seed = seed
         self.events = 0
+        self.counts, self.faults = Counter(), Counter()
         self.findings = []
         self.greenlet = getcurrent()
         self.trace = Trace(out)
