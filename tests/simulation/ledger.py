@@ -92,7 +92,6 @@ class TopicLedger(Ledger):
         self.once = set()  # published at QoS 2
         self.taken_back = {}  # number of a will -> None once the disk knows
         self._may_double = set()
-        self._unnoted = set()  # identifiers of these may be used anew after a kill
         self._under_way = set()  # of those: not complete on both ways, or not for long
         self._unflushed = set()  # and so when a process ended
         self._is_late = self._has_failed = False
@@ -105,7 +104,6 @@ class TopicLedger(Ledger):
             self._under_way.add(number)
             if self._has_failed:
                 self._may_double.add(number)
-                self._unnoted.add(number)
         return number, body
 
     def take_back(self, number):
@@ -136,14 +134,10 @@ class TopicLedger(Ledger):
         self._is_late = self._has_failed = False
 
     def disk_is_ill(self, fails):
-        """Where it fails, identifiers may not be kept, and after a kill what is under way may be doubled, and
-        its identifier be used anew: docs/mqtt.md.
-        """
         self._is_late = True
-        if fails:
+        if fails:  # "so may a queue whose own flush failed, once it is restarted": docs/mqtt.md
             self._has_failed = True
             self._may_double |= self._under_way
-            self._unnoted |= self._under_way
 
     def power_was_cut(self):
         """What was under way at QoS 2 may come again: docs/mqtt.md, "at least once, both ways"."""
@@ -154,7 +148,7 @@ class TopicLedger(Ledger):
         """It came to the subscriber's program, at QoS 2 with an identifier that was that of ``before``, whose
         exchange is not complete, or None.
         """
-        if before is not None and before not in self._unnoted:
+        if before is not None:
             self.find(f"{number} came with the identifier of {before}, which had no PUBREL")
         if number in self.taken_back:
             self.find(f"{number} came, a will that was taken back")

@@ -13,6 +13,7 @@ from tests.simulation.network import MQTT_PORT
 RECEIVE_MAXIMA = (1, 3, 20)
 ERROR = 0x80  # and above: reason codes of what is refused
 WILL_OCTETS = 100
+LOOKS_AGAIN_S = 5.0
 STAYS_S = 2.0  # a connection that its client has forgotten
 
 
@@ -224,8 +225,11 @@ class Watcher(MQTTClient):
         self._subscribe()
 
     def act(self):
-        if self.waits_since_s is None and self._least is not None:
-            self._subscribe()
+        if self.waits_since_s is None:
+            if self._least is not None:
+                self._subscribe()
+        elif self.is_calm and self.world.now_s > self.waits_since_s + LOOKS_AGAIN_S:
+            self.leave("looks again")  # it was replaced while the watcher subscribed, and came as any other
 
     def _subscribe(self):
         self._least = max(self.ledger.accepted, default=None)

@@ -66,7 +66,7 @@ class Found:
         entries = self._entries()
         trust_at, doubt_at = (
             entries.pop((0, kind, 0)).location if (0, kind, 0) in entries else 0 for kind in (TRUST, DOUBT))
-        is_doubtful = bool(by_key) and (doubt_at and not trust_at or self._last_end == POWER_LOST)
+        is_doubtful = bool(by_key) and (not trust_at or self._last_end == POWER_LOST)
         for session in by_key.values():
             session.is_doubtful = is_doubtful
         for (key, kind, identifier), entry in entries.items():

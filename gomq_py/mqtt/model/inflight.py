@@ -15,7 +15,7 @@ written anew is deleted where it was when it is on the disk.
                 message: after a kill the client sends it again, and it goes to those that lack it
     sure        before PUBREC leaves: the messages of all identifiers received up to there are on the disk
     doubt       clients may hold identifiers that are free here, so that from the next boot on PUBREL goes out
-                for each before it is used. It counts where there is no ``trust``
+                for each before it is used. So it is where there is no ``trust``
     trust       all that was sent is noted. Both are there from the first; a loss of power, or a disk that has
                 no room for what is sent, deletes trust: nothing else can be said on a full disk
 

@@ -63,8 +63,8 @@ class Replacing(Again):
     that is under way noted there, some sessions at a time.
 
     The definitions name the new store on the disk before PUBCOMP leaves to anybody, because the one before
-    may know identifiers that are free by then. Publishers at QoS 2 wait for that, and for nothing else: both
-    are stuck until then.
+    may know identifiers that are free by then. Publishers at QoS 2, and what clients are sent at it, wait for
+    that, and for nothing else: both are stuck until then.
     """
 
     name = "noting QoS 2 identifiers in a new store"
@@ -74,6 +74,7 @@ class Replacing(Again):
         self._vhost = sessions.vhost
         self._sessions = sessions
         self._left = None
+        self._replaced = []  # Inflights that have yet to be told
 
     def start(self):
         """Make a new store."""
@@ -92,7 +93,7 @@ class Replacing(Again):
                 LOG.error("%s are not kept: %s", sessions.inflight.name, error)
                 self.begin()
                 return False
-            self._tell_when_named(before)
+            self._replaced.append(before)
         clock = SliceClock(every=1)
         while self._left:
             session = self._left.pop()
@@ -103,19 +104,22 @@ class Replacing(Again):
                 return True
         if not sessions.inflight.failed:
             LOG.info("%s are kept again, in a new store", sessions.inflight.name)
+            self._tell_when_named()
         return False
 
-    def _tell_when_named(self, before):
-        """Tell the one before as soon as the definitions on the disk name another store."""
-        self._vhost.when_safe(partial(self._named, before, self._sessions.inflight), _is_ours)
+    def _tell_when_named(self):
+        """Tell those before as soon as the definitions on the disk name another store."""
+        self._vhost.when_safe(partial(self._named, self._sessions.inflight), _is_ours)
 
-    def _named(self, before, after, error):
+    def _named(self, after, error):
+        if after.failed:  # those before are told with it
+            return
         if error is None:
-            before.replaced()
-            if not after.failed:
-                after.replaced()
+            replaced, self._replaced = self._replaced, []
+            for inflight in (*replaced, after):
+                inflight.replaced()
         else:  # the log of definitions has failed, and gets a successor, too
-            self._vhost.timers.start(FIRST_PAUSE_MS, partial(self._tell_when_named, before))
+            self._vhost.timers.start(FIRST_PAUSE_MS, self._tell_when_named)
 
 
 def _is_ours():

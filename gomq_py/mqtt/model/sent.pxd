@@ -52,7 +52,7 @@ cdef class Sent:
     @cython.locals(room=Py_ssize_t)
     cpdef Py_ssize_t room(self) except -1
     @cython.locals(identifier=cython.uint, row=Py_ssize_t, kept_at=uint64_t)
-    cpdef unsigned int add(self, uint64_t location, uint64_t timestamp_ms, int qos) except 0
+    cpdef unsigned int add(self, uint64_t location, uint64_t timestamp_ms, int qos) except? 0
     @cython.locals(identifier=Py_ssize_t, row=Py_ssize_t)
     cpdef bint must_release(self) except -1
     @cython.locals(place=uint64_t, identifier=cython.uint, row=Py_ssize_t)

@@ -86,8 +86,7 @@ class Sent:
         sent for, in the order of their messages: it is to be sent again.
         """
         self.window = window
-        self.count = 0
-        self.to_release = []
+        self.count, self.to_release = 0, []
         self.is_connected, self.awaits_one, self.next_before = True, False, 0
         self._put_back()
         released = self._found(True)
@@ -238,20 +237,23 @@ class Sent:
 
     def add(self, location, timestamp_ms, qos):
         """The message there, taken from the queue, is sent at QoS 1 or 2. Returns its packet identifier;
-        there is room().
+        there is room(). 0: it may not be sent before ``inflight`` is replaced.
         """
         if self.first_free == 0:
             self._grow(self.capacity + 1)
         identifier = self.first_free
+        kept_at = 0
+        if qos == QOS_2 and self.inflight is not None:
+            if not self.inflight.is_stuck:
+                kept_at = self.inflight.sent(self.key, identifier, location, timestamp_ms)
+            if self.inflight.is_stuck:
+                return 0
         row = (identifier - 1) * ROW
         self.first_free = octets.le32(self.at, row + 16)
         if self.first_free == 0:
             self.last_free = 0
         octets.put_le64(self.at, row, location)
         octets.put_le32(self.at, row + 16, timestamp_ms & LOW_OCTETS)
-        kept_at = 0
-        if qos == QOS_2 and self.inflight is not None:
-            kept_at = self.inflight.sent(self.key, identifier, location, timestamp_ms)
         octets.put_le64(self.at, row + 8, kept_at)
         self.at[row + 20] = qos
         self.count += 1

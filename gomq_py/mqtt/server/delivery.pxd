@@ -38,7 +38,7 @@ cdef class SessionConsumer(consumers.Consumer):
     @cython.locals(at=Py_ssize_t)
     cdef Py_ssize_t _deliver_traced(self, Py_ssize_t limit) except -1
     @cython.locals(queue=Queue, message=Message, out=cython.p_uchar, room=Py_ssize_t, at=Py_ssize_t,
-        taken=Py_ssize_t, size=Py_ssize_t)
+        behind=Py_ssize_t, taken=Py_ssize_t, size=Py_ssize_t)
     cdef Py_ssize_t _deliver(self, Py_ssize_t limit) except -1
     @cython.locals(queue=Queue, sent=Sent, message=Message, publication=Publication, qos=int, size=Py_ssize_t)
     cdef Py_ssize_t _look(self) except -1

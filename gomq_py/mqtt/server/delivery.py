@@ -35,6 +35,7 @@ class SessionConsumer(consumers.Consumer):
     client does not accept, or that are none for MQTT. ``trace(message)`` is told of each that goes out; None:
     nobody asks. ``is_exact``: something of QoS 2 was written and has not been sent. ``unsafe``: octets that
     wait until whoever keeps a copy knows what they tell at QoS 2, or None; meanwhile nothing is delivered.
+    It is empty while what is next, at QoS 2, waits for a store of identifiers.
     """
 
     __slots__ = (
@@ -145,7 +146,10 @@ class SessionConsumer(consumers.Consumer):
                     if at == 0:
                         return self._deliver_large(size)
                     break
-                taken = at = self._take(out, at, message)
+                behind = self._take(out, at, message)
+                if behind == at:
+                    break
+                taken = at = behind
                 limit -= 1
         finally:  # a store that fails over the next message does not take back what was taken before it
             # What has been delivered is marked as such before the client can answer.
@@ -188,19 +192,24 @@ class SessionConsumer(consumers.Consumer):
         return 0
 
     def _take(self, out, at, message):
-        """Write the message measured last and take it. Returns the offset behind it."""
+        """Write the message measured last and take it. Returns the offset behind it; ``at`` where it has to
+        wait.
+        """
         qos = self.publication.qos
         if qos == 0:
             at = self.publication.write(out, at, message, 0, False)
             self.source.take(message, True)
             return at
-        if qos == 2:
-            self.is_exact = True
         identifier = self.identifier
         if identifier:
             self.sent.again(identifier)
         else:
             identifier = self.sent.add(message.location, message.timestamp_ms, qos)
+            if identifier == 0:
+                self._send_when_replaced()
+                return at
+        if qos == 2:
+            self.is_exact = True
         at = self.publication.write(out, at, message, identifier, message.redelivered)
         self.source.take(message, False)
         return at
@@ -226,7 +235,8 @@ class SessionConsumer(consumers.Consumer):
             self.held = True
             return 0
         data = bytearray(size)
-        self._take(octets.pointer(data), 0, self.message)
+        if self._take(octets.pointer(data), 0, self.message) == 0:
+            return 0
         self.source.flush()
         if self.is_exact and self._is_kept_elsewhere():
             self._send_when_safe(data)
@@ -248,6 +258,11 @@ class SessionConsumer(consumers.Consumer):
         self.unsafe = data
         self.sent.inflight.when_safe(partial(self._is_safe, data))
 
+    def _send_when_replaced(self):
+        """Go on when identifiers are kept again, or a kill would have them used for other messages."""
+        self.unsafe = nothing = bytearray()
+        self.sent.inflight.when_replaced(partial(self._is_safe, nothing, None))
+
     def _is_safe(self, data, error):
         if self.unsafe is not data:
             return
@@ -255,7 +270,8 @@ class SessionConsumer(consumers.Consumer):
         if error is not None:
             self.give_up(f"what it is sent at QoS 2 is not safe: {error}")
             return
-        self._write(data)
+        if data:
+            self._write(data)
         if self.queue is not None:
             self.queue.offer(self)
 

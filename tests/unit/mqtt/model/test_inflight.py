@@ -1,6 +1,7 @@
 """Inflight: packet identifiers at QoS 2 that outlive the process, and do not after a power cut where their
 messages may not.
 """
+import errno
 import os
 from functools import partial
 from pathlib import Path
@@ -12,14 +13,19 @@ import pytest
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content import forms
+from gomq_py.errors import OutOfResources
+from gomq_py.hub import again as again_module
 from gomq_py.mqtt.model.received import Received
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
+from gomq_py.mqtt.wire import packets
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREC, PUBREL
 from gomq_py.mqtt.wire.crossing import MQTTForm
 from gomq_py.storage import data_dir
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
-from tests.support.mqtt_outbound import Peer, make_sure, mqtt_message, mqtt_node, note_received, publish
+from tests.support.mqtt_outbound import (
+    Peer, make_sure, mqtt_message, mqtt_node, note_received, noted_of, publish,
+)
 
 
 @pytest.fixture
@@ -132,6 +138,36 @@ def failed_and_replaced(node):
         lambda: sessions.inflight is not before and not sessions.inflight.failed
         and not sessions._replacing.running)
     return before
+
+
+def test_nothing_new_is_sent_at_qos_2_before_a_new_store_of_identifiers_is_named(nodes, monkeypatch):
+    """A kill before that would have the next start use the identifier for another message, and send this one
+    again with another one. What is under way goes on. On dec4db39 the second message was sent.
+    """
+    node = nodes()
+    monkeypatch.setattr(again_module, "FIRST_PAUSE_MS", 1)
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, mqtt_message("t", b"1", qos=2))
+    assert peer.packet().packet_identifier == 1
+    sessions, vhost, attempts = node.vhost.extras["mqtt"], node.vhost, []
+
+    def refuse(name):
+        attempts.append(name)
+        raise OutOfResources("no disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vhost, "replace_store", refuse)
+        sessions.inflight.store.fence(OSError(errno.EIO, "the disk failed"))
+        publish(node, mqtt_message("t", b"2", qos=2))
+        node.wait(lambda: len(attempts) > 2)
+        peer.expect_nothing()
+        peer.acknowledge(PUBREC, 1)
+        assert peer.packet() == packets.PubrelPacket(packet_identifier=1)
+
+    node.wait(lambda: not sessions.inflight.is_stuck)
+    packet = peer.packet()
+    assert (packet.payload, packet.packet_identifier) == (b"2", 2)
+    assert noted_of(sessions.inflight) == 2
 
 
 @pytest.mark.parametrize("number, expected", [(1, {6, 7, 8}), (2, {6})])
