@@ -10,7 +10,7 @@ from collections import deque
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.content.properties import Properties
-from tests.simulation.queue_ledger import Held
+from tests.simulation.book import Held
 
 MOST_UNCONFIRMED = 50
 DELAYED = "delayed"  # the exchange

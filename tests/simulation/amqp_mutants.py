@@ -2,6 +2,8 @@
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.routing.routing import Routing
+from gomq_py.broker.verbs import publishing
 
 
 def no_ack_counts_as_to_be_acked():
@@ -45,3 +47,24 @@ def consumer_priority_ignored():
         init(consumer, *arguments, **{**options, "priority": 0})
 
     AMQPConsumer.__init__ = equal
+
+
+def unbind_answered_and_still_routed():
+    """The route that was found before is taken, every third time that one has changed."""
+    changed, count = Routing.routes_changed, iter(range(1, 1 << 40))
+
+    def forget(routing, exchange):
+        if next(count) % 3:
+            changed(routing, exchange)
+
+    Routing.routes_changed = forget
+
+
+def alternate_exchange_forgotten():
+    """What no binding leads anywhere is dropped."""
+    Routing.set_alternate = lambda routing, exchange, from_policy: None
+
+
+def user_id_is_not_looked_at():
+    """A message may have the name of another user."""
+    publishing.check_user_id = lambda user_id, user: None

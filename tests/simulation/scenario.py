@@ -10,6 +10,8 @@ from typing import NamedTuple
 from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS, Channel
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.amqp_consumers import clients_with_manners
+from tests.simulation.amqp_exchanges import clients_of_exchanges
+from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
 from tests.simulation.definitions_ledger import DefinitionsLedger
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, Faults
@@ -18,7 +20,7 @@ from tests.simulation.ledger import RetainedLedger, TopicLedger
 from tests.simulation.mqtt_clients import Retainer, Testator, TopicPublisher, TopicSubscriber, Watcher
 from tests.simulation.network import HTTP_PORT, Network
 from tests.simulation.process import Machine
-from tests.simulation.queue_ledger import TRAITS, Book, QueueLedger
+from tests.simulation.queue_ledger import TRAITS, QueueLedger
 from tests.simulation.steering import steer_http
 from tests.simulation.stream_ledger import StreamLedger
 from tests.simulation.visits import Visits
@@ -91,9 +93,11 @@ class Scenario(Faults):
             for ledger in topics for kind in OF_TOPICS[ledger.name[0]]
         ]
         self.clients += clients_with_manners(world, self._network, self._book, self._left)
+        clients, routers = clients_of_exchanges(world, self._network, self._book, self._left)
+        self.clients += clients
         operators = self._operators()
         self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
-        self.ledgers = [*self._book.queues.values(), *self._streams, *topics, *operators]
+        self.ledgers = [*self._book.queues.values(), *self._streams, *topics, *operators, *routers]
 
     def _left(self, parts):
         """Those that are not left out, of things with names."""

@@ -7,9 +7,9 @@ find all that was confirmed, and all that was shown.
 import math
 from datetime import datetime, timezone
 
+from tests.simulation.book import Copy
 from tests.simulation.clock import CLOCK, START_S
 from tests.simulation.ledger import Ledger
-from tests.simulation.queue_ledger import Copy
 
 SEGMENT_BYTES = 65536
 BEGINS = ("first", "last", "next", "number", "timestamp", "tracked", "tracked")

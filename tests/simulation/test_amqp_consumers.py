@@ -5,7 +5,7 @@ import pytest
 
 from gomq_py.amqp.wire import methods
 from tests.simulation.amqp_consumers import ConsumedLedger, MannerlyChannel
-from tests.simulation.queue_ledger import Book, Held
+from tests.simulation.book import Book, Held
 from tests.simulation.world import World
 
 

@@ -2,8 +2,9 @@
 import pytest
 
 from tests.durability.account import body_of
+from tests.simulation.book import Book, Copy, Held
 from tests.simulation.ledger import TopicLedger
-from tests.simulation.queue_ledger import Book, Copy, Held, QueueLedger
+from tests.simulation.queue_ledger import QueueLedger
 from tests.simulation.stream_ledger import StreamLedger
 from tests.simulation.world import World
 
