@@ -15,6 +15,7 @@ The parts, from below:
     process    a broker: booted, killed between two events or in front of a call, and booted again
     ledger     what clients were answered, and what may not happen after that
     clients    state machines that speak AMQP and MQTT and know what they were answered
+    links      a second machine, and shovels and federation links between the two
     faults     what goes wrong at a machine
     visits     at a quiet end everybody leaves, comes again and leaves, and nothing may stay or grow
     leaks      what a broker keeps while nobody is connected

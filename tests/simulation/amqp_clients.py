@@ -24,8 +24,8 @@ class AMQPClient(Client):
     ``expects``: parts of texts with which the broker may end this connection or a channel of it.
     """
 
-    def __init__(self, world, network, name, book, roles):
-        super().__init__(world, network, name, AMQP_PORT)
+    def __init__(self, world, network, name, book, roles, port=AMQP_PORT):
+        super().__init__(world, network, name, port)
         self.book = book
         self.frame_max = 0
         self.is_closing = False

@@ -16,6 +16,11 @@ class Faults:
     faults = 0  # so far
     _process = _random = _kinds = _reduction = None
 
+    @property
+    def process(self):
+        """The latest one."""
+        return self._process
+
     def _start(self):
         self._process = self.machine.start(self._ended)
         weather = self.machine.weather
@@ -59,12 +64,12 @@ class Faults:
         self.world.say("clock", f"jumps to {CLOCK.jump_s:+.0f} s")
 
     def _fill_disk(self):
-        self.world.say("disk", "is full")
+        self.world.say(f"disk{self.machine.name}", "is full")
         self._set_full(True)
         self.world.after(self._random.choice(FULL_S), self._make_room)
 
     def _make_room(self):
-        self.world.say("disk", "has room")
+        self.world.say(f"disk{self.machine.name}", "has room")
         self._set_full(False)
 
     def _set_full(self, is_full):
@@ -73,7 +78,7 @@ class Faults:
             ledger.disk_is_full(is_full)
 
     def _slow_flush(self):
-        self.world.say("disk", "is slow")
+        self.world.say(f"disk{self.machine.name}", "is slow")
         self.machine.weather.slow = 1
         self._tell_of_illness(False)
 
@@ -82,7 +87,7 @@ class Faults:
             ledger.disk_is_ill(fails)
 
     def _fail_flush(self):
-        self.world.say("disk", "is to fail")
+        self.world.say(f"disk{self.machine.name}", "is to fail")
         self.machine.weather.failing = self._random.choice((1, 1, 3))
         self._tell_of_illness(True)
 

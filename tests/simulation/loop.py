@@ -66,6 +66,7 @@ class Loop:
 
     def run_callback(self, function, *arguments):
         """Call it before the next poll, or one of the next."""
+        self._check_hub()
         called = Callback(function, arguments)
         self._callbacks.append(called)
         self._wake(CLOCK.now_s)
@@ -105,6 +106,11 @@ class Loop:
         timers = [timer for _, _, _, timer, start in self._timers
                   if timer.active and timer.start_number == start]
         return [watcher.callback for watcher in [*timers, *self._sockets]]
+
+    def _check_hub(self):
+        """Nothing that runs for one process asks the loop of another."""
+        if gevent_hub.get_hub() is not self._process.hub:
+            self._world.find(f"{self._process} is asked by {gevent_hub.get_hub().process}")
 
     # turns
 
@@ -175,6 +181,7 @@ class Loop:
 
     def add_timer(self, timer, after_s):
         """It is due after so long, by the time of this turn. Returns when that is."""
+        self._check_hub()
         due_s = self._now_s + after_s
         timer.start_number = next(self._numbers)
         heapq.heappush(
@@ -184,6 +191,7 @@ class Loop:
 
     def add_socket(self, watcher):
         """It is asked at each poll."""
+        self._check_hub()
         self._sockets[watcher] = None
         if watcher.is_ready():
             self._wake(CLOCK.now_s)
@@ -272,8 +280,9 @@ class SocketWatcher(Watcher):
         self._socket = socket
         self._events = events
 
-    def start(self, callback, *args, update=False):
+    def start(self, callback, *args, update=False, pass_events=False):
         super().start(callback, *args)
+        self._passes_events = pass_events
         self.loop.add_socket(self)
 
     def stop(self):
@@ -287,4 +296,8 @@ class SocketWatcher(Watcher):
 
     def fire(self):
         """A poll has found it ready."""
-        self.loop.call(self, self.callback, self.args)
+        arguments = self.args
+        if self._passes_events:
+            events = READABLE * bool(self._socket.is_readable()) | WRITABLE * self._socket.is_writable()
+            arguments = (events & self._events, *arguments)
+        self.loop.call(self, self.callback, arguments)

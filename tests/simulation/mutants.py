@@ -12,10 +12,13 @@ from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.broker.transfer.engine import Transfer
+from gomq_py.client.backoff import Attempts
+from gomq_py.links.outlet import Outlet
 from gomq_py.mqtt.model.inflight import Inflight
 from gomq_py.mqtt.model.retained import Retained
 from gomq_py.mqtt.model.sent import Sent
 from gomq_py.mqtt.model.wills import Wills
+from gomq_py.shovel.supervisor import Shovels
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.priority_store import PriorityStore
 from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
@@ -245,6 +248,36 @@ def purge_answered_before_the_flush():
     from gomq_py.http.api import queues  # here, for it brings Flask
 
     queues._await_purge = lambda queue: None
+
+
+def link_settles_before_the_confirm():
+    """At its source, what it has sent."""
+    Outlet.when_safe = lambda outlet, callback: callback(None)
+
+
+def federation_link_forgets_what_it_had_under_way():
+    """Each time it connects, the queue that waits for it upstream is made anew."""
+    from gomq_py.federation.exchange_link import ExchangeLink  # here, for it brings a client
+
+    declare = ExchangeLink._declare_queue
+
+    def anew(link, connection, queue):
+        with connection.channel() as channel:
+            channel.queue_delete(queue)
+        declare(link, connection, queue)
+
+    ExchangeLink._declare_queue = anew
+
+
+def link_gives_up():
+    """It does not connect again after a failure."""
+    failed = Attempts.failed
+    Attempts.failed = lambda attempts: failed(attempts) and None
+
+
+def shovel_outlives_its_parameter():
+    """One that was deleted goes on."""
+    Shovels.cleared = lambda shovels, vhost, name: None
 
 
 MUTANTS = {

@@ -1,4 +1,4 @@
-"""Network: sockets in memory, between a process and a client of the world.
+"""Network: sockets in memory, between a process and a client of the world, another process, or itself.
 
 An End is what the system keeps of one side of a connection: octets that have arrived, and a window for those
 that are still to come. What is sent leaves in pieces whose sizes and times the seed draws, in order. Whoever
@@ -26,17 +26,20 @@ PIECES = (1, 7, 100, 1460, 65536)
 DELAYS_S = (50e-6, 200e-6, 200e-6, 2e-3, 40e-3)
 FIRST_DESCRIPTOR = 1_000_000  # none of the system's is so high
 AMQP_PORT, MQTT_PORT, HTTP_PORT = 5672, 1883, 15672
+ADDRESS = "127.0.0.1"
+KNOWN_SHARE = 0.5  # of names that are found though the network is cut
 
 
 class Network:
     """Who listens where. ``connect`` makes a pair of ends. ``is_calm``: all windows are wide, and nothing is
-    late.
+    late. ``cut_until_s``: until then nothing comes from one machine to the other.
     """
 
     def __init__(self, world):
         self.world = world
         self.random = world.random("network")
         self.is_calm = False
+        self.cut_until_s = 0.0
         self.listening = {}  # port -> Listening
         self._ends = []
         self._ports = 40000
@@ -48,15 +51,69 @@ class Network:
         listening = self.listening.get(port)
         if listening is None:
             return None
-        self._ports += 1
-        name = f"c{self._ports - 40000}"
-        ours = End(self, name, ("127.0.0.1", self._ports), ("127.0.0.1", port))
-        theirs = End(self, f"{name}'", ours.peer_address, ours.address)
-        ours.peer, theirs.peer = theirs, ours
+        ours, theirs = self._pair(port)
         ours.hear = hear
-        self._ends += ours, theirs
         self.world.after(self.delay_s(), listening.arrive, theirs)
         return ours
+
+    def _pair(self, port):
+        self._ports += 1
+        name = f"c{self._ports - 40000}"
+        ours = End(self, name, (ADDRESS, self._ports), (ADDRESS, port))
+        theirs = End(self, f"{name}'", ours.peer_address, ours.address)
+        ours.peer, theirs.peer = theirs, ours
+        self._ends += ours, theirs
+        return ours, theirs
+
+    def dial(self, process, port):
+        """A process connects: its end, which is writable when that is decided. Raises OSError."""
+        crosses = port not in process.machine.doors.values()
+        if crosses and self.is_cut() and self.random.random() < 0.5:
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        ours, theirs = self._pair(port)
+        ours.crosses = theirs.crosses = crosses
+        ours.is_asking = True
+        ours.belong_to(process)
+        self.world.after(self.delay_s(crosses), self._arrive, ours)
+        return ours
+
+    def _arrive(self, end):
+        if end.is_closed:
+            return
+        listening = self.listening.get(end.peer_address[1])
+        end.is_asking = False
+        if listening is None:
+            end.is_refused = True
+        else:
+            listening.arrive(end.peer)
+        end.hear()
+
+    def pair_of(self, process):
+        """Both ends of a connection of a process with itself."""
+        ends = self._pair(0)
+        for end in ends:
+            end.belong_to(process)
+        return ends
+
+    def is_cut(self):
+        """Whether nothing comes from one machine to the other now."""
+        return self.world.now_s < self.cut_until_s
+
+    def cut(self, for_s, resets):
+        """Nothing comes from one machine to the other for so long. ``resets``: a chance that a side of a
+        connection gives it up.
+        """
+        self.world.say("network", f"is cut for {for_s} s")
+        self.cut_until_s = self.world.now_s + for_s
+        for end in self._ends:
+            if end.crosses and not end.is_closed and self.random.random() < resets:
+                end.reset()
+
+    def addresses(self, host, port, *_):
+        """In place of getaddrinfo: each name is that of a machine here. Raises OSError."""
+        if not host[0].isdigit() and self.is_cut() and self.random.random() >= KNOWN_SHARE:
+            raise system_socket.gaierror(system_socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(system_socket.AF_INET, system_socket.SOCK_STREAM, 6, "", (ADDRESS, port))]
 
     def calm(self):
         """From here on."""
@@ -64,9 +121,10 @@ class Network:
         for end in self._ends:
             end.hear()
 
-    def delay_s(self):
-        """How long something is on its way."""
-        return DELAYS_S[0] if self.is_calm else self.random.choice(DELAYS_S)
+    def delay_s(self, crosses=False):
+        """How long something is on its way. ``crosses``: from one machine to the other."""
+        delay_s = DELAYS_S[0] if self.is_calm else self.random.choice(DELAYS_S)
+        return delay_s + max(0.0, self.cut_until_s - self.world.now_s) if crosses else delay_s
 
 
 class Listening:
@@ -78,7 +136,7 @@ class Listening:
         self.process = process
         self.name = f"port {port}"
         self.is_closed = False
-        self._address = ("127.0.0.1", port)
+        self._address = (ADDRESS, port)
         self._backlog = deque()
         self._descriptor = process.descriptor_of(self)
         process.machine.network.listening[port] = self
@@ -95,9 +153,7 @@ class Listening:
         if not self._backlog:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         end = self._backlog.popleft()
-        end.hear = self.process.hub.loop.socket_is_ready
-        end.moment = lambda what: self.process.moment(f"{end.name} {what}")
-        return self.process.descriptor_of(end), end.peer_address
+        return end.belong_to(self.process), end.peer_address
 
     def is_readable(self):
         """Whether somebody waits to be accepted."""
@@ -130,7 +186,8 @@ class Listening:
 
 class End:
     """One side of a connection. ``peer``: the other one. ``hear()`` is called when something has changed,
-    ``moment(what)`` before something is done that the peer will see.
+    ``moment(what)`` before something is done that the peer will see. ``is_asking``: nobody knows yet whether
+    somebody listens there. ``crosses``: the other side is on the other machine.
     """
 
     family, type, proto = system_socket.AF_INET, system_socket.SOCK_STREAM, 0
@@ -143,6 +200,7 @@ class End:
         self.hear = lambda: None
         self.moment = partial(network.world.say, name)
         self.descriptor = -1
+        self.is_asking = self.is_refused = self.crosses = False
         self._network = network
         self._world = network.world
         self._random = network.random
@@ -155,6 +213,12 @@ class End:
         self._is_reset = False
         self.is_closed = False
 
+    def belong_to(self, process):
+        """It is a socket of the process. Returns its descriptor."""
+        self.hear = process.hub.loop.socket_is_ready
+        self.moment = lambda what: process.moment(f"{self.name} {what}")
+        return process.descriptor_of(self)
+
     # what the world asks
 
     def is_readable(self):
@@ -163,7 +227,7 @@ class End:
 
     def is_writable(self):
         """Whether a write would not have to wait."""
-        return self._is_reset or self._has_ended or self._room() > 0
+        return not self.is_asking and (self._is_reset or self._has_ended or self._room() > 0)
 
     def is_sound(self):
         """Whether its program has heard all that the peer has said, which has not ended."""
@@ -182,7 +246,7 @@ class End:
         if not self._is_reset:
             self._is_reset = True
             self._sent.clear()
-            self._world.after(self._network.delay_s(), self.peer.hear_of_reset)
+            self._world.after(self._network.delay_s(self.crosses), self.peer.hear_of_reset)
             self.hear()
 
     def hear_of_reset(self):
@@ -201,7 +265,7 @@ class End:
     def _move_later(self):
         if not self._is_moving and (self._sent or self._has_ended):
             self._is_moving = True
-            self._world.after(self._network.delay_s(), self._move)
+            self._world.after(self._network.delay_s(self.crosses), self._move)
 
     def _move(self):
         """Some of what is on its way arrives; the end of it last."""
@@ -263,7 +327,7 @@ class End:
             taken = bytes(self._arrived[:most])
             del self._arrived[:most]
             if was_full:
-                self._world.after(self._network.delay_s(), self.peer.hear)
+                self._world.after(self._network.delay_s(self.crosses), self.peer.hear)
             return taken
         if self._is_reset:
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
@@ -361,3 +425,25 @@ class WaitingSocket(GeventSocket):
                 if self.timeout == 0.0:
                     raise
             self._wait(self._read_event)
+
+
+def dialled(_family, _kind, _protocol, address, _keepalive):
+    """In place of links.remote_hosts._connected. May switch."""
+    process = gevent.get_hub().process
+    end = process.machine.network.dial(process, address[1])
+    connecting = WaitingSocket(fileno=end.descriptor)
+    try:
+        while end.is_asking:
+            connecting._wait(connecting._write_event)
+        if end.is_refused:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    except BaseException:
+        connecting.close()
+        raise
+    return connecting
+
+
+def socketpair():
+    """In place of gevent's: a connection of a process with itself."""
+    process = gevent.get_hub().process
+    return [WaitingSocket(fileno=end.descriptor) for end in process.machine.network.pair_of(process)]

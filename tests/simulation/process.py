@@ -28,18 +28,19 @@ SETTLES_S = 0.5  # until greenlets that were killed at the end have ended
 
 class Machine:
     """What outlives a process: its disk. ``boot``: tells one boot of the machine from another. ``doors``: on
-    which ports the broker listens.
+    which ports the broker listens. ``name``: of the second machine.
     """
 
-    def __init__(self, world, network, folder):
+    def __init__(self, world, network, folder, name=""):
         self.world = world
+        self.name = name
         self.network = network
         self.weather = Weather()
         self.boots = 0
         self.doors = {"amqp": AMQP_PORT, "mqtt": MQTT_PORT}
         self.processes = []
         self._folder = folder
-        self._random = world.random("disk")
+        self._random = world.random(f"disk{name}")
         os.mkdir(self._root())
         self.disk = Disk(self._root(), self._random)
 
@@ -56,8 +57,12 @@ class Machine:
         self.boots += 1
         self.disk = Disk(self.disk.cut(self._root()), self._random)
 
+    def is_ill(self):
+        """Whether its disk is full or fails, or has failed the process."""
+        return self.weather.is_full or self.weather.failing or self.processes[-1].has_failed_disk
+
     def _root(self):
-        return os.path.join(self._folder, f"data{self.boots}")
+        return os.path.join(self._folder, f"data{self.name}{self.boots}")
 
 
 class Process:
@@ -76,11 +81,10 @@ class Process:
         self.dies_at = None  # the moment in front of which it is killed
         self.moments = 0
         self._ended = ended
-        self._name = f"broker-{number}"
+        self._name = f"broker{machine.name}-{number}"
         self.hub = ProcessHub(self)
         self.hub.threadpool = Pool(HUB_THREADS, self)
-        set_hub(self.hub)
-        gevent.spawn(self._boot).name = "boot"
+        self.spawn(self._boot)
 
     def __str__(self):
         return self._name
@@ -127,8 +131,12 @@ class Process:
 
     def stop(self):
         """Have it end in order."""
+        self.spawn(self._stop)
+
+    def spawn(self, function, *arguments):
+        """Have a greenlet of it call the function."""
         set_hub(self.hub)
-        gevent.spawn(self._stop).name = "stop"
+        gevent.spawn(function, *arguments).name = function.__name__
 
     def fault(self, where, error):
         """What was raised where nobody awaits it: a fault of the broker, or of its disk."""

@@ -211,7 +211,8 @@ class QueueLedger(Ledger):
         reason = headers["x-last-death-reason"]
         if root not in message.queues or last.dies_to is not self:
             self.find(f"{copy} came as a dead letter of {last.name}, once of {root.name}")
-        if not last.traits & REASONS[reason]:
+        has_expiration = reason == "expired" and message.ttl_s < math.inf  # by CC from another queue
+        if not has_expiration and not last.traits & REASONS[reason]:
             self.find(f"{copy} is said to have died in {last.name}, {reason}")
         before = Copy(copy.number, copy.deaths - 1)
         if message.ends == self.ends and not self._ill:

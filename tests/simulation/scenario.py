@@ -17,6 +17,7 @@ from tests.simulation.definitions_ledger import DefinitionsLedger
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, Faults
 from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
+from tests.simulation.links import SHARE as LINKS_SHARE, Other
 from tests.simulation.mqtt_clients import Retainer, Testator, TopicPublisher, TopicSubscriber, Watcher
 from tests.simulation.network import HTTP_PORT, Network
 from tests.simulation.process import Machine
@@ -98,6 +99,12 @@ class Scenario(Faults):
         operators = self._operators()
         self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
         self.ledgers = [*self._book.queues.values(), *self._streams, *topics, *operators, *routers]
+        self._others = [
+            Other(self, self._network, folder, reduction, self._left)
+            for _ in self._left(["other"] * (world.random("other").random() < LINKS_SHARE))]
+        for other in self._others:
+            self.clients += other.clients
+            self.ledgers += other.ledgers
 
     def _left(self, parts):
         """Those that are not left out, of things with names."""
@@ -177,6 +184,8 @@ class Scenario(Faults):
         """Live through it. What is wrong is in ``world.findings``."""
         world = self.world
         self._start()
+        for other in self._others:
+            other.begin()
         if self._kinds:
             world.after(self._random.choice(NEXT_FAULT_S), self._go_wrong)
         if world.run(self._reduction.storm_s, lambda: bool(world.findings)):
@@ -199,6 +208,8 @@ class Scenario(Faults):
         for stream in self._streams:
             stream.is_calm = True
         self._network.calm()
+        for other in self._others:
+            other.calm()
         if CLOCK.jumps:
             CLOCK.jump(LAST_JUMP_S - CLOCK.jump_s)  # everything that waits for a time is due
         self._process.dies_at = None
@@ -227,7 +238,12 @@ class Scenario(Faults):
         world = self.world
         if world.findings:
             return
-        visits = Visits(world, self._network, self._book, self.clients, self.exercised)
+        for other in self._others:
+            if not other.end():
+                return
+        there = [client for other in self._others for client in other.clients_there]
+        clients = [client for client in self.clients if client not in there]
+        visits = Visits(world, self._network, self._book, clients, self.exercised)
         visits.run(self._process)
         if world.findings:
             return

@@ -11,12 +11,16 @@ import logging
 import os
 import random
 import socket
+from types import SimpleNamespace
 
 import gevent
 from gevent.pool import Pool as GreenletPool
 
 from gomq_py import node
-from gomq_py.hub import admission, coalescer, loop_socket
+from gomq_py.amqp.server import local as amqp_local
+from gomq_py.hub import admission, coalescer, loop_socket, threads
+from gomq_py.links import local as links_local, remote_hosts
+from gomq_py.links.lookups import Lookups
 from gomq_py.mqtt.model import kinds
 from gomq_py.net import listener, output
 from gomq_py.observability import resources
@@ -101,6 +105,18 @@ class _Ordered(dict):
     def discard(self, one):
         """It need not be there."""
         self.pop(one, None)
+
+
+def steer_links():
+    """What shovels and federation ask for, and import when they are there."""
+    from gomq_py.client import connection  # noqa: F401
+    from gomq_py.federation import exchange_link, queue_link  # noqa: F401
+    from gomq_py.shovel import ends  # noqa: F401
+
+    amqp_local.gevent_socket = SimpleNamespace(socketpair=network.socketpair)
+    remote_hosts._connected = network.dialled
+    links_local.Lookups = lambda: Lookups(gevent.get_hub().process.machine.network.addresses)
+    threads.begin_apart = lambda *work: threads.begin(*work, pool=Pool(1))
 
 
 def _refuse(*_):

@@ -1,4 +1,5 @@
 """Sockets in memory do as the system's do."""
+import errno
 import socket
 
 import pytest
@@ -18,6 +19,7 @@ class Process:
         self.network = network
         self.hub = self.loop = self
         self.sockets = {}
+        self.doors = {}
 
     def descriptor_of(self, end):
         self.sockets[len(self.sockets)] = end
@@ -106,3 +108,93 @@ def test_octets_to_who_has_closed_reset(pair):
 
     with pytest.raises(ConnectionResetError):
         theirs.recv(10)
+
+
+@pytest.fixture(params=range(5))
+def machines(request):
+    """(a Process, the network, what another machine listens with)."""
+    world = World(request.param)
+    network = Network(world)
+    return Process(world, network), network, Listening(Process(world, network), PORT)
+
+
+def arrive(network):
+    """Let everything arrive."""
+    network.world.run(network.world.now_s + 100)
+
+
+def test_process_connects_to_another_machine(machines):
+    process, network, listening = machines
+
+    ours = network.dial(process, PORT)
+    assert not ours.is_writable()
+    arrive(network)
+    descriptor, _ = listening._accept()
+    ours.send(b"hello")
+    arrive(network)
+
+    assert ours.is_writable() and not ours.is_refused
+    assert listening.process.sockets[descriptor].recv(100) == b"hello"
+
+
+def test_process_is_refused_where_nobody_listens(machines):
+    process, network, listening = machines
+    listening.close()
+
+    ours = network.dial(process, PORT)
+    arrive(network)
+
+    assert ours.is_refused and not ours.is_asking
+
+
+def test_connection_that_is_given_up_before_it_is_there_comes_nowhere(machines):
+    process, network, listening = machines
+
+    network.dial(process, PORT).close()
+    arrive(network)
+
+    assert not listening.is_readable()
+
+
+def test_nothing_comes_over_a_network_that_is_cut(machines):
+    process, network, listening = machines
+    ours = network.dial(process, PORT)
+    arrive(network)
+    theirs = listening.process.sockets[listening._accept()[0]]
+
+    network.cut(5.0, 0)
+    ours.send(b"late")
+    network.world.run(network.world.now_s + 4.9)
+    assert not theirs.is_readable()
+    arrive(network)
+
+    assert theirs.is_readable()
+
+
+def test_nobody_connects_over_a_network_that_is_cut(machines):
+    """It is refused at once, or late."""
+    process, network, listening = machines
+    network.cut(5.0, 0)
+
+    for _ in range(20):
+        try:
+            network.dial(process, PORT)
+        except OSError as error:
+            assert error.errno == errno.EHOSTUNREACH
+    network.world.run(network.world.now_s + 4.9)
+    assert not listening.is_readable()
+    arrive(network)
+
+    assert listening.is_readable()
+
+
+def test_cut_may_reset_connections(machines):
+    process, network, listening = machines
+    network.dial(process, PORT)
+    arrive(network)
+    theirs = listening.process.sockets[listening._accept()[0]]
+
+    network.cut(5.0, 1)
+
+    with pytest.raises(ConnectionResetError):
+        theirs.recv(1)
