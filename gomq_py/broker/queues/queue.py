@@ -750,7 +750,7 @@ class Queue(destination.Destination):
         self.unable = True
         if not isinstance(error, StoreFull):
             self.fail(error)
-        elif self.scheduler.now_ms - self.complained_ms > COMPLAIN_MS:
+        elif not 0 <= self.scheduler.now_ms - self.complained_ms < COMPLAIN_MS:
             self.complained_ms = self.scheduler.now_ms
             LOG.error("queue '%s' in vhost '%s' refuses messages: %s", self.name, self.vhost, error)
 

@@ -614,6 +614,21 @@ def test_a_full_disk_refuses_and_the_queue_stays_open(bench, queue, monkeypatch)
     assert taken(queue) == [b"b"]
 
 
+def test_a_full_disk_is_told_again_after_a_while_and_when_the_clock_is_put_back(
+        bench, queue, monkeypatch, caplog):
+    """On 9594ec91 the interpreted broker was silent until the clock was where it had been."""
+    monkeypatch.setattr(
+        bench.pool, "take", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    told = []
+    for later_ms in (0, 1, queue_module.COMPLAIN_MS, -3_600_000):
+        bench.now_ms += later_ms
+        bench.publish(queue, b"a")
+        told.append(caplog.text.count("refuses messages"))
+
+    assert told == [1, 1, 2, 3]
+
+
 class Unfed(KeepingConsumer):
     """Is given nothing, as if the queue's counts promised more than there is."""
 
