@@ -60,6 +60,7 @@ class QueueLedger(Ledger):
         self._waiting = {}  # number -> Message, accepted, and not finished
         self._delivered = {}  # copy -> ends, since the power was cut last
         self._counts = {}  # copy -> x-delivery-count
+        self.counted = set()  # copies that have to have one, in this process
         self._returns = Counter()  # copy -> how often it was given back
         self._ill = set()  # ``ends`` of processes whose disk failed, or was slow
         book.queues[name] = self
@@ -130,10 +131,12 @@ class QueueLedger(Ledger):
         for copy in self._dying:
             self.settled.pop(copy, None)
         self._dying.clear()
+        self.counted.clear()
 
     def disk_is_ill(self, fails):
         self._doubt_latest_acks()
         self._ill.add(self.ends)
+        self.counted.clear()
 
     def _doubt_latest_acks(self):
         since_s = self.world.now_s - ACK_FLUSH_S
@@ -155,6 +158,11 @@ class QueueLedger(Ledger):
         if hand.ends == self.ends:
             self._dying.update(copies)
             self.settle(copies, hand)
+
+    def count(self, copies, hand):
+        """The broker has seen that they were given back, and counts that where there is a limit."""
+        if hand.ends == self.ends and self.ends not in self._ill and self.traits & {"limited", "quorum"}:
+            self.counted.update(copies)
 
     def give_back(self, copies):
         """They are to come again."""
@@ -227,10 +235,15 @@ class QueueLedger(Ledger):
     def check_count(self, copy, count, hand):
         """It came with this x-delivery-count."""
         self.exercised["counted"] += 1
-        is_one = not self._may_be_two(self.book.messages[copy.number], copy)
+        message = self.book.messages[copy.number]
+        is_one = not self._may_be_two(message, copy)
         if is_one and count < self._counts.get(copy, 0):
             hand.suspect(f"{copy} came with a count of {count} behind one of {self._counts[copy]}")
-        if count > self.arguments.get("x-delivery-limit", QUORUM_LIMIT) + self.ends:
+        if is_one and not count:
+            hand.suspect(f"{copy} was given back, and came without a count")
+        # What is in hand when a process ends is counted, and comes again.
+        ends = self.ends - (0 if copy.deaths else message.ends)
+        if count > self.arguments.get("x-delivery-limit", QUORUM_LIMIT) + ends:
             self.find(f"{copy} came with a count of {count}")
         self._counts[copy] = count
 
@@ -326,8 +339,9 @@ class Hand:
             root = ledger.book.queues[headers["x-first-death-queue"]]
             ledger.check_death(message, copy, headers, root)
             held = held._replace(root=root)
-        if "x-delivery-count" in headers:
-            ledger.check_count(copy, headers["x-delivery-count"], self)
+        count = headers.get("x-delivery-count", 0)
+        if count or copy in ledger.counted:
+            ledger.check_count(copy, count, self)
         self.held[copy] = held
         if not deaths and not message.delay_s:
             self._check_not_ahead(message)
@@ -398,7 +412,7 @@ class Hand:
         self._ledger.give_back(copies)
         ledger = self._ledger
         if not ledger.is_sole or ledger.traits & DISORDER:
-            return lambda: None
+            return lambda: ledger.count(copies, self)
         batches = {}  # source -> [source, its numbers in order, whether the broker has seen it]
         for copy in sorted(copies):
             message = ledger.book.messages[copy.number]

@@ -124,7 +124,8 @@ def command():
     """What the command takes."""
     parser = argparse.ArgumentParser("python -m tests.simulation")
     parser.add_argument("seeds", nargs="+", help="7 is one seed, 1-100 are a hundred")
-    parser.add_argument("--mutant", choices=[*MUTANTS, "all"], help="put this fault into the broker")
+    parser.add_argument(
+        "--mutant", metavar="NAME", choices=[*MUTANTS, "all"], help="put this fault into the broker")
     parser.add_argument("--without", default="", help="parts of the seeds that are left out: kill,q1")
     parser.add_argument("--faults", type=int, help="so many at most")
     parser.add_argument("--storm", type=float, default=STORM_S, help="for so many virtual seconds")

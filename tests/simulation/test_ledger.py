@@ -192,6 +192,27 @@ def test_message_that_was_rejected_and_is_no_dead_letter_is_found(world, book):
     assert findings(world) == ["accepted and lost, or never delivered: [9] of 1"]
 
 
+def test_message_that_was_given_back_and_comes_without_a_count_is_found(world, book):
+    queue = filled(QueueLedger(world, "q", book, ["limited"]))
+    hand = queue.consumer_connects()
+    take(hand, 0)
+    hand.give_back(copies(0))()
+
+    take(hand, 0, redelivered=True)
+
+    assert findings(world) == ["0 was given back, and came without a count"]
+
+
+def test_message_that_comes_once_more_than_it_may_is_found_whatever_ended_before_it_was_published(
+        world, book):
+    book.ends = 3
+    queue = filled(QueueLedger(world, "q", book, ["limited"]))
+
+    take(queue.consumer_connects(), 0, **{"x-delivery-count": 4})
+
+    assert findings(world) == ["0 came with a count of 4"]
+
+
 def test_message_of_lower_priority_that_comes_first_is_found(world, book):
     queue = QueueLedger(world, "q", book, ["priority"])
     for priority in (1, 2):

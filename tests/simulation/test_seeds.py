@@ -82,6 +82,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("confirm_before_the_flush", "accepted and lost", 20),
     ("pubrec_before_its_record", "came twice at QoS 2", 60),
     ("requeue_out_of_order", "came", 20),
+    ("log_not_flushed", "", 20),
     ("tx_commit_half_applied", "accepted", 20),
     ("tx_rollback_keeps_what_was_published", "was not committed", 20),
     ("budget_not_given_back_on_reset", "nobody is connected, and octets of the budget for bodies", 1),

@@ -1,0 +1,52 @@
+"""Mutants that take back what was mended: faults of the broker that the simulation has found, with the
+commits that mended them. See mutants.
+"""
+from gomq_py.amqp.server import channel, confirms, consume, settling, tx
+from gomq_py.amqp.wire.methods import BasicGet, BasicRecover, ConfirmSelect
+from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.mqtt.model.sent import Sent
+
+
+def deliveries_overtake_get_ok():
+    """06926f2b: and recover-ok, and confirms select-ok, where answers before these wait for the disk."""
+    channel.HANDLERS.update({
+        BasicGet: consume.basic_get, BasicRecover: consume.basic_recover,
+        ConfirmSelect: confirms.confirm_select})
+
+
+def other_queues_deliver_before_recover_ok():
+    """0064d974: to consumers that share a limit, and have room again. Seed 283 finds it."""
+    settling.held_back = tx.held_back = lambda channel: channel.unacked.queues()
+
+
+def refusal_told_behind_its_batch():
+    """ce2523e3: a kill in between has what was refused at QoS 2 count as stored."""
+    init = HeldPublish.__init__
+
+    def hasty(held, vhost, scheduler, publication, at, taken, done, before=None):
+        init(held, vhost, scheduler, publication, at, taken, done, before and (
+            lambda destinations, left, taken: (
+                None if left == () and not taken else before(destinations, left, taken))))
+
+    HeldPublish.__init__ = hasty
+
+
+def identifiers_believed_after_a_loss_of_power():
+    """b83bb75a: those of QoS 2 that are free here, and that clients may have messages with."""
+    Sent.doubts = property(lambda sent: False, lambda sent, value: None)
+
+
+def stop_reads_on_in_a_body():
+    """7b959f01: where a request is cut off by the stop, all the rest of its body is awaited."""
+    from gomq_py.http import server  # here, for it brings Flask
+
+    def taken(body, method, size):
+        try:
+            return method(size)
+        except OSError as error:
+            body._lost = True
+            if isinstance(error, server.BodyLost):
+                raise
+            raise server.BodyLost(400, "the body is not in well-formed chunks") from None
+
+    server._Body._taken = taken

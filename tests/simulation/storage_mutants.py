@@ -1,0 +1,66 @@
+"""Mutants of what is on the disk, and of when that is told: see mutants. Some are put into the files of the
+simulation, through which all of the broker's calls go.
+"""
+import gevent
+
+from gomq_py.storage.stream_store import StreamStore
+from gomq_py.storage.sync import GroupCommit
+from tests.simulation.disk import ProcessFiles
+
+
+def read_at_boot_is_not_written_again():
+    """What a flush that failed has lost is still in the cache, and the next boot builds upon it."""
+    ProcessFiles.write_again = lambda files, file, start, end: None
+
+
+def names_not_flushed():
+    """Of new files and folders."""
+    GroupCommit.mark_folder = lambda commit, path: None
+
+
+def segment_named_late():
+    """A new segment has its name some time after what is in it was confirmed."""
+    change = GroupCommit.change
+
+    def late(commit, changes, done=None, soon=False):
+        if getattr(done, "__name__", "") == "named":
+            gevent.spawn_later(0.1, change, commit, changes, done, soon)
+        else:
+            change(commit, changes, done, soon)
+
+    GroupCommit.change = late
+
+
+def stream_read_before_its_segment_has_its_name():
+    """Readers are shown what a kill takes away."""
+    StreamStore.has_name = lambda store, segment: True
+
+
+def barrier_early():
+    """What is changed while a flush runs is answered with that one."""
+    after_sync = GroupCommit.after_sync
+
+    def early(commit, callback, hurry=True, concerns=None, about_logs=True):
+        if commit._is_syncing and about_logs and concerns is None:
+            commit._in_flight.append(callback)
+            return None
+        return after_sync(commit, callback, hurry, concerns, about_logs)
+
+    GroupCommit.after_sync = early
+
+
+def acks_not_flushed():
+    """But where somebody waits for them."""
+    GroupCommit.mark_acks = lambda commit, store: None
+
+
+def failed_flush_is_forgotten():
+    """The next one of the same file succeeds, and says nothing of what the first one has lost."""
+    GroupCommit._error_of_logs = lambda commit: None
+    GroupCommit._tell = lambda commit, store, failures: store.synced()
+
+
+def log_not_flushed():
+    """Definitions are answered when they are written."""
+    sync = ProcessFiles.sync
+    ProcessFiles.sync = lambda files, file, *more: sync(files, file, *more) if file.room is None else None
