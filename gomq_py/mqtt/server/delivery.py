@@ -210,7 +210,8 @@ class SessionConsumer(consumers.Consumer):
                 return at
         if qos == 2:
             self.is_exact = True
-        at = self.publication.write(out, at, message, identifier, message.redelivered)
+        # A loss of power may leave the identifier, and not the mark in the queue.
+        at = self.publication.write(out, at, message, identifier, message.redelivered or self.identifier > 0)
         self.source.take(message, False)
         return at
 

@@ -565,6 +565,22 @@ def test_restart_keeps_identifiers_of_qos_2(nodes, how):
     assert again.outbound.sent.used == 0 and noted_of(again.sessions.inflight) == 0
 
 
+def test_message_of_an_identifier_that_outlived_its_mark_in_the_queue_has_dup(node):
+    """As after a loss of power: the store of identifiers was on the disk, and the queue's mark was not. On
+    4f7c89f1 it had no DUP.
+    """
+    before = Peer(node).subscribe("t", qos=2)
+    before.disconnect()
+    publish(node, mqtt_message("t", b"1", 2))
+    session, message = before.session, Message()
+    assert session.queue.peek(message) and not message.redelivered
+    session.sent_from(session.queue).restore([(5, message.location, 0, message.timestamp_ms)])
+
+    packet = Peer(node).packet()
+
+    assert (packet.payload, packet.packet_identifier, packet.dup) == (b"1", 5, True)
+
+
 def test_session_that_ends_leaves_no_identifiers(node):
     peer = Peer(node).subscribe("t", qos=2)
     publish(node, mqtt_message("t", b"1", 2))
