@@ -3,6 +3,7 @@ simulation, through which all of the broker's calls go.
 """
 import gevent
 
+from gomq_py.storage.durability import Durability
 from gomq_py.storage.stream_store import StreamStore
 from gomq_py.storage.sync import GroupCommit
 from tests.simulation.disk import ProcessFiles
@@ -38,15 +39,15 @@ def stream_read_before_its_segment_has_its_name():
 
 def barrier_early():
     """What is changed while a flush runs is answered with that one."""
-    after_sync = GroupCommit.after_sync
+    when_safe = Durability.when_safe
 
-    def early(commit, callback, hurry=True, concerns=None, about_logs=True):
-        if commit._is_syncing and about_logs and concerns is None:
-            commit._in_flight.append(callback)
-            return None
-        return after_sync(commit, callback, hurry, concerns, about_logs)
+    def early(durability, callback, *arguments, **options):
+        if not durability.disk._is_syncing:
+            return when_safe(durability, callback, *arguments, **options)
+        durability.disk._in_flight.append(callback)
+        return None
 
-    GroupCommit.after_sync = early
+    Durability.when_safe = early
 
 
 def acks_not_flushed():
