@@ -87,9 +87,7 @@ class Channel:
             if ledger is None or ledger in declared:
                 continue
             declared.add(ledger)
-            self._ask(
-                methods.QueueDeclare(queue=ledger.name, durable=True, arguments=ledger.arguments),
-                methods.QueueDeclareOk, lambda answer, at=ledger: at.check_length(answer.message_count))
+            self._declare_queue(ledger)
             if "delays" in ledger.traits:
                 self._ask(methods.ExchangeDeclare(
                     exchange=DELAYED, type="x-delayed-message", durable=True,
@@ -97,6 +95,10 @@ class Channel:
                 self._ask(methods.QueueBind(
                     queue=ledger.name, exchange=DELAYED, routing_key=ledger.name), methods.QueueBindOk)
             self._declare([ledger.dies_to, ledger.copies_to], declared)
+
+    def _declare_queue(self, ledger):
+        self._ask(methods.QueueDeclare(queue=ledger.name, durable=True, arguments=ledger.arguments),
+                  methods.QueueDeclareOk, lambda answer: ledger.check_length(answer.message_count))
 
     def _begin_to_consume(self, method):
         self._hand = self._consumes.consumer_connects(self._end)

@@ -24,6 +24,8 @@ class AMQPClient(Client):
     ``expects``: parts of texts with which the broker may end this connection or a channel of it.
     """
 
+    properties = {}
+
     def __init__(self, world, network, name, book, roles, port=AMQP_PORT):
         super().__init__(world, network, name, port)
         self.book = book
@@ -46,7 +48,8 @@ class AMQPClient(Client):
         """From the protocol's header to a connection with channels; yields for each method to come."""
         yield from self._awaited(methods.ConnectionStart)
         self.tell(0, methods.ConnectionStartOk(
-            mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US"))
+            mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US",
+            client_properties=self.properties))
         yield from self._awaited(methods.ConnectionTune)
         self.tell(0, methods.ConnectionTuneOk(channel_max=2047, frame_max=self.frame_max, heartbeat=0))
         self.tell(0, methods.ConnectionOpen(virtual_host="/"))

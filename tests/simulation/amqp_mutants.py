@@ -3,6 +3,7 @@ from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.broker.routing.routing import Routing
+from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.verbs import publishing
 
 
@@ -68,3 +69,26 @@ def alternate_exchange_forgotten():
 def user_id_is_not_looked_at():
     """A message may have the name of another user."""
     publishing.check_user_id = lambda user_id, user: None
+
+
+def exclusive_queue_outlives_its_connection():
+    """Its name stays locked, and its messages stay."""
+    VHost.release_owner = lambda vhost, owner: 0
+
+
+def purge_takes_what_is_unacked():
+    """A message that comes back to a queue that was purged is gone."""
+    purge, ready_again, purged = Queue.purge, Queue.ready_again, set()
+
+    def note(queue):
+        purged.add(queue.name)
+        return purge(queue)
+
+    Queue.purge = note
+    Queue.ready_again = lambda queue, location: (
+        queue.settle(location) if queue.name in purged else ready_again(queue, location))
+
+
+def consumers_of_a_deleted_queue_are_not_told():
+    """They wait for ever."""
+    AMQPConsumer.cancel = lambda consumer, reason: None

@@ -111,6 +111,10 @@ class Client:
         self.say(why)
         self._lost(stays_s)
 
+    def is_connected_by(self, end):
+        """Whether this is its connection now."""
+        return self._end is end
+
     # its connection
 
     def _connect(self):

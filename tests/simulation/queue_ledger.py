@@ -421,6 +421,18 @@ class Hand:
         self._returned += batches.values()
         return lambda: [batch.__setitem__(2, True) for batch in batches.values()]
 
+    def purge(self):
+        """A purge is sent, which takes what was given back. Returns what to call when it is answered."""
+        gone = list(self._returned)
+        for batch in gone:
+            batch[2] = False
+
+        def purged():
+            self._returned = [
+                batch for batch in self._returned if not any(batch is other for other in gone)]
+
+        return purged
+
     # in a transaction
 
     def settle_later(self, copies, is_reject):

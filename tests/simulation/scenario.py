@@ -11,6 +11,7 @@ from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READER
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.amqp_consumers import clients_with_manners
 from tests.simulation.amqp_exchanges import clients_of_exchanges
+from tests.simulation.amqp_owners import owners
 from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
 from tests.simulation.definitions_ledger import DefinitionsLedger
@@ -96,6 +97,7 @@ class Scenario(Faults):
         self.clients += clients_with_manners(world, self._network, self._book, self._left)
         clients, routers = clients_of_exchanges(world, self._network, self._book, self._left)
         self.clients += clients
+        self.clients += owners(world, self._network, self._book, self._left)
         operators = self._operators()
         self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
         self.ledgers = [*self._book.queues.values(), *self._streams, *topics, *operators, *routers]
