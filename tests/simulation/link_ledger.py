@@ -14,6 +14,7 @@ from tests.simulation.queue_ledger import Hand, QueueLedger
 ON_CONFIRM = "on-confirm"
 # Until both ends have heard that their connection has ended, and the source has what was on its way again.
 HEARD_S = 0.5
+HEARTBEAT_S = 2  # of links; a peer that lost its power is found by it
 MOST_LATE = 3  # messages that are published in the calm
 
 
@@ -48,21 +49,25 @@ class LinkLedger(QueueLedger):
         self.late = 0
         self.link = None  # its operator
         self.is_routed = False  # of an exchange: something was published, and did not come back
-        self._disturbed_s = self._refused_s = -math.inf
+        self._disturbed_s = self._disordered_s = -math.inf
         self._gone_s = math.inf  # since when there is no link
         self._newest = {}  # source of messages -> number, among those that have come
 
     # what is told to it
 
-    def disturb(self):
+    def disturb(self, for_s=HEARD_S):
         """What was published until now, or is before everybody has heard of it, may come twice."""
-        self._disturbed_s = self.world.now_s + HEARD_S
+        self._disturbed_s = max(self._disturbed_s, self.world.now_s + for_s)
 
     def process_ended(self):
         self.disturb()
 
     def power_was_cut(self):
-        """The process has ended, too."""
+        """The process has ended, too, and its peers do not know. A link that comes back is another consumer
+        beside the one before, and takes what comes behind what that one has.
+        """
+        self.disturb(2 * HEARTBEAT_S)
+        self._disordered_s = self._disturbed_s
 
     def disk_is_ill(self, fails):
         if fails:
@@ -72,7 +77,7 @@ class LinkLedger(QueueLedger):
         """What the destination refuses is sent again after a while, behind what it took meanwhile."""
         self.disturb()
         if self.ends_at[-1].is_ill():
-            self._refused_s = self._disturbed_s
+            self._disordered_s = self._disturbed_s
 
     def publishes(self):
         """A message is about to be."""
@@ -140,7 +145,7 @@ class LinkLedger(QueueLedger):
                 hand.suspect(f"{copy} came twice")
         elif not redelivered:
             self.exercised["moved"] += 1
-            if hand.was_alone and self.mode == ON_CONFIRM and message.published_s > self._refused_s:
+            if hand.was_alone and self.mode == ON_CONFIRM and message.published_s > self._disordered_s:
                 self._check_order(message)
         self.came.add(copy.number)
 

@@ -13,7 +13,7 @@ from tests.simulation.amqp_channel import Channel
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.book import Book
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, Faults
-from tests.simulation.link_ledger import ON_CONFIRM, LinkLedger
+from tests.simulation.link_ledger import HEARTBEAT_S, ON_CONFIRM, LinkLedger
 from tests.simulation.process import Machine
 from tests.simulation.steering import steer_links
 
@@ -77,7 +77,7 @@ class Other(Faults):
         """Of a node, for a link that runs at one."""
         if node is at and self._random.random() < 0.8:
             return "amqp://"
-        return f"amqp://guest:guest@{self._random.choice(HOSTS)}:{port_of(node)}"
+        return f"amqp://guest:guest@{self._random.choice(HOSTS)}:{port_of(node)}?heartbeat={HEARTBEAT_S}"
 
     # what the scenario does with it
 

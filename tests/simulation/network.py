@@ -174,6 +174,9 @@ class Listening:
     def setsockopt(self, *_):
         """Nothing comes of it."""
 
+    def vanish(self):
+        """Its end is heard of at once."""
+
     def close(self):
         """Nobody is let in any more; who waits is reset."""
         self.is_closed = True
@@ -357,6 +360,13 @@ class End:
         else:
             self._has_ended = True
             self._move_later()
+
+    def vanish(self):
+        """Its machine has lost its power: one on another machine hears of that when it sends something."""
+        if self.crosses and not self.is_closed:
+            self._world.say(self.name, "is gone without a word")
+            self.is_closed = True
+            self._sent.clear()
 
     def fileno(self):
         """A number that no real descriptor has."""

@@ -53,6 +53,8 @@ class Machine:
     def cut_power(self):
         """The process ends, and the disk is what it may be after that."""
         self.world.counts["power cuts"] += 1
+        for socket in self.processes[-1].sockets.values():
+            socket.vanish()
         self.processes[-1].die("the power is cut")
         self.boots += 1
         self.disk = Disk(self.disk.cut(self._root()), self._random)

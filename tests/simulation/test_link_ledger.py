@@ -5,7 +5,7 @@ import pytest
 
 from tests.simulation.book import Book, Held
 from tests.simulation.clock import CLOCK
-from tests.simulation.link_ledger import HEARD_S, MOST_LATE, ON_CONFIRM, LinkLedger
+from tests.simulation.link_ledger import HEARD_S, HEARTBEAT_S, MOST_LATE, ON_CONFIRM, LinkLedger
 from tests.simulation.world import World
 
 
@@ -82,6 +82,21 @@ def test_what_is_published_after_a_kill_is_not_lost_in_any_mode(clock):
     sides.ledger.check_complete()
 
     assert sides.found() == ["l0-to: accepted and lost, or never delivered: [0] of 1"]
+
+
+def test_nobody_hears_of_a_loss_of_power_at_once(clock):
+    """A link that settles what it has sent sends until its peer answers with a reset."""
+    sides = Sides("on-publish")
+    sides.ledger.power_was_cut()
+    sides.ledger.process_ended()
+    clock.now_s += HEARTBEAT_S
+    sides.publish()
+    clock.now_s += 2 * HEARTBEAT_S
+    sides.publish()
+
+    sides.ledger.check_complete()
+
+    assert sides.found() == ["l0-to: accepted and lost, or never delivered: [1] of 1"]
 
 
 def test_message_comes_twice_only_where_something_happened(clock):

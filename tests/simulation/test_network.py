@@ -198,3 +198,20 @@ def test_cut_may_reset_connections(machines):
 
     with pytest.raises(ConnectionResetError):
         theirs.recv(1)
+
+
+def test_peer_of_a_machine_without_power_hears_of_it_when_it_sends(machines):
+    process, network, listening = machines
+    ours = network.dial(process, PORT)
+    arrive(network)
+    theirs = listening.process.sockets[listening._accept()[0]]
+
+    theirs.vanish()
+    theirs.close()
+    arrive(network)
+    assert not ours.is_readable()
+    ours.send(b"anybody?")
+    arrive(network)
+
+    with pytest.raises(ConnectionResetError):
+        ours.recv(1)
