@@ -55,6 +55,10 @@ class Client:
     def gone(self):
         """The connection was lost, or given up. ``_was_open``: behind its login."""
 
+    def pause_s(self):
+        """Until it comes again."""
+        return self.random.choice(CONNECTS_S)
+
     def be_rude(self):
         """Do to the connection what is bad manners."""
         self.leave("hangs up")
@@ -170,7 +174,7 @@ class Client:
             self.waits_since_s = None
             self._was_open, self.is_open = self.is_open, False
             self.gone()
-            self.world.after(self.random.choice(CONNECTS_S), self._connect)
+            self.world.after(self.pause_s(), self._connect)
 
     # its work
 

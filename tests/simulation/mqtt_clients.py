@@ -39,9 +39,13 @@ class MQTTClient(Client):
             properties = {"receive_maximum": self.receive_maximum}
             if self.keeps_session:
                 properties["session_expiry_interval"] = 0xFFFFFFFF
-        self.tell(packets.ConnectPacket(
+        self.tell(self.adapted(packets.ConnectPacket(
             version=self.version, clean_start=not self.keeps_session, client_identifier=self.identifier(),
-            user_name="guest", password=b"guest", will=self.will, properties=properties))
+            user_name="guest", password=b"guest", will=self.will, properties=properties)))
+
+    def adapted(self, connect):
+        """The CONNECT as this client has it."""
+        return connect
 
     def identifier(self):
         """Of the client, for its session."""
@@ -65,11 +69,15 @@ class MQTTClient(Client):
         if connack.reason_code:
             self.leave(f"is refused with {connack.reason_code}")
             return
-        if self._is_kept and not connack.session_present:
-            self.ledger.find(f"the session of {self.name} is not there any more")
+        self.check_session(connack.session_present)
         self._is_kept = self.keeps_session
         self.is_answered(True)
         self.go_on()
+
+    def check_session(self, is_present):
+        """The broker has it, or not."""
+        if self._is_kept and not is_present:
+            self.ledger.find(f"the session of {self.name} is not there any more")
 
     def go_on(self):
         """The session is there again."""
@@ -109,16 +117,20 @@ class TopicPublisher(MQTTClient):
         if self.is_calm or not self.ledger.is_subscribed:
             return
         for _ in range(min(self.random.choice((1, 1, 5)), self.most - len(self._under_way))):
-            qos = self.random.choice((1, 2))
-            number, body = self.ledger.publish_at(qos)
-            self._identifier = self._identifier % 65535 + 1
-            packet = packets.PublishPacket(
-                topic_name=self.topic, payload=body, qos=qos, packet_identifier=self._identifier,
-                retain=self.retain)
-            self._under_way[self._identifier] = [number, packet]
-            self.say(f"publishes {number} at QoS {qos} as {self._identifier}")
-            self.waits()
+            number, packet = self.publication()
+            if packet.qos:
+                self._identifier = packet.packet_identifier = self._identifier % 65535 + 1
+                self._under_way[self._identifier] = [number, packet]
+                self.waits()
+            self.say(f"publishes {number} at QoS {packet.qos} as {packet.packet_identifier}")
             self.tell(packet)
+
+    def publication(self):
+        """(number, PUBLISH) of what is next."""
+        qos = self.random.choice((1, 2))
+        number, body = self.ledger.publish_at(qos)
+        return number, packets.PublishPacket(
+            topic_name=self.topic, payload=body, qos=qos, retain=self.retain)
 
     def _puback(self, packet):
         number, _ = self._under_way.pop(packet.packet_identifier)
@@ -267,6 +279,7 @@ class Testator(MQTTClient):
     _number = None
     _wills = 0
     _says_goodbye = False
+    _taken_over = None  # the number of the will of the connection that this one takes over
 
     def identifier(self):
         return f"{self.name}-{self._wills}"
@@ -275,13 +288,28 @@ class Testator(MQTTClient):
         if not self.ledger.is_subscribed:
             self.leave("comes later")
             return
-        self._wills += 1
+        door = self._network.listening.get(self._port)
+        if self._taken_over is None:
+            self._wills += 1
+        elif door is not self._door:  # the client is back before its will is published: docs/mqtt.md
+            self._taken_over = None
         self._says_goodbye = False
-        self._door = self._network.listening.get(self._port)
+        self._door = door
         self._number, body = self.ledger.publish_at(2, WILL_OCTETS)
         self.will = packets.Will(self.topic, body, 2)
         self.say(f"has {self._number} for its will")
         super().begin()
+
+    def go_on(self):
+        if self._taken_over is not None:
+            self.say(f"leaves {self._taken_over} by taking over")
+            self.ledger.accept(self._taken_over)
+            self._taken_over = None
+        super().go_on()
+
+    def be_rude(self):
+        self._taken_over = None if self._says_goodbye else self._number
+        super().be_rude()
 
     def act(self):
         if not self.is_calm and not self._says_goodbye and self.random.random() < 0.2:
@@ -295,7 +323,7 @@ class Testator(MQTTClient):
             self.ledger.take_back(self._number)
 
     def gone(self):
-        if self._number is not None and not self._says_goodbye and self._was_open:
+        if self._number not in (None, self._taken_over) and not self._says_goodbye and self._was_open:
             self.say(f"leaves {self._number}")
             self.ledger.accept(self._number)
         self._number = None

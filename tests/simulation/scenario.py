@@ -20,6 +20,7 @@ from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
 from tests.simulation.links import SHARE as LINKS_SHARE, Other
 from tests.simulation.mqtt_clients import Retainer, Testator, TopicPublisher, TopicSubscriber, Watcher
+from tests.simulation.mqtt_flow import flow_of
 from tests.simulation.network import HTTP_PORT, Network
 from tests.simulation.process import Machine
 from tests.simulation.queue_ledger import TRAITS, QueueLedger
@@ -39,6 +40,7 @@ LAST_JUMP_S = 1e6
 # What clients may do beside publishing and acking, and how many traits a queue has.
 OPTIONAL = sorted({*OF_PUBLISHERS, *OF_CONSUMERS, "tx"})
 FEW = (0, 0, 1, 2, 3)
+FLOW_SHARE = 0.2
 HTTP_SHARE = 0.15
 
 # The clients of a topic, by the first letter of its name.
@@ -94,13 +96,18 @@ class Scenario(Faults):
             kind(world, self._network, f"{kind.__name__.lower()}-{ledger.name}", ledger)
             for ledger in topics for kind in OF_TOPICS[ledger.name[0]]
         ]
+        flows = []
+        if world.random("flow").random() < FLOW_SHARE and self._left(["f0"]):
+            flows, clients = flow_of(world, self._network, "f0", self._left)
+            self.clients += clients
         self.clients += clients_with_manners(world, self._network, self._book, self._left)
         clients, routers = clients_of_exchanges(world, self._network, self._book, self._left)
         self.clients += clients
         self.clients += owners(world, self._network, self._book, self._left)
         operators = self._operators()
         self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
-        self.ledgers = [*self._book.queues.values(), *self._streams, *topics, *operators, *routers]
+        self.ledgers = [
+            *self._book.queues.values(), *self._streams, *topics, *flows, *operators, *routers]
         self._others = [
             Other(self, self._network, folder, reduction, self._left)
             for _ in self._left(["other"] * (world.random("other").random() < LINKS_SHARE))]
