@@ -9,6 +9,10 @@ import gevent
 from gomq_py.observability.log import logger
 
 LOG = logger("broker")
+# Between two looks whether the system's clock was set, while anything waits for a time; and by how much it
+# was then: less is drift, or a look that came late between two readings.
+LOOK_MS = 5000
+SET_S = 0.5
 
 
 class HubTimers:
@@ -18,8 +22,10 @@ class HubTimers:
     """
 
     def __init__(self):
-        self._pending = set()
+        self._pending = {}  # as keys
         self._is_closed = False
+        self._watch = None  # over the clock
+        self._ahead_s = 0.0  # of monotonic time the clock was so far at the last look
 
     @staticmethod
     def now_ms():
@@ -36,6 +42,29 @@ class HubTimers:
             timer.start(max(after_ms, 0) / 1000)
         return timer
 
+    def start_at(self, due_ms, callback):
+        """As ``start``, at this time (Unix milliseconds). Where the clock is set meanwhile, that is up to
+        ``LOOK_MS`` late: a callback looks at the time, and starts another timer where it is too early.
+        """
+        timer = self.start(due_ms - self.now_ms(), callback)
+        timer.due_ms = due_ms
+        if self._watch is None:
+            self._ahead_s = _ahead_s()
+            self._watch = self.start(LOOK_MS, self._look_at_clock)
+        return timer
+
+    def _look_at_clock(self):
+        self._watch = None
+        before_s, self._ahead_s = self._ahead_s, _ahead_s()
+        if abs(self._ahead_s - before_s) > SET_S:
+            now_ms = self.now_ms()
+            for timer in list(self._pending):
+                if timer.due_ms is not None:
+                    timer.stop()
+                    timer.start(max(timer.due_ms - now_ms, 0) / 1000)
+        if any(timer.due_ms is not None for timer in self._pending):
+            self._watch = self.start(LOOK_MS, self._look_at_clock)
+
     def close(self):
         """None fires any more, nor one that is started later: a dead broker's would write into the files of
         the one that comes after it.
@@ -45,24 +74,31 @@ class HubTimers:
             timer.stop()
 
 
-class _Timer:
-    """One call, and among the pending ones until it is made or stopped."""
+def _ahead_s():
+    return time.time() - time.monotonic()
 
-    __slots__ = ("_pending", "_callback", "_watcher")
+
+class _Timer:
+    """One call, and among the pending ones until it is made or stopped. ``due_ms``: the time that it waits
+    for, or None.
+    """
+
+    __slots__ = ("due_ms", "_pending", "_callback", "_watcher")
 
     def __init__(self, pending, callback):
+        self.due_ms = None
         self._pending = pending
         self._callback = callback
         self._watcher = None
 
     def start(self, after_s):
-        self._pending.add(self)
+        self._pending[self] = None
         self._watcher = gevent.get_hub().loop.timer(after_s)
         self._watcher.start(self._fire)
 
     def stop(self):
         """Do not call."""
-        self._pending.discard(self)
+        self._pending.pop(self, None)
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.stop()

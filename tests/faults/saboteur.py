@@ -110,7 +110,7 @@ def timer_sites():
 def _starts_timer(call):
     name, of = _name_of(call.func), _name_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     return name in ("timer", "spawn_later", "call_later", "_call_later", "start_timer", "_start_timer") \
-        or name == "start" and of.lstrip("_") == "timers"
+        or name in ("start", "start_at") and of.lstrip("_") == "timers"
 
 
 def _calls(path, *words):

@@ -5,13 +5,13 @@ broker's classes in this process, and what is in their containers, and ``waiting
 between moments at which the broker has the same to keep, neither may grow.
 """
 import gc
-import os
 import re
 from collections import Counter, deque
 from itertools import pairwise
 
 from greenlet import greenlet
 
+from gomq_py.storage.files import File
 from tests.simulation.network import Listening
 
 # What is bounded, and remembers clients that are gone.
@@ -77,6 +77,8 @@ def kept(process):
             counts["greenlets"] += bool(one)
         elif kind.__module__.startswith("gomq_py.") and kind.__module__ not in MEMORIES:
             counts[kind.__qualname__] += 1
+            if isinstance(one, File):
+                counts["descriptors"] += one.fd >= 0
             fields = getattr(one, "__dict__", None)
             for part in gc.get_referents(one):
                 for each in fields.values() if part is fields and fields is not None else (part,):
@@ -86,12 +88,7 @@ def kept(process):
     root = process.machine.disk.root
     with open("/proc/self/maps", encoding="ascii") as maps:
         counts["mappings"] = sum(root in line for line in maps)
-    counts["descriptors"] = sum(root in os.readlink(f"/proc/self/fd/{number}") for number in _descriptors())
     return counts
-
-
-def _descriptors():
-    return [number for number in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{number}")]
 
 
 def waiting(process):

@@ -54,6 +54,9 @@ class HandTimers:
         self.pending.append(timer)
         return timer
 
+    def start_at(self, due_ms, callback):
+        return self.start(due_ms - self.now_ms(), callback)
+
     def fire(self):
         """Call what is due."""
         for timer in [timer for timer in self.pending if timer.due_ms <= self.bench.now_ms]:

@@ -65,7 +65,7 @@ class DueTimer:
                 return
             self._timer.stop()
         self._timer_ms = due_ms
-        self._timer = self._timers.start(due_ms - self._timers.now_ms(), self._first_is_due)
+        self._timer = self._timers.start_at(due_ms, self._first_is_due)
 
     def hasten(self):
         """Nothing waits any more: everything is due, whenever it was."""

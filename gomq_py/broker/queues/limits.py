@@ -361,7 +361,7 @@ class QueueLimits(guard.QueueGuard):
             self.timer.stop()
         self.timer_ms = due_ms
         # one more, because a message is too old only after its time
-        self.timer = self.timers.start(due_ms + 1 - self.timers.now_ms(), self._head_is_due)
+        self.timer = self.timers.start_at(due_ms + 1, self._head_is_due)
 
     def _head_is_due(self):
         self.timer = None

@@ -64,8 +64,8 @@ class StreamRetention:
     def _wait_for(self, oldest):
         """Look again when the oldest segment will be too old."""
         if self._max_age_ms is not None and oldest is not None and self._timer is None:
-            due_ms = oldest[2] + self._max_age_ms - self._timers.now_ms()
-            self._timer = self._timers.start(due_ms + SLACK_MS, self._fired)
+            due_ms = oldest[2] + self._max_age_ms + SLACK_MS
+            self._timer = self._timers.start_at(due_ms, self._fired)
 
     def _fired(self):
         self._timer = None

@@ -1,11 +1,14 @@
 """Timers of the model: they fire once, or never where they were stopped, and leave nothing behind."""
 import gc
 import logging
+import time
 import weakref
 
 import gevent
 import pytest
 
+from gomq_py.broker.queues.due_timer import DueTimer
+from gomq_py.hub import timers as hub_timers
 from gomq_py.hub.timers import HubTimers
 from tests.support.waiting import wait_until
 
@@ -85,3 +88,57 @@ def test_what_has_fired_is_let_go_of(timers):
     gc.collect()
 
     assert gone() is None
+
+
+class Clock:
+    """The system's, which somebody sets."""
+
+    def __init__(self):
+        self.ahead_s = 0.0
+        self._time = time.time
+
+    def __call__(self):
+        return self._time() + self.ahead_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(time, "time", clock)
+    monkeypatch.setattr(hub_timers, "LOOK_MS", 10)
+    return clock
+
+
+def test_what_waits_for_a_time_is_due_when_the_clock_is_set_to_it(timers, clock):
+    """On a7718617 it waited for as long as it would have without that."""
+    hour_ms = 3_600_000
+    done = []
+    queue = DueTimer(timers, lambda: done.append(queue.take()))
+    queue.push(timers.now_ms() + hour_ms, 1)
+    queue.arm()
+    timers.start(hour_ms, lambda: done.append("that waits for an hour"))
+
+    clock.ahead_s = 2 * hour_ms / 1000
+    fired(done)
+    queue.push(timers.now_ms() + 1, 2)
+    queue.arm()
+
+    assert fired(done, 2) == [1, 2]
+
+
+def test_what_waits_for_a_time_goes_on_when_the_clock_is_set_back(timers, clock):
+    done = []
+    timers.start_at(timers.now_ms() + 30, lambda: done.append(timers.now_ms()))
+    due_ms = timers.now_ms() + 30
+
+    clock.ahead_s = -1.0
+
+    assert fired(done)[0] >= due_ms
+
+
+def test_nobody_looks_at_the_clock_while_nothing_waits_for_a_time(timers, clock):
+    done = []
+    timers.start_at(timers.now_ms(), lambda: done.append(1))
+    fired(done)
+
+    wait_until(lambda: timers._watch is None, sleep=gevent.sleep)
