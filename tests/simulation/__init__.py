@@ -10,6 +10,7 @@ The parts, from below:
     loop       gevent's loop of one process, in the world: callbacks, timers, sockets
     threads    gevent's thread pools: greenlets that pause in front of each call of the file seam
     network    sockets as pairs in memory with windows; octets come in pieces, late, or never
+    fairness   what a broker may do for one connection between two polls
     disk       the files of a process over the power cuts' model of a disk, and the faults of that disk
     steering   what the broker asks of its machine, and what it gets instead
     process    a broker: booted, killed between two events or in front of a call, and booted again

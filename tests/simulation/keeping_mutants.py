@@ -3,6 +3,7 @@ from gomq_py.broker.signals.resource_watch import ResourceWatch
 from gomq_py.hub.admission import Gate
 from gomq_py.hub.bodies import BodyBudget
 from gomq_py.hub.clients import Clients
+from gomq_py.net.stream import Stream
 from gomq_py.storage.files import File
 
 
@@ -51,3 +52,17 @@ def ended_connections_remembered():
         remembered.append(connection)
 
     Clients.forget = remember
+
+
+def client_served_without_end():
+    """A connection is read until it says nothing."""
+    read = Stream._read
+
+    def read_on(stream):
+        total = count = read(stream)
+        while count and not stream.is_over and not stream.holds:
+            count = read(stream)
+            total += count
+        return total
+
+    Stream._read = read_on

@@ -37,7 +37,8 @@ class ProcessHub(gevent_hub.Hub):
 
 
 class Loop:
-    """What gevent's Hub and the broker ask of a loop. ``iteration`` counts turns."""
+    """What gevent's Hub and the broker ask of a loop. ``iteration`` counts turns, ``polls`` looks at sockets.
+    """
 
     MAXPRI, MINPRI = 2, -2
     default = False
@@ -45,7 +46,7 @@ class Loop:
     starting_timer_may_update_loop_time = False
 
     def __init__(self, process):
-        self.iteration = 0
+        self.iteration = self.polls = 0
         self._process = process
         self._world = process.world
         self._random = process.world.random(f"loop of {process}")
@@ -130,6 +131,7 @@ class Loop:
         began_s = CLOCK.now_s
         self.iteration += 1
         self._run_callbacks()
+        self.polls += 1
         self._now_s = CLOCK.now_s
         timers, sockets = self._due_timers(), self._ready_sockets()
         self._random.shuffle(sockets)

@@ -204,6 +204,7 @@ class End:
         self.moment = partial(network.world.say, name)
         self.descriptor = -1
         self.is_asking = self.is_refused = self.crosses = False
+        self.share = None  # of the broker's work, at its end
         self._network = network
         self._world = network.world
         self._random = network.random
@@ -279,7 +280,9 @@ class End:
         elif peer.is_closed and self._sent:
             self.hear_of_reset()
         elif self._sent:
-            count = min(len(self._sent), 1 + self._random.randrange(self._random.choice(PIECES)))
+            count = len(self._sent)
+            if not self._network.is_calm:
+                count = min(count, 1 + self._random.randrange(self._random.choice(PIECES)))
             peer._arrived += self._sent[:count]
             del self._sent[:count]
             peer.hear()
@@ -299,6 +302,8 @@ class End:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         taken = bytes(data[:room])
         self.moment(f"sends {len(taken)} of {len(data)} {crc32(without_folders(taken)):08x}")
+        if self.share is not None:
+            self.share.sent(len(taken))
         self._sent += taken
         self._move_later()
         return len(taken)
@@ -329,6 +334,8 @@ class End:
             was_full = self.peer._room() <= 0
             taken = bytes(self._arrived[:most])
             del self._arrived[:most]
+            if self.share is not None:
+                self.share.read()
             if was_full:
                 self._world.after(self._network.delay_s(self.crosses), self.peer.hear)
             return taken

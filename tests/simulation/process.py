@@ -6,6 +6,7 @@ its mappings are touched by nobody, and the machine keeps its page cache. When t
 keeps what the model of the disk lays out.
 """
 import os
+from functools import partial
 
 import gevent
 from gevent._hub_local import set_hub
@@ -16,15 +17,18 @@ from gomq_py.errors import Refused
 from gomq_py.node import Node
 from tests.simulation import leaks
 from tests.simulation.disk import ProcessFiles, Weather, is_of_disk
+from tests.simulation.fairness import Share
 from tests.simulation.loop import ProcessHub
-from tests.simulation.network import AMQP_PORT, FIRST_DESCRIPTOR, MQTT_PORT, Listening, WaitingSocket
+from tests.simulation.network import (
+    AMQP_PORT, FIRST_DESCRIPTOR, MQTT_PORT, Listening, WaitingSocket,
+)
 from tests.simulation.threads import Pool
 from tests.simulation.world import described
 from tests.support.power_cut import Disk
 
 SEGMENT_BYTES = 65536
 HUB_THREADS = 10  # as gevent's hub has
-TENDS_S = 20
+TENDS_S = 20  # an operator, behind the storm
 SETTLES_S = 0.5  # until greenlets that were killed at the end have ended
 
 
@@ -143,12 +147,14 @@ class Process:
         set_hub(self.hub)
         gevent.spawn(function, *arguments).name = function.__name__
 
-    def tend(self):
+    def tend(self, seconds=TENDS_S):
         """Have an operator restart the queues that faults have closed, or close in the next seconds, as
         docs/operations.md says. The broker opens other stores by itself.
         """
         self.enter()
         gevent.spawn(self._tend).name = "operator"
+        if seconds:
+            self.after(1.0, partial(self.tend, seconds - 1))
 
     def fault(self, where, error):
         """What was raised where nobody awaits it: a fault of the broker, or of its disk."""
@@ -165,6 +171,9 @@ class Process:
         self.sockets[descriptor] = socket
         if not isinstance(socket, Listening):
             socket.descriptor = descriptor
+            served = [port for name, port in self.machine.doors.items() if name != "http"]
+            if socket.address[1] in served:  # by the loop, and not by greenlets, as links and HTTP are
+                socket.share = Share(self, socket.name)
         return descriptor
 
     def files(self, listeners):
@@ -191,15 +200,13 @@ class Process:
         self.world.say(self._name, "is ready")
 
     def _tend(self):
-        for _ in range(TENDS_S):
-            gevent.sleep(1)
-            for vhost in self.node.broker.vhosts.values():
-                for queue in [queue for queue in vhost.queues.values() if queue.closed]:
-                    try:
-                        vhost.restart_queue(queue)
-                        self.world.say(self._name, f"has {queue.name} open again")
-                    except Refused as error:
-                        self.world.say(self._name, f"cannot open {queue.name}: {error}")
+        for vhost in self.node.broker.vhosts.values():
+            for queue in [queue for queue in vhost.queues.values() if queue.closed]:
+                try:
+                    vhost.restart_queue(queue)
+                    self.world.say(self._name, f"has {queue.name} open again")
+                except Refused as error:
+                    self.world.say(self._name, f"cannot open {queue.name}: {error}")
 
     def _stop(self):
         self.is_ready = False

@@ -16,6 +16,7 @@ from tests.simulation.queue_ledger import QueueLedger
 RESTS_S = 30.0
 VISIT_S = 60.0
 VISITS = 5
+MANY = 8
 LARGE = 60_000  # octets, nearly a segment
 UNFINISHED = 300_000
 
@@ -45,9 +46,9 @@ class Visitor(AMQPClient):
             next(self._steps, None)
 
     def _visit(self, channel):
-        for _ in range(3):
+        for _ in range(MANY):
             self._publish(channel)
-            yield
+        yield
         channel._get()
         yield
         channel._reject()
