@@ -5,8 +5,7 @@ there is one read for each poll (net.stream), and deliveries to all of them are 
 (hub.scheduler).
 """
 READS = 2  # with the head of the next frame, behind the end of a large one
-# BUDGET_OCTETS of hub.scheduler and one more turn, TURN_OCTETS of broker.queues.queue; compiled modules do not
-# show them.
+# BUDGET_OCTETS of hub.scheduler, and TURN_OCTETS of broker.queues.queue for one more turn.
 SENT_OCTETS = (512 + 256) * 1024
 
 
