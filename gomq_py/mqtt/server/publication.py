@@ -177,7 +177,8 @@ class Publication:
         if len(interest.identifiers) and not self.is_replayed:
             octets.copy(out, at, octets.pointer(interest.identifiers), 0, len(interest.identifiers))
             at += len(interest.identifiers)
-        octets.copy(out, at, self.block, self.block_at, self.block_length)
+        if self.block_length:  # otherwise the block is an earlier message's, whose file may be gone
+            octets.copy(out, at, self.block, self.block_at, self.block_length)
         if self.expiry_at >= 0:
             octets.put_be32(out, at + self.expiry_at - self.block_at, self.expiry_s)
         return at + self.block_length

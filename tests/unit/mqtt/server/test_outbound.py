@@ -1,5 +1,6 @@
 """Outbound: what one client is sent, in literal octets, and what becomes of what it acknowledges."""
 import gc
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,10 @@ def nodes(tmp_path):
     """A function that boots a node over the same folder; ``how`` the one before ends."""
     running = []
 
-    def boot(how="stop"):
+    def boot(how="stop", **settings):
         if running:
             getattr(running.pop(), how)()
-        running.append(mqtt_node(tmp_path / "data"))
+        running.append(mqtt_node(tmp_path / "data", **settings))
         return running[0]
 
     yield boot
@@ -330,6 +331,26 @@ def test_topic_aliases_are_given_up_to_the_clients_maximum(node):
     peer.expect(b"\x30\x08\x00\x01a\x03\x23\x00\x011")
     peer.expect(b"\x30\x07\x00\x00\x03\x23\x00\x012")
     peer.expect(b"\x30\x05\x00\x01b\x003")
+
+
+def test_message_without_properties_is_sent_when_the_file_of_one_that_had_some_is_gone(nodes):
+    """Its subscription identifiers stand where properties do. Interpreted, d3c11ca0 closed the session."""
+    node = nodes(segment_size=65536)
+    Peer(node).subscribe("a", qos=1, identifier=5).disconnect()
+    large = bytes(40_000)
+    publish(node, mqtt_message("a", large, qos=1, properties=b"\x01\x01"), mqtt_message("a", large, qos=1))
+    node = nodes(segment_size=65536)
+    peer = Peer(node)
+    first = f"{peer.session.queue.store.folder}/msgs.0000000001"
+
+    for number in 1, 2:
+        assert len(peer.packet().payload) == len(large)
+        assert number == 2 or first in Path("/proc/self/maps").read_text()
+        peer.acknowledge(PUBACK, number)
+    node.wait(lambda: first not in Path("/proc/self/maps").read_text())
+    publish(node, mqtt_message("a", b"x", qos=1))
+
+    peer.expect(b"\x32\x09\x00\x01a\x00\x03\x02\x0b\x05x")
 
 
 def test_next_connection_has_no_topic_aliases(node):
