@@ -37,10 +37,13 @@ class OwnedLedger(QueueLedger):
             self._born = len(self.book.messages)
 
     def purged(self, below, kept):
-        """Of the numbers below that only those are left that were in hand."""
+        """Of the numbers below that only those are left that were in hand, whether they were confirmed yet or
+        not.
+        """
         self.exercised["purged"] += 1
-        for number in [number for number in self._waiting if number < below and number not in kept]:
-            self.finish(number)
+        for message in self.book.messages[:below]:
+            if self in message.queues and message.number not in kept:
+                self.finish(message.number)
 
     def deliver(self, message, copy, redelivered, hand):
         if message.number < self._born:
