@@ -76,6 +76,8 @@ class ProcessFiles(PowerCutFiles):
         self._process.moment(f"flushed {self._name(path)}")
         if weather.failing:
             weather.failing -= 1
+            if os.path.isdir(path):
+                self._process.has_failed_folder = True
             self._fail(errno.EIO, path)
 
     def _name(self, path):

@@ -6,12 +6,14 @@ its mappings are touched by nobody, and the machine keeps its page cache. When t
 keeps what the model of the disk lays out.
 """
 import os
+from functools import partial
 
 import gevent
 from gevent._hub_local import set_hub
 from greenlet import getcurrent
 
 from gomq_py.config.settings import Settings
+from gomq_py.errors import Refused
 from gomq_py.node import Node
 from tests.simulation import leaks
 from tests.simulation.disk import ProcessFiles, Weather, is_of_disk
@@ -26,6 +28,7 @@ from tests.support.power_cut import Disk
 
 SEGMENT_BYTES = 65536
 HUB_THREADS = 10  # as gevent's hub has
+TENDS_S = 20  # an operator, behind the storm
 SETTLES_S = 0.5  # until greenlets that were killed at the end have ended
 
 
@@ -72,7 +75,8 @@ class Machine:
 
 class Process:
     """One run of the broker. ``is_ready``: its doors are open. ``is_alive`` until it is killed, or ended in
-    order. ``has_failed_disk``: some of its queues may be closed until the next one.
+    order. ``has_failed_disk``: some of its queues may be closed until they are restarted;
+    ``has_failed_folder``: a folder takes nothing more until the next one (docs/promises.md).
     """
 
     def __init__(self, machine, number, ended):
@@ -81,7 +85,7 @@ class Process:
         self.node = None
         self.is_ready = False
         self.is_alive = True
-        self.has_failed_disk = False
+        self.has_failed_disk = self.has_failed_folder = False
         self.sockets = {}  # descriptor -> End or Listening
         self.dies_at = None  # the moment in front of which it is killed
         self.moments = 0
@@ -143,6 +147,15 @@ class Process:
         set_hub(self.hub)
         gevent.spawn(function, *arguments).name = function.__name__
 
+    def tend(self, seconds=TENDS_S):
+        """Have an operator restart the queues that faults have closed, or close in the next seconds, as
+        docs/operations.md says. The broker opens other stores by itself.
+        """
+        self.enter()
+        gevent.spawn(self._tend).name = "operator"
+        if seconds:
+            self.after(1.0, partial(self.tend, seconds - 1))
+
     def fault(self, where, error):
         """What was raised where nobody awaits it: a fault of the broker, or of its disk."""
         if is_of_disk(error):
@@ -185,6 +198,15 @@ class Process:
             self.die("ends")
         self.is_ready = True
         self.world.say(self._name, "is ready")
+
+    def _tend(self):
+        for vhost in self.node.broker.vhosts.values():
+            for queue in [queue for queue in vhost.queues.values() if queue.closed]:
+                try:
+                    vhost.restart_queue(queue)
+                    self.world.say(self._name, f"has {queue.name} open again")
+                except Refused as error:
+                    self.world.say(self._name, f"cannot open {queue.name}: {error}")
 
     def _stop(self):
         self.is_ready = False

@@ -223,9 +223,13 @@ class Scenario(Faults):
             CLOCK.jump(LAST_JUMP_S - CLOCK.jump_s)  # everything that waits for a time is due
         self._process.dies_at = None
         self.machine.weather.clear_up()
-        if not self._process.is_ready or self._process.has_failed_disk:
-            self._process.die("is killed")
+        process = self._process
+        is_tended = self.world.random("calm").random() < 0.5 and not process.has_failed_folder
+        if not process.is_ready or process.has_failed_disk and not is_tended:
+            process.die("is killed")
             self._start()
+        elif process.has_failed_disk:
+            process.tend()
 
     def _is_quiet(self):
         if self.world.now_s < self._looks_at_s:
