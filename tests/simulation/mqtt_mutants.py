@@ -1,7 +1,7 @@
 """Mutants of what MQTT sessions keep: as those in mutants, of which they are a part."""
 from gomq_py.broker.queues.limits import QueueLimits
-from gomq_py.mqtt.model import legacy
-from gomq_py.mqtt.model.sent import FROM_BEFORE, QOS_2, ROW, Sent
+from gomq_py.mqtt.model import legacy, sent as sent_module
+from gomq_py.mqtt.model.sent import Sent
 from gomq_py.mqtt.model.session import Session
 from gomq_py.mqtt.model.session_queue import SessionQueue
 from gomq_py.mqtt.model.sessions import NEVER, Sessions
@@ -15,8 +15,9 @@ def qos_2_identifier_forgotten_with_its_connection():
 
     def forget(sent):
         end(sent)
+        before = sent_module.QOS_2 | sent_module.FROM_BEFORE
         for identifier in range(1, sent.capacity + 1):
-            if sent.at[(identifier - 1) * ROW + 20] == QOS_2 | FROM_BEFORE:
+            if sent.at[(identifier - 1) * sent_module.ROW + 20] == before:
                 sent._free(identifier)
 
     Sent.end = forget
