@@ -16,6 +16,7 @@ from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
 from tests.simulation.definitions_ledger import DefinitionsLedger
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, Faults
+from tests.simulation.governor import governed_clients
 from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
 from tests.simulation.links import SHARE as LINKS_SHARE, Other
@@ -106,8 +107,14 @@ class Scenario(Faults):
         self.clients += owners(world, self._network, self._book, self._left)
         operators = self._operators()
         self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
+        clients, governed = governed_clients(world, self._network, self._left)
+        self.clients += clients
+        if operators or governed:
+            steer_http()
+            self.machine.doors["http"] = HTTP_PORT
         self.ledgers = [
-            *self._book.queues.values(), *self._streams, *topics, *flows, *operators, *routers]
+            *self._book.queues.values(), *self._streams, *topics, *flows, *operators, *routers,
+            *governed]
         self._others = [
             Other(self, self._network, folder, reduction, self._left)
             for _ in self._left(["other"] * (world.random("other").random() < LINKS_SHARE))]
@@ -127,11 +134,7 @@ class Scenario(Faults):
         if random.random() >= HTTP_SHARE:
             return []
         names = self._left(f"http{number}" for number in range(random.choice((1, 1, 2))))
-        ledgers = [DefinitionsLedger(self.world, name) for name in names]
-        if ledgers:
-            steer_http()
-            self.machine.doors["http"] = HTTP_PORT
-        return ledgers
+        return [DefinitionsLedger(self.world, name) for name in names]
 
     def _amqp_clients(self):
         random, book = self._random, self._book
