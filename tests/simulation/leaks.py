@@ -71,11 +71,16 @@ def kept(process):
     """Name -> how many of them there are."""
     gc.collect()
     counts = Counter({"files that are expected": sum(process.node.broker._pool._expected.values())})
+    counted = {}  # kind -> whether it is
     for one in gc.get_objects():
         kind = type(one)
+        if kind not in counted:
+            counted[kind] = is_counted(kind)
+        if not counted[kind]:
+            continue
         if issubclass(kind, greenlet):
             counts["greenlets"] += bool(one)
-        elif kind.__module__.startswith("gomq_py.") and kind.__module__ not in MEMORIES:
+        else:
             counts[kind.__qualname__] += 1
             if isinstance(one, File):
                 counts["descriptors"] += one.fd >= 0
@@ -89,6 +94,12 @@ def kept(process):
     with open("/proc/self/maps", encoding="ascii") as maps:
         counts["mappings"] = sum(root in line for line in maps)
     return counts
+
+
+def is_counted(kind):
+    """Whether objects of it are greenlets, or the broker's."""
+    module = str(kind.__module__)
+    return issubclass(kind, greenlet) or module.startswith("gomq_py.") and module not in MEMORIES
 
 
 def waiting(process):
