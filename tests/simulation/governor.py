@@ -14,6 +14,8 @@ SHARE = 0.15  # of seeds
 # Of things that are not as clients need them the next one is put right, with this probability.
 MENDS_SHARE = 0.5
 VERBS = ("configure", "write", "read")
+# What keeps nobody from anything.
+HARMLESS = {"policy": (0, "no effect"), "operator": (0, "no effect"), "limit": 100, "user limit": 100}
 ALL = frozenset(VERBS)
 
 
@@ -59,10 +61,10 @@ class Governor(HTTPClient):
                     self.is_calm and things["right", user].now != {ALL}):
                 missing.append((("right", user), ALL))
         for key, history in things.items():
-            if key[0] in ("policy", "operator", "limit", "user limit") and (
+            if key[0] in HARMLESS and (
                     len(history.now) > 1 or self.is_calm and history.now != {None}) and (
                     key[0] != "user limit" or things["user", key[1]].now != {None}):
-                missing.append((key, None))
+                missing.append((key, HARMLESS[key[0]] if self.ledger.is_doubted(key) else None))
         return missing
 
     def _password(self):

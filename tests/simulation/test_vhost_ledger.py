@@ -98,6 +98,22 @@ def test_change_that_was_not_answered_may_be_made_or_not(ledger):
     assert ledger.found() == []
 
 
+def test_deletion_that_was_not_flushed_is_doubted_until_the_thing_is_put_again(ledger):
+    ledger.later({POLICY: (0, "short")})
+    ledger.later({POLICY: None}, is_answered=False)
+    ledger.is_unanswered()
+    ledger.status = 404
+    ledger.later({POLICY: None})
+    assert ledger.is_doubted(POLICY) and ledger.things[POLICY].now == {None, (0, "short")}
+    ledger.status = 201
+    ledger.later({POLICY: (0, "no effect")})
+    ledger.status = 404
+
+    ledger.later({POLICY: None})
+
+    assert not ledger.is_doubted(POLICY) and ledger.things[POLICY].now == {None}
+
+
 def test_rights_go_with_their_vhost(ledger):
     ledger.later(dict.fromkeys([VHOST, *ledger.hang_on(VHOST)]) | {VHOST: False})
     ledger.pass_s(0.1)

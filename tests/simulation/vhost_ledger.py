@@ -156,7 +156,7 @@ class VHostLedger(Ledger):
         self.in_force = History(())
         self.presences = []
         self.status = None  # of the answer that is told
-        self._doubts = {}  # key -> how many processes had ended when a change was refused
+        self._doubts = {}  # key -> how many processes had ended when a change was not answered
         self._under_way = {}
         self._waiting = {}  # number -> Sent, accepted, and not seen yet
         self._wipes = {}  # key -> Wipes under way
@@ -185,20 +185,23 @@ class VHostLedger(Ledger):
         now_s = self.world.now_s
         self._under_way = {}
         for key, value in changes.items():
-            # A deletion that was not flushed is not made again, and may be undone by a restart:
-            # docs/management.md.
-            if key in self.things and not (
-                    self.status == 404 and self._doubts.get(key) == self._asked_ends):
+            if key in self.things and not (self.status == 404 and self.is_doubted(key)):
+                self._doubts.pop(key, None)
                 self.things[key].may_be({value}, now_s)
             self.exercised["governed"] += 1
         self._reckon()
         self._end_wipes(True)
         self._have_to_end(changes)
 
+    def is_doubted(self, key):
+        """Whether a restart may undo that it is gone: a deletion that was not flushed is not made again
+        (docs/management.md), unless the thing is put before that.
+        """
+        return self._doubts.get(key) == self._asked_ends
+
     def is_unanswered(self):
         """Nobody knows."""
-        if self.status is not None:
-            self._doubts.update(dict.fromkeys(self._under_way, self._asked_ends))
+        self._doubts.update(dict.fromkeys(self._under_way, self._asked_ends))
         self._under_way = {}
         self._end_wipes(False)
 
