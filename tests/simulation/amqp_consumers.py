@@ -72,6 +72,8 @@ class MannerlyChannel(Channel):
             self._client.expects.add("in exclusive use")
 
         def consumes(_method):
+            if tag in self._cancelled:
+                return  # by now the broker may have carried that out
             self._ranks[tag] = rank
             self._consumes.begins_to_consume(self._hand, tag, is_exclusive)
 

@@ -75,7 +75,8 @@ class Owner(Channel):
         self._purged = 0  # numbers below it were in the queue, or in hand, when it was purged
 
     def _close(self):
-        ends = self._publishes.kind == "auto-delete" and self._is_consuming
+        # Its consumer is answered before its end is, though it may not be yet.
+        ends = self._publishes.kind == "auto-delete" and self._consuming
         super()._close()
         if ends:
             _, then = self._asked[-1]

@@ -157,3 +157,19 @@ def test_message_for_another_than_the_active_consumer_is_found(world, ledger):
     world.run(world.now_s + 1.0)
 
     assert findings(world) == ["b has a message, and a is the active consumer"]
+
+
+@pytest.mark.parametrize("manner", ["single", "ranked"])
+def test_consumer_that_was_cancelled_before_it_was_answered_does_not_count(world, ledger, channel, manner):
+    """Seed 222, on 64253bba: the next one has the messages, and may have fewer at a time."""
+    cancelled = channel(manner)
+    cancelled._consuming.clear()
+    cancelled._ranks.clear()
+    cancelled._consume()
+    tag, = cancelled._consuming
+    cancelled._cancel()
+
+    cancelled.take(methods.BasicQosOk())
+    cancelled.take(methods.BasicConsumeOk(consumer_tag=tag))
+
+    assert tag not in cancelled._hand.consuming and not cancelled._ranks

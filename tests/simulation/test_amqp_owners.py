@@ -91,3 +91,17 @@ def test_name_that_the_broker_gives_twice_is_found(world, owner):
         owner.take(methods.QueueDeclareOk(queue="amq.gen-1", message_count=0, consumer_count=0))
 
     assert findings(world) == ["amq.gen-1 is the name of another queue"]
+
+
+def test_consumer_that_was_not_answered_yet_ends_its_queue_with_its_channel(owner):
+    """Seed 382, on 64253bba: the broker has both before it says that the channel is closed."""
+    owner._publishes.kind = "auto-delete"
+    owner._consume()
+
+    owner._close()
+    owner.open = lambda end: None
+    for answer in (
+            methods.BasicQosOk(), methods.BasicConsumeOk(consumer_tag="tag"), methods.ChannelCloseOk()):
+        owner.take(answer)
+
+    assert not owner._publishes.missing()
