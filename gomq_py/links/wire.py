@@ -93,7 +93,7 @@ class Wire:
 
     def flush(self):
         """Write what the socket takes; the rest when it takes more."""
-        if self._writer is not None or self.is_closed:
+        if not self._kept or self._writer is not None or self.is_closed:
             return
         self._flush()
         if self._kept and not self.is_closed:
