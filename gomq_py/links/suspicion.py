@@ -17,6 +17,8 @@ from gomq_py.links.wire import Silent
 
 # Met before a link was ever up these are final: no waiting mends a name, a password or a right.
 FINAL_CODES = frozenset({402, 403, 404, 530})
+# But for a queue that is there, and does not run: as we say it, and RabbitMQ.
+AWAY = re.compile("closed after a fault|stopped by supervisor|failed to restart|down or inaccessible")
 # A broker that closes a channel or connection with these may mean one message: too large, or malformed.
 POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
 # The same where each message has an exchange of its own, or a routing key to which one may not publish.
@@ -43,7 +45,7 @@ def is_final(error, codes):
     """Whether no waiting mends it: a URI, one of these reply codes, a certificate of somebody else."""
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)
-        or isinstance(error, ClosedError) and error.reply_code in codes
+        or isinstance(error, ClosedError) and error.reply_code in codes and not AWAY.search(error.reply_text)
         or is_distrust(error)
     )
 

@@ -229,6 +229,30 @@ def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_rest
         assert everything(broker.amqp_url)[0] == 0
 
 
+def test_shovel_from_a_queue_that_a_fault_has_closed_waits_until_that_is_restarted(tmp_path, config):
+    """It was set meanwhile, and has never run. On 64253bba it ended for good."""
+    with IllDisk(tmp_path, config=config, http_port=0) as broker:
+        publisher = Publisher(broker.amqp_url)
+        assert publisher.publish()
+        broker.fall_ill("broken")
+        assert publisher.publish() is False
+        broker.recover("broken")
+        broker.wait_for_log("queue 'q' in vhost '/' closed: .*Input/output error")
+        api = f"http://127.0.0.1:{broker.ports['http']}/api"
+        guest = {"auth": ("guest", "guest"), "timeout": TIMEOUT_S}
+        value = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "there",
+                 "reconnect-delay": 1}
+        assert requests.put(f"{api}/parameters/shovel/%2F/s", json={"value": value}, **guest).ok
+
+        def shovel():
+            return requests.get(f"{api}/shovels/%2F/s", **guest).json()
+
+        wait_until(lambda: shovel().get("error"))
+        assert (shovel()["state"], "closed after a fault" in shovel()["error"]) == ("starting", True)
+        assert requests.put(f"{api}/queues/%2F/q/restart", **guest).status_code == 204
+        wait_until(lambda: shovel()["state"] == "running" and shovel()["moved"])
+
+
 def test_what_mqtt_retains_is_refused_while_flushes_fail_and_kept_again_without_a_restart(tmp_path, config):
     """Meanwhile the health check and the doctor say so. On 6805b4a2 it was refused until a restart."""
     with IllDisk(tmp_path, config=config, http_port=0, mqtt_port=0) as broker:

@@ -6,7 +6,7 @@ import pytest
 from gomq_py.client.errors import ChannelClosed, ConnectionClosed
 from gomq_py.links import suspicion as suspicions
 from gomq_py.links.run import Run
-from gomq_py.links.suspicion import DOUBLED_MOST, GIVEN_UP_FREELY, NACKED_S, Suspicion
+from gomq_py.links.suspicion import DOUBLED_MOST, FINAL_CODES, GIVEN_UP_FREELY, NACKED_S, Suspicion, is_final
 
 LIMIT = 4
 CHECKSUM = 7
@@ -155,3 +155,16 @@ def test_refusals_of_as_many_large_messages_as_a_source_may_send_are_remembered(
         suspicion.large_refused(checksum)
 
     assert list(suspicion._large) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("text, is_there", [
+    ("NOT_FOUND - no queue 'q' in vhost '/'", False),
+    ("NOT_FOUND - queue 'q' in vhost '/' is closed after a fault of its store: see the broker's log, then "
+     "restart it", True),
+    ("NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor", True),
+    ("NOT_FOUND - queue 'q' in vhost '/' has crashed and failed to restart", True),
+    ("NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or inaccessible", True),
+])
+def test_queue_that_does_not_run_is_waited_for(text, is_there):
+    """On 64253bba it ended a link that had just been set. Seed 382 of the simulation."""
+    assert is_final(ChannelClosed(404, text), FINAL_CODES) is not is_there
