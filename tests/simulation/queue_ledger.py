@@ -422,15 +422,16 @@ class Hand:
         return lambda: [batch.__setitem__(2, True) for batch in batches.values()]
 
     def purge(self):
-        """A purge is sent, which takes what was given back. Returns what to call when it is answered."""
-        gone = list(self._returned)
-        for batch in gone:
-            batch[2] = False
+        """A purge is sent, which takes what was given back and is not on its way again. Returns what to call
+        when it is answered.
+        """
+        batches = list(self._returned)
 
         def purged():
-            self._returned = [
-                batch for batch in self._returned if not any(batch is other for other in gone)]
+            for batch in batches:
+                batch[2] = False
 
+        purged()
         return purged
 
     # in a transaction

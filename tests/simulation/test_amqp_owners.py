@@ -105,3 +105,19 @@ def test_consumer_that_was_not_answered_yet_ends_its_queue_with_its_channel(owne
         owner.take(answer)
 
     assert not owner._publishes.missing()
+
+
+def test_purge_leaves_what_was_given_back_and_is_on_its_way_again(world, owner):
+    """Seed 874, on 64253bba: it came while the client was recovering, and went back with what it had."""
+    deliver(owner, 0, 1, 2)
+    see = owner._hand.give_back([next(iter(owner._hand.held))])
+    owner._unseen.append(see)
+    owner._purge()
+    owner._recover()
+    deliver(owner, 0, redelivered=True)
+    owner.take(methods.QueuePurgeOk(message_count=7))
+    owner.take(methods.BasicRecoverOk())
+
+    deliver(owner, 0, 1, 2, redelivered=True)
+
+    assert findings(world) == []
