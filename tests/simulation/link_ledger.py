@@ -129,6 +129,12 @@ class LinkLedger(QueueLedger):
         elif self.late < MOST_LATE:
             self.find("nothing could be published in the calm")
 
+    def stays_up(self, reconnects):
+        """It was idle in the calm, and has connected so often since."""
+        self.exercised["idle links"] += 1
+        if reconnects:
+            self.find(f"the link was idle, and connected {reconnects} times anew")
+
     def consumer_connects(self, end=None):
         self.hands = [hand for hand in self.hands if not hand.is_over()]
         self.hands.append(LinkHand(self, end))

@@ -25,6 +25,7 @@ KINDS = ("shovel", "shovel", "exchange", "queue")
 PREFETCHES = (None, 1, 10)
 DELAYS_S = (None, 1, 2)  # before a link connects again
 STOP_S = 60.0
+IDLE_S = 4 * HEARTBEAT_S  # a peer from whom a broker hears nothing is given up in less
 CUTS_S = (0.1, 1.0, 4.0)
 LOOKS_S = (0.02, 0.2)
 # How often an operator who looks takes a link back, and how long it is gone.
@@ -99,7 +100,13 @@ class Other(Faults):
             operator.is_calm = True
 
     def end(self):
-        """Take the links back, and end the broker, in any order. Returns whether nothing is wrong."""
+        """Leave the links idle, take them back, and end the broker, in any order. Returns whether nothing is
+        wrong.
+        """
+        before = [operator.reconnects() for operator in self.operators]
+        self.world.run(self.world.now_s + IDLE_S, lambda: bool(self.world.findings))
+        for ledger, operator, count in zip(self.ledgers, self.operators, before, strict=True):
+            ledger.stays_up(operator.reconnects() - count)
         steps = [self._take_back, self._stop_and_wait]
         self._random.shuffle(steps)
         for client in self.clients_there:
@@ -192,12 +199,20 @@ class Operator:
         process = self._node.process
         if not process.is_ready or process.node.broker is None:
             return "the broker does not run"
-        if self._ledger.kind == "shovel":
-            shovel = process.node.shovels.find("/", self._ledger.source.name)
-            return shovel and shovel.state
-        states = [link.state for link in process.node.federation.links("/")
-                  if link.name == self._ledger.source.name]
+        states = [link.state for link in self._links()]
         return states[0] if states else None
+
+    def reconnects(self):
+        """How often it has connected anew."""
+        return sum(link.described()["reconnects"] for link in self._links())
+
+    def _links(self):
+        """Of the process that runs; at most one."""
+        node = self._node.process.node
+        if self._ledger.kind == "shovel":
+            shovel = node.shovels.find("/", self._ledger.source.name)
+            return [shovel] if shovel else []
+        return [link for link in node.federation.links("/") if link.name == self._ledger.source.name]
 
     def _look_later(self):
         self.world.after(self._random.choice(LOOKS_S), self._look)

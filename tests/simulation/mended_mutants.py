@@ -1,9 +1,12 @@
 """Mutants that take back what was mended: faults of the broker that the simulation has found, with the
 commits that mended them. See mutants.
 """
+import time
+
 from gomq_py.amqp.server import channel, confirms, consume, settling, tx
 from gomq_py.amqp.wire.methods import BasicGet, BasicRecover, ConfirmSelect
 from gomq_py.broker.verbs.held_publish import HeldPublish
+from gomq_py.links.wire import Wire
 from gomq_py.mqtt.model.sent import Sent
 
 
@@ -50,3 +53,14 @@ def stop_reads_on_in_a_body():
             raise server.BodyLost(400, "the body is not in well-formed chunks") from None
 
     server._Body._taken = taken
+
+
+def flush_of_nothing_is_a_sign_of_life():
+    """95289276: an idle link sends no heartbeats to a peer that sends its own. Seed 382 finds it."""
+    def flush(wire):
+        if wire._writer is None and not wire.is_closed and not wire._kept:
+            wire.last_sent = time.monotonic()
+        else:
+            written(wire)
+
+    written, Wire.flush = Wire.flush, flush

@@ -190,3 +190,13 @@ def test_link_that_does_not_run_in_the_calm_is_found():
     sides.ledger.check_complete()
 
     assert sides.found() == ["l0-to: the link does not run: error"]
+
+
+@pytest.mark.parametrize("reconnects, found", [
+    (0, []), (2, ["l0-to: the link was idle, and connected 2 times anew"])])
+def test_idle_link_that_connects_anew_in_the_calm_is_found(reconnects, found):
+    sides = Sides()
+
+    sides.ledger.stays_up(reconnects)
+
+    assert [finding.split(": ", 1)[1] for finding in sides.world.findings] == found
