@@ -109,8 +109,8 @@ class Inbox(TopicLedger):
         self._since = 0
         self._last = Counter()  # (topic, QoS) -> the number that came last of them
         self._fresh = []  # of those that it must get: what expires
-        self._cuts = {}  # number -> power cuts before it came
-        self._power_cuts = 0
+        self._cuts = {}  # number -> power cuts before the connection began that it came over
+        self._power_cuts = []  # when
         flow.inboxes.append(self)
 
     def number_of(self, body):
@@ -184,7 +184,7 @@ class Inbox(TopicLedger):
 
     def power_was_cut(self):
         super().power_was_cut()
-        self._power_cuts += 1
+        self._power_cuts.append(self.world.now_s)
 
     def missing(self):
         return {number for number in self.accepted - self.came
@@ -201,12 +201,13 @@ class Inbox(TopicLedger):
             self.find(f"{number} came, published after the subscription had ended")
         if self.is_subscribed and number >= self._since:
             self._check_how(number, packet, min(message.qos, granted[0]), granted[1])
-        self._check_again(number, message, packet)
+        cuts = sum(at_s < since_s for at_s in self._power_cuts)  # octets of before the last may still come
+        self._check_again(number, message, packet, cuts)
         if message.expiry_s is not None:
             self._check_time(number, message, packet, since_s)
         if number not in self.came and self.is_ordered:
             self._check_order(number, message, packet.qos)
-        self._cuts[number] = self._power_cuts
+        self._cuts[number] = cuts
 
     def _check_how(self, number, packet, qos, identifiers):
         """MQTT-3.8.4-8, and the identifiers of all subscriptions that match."""
@@ -218,11 +219,11 @@ class Inbox(TopicLedger):
             if sorted(told if isinstance(told, list) else [told]) != identifiers:
                 self.find(f"{number} came by {told} in place of {identifiers}")
 
-    def _check_again(self, number, message, packet):
+    def _check_again(self, number, message, packet, cuts):
         """At QoS 0 at most once; at QoS 1 with DUP (MQTT-3.3.1-1), unless its publisher has sent it again."""
         if packet.qos == 0:
             self.exercised["at most once"] += 1
-        is_new = number not in self.came or message.sends > 1 or self._cuts.get(number) != self._power_cuts
+        is_new = number not in self.came or message.sends > 1 or self._cuts.get(number) != cuts
         if is_new or not self.is_ordered or packet.qos == 2:
             return
         if packet.qos == 0:

@@ -109,6 +109,18 @@ def test_message_at_qos_1_that_comes_again_without_dup_is_found(world, flow, inb
     assert findings(world) == ["1 came again without DUP"]
 
 
+def test_message_may_come_again_without_dup_after_a_cut_that_its_octets_came_behind(world, flow, inbox):
+    publish(flow, 2)
+    world.after(1.0, inbox.power_was_cut)
+    world.run(2.0)
+    come(inbox, 0, 1)
+
+    come(inbox, 0, since_s=1.5)
+    come(inbox, 0, since_s=1.6)
+
+    assert findings(world) == ["0 came again without DUP"]
+
+
 def test_message_that_its_publisher_has_sent_again_may_come_twice(world, flow, inbox):
     publish(flow)
     flow.sends_again(0)
