@@ -40,6 +40,7 @@ cdef class Inbound:
         self, unsigned int qos, unsigned int packet_identifier, unsigned int reason_code) except -1
     cpdef bytes alias(self, unsigned int alias, bytes topic)
     cdef _refused_by_queue(self, unsigned int qos, unsigned int packet_identifier)
+    cdef bint _is_told(self) except -1
     cpdef bint again(self, unsigned int packet_identifier) except -1
     @cython.locals(known=bint, code=cython.uint)
     cpdef int released(self, unsigned int packet_identifier) except -1

@@ -149,15 +149,19 @@ class Inbound:
                 code = 0 if has_destinations else NO_MATCHING_SUBSCRIBERS
                 self.answer(PUBACK if qos == 1 else PUBREC, packet_identifier, code)
             else:
-                if qos == 2 and self.version < MQTT_5:
+                if qos == 2 and not self._is_told():
                     self.received.refused_by_some(packet_identifier, queues)
                 self._refused_by_queue(qos, packet_identifier)
 
     def _refused_by_queue(self, qos, packet_identifier):
-        if self.version >= MQTT_5:
+        if self._is_told():
             self.refused(qos, packet_identifier, QUOTA_EXCEEDED)
         elif not self.is_over:
             self.connection.fail(RefusedByQueue("a queue has refused a message"))
+
+    def _is_told(self):
+        """Whether the client hears of a refusal. Otherwise it sends its message again."""
+        return self.version >= MQTT_5 and not self.is_over
 
     def refused(self, qos, packet_identifier, reason_code):
         """A PUBLISH is not taken on, for a reason that MQTT 5 has an answer for."""
@@ -263,27 +267,21 @@ class Inbound:
         those that have them, when it sends them again.
         """
         refused = []
-        must_end = self.version < MQTT_5
-        at = 0
-        while at < len(answers):
-            kind = answers[at] >> 4
-            identifier = octets.be16(answers, at + 2)
-            code = answers[at + 4] if answers[at + 1] == 3 else 0
-            at += 2 + answers[at + 1]
+        noted = _parts(answers)
+        is_told = self._is_told() and all([kind != PUBCOMP for kind, _, _ in noted])
+        for kind, identifier, code in noted:
             if kind != PUBCOMP and code < UNSPECIFIED_ERROR:
                 code = UNSPECIFIED_ERROR
-                if kind == PUBREC and self.version >= MQTT_5:
+                if kind == PUBREC and is_told:
                     self.received.discard(identifier)
                 elif kind == PUBREC and destinations is not None:
                     self.received.lost_by_some(identifier, destinations)
-            if kind == PUBCOMP:
-                must_end = True
-            if self.version >= MQTT_5:
+            if is_told:
                 refused.append(frames.encode_acknowledgement(self.version, kind, identifier, code))
-        if must_end and not self.is_over:
+        if not is_told and not self.is_over:
             self.is_over = True
             self.connection.fail(NotKept("the disk refused what it published"))
-        return b"" if must_end else b"".join(refused)
+        return b"".join(refused)
 
 
 class Batch(Answer):
@@ -335,3 +333,14 @@ class Batch(Answer):
                 if queue.failed and not isinstance(queue, Inflight):
                     return True
         return False
+
+
+def _parts(answers):
+    """[(kind, packet identifier, reason code)] of answers."""
+    parts = []
+    at = 0
+    while at < len(answers):
+        code = answers[at + 4] if answers[at + 1] == 3 else 0
+        parts.append((answers[at] >> 4, octets.be16(answers, at + 2), code))
+        at += 2 + answers[at + 1]
+    return parts

@@ -1055,8 +1055,8 @@ def test_qos_2_that_comes_again_waits_for_the_queue_of_its_message(make_mqtt):
     again.expect(b"\x50\x03\x00\x01\x80")
 
 
-def test_disk_that_refuses_is_heard_of_when_the_client_is_gone(make_mqtt):
-    """What comes again is a message then that nobody has."""
+def test_qos_2_whose_flush_fails_when_its_client_is_gone_is_stored_once(make_mqtt):
+    """On 64253bba what the client, which was not told, sends again is stored twice."""
     mqtt, queue = kept_session(make_mqtt)
     mqtt.door.committer.finish(OSError(errno.EIO, "no disk"))
 
@@ -1066,7 +1066,7 @@ def test_disk_that_refuses_is_heard_of_when_the_client_is_gone(make_mqtt):
     mqtt.door.committer.finish()
 
     again.expect(b"\x50\x02\x00\x01")
-    assert bodies(queue) == [b"1", b"1"]
+    assert bodies(queue) == [b"1"]
 
 
 def test_qos_2_that_comes_again_waits_where_its_identifier_could_not_be_kept(make_mqtt):
@@ -1187,6 +1187,43 @@ def test_qos_2_whose_flush_fails_for_one_queue_comes_to_the_others_once(make_mqt
     again.send(publish(b"t", b"1", 2, 1, dup=True))
     again.expect_nothing()
     mqtt.door.committer.finish()
+
+    again.expect(b"\x50\x02\x00\x01")
+    assert bodies(sound) == [b"1"]
+
+
+def test_qos_2_whose_refusal_does_not_leave_because_a_pubcomp_must_not_is_stored_once(make_mqtt):
+    """The connection of a client of MQTT 5 ends by that. On 64253bba the message is stored twice."""
+    mqtt = make_mqtt(manual=True)
+    client, queue = kept_client(mqtt, 5)
+    client.send(publish(b"t", b"0", version=5))
+    wait_until(lambda: queue.ready_count, what="it has no files")
+    client.send(publish(b"t", b"1", 2, 1, 5) + b"\x62\x02\x00\x02")
+    wait_until(lambda: queue.ready_count == 2, what="the message is not stored")
+    mqtt.door.committer.finish(OSError(errno.EIO, "no disk"))
+    client.expect(b"\xe0\x01\x80")
+
+    again = mqtt.client(KEPT_5, PRESENT_5)
+    again.send(publish(b"t", b"1", 2, 1, 5, dup=True))
+    again.expect_nothing()
+    mqtt.door.committer.finish()
+
+    again.expect(b"\x50\x02\x00\x01")
+    assert bodies(queue) == [b"0", b"1"]
+
+
+def test_qos_2_that_a_queue_refuses_when_its_client_of_mqtt_5_is_gone_comes_to_the_others_once(mqtt):
+    """On 64253bba the other queue gets it each time."""
+    sound = bound(mqtt.door, name="a", durable=True)
+    _, later = bound_later(mqtt.door, durable=True)
+    client = mqtt.client(KEPT_5, CONNACK_5)
+    client.send(publish(b"t", b"1", 2, 1, 5))
+    wait_until(lambda: later.callbacks, what="nothing was published")
+
+    again = mqtt.client(KEPT_5, PRESENT_5)
+    later.callbacks[0](OSError(errno.ENOSPC, "no room"))
+    later.is_ready = True
+    again.send(publish(b"t", b"1", 2, 1, 5, dup=True))
 
     again.expect(b"\x50\x02\x00\x01")
     assert bodies(sound) == [b"1"]
