@@ -111,6 +111,7 @@ class Inbox(TopicLedger):
         self._fresh = []  # of those that it must get: what expires
         self._cuts = {}  # number -> power cuts before the connection began that it came over
         self._power_cuts = []  # when
+        self._at_most_once = set()  # came at QoS 0
         flow.inboxes.append(self)
 
     def number_of(self, body):
@@ -157,6 +158,7 @@ class Inbox(TopicLedger):
         self.accepted.clear()
         self.came.clear()
         self._cuts.clear()
+        self._at_most_once.clear()
         self._last.clear()
         self._fresh.clear()
 
@@ -208,6 +210,8 @@ class Inbox(TopicLedger):
         if number not in self.came and self.is_ordered:
             self._check_order(number, message, packet.qos)
         self._cuts[number] = cuts
+        if packet.qos == 0:
+            self._at_most_once.add(number)
 
     def _check_how(self, number, packet, qos, identifiers):
         """MQTT-3.8.4-8, and the identifiers of all subscriptions that match."""
@@ -220,18 +224,21 @@ class Inbox(TopicLedger):
                 self.find(f"{number} came by {told} in place of {identifiers}")
 
     def _check_again(self, number, message, packet, cuts):
-        """At QoS 0 at most once; at QoS 1 with DUP (MQTT-3.3.1-1), unless its publisher has sent it again."""
+        """At QoS 0 at most once; at QoS 1 with DUP (MQTT-3.3.1-1), unless its publisher has sent it again.
+        What came at QoS 1 and was not acknowledged may come again at QoS 0, if a kill lost its identifier and
+        the subscription is another one by then.
+        """
         if packet.qos == 0:
             self.exercised["at most once"] += 1
         is_new = number not in self.came or message.sends > 1 or self._cuts.get(number) != cuts
         if is_new or not self.is_ordered or packet.qos == 2:
             return
-        if packet.qos == 0:
-            self.find(f"{number} came twice at QoS 0")
-        else:
+        if packet.qos:
             self.exercised["marked DUP"] += 1
             if not packet.dup:
                 self.find(f"{number} came again without DUP")
+        elif number in self._at_most_once:
+            self.find(f"{number} came twice at QoS 0")
 
     def _check_time(self, number, message, packet, since_s):
         """MQTT-3.3.2-5 and MQTT-3.3.2-6."""
@@ -248,11 +255,11 @@ class Inbox(TopicLedger):
 
     def _check_order(self, number, message, qos):
         """MQTT-4.6.0-6; and what has not expired is not left out. Of what was sent twice the first may have
-        expired.
+        expired, or been lost at QoS 0 with a connection.
         """
         key = message.topic, qos
         self.exercised["in order"] += 1
-        may_be_late = message.is_late or message.expiry_s is not None and message.sends > 1
+        may_be_late = message.is_late or message.sends > 1 and (message.expiry_s is not None or qos == 0)
         if number < self._last[key] and not may_be_late:
             self.find(f"{number} came after {self._last[key]}, of one publisher, topic and QoS")
         self._last[key] = max(self._last[key], number)

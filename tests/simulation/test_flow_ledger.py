@@ -91,10 +91,34 @@ def test_message_that_was_not_answered_before_a_power_cut_may_come_late(world, f
     assert findings(world) == []
 
 
+@pytest.mark.parametrize("qos, found", [(0, []), (1, ["0 came after 1, of one publisher, topic and QoS"])])
+def test_message_that_its_publisher_has_sent_again_may_be_late_at_qos_0(world, flow, inbox, qos, found):
+    publish(flow, 2)
+    inbox.closes()
+    come(inbox, 1, qos=qos)
+
+    flow.sends_again(0)
+    come(inbox, 0, qos=qos)
+
+    assert findings(world) == found
+
+
 def test_message_at_qos_0_that_comes_twice_is_found(world, flow, inbox):
     publish(flow, qos=0)
 
     come(inbox, 0, 0)
+
+    assert findings(world) == ["0 came twice at QoS 0"]
+
+
+def test_message_that_came_at_qos_1_may_come_again_at_qos_0_once(world, flow, inbox):
+    publish(flow)
+    inbox.closes()
+    come(inbox, 0)
+
+    come(inbox, 0, qos=0)
+    assert findings(world) == []
+    come(inbox, 0, qos=0)
 
     assert findings(world) == ["0 came twice at QoS 0"]
 
