@@ -253,8 +253,9 @@ class GovernedChannel:
         self._client.say(f"is told that {method.consumer_tag} is cancelled")
         self._consuming = None
         # A disk that fails closes the queue, which cancels its consumers.
-        if not self._ledger.is_ill and False not in self._consumes.is_there.since(self._client.floor_s):
-            self._check_right(methods.BasicConsume.ID, self._client.floor_s, False)
+        floor_s = self._client.floor_s
+        if not self._ledger.was_ill(floor_s) and False not in self._consumes.is_there.since(floor_s):
+            self._check_right(methods.BasicConsume.ID, floor_s, False)
 
     def refused(self, method, text):
         """The broker has closed it."""

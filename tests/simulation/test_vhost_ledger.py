@@ -220,6 +220,20 @@ def test_refusal_without_a_policy_and_queue_that_is_gone_by_itself_are_found(led
         "0 was refused, and no policy says so", "g0 was not found, and nobody has deleted it"]
 
 
+def test_refusal_of_an_ill_disk_that_comes_behind_the_end_of_the_process_is_none_of_the_next_one(ledger):
+    ledger.disk_is_ill(True)
+    ledger.pass_s(0.1)
+    message = ledger.publish_one()
+    ledger.process_ended()
+    ledger.check_refusal(message)
+    assert ledger.found() == []
+    ledger.pass_s(0.1)
+
+    ledger.check_refusal(ledger.publish_one())
+
+    assert ledger.found() == ["1 was refused, and no policy says so"]
+
+
 @pytest.mark.parametrize("limit", [CONNECTIONS, ("user limit", "u0")])
 def test_connection_over_a_limit_and_refusal_below_it_are_found(ledger, limit):
     ledger.later({limit: 1})

@@ -139,7 +139,7 @@ class Presence:
 
 class VHostLedger(Ledger):
     """``name`` is the vhost's. ``is_restored``: everything is granted again, so that all can be judged.
-    ``is_ill``: the disk of this process has failed, or is slow or full.
+    ``ill``: whether the disk of the process has failed, or is slow or full.
     """
 
     def __init__(self, world, name):
@@ -160,7 +160,7 @@ class VHostLedger(Ledger):
         self._under_way = {}
         self._waiting = {}  # number -> Sent, accepted, and not seen yet
         self._wipes = {}  # key -> Wipes under way
-        self.is_ill = self._is_full = False
+        self.ill, self._is_full = History(False), False
         self._letters = set()  # numbers that have come as dead letters
         self._ends = self._asked_ends = 0  # of processes, now and when the operator asked
         self._cut_s = -math.inf
@@ -383,7 +383,7 @@ class VHostLedger(Ledger):
     def check_refusal(self, message):
         """It was nacked."""
         rules = self.in_force.since(message.published_s)
-        if not self.is_ill and not any("overflow" in dict(rule) for rule in rules) and (
+        if not self.was_ill(message.published_s) and not any("overflow" in dict(rule) for rule in rules) and (
                 False not in message.queue.is_there.since(message.published_s)):
             self.find(f"{message.number} was refused, and no policy says so")
 
@@ -417,7 +417,7 @@ class VHostLedger(Ledger):
                 self.find(f"{number} is a dead letter, and no policy says so")
             # A message that moves is in two places rather than in none, when a process ends.
             if number in self._letters and not redelivered and message.ends == self._ends and (
-                    not self.is_ill):
+                    not self.was_ill(floor_s)):
                 self.find(f"{number} is a dead letter twice")
             self._letters.add(number)
             self.exercised["governed letters"] += 1
@@ -449,15 +449,19 @@ class VHostLedger(Ledger):
 
     def process_ended(self):
         self._ends += 1
-        self.is_ill = self._is_full
+        self.ill.may_be({self._is_full}, self.world.now_s)
         self.presences = []
 
     def disk_is_ill(self, fails):
-        self.is_ill = True
+        self.ill.may_be({True}, self.world.now_s)
+
+    def was_ill(self, since_s):
+        """Whether the disk was, since then: what comes now may be of a process that has ended."""
+        return True in self.ill.since(since_s)
 
     def disk_is_full(self, is_full):
         self._is_full = is_full
-        self.is_ill = True
+        self.disk_is_ill(True)
 
     def power_was_cut(self):
         self._cut_s = self.world.now_s
