@@ -456,7 +456,9 @@ def test_queue_whose_declare_was_refused_takes_messages_when_the_definitions_are
 
 
 def test_dead_letters_are_not_copied_while_a_log_has_failed_but_for_those_that_showed_it(door, files, caplog):
-    """Their originals are kept, so that each copy would be a second one."""
+    """Their originals are kept, so that each copy would be a second one. These are copied again when that can be
+    safe: on 64253bba they stayed unacked until the next boot.
+    """
     fill(door)
     client, declaring = publisher(door), door.client()
     client.call(
@@ -478,8 +480,36 @@ def test_dead_letters_are_not_copied_while_a_log_has_failed_but_for_those_that_s
 
     assert (door.queue("other").ready_count, door.queue("full").unacked_count) == (before + 1, 3)
     door.vhost.declare_queue("later", durable=True)
-    wait_until(lambda: door.queue("full").unacked_count == 1, sleep=gevent.sleep)
-    assert door.queue("other").ready_count == before + 3
+    wait_until(lambda: door.queue("full").unacked_count == 0, sleep=gevent.sleep)
+    assert door.queue("other").ready_count == before + 4
+
+
+def test_delayed_message_whose_copy_a_failed_log_kept_from_being_safe_is_copied_again(door, files, caplog):
+    """On 64253bba it stayed until the next boot, when it came again."""
+    fill(door)
+    client, declaring = publisher(door), door.client()
+    client.call(
+        ExchangeDeclare(
+            exchange="later", type="x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
+        ),
+        ExchangeDeclareOk)
+    client.call(QueueBind(queue="other", exchange="later", routing_key="k"), QueueBindOk)
+    fail_log(door, files, "definitions", client, declaring)
+    client.expect(BasicNack)
+    wait_for_compaction(door)
+    files.sick = None
+    before = door.queue("other").ready_count
+    client.publish(
+        "k", exchange="later", properties=Properties(delivery_mode=2, headers={"x-delay": 1}).encode())
+    client.expect(BasicNack)
+    wait_until(lambda: "1 messages that were due stay" in caplog.text, sleep=gevent.sleep)
+    store = door.vhost.exchanges["later"].delayed_store.store
+    assert (store.unacked_count, door.queue("other").ready_count) == (1, before + 1)
+
+    door.vhost.declare_queue("later", durable=True)
+
+    wait_until(lambda: store.unacked_count == 0, sleep=gevent.sleep)
+    assert door.queue("other").ready_count == before + 2
 
 
 def test_emptied_segments_go_while_a_log_has_failed(door, files):

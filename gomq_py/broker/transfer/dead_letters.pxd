@@ -33,6 +33,7 @@ cdef class DeadLetters:
     cdef bint read(self, Queue queue, uint64_t location, Message message) except -1
     @cython.locals(queue=Queue)
     cdef gone(self, DeadMessage dead)
+    cdef send_again(self, list items)
 
 cdef class DeadLetterSource(Source):
     cdef DeadLetters _all
@@ -40,7 +41,6 @@ cdef class DeadLetterSource(Source):
     cpdef bint show(self, item, Message message) except -1
     @cython.locals(dead=DeadMessage)
     cpdef drop(self, item)
-    @cython.locals(dead=DeadMessage)
     cpdef keep(self, list items, error)
     @cython.locals(dead=DeadMessage)
     cpdef fail(self, item, error)
@@ -50,9 +50,11 @@ cdef class DeadLetterSource(Source):
 cdef class FreshDeadLetters(DeadLetterSource):
     cdef WaitingDeadLetters _waiting
     cdef list _dead
-    cdef Py_ssize_t _first
+    cdef Py_ssize_t _first, _again
     cpdef take(self, Message message)
     cdef add(self, DeadMessage dead)
+    @cython.locals(dead=DeadMessage, at=Py_ssize_t)
+    cdef put_back(self, list items)
     @cython.locals(dead=DeadMessage)
     cpdef bint show(self, item, Message message) except -1
 

@@ -92,6 +92,11 @@ class DeadLetters:
             self._fresh.add(dead)
             self._going.start()
 
+    def send_again(self, items):
+        """Send these unacked messages before all others, because their copies may not outlive a crash."""
+        self._fresh.put_back(items)
+        self._going.start()
+
     def read(self, queue, location, message):
         """Show an unacked message, also one of a deleted queue."""
         if queue.closed:
@@ -165,8 +170,7 @@ class DeadLetterSource(Source):
         QUIET.error(
             "keep", "%d dead letters stay in their queues: the copies are not on disk: %s", len(items), error
         )
-        for dead in items:
-            self._all.gone(dead)
+        self._all.send_again(items)
 
     def fail(self, item, error):
         dead = item
@@ -189,13 +193,14 @@ class DeadLetterSource(Source):
 class FreshDeadLetters(DeadLetterSource):
     """Dead letters not tried yet, in the order in which they died."""
 
-    __slots__ = ("_waiting", "_dead", "_first")
+    __slots__ = ("_waiting", "_dead", "_first", "_again")
 
     def __init__(self, dead_letters, waiting):
         DeadLetterSource.__init__(self, dead_letters)
         self._waiting = waiting
         self._dead = []  # no deque, whose methods are called by name
         self._first = 0  # those before it were taken
+        self._again = 0  # so many from there on were put back
 
     def add(self, dead):
         """Append one."""
@@ -204,7 +209,15 @@ class FreshDeadLetters(DeadLetterSource):
     def clear(self):
         """Forget all of them."""
         self._dead.clear()
-        self._first = 0
+        self._first = self._again = 0
+
+    def put_back(self, items):
+        """Put some that were taken to the front, behind others that were put back."""
+        for dead in items:
+            dead.pending = None
+        at = self._first + self._again
+        self._dead[at:at] = items
+        self._again += len(items)
 
     def take(self, message):
         if self._first == len(self._dead):
@@ -212,6 +225,8 @@ class FreshDeadLetters(DeadLetterSource):
         dead = self._dead[self._first]
         self._dead[self._first] = None
         self._first += 1
+        if self._again:
+            self._again -= 1
         if self._first * 2 > len(self._dead):
             del self._dead[:self._first]
             self._first = 0

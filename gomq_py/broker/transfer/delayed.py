@@ -267,12 +267,14 @@ class DueMessages(_engine.Source):
                 queue.scheduler.touch(queue)
 
     def keep(self, items, error):
-        """They come again at the next boot."""
+        """They are due again."""
         QUIET.error(
             (self._queue.name, "keep"),
             "%s: %d messages that were due stay, their copies are not on disk: %s", self._queue.name,
             len(items), error,
         )
+        for item in items:
+            self._queue.due.push(self._queue.timers.now_ms(), item)
 
     def no_room(self, item, pending):
         """Where only queues that are closed have yet to take it, the others do not wait for it."""
