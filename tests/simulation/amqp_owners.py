@@ -114,6 +114,7 @@ class Owner(Channel):
                     ledger.find(f"{answer.queue} is the name of another queue")
                 ledger.names.add(answer.queue)
                 ledger.name = answer.queue
+                ledger.end(True)  # of the one before, which is left alone
 
         self._ask(methods.QueueDeclare(
             queue="" if is_named else ledger.name, exclusive=ledger.kind != "auto-delete",

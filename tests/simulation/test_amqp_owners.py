@@ -121,3 +121,14 @@ def test_purge_leaves_what_was_given_back_and_is_on_its_way_again(world, owner):
     deliver(owner, 0, 1, 2, redelivered=True)
 
     assert findings(world) == []
+
+
+def test_queue_that_the_broker_names_is_another_in_each_channel(world, owner):
+    """Seed 1026, on 64253bba: nobody comes back to the one before, and what is in it never comes."""
+    owner._declare_queue(owner._publishes)
+    owner.take(methods.QueueDeclareOk(queue="amq.gen-1", message_count=0, consumer_count=0))
+    assert not owner._publishes.missing()
+
+    deliver(owner, 0)
+
+    assert findings(world) == ["0 came, and its queue was gone"]
