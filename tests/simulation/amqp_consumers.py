@@ -72,8 +72,8 @@ class MannerlyChannel(Channel):
             self._client.expects.add("in exclusive use")
 
         def consumes(_method):
-            if tag in self._cancelled:
-                return  # by now the broker may have carried that out
+            if tag in self._cancelled or tag not in self._consuming:
+                return  # its end, or that of its channel, is asked for, and may be there
             self._ranks[tag] = rank
             self._consumes.begins_to_consume(self._hand, tag, is_exclusive)
 

@@ -173,3 +173,15 @@ def test_consumer_that_was_cancelled_before_it_was_answered_does_not_count(world
     cancelled.take(methods.BasicConsumeOk(consumer_tag=tag))
 
     assert tag not in cancelled._hand.consuming and not cancelled._ranks
+
+
+def test_consumer_whose_channel_was_closed_before_it_was_answered_does_not_count(channel):
+    """Seed 1107, on f144651d: the next channel had its rank, and looked for its limit."""
+    closed = channel("ranked")
+    closed._consume()
+    closed._close()
+
+    closed.take(methods.BasicQosOk())
+    closed.take(methods.BasicConsumeOk(consumer_tag="tag"))
+
+    assert not closed._ranks
