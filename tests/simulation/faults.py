@@ -5,6 +5,7 @@ NEXT_FAULT_S = (0.05, 0.5, 2.0)
 MOMENTS = (1, 5, 30, 200)  # before a kill in front of a call
 FULL_S = (0.01, 0.3, 2.0)
 JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
+STALLS_S = (1.0, 5.0)
 
 
 class Faults:
@@ -86,6 +87,10 @@ class Faults:
         for ledger in self.ledgers:
             ledger.disk_is_ill(fails)
 
+    def _stall(self):
+        self._process.stall(self._random.uniform(*STALLS_S))
+        self._tell_of_illness(False)
+
     def _fail_flush(self):
         self.world.say(f"disk{self.machine.name}", "is to fail")
         self.machine.weather.failing = self._random.choice((1, 1, 3))
@@ -96,3 +101,5 @@ FAULTS = (
     Faults._kill, Faults._kill_at_a_call, Faults._kill_at_a_call, Faults._cut_power, Faults._stop,
     Faults._jump, Faults._fill_disk, Faults._slow_flush, Faults._fail_flush,
 )
+# Faults that a seed has besides, and in which share of the seeds: one more row of FAULTS would change all.
+RARE_FAULTS = {Faults._stall: 0.2}

@@ -146,7 +146,9 @@ class Loop:
 
     def _turn_s(self):
         if self._random.random() < STALL_SHARE:
-            return self._random.random() * STALL_S
+            stall_s = self._random.random() * STALL_S
+            self._process.stalls_s += stall_s
+            return stall_s
         return self._random.choice(TURN_S)
 
     def _run_callbacks(self):

@@ -89,6 +89,7 @@ class Process:
         self.sockets = {}  # descriptor -> End or Listening
         self.dies_at = None  # the moment in front of which it is killed
         self.moments = 0
+        self.stalls_s = self._stalled_until_s = 0.0
         self._ended = ended
         self._name = f"broker{machine.name}-{number}"
         self.hub = ProcessHub(self)
@@ -102,7 +103,7 @@ class Process:
 
     def turn(self, at_s):
         """An event: a turn of its loop."""
-        if self.is_alive and self.hub.loop.is_due(at_s):
+        if self.is_alive and not self._is_stalled(self.turn, at_s) and self.hub.loop.is_due(at_s):
             set_hub(self.hub)
             self.hub.switch()
 
@@ -115,9 +116,27 @@ class Process:
         self.world.after(delay_s, self._go_on, function)
 
     def _go_on(self, function):
-        if self.is_alive:
+        if self.is_alive and not self._is_stalled(self._go_on, function):
             set_hub(self.hub)
             function()
+
+    def stall(self, for_s):
+        """The system gives the processor to others for so long: no thread of it goes on."""
+        self.world.say(self._name, f"has no processor for {for_s:.3f} s")
+        until_s = max(self._stalled_until_s, self.world.now_s + for_s)
+        self.stalls_s += until_s - max(self._stalled_until_s, self.world.now_s)
+        self._stalled_until_s = until_s
+
+    def stalled_s(self):
+        """For how long it had no processor until now. ``stalls_s`` counts the rest of a stall, too."""
+        return self.stalls_s - max(0.0, self._stalled_until_s - self.world.now_s)
+
+    def _is_stalled(self, function, *arguments):
+        """Whether it has no processor now. The function is called when it has one."""
+        if self.world.now_s >= self._stalled_until_s:
+            return False
+        self.world.at(self._stalled_until_s, function, *arguments)
+        return True
 
     def moment(self, what):
         """Something is about to happen that others will see; the process may end here."""
@@ -140,6 +159,7 @@ class Process:
 
     def stop(self):
         """Have it end in order."""
+        self.is_ready = False  # before it has the processor for it
         self.spawn(self._stop)
 
     def spawn(self, function, *arguments):
@@ -209,7 +229,6 @@ class Process:
                     self.world.say(self._name, f"cannot open {queue.name}: {error}")
 
     def _stop(self):
-        self.is_ready = False
         try:
             self.node.close()
         except Exception as error:

@@ -15,7 +15,7 @@ from tests.simulation.amqp_owners import owners
 from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
 from tests.simulation.definitions_ledger import DefinitionsLedger
-from tests.simulation.faults import FAULTS, NEXT_FAULT_S, Faults
+from tests.simulation.faults import FAULTS, NEXT_FAULT_S, RARE_FAULTS, Faults
 from tests.simulation.governor import governed_clients
 from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
@@ -85,6 +85,8 @@ class Scenario(Faults):
         self.machine = Machine(world, self._network, folder)
         # Some kinds of faults hide others: each seed has its own.
         self._kinds = self._left(self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS))))
+        self._kinds += self._left(
+            kind for kind, share in RARE_FAULTS.items() if world.random(name_of(kind)).random() < share)
         topics = self._left(
             TopicLedger(world, f"t{number}") for number in range(self._random.choice((0, 1))))
         topics += self._left(
