@@ -4,7 +4,9 @@
 later is its channel's: see amqp_channel. Built on the shared codec: conformance is checked elsewhere.
 """
 from gomq_py.amqp.wire import methods
-from gomq_py.amqp.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
+from gomq_py.amqp.wire.constants import (
+    FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, PROTOCOL_HEADER,
+)
 from gomq_py.amqp.wire.frames import FrameReader, decode_header, method_frame
 from gomq_py.amqp.wire.methods import decode_method
 from tests.simulation.client import Client
@@ -25,6 +27,7 @@ class AMQPClient(Client):
     """
 
     properties = {}
+    heartbeat_s = 0
 
     def __init__(self, world, network, name, book, roles, port=AMQP_PORT):
         super().__init__(world, network, name, port)
@@ -51,7 +54,8 @@ class AMQPClient(Client):
             mechanism="PLAIN", response=b"\0guest\0guest", locale="en_US",
             client_properties=self.properties))
         yield from self._awaited(methods.ConnectionTune)
-        self.tell(0, methods.ConnectionTuneOk(channel_max=2047, frame_max=self.frame_max, heartbeat=0))
+        self.tell(0, methods.ConnectionTuneOk(
+            channel_max=2047, frame_max=self.frame_max, heartbeat=self.heartbeat_s))
         self.tell(0, methods.ConnectionOpen(virtual_host="/"))
         yield from self._awaited(methods.ConnectionOpenOk)
         self.opened()
@@ -82,6 +86,8 @@ class AMQPClient(Client):
             self._take_frame(*frame)
 
     def _take_frame(self, kind, channel, payload):
+        if kind == FRAME_HEARTBEAT:
+            return
         if kind == FRAME_METHOD:
             method = decode_method(payload)
             if isinstance(method, WITH_CONTENT):

@@ -1,4 +1,5 @@
 """Mutants of what AMQP clients ask for: as those in mutants, of which they are a part."""
+from gomq_py.amqp.server import connection
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.broker.queues.consumers import ConsumerRing
 from gomq_py.broker.queues.queue import Queue
@@ -92,3 +93,18 @@ def purge_takes_what_is_unacked():
 def consumers_of_a_deleted_queue_are_not_told():
     """They wait for ever."""
     AMQPConsumer.cancel = lambda consumer, reason: None
+
+
+def silent_client_stays():
+    """However long it has sent nothing."""
+    connection.SILENT_CHECKS = 1 << 40
+
+
+def silence_of_two_intervals_ends_a_connection():
+    """A client whose heartbeats come every two intervals is cut off."""
+    connection.SILENT_CHECKS = 7
+
+
+def heartbeats_leave_late():
+    """A client that reads with a timeout of one interval, as Java's on Netty, gives up."""
+    connection.HEARTBEAT_CHECKS = 6

@@ -193,7 +193,7 @@ class Client:
 
     def _be_rude(self):
         if self.random.random() < 0.5:
-            self._deaf_until_s = self.world.now_s + self.random.choice(DEAF_S)
+            self._deaf_until_s = max(self._deaf_until_s, self.world.now_s + self.random.choice(DEAF_S))
             self.say(f"does not read until {self._deaf_until_s:.3f}")
         elif self.random.random() < 0.5:
             self.leave("hangs up")

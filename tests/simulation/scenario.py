@@ -11,6 +11,7 @@ from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READER
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.amqp_consumers import clients_with_manners
 from tests.simulation.amqp_exchanges import clients_of_exchanges
+from tests.simulation.amqp_heartbeats import beating_clients
 from tests.simulation.amqp_owners import owners
 from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
@@ -107,6 +108,8 @@ class Scenario(Faults):
         clients, routers = clients_of_exchanges(world, self._network, self._book, self._left)
         self.clients += clients
         self.clients += owners(world, self._network, self._book, self._left)
+        clients, heartbeats = beating_clients(world, self._network, self._book, self._left)
+        self.clients += clients
         operators = self._operators()
         self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
         clients, governed = governed_clients(world, self._network, self._left)
@@ -116,7 +119,7 @@ class Scenario(Faults):
             self.machine.doors["http"] = HTTP_PORT
         self.ledgers = [
             *self._book.queues.values(), *self._streams, *topics, *flows, *operators, *routers,
-            *governed]
+            *governed, *heartbeats]
         self._others = [
             Other(self, self._network, folder, reduction, self._left)
             for _ in self._left(["other"] * (world.random("other").random() < LINKS_SHARE))]
