@@ -594,8 +594,10 @@ def test_message_of_an_identifier_that_outlived_its_mark_in_the_queue_has_dup(no
     before.disconnect()
     publish(node, mqtt_message("t", b"1", 2))
     session, message = before.session, Message()
-    assert session.queue.peek(message) and not message.redelivered
-    session.sent_from(session.queue).restore([(5, message.location, 0, message.timestamp_ms)])
+    assert session.queue.peek(message)
+    shown = message.describe()
+    assert not shown["redelivered"]
+    session.sent_from(session.queue).restore([(5, shown["location"], 0, shown["timestamp_ms"])])
 
     packet = Peer(node).packet()
 
