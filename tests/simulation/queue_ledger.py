@@ -62,6 +62,7 @@ class QueueLedger(Ledger):
         self._counts = {}  # copy -> x-delivery-count
         self.counted = set()  # copies that have to have one, in this process
         self._returns = Counter()  # copy -> how often it was given back
+        self._has_been_full = False
         self._ill = set()  # ``ends`` of processes whose disk failed, or was slow
         book.queues[name] = self
 
@@ -133,6 +134,9 @@ class QueueLedger(Ledger):
         self._dying.clear()
         self.counted.clear()
 
+    def disk_is_full(self, is_full):
+        self._has_been_full = True
+
     def disk_is_ill(self, fails):
         self._doubt_latest_acks()
         self._ill.add(self.ends)
@@ -195,8 +199,11 @@ class QueueLedger(Ledger):
             self._delivered[copy] = self.ends
 
     def _may_be_two(self, message, copy):
-        """A message that moves is in two places rather than in none, when a process ends."""
-        return (copy.deaths or message.delay_s) and (message.ends != self.ends or self._ill)
+        """A message that moves is in two places rather than in none, when a process ends; and it is copied
+        once more where the disk did not take the definitions: docs/operations.md.
+        """
+        return (copy.deaths or message.delay_s) and (
+            message.ends != self.ends or self._ill or self._has_been_full)
 
     def _check_nobody_has(self, copy, hand):
         """What one client has in hand comes to no other."""
