@@ -191,7 +191,7 @@ class DeadLetterSource(Source):
 
 
 class FreshDeadLetters(DeadLetterSource):
-    """Dead letters not tried yet, in the order in which they died."""
+    """Dead letters not tried yet, in the order in which they died, behind those to be copied once more."""
 
     __slots__ = ("_waiting", "_dead", "_first", "_again")
 
