@@ -230,7 +230,7 @@ def test_flush_that_fails_confirms_nothing_and_closes_its_queue_until_it_is_rest
 
 
 def test_shovel_from_a_queue_that_a_fault_has_closed_waits_until_that_is_restarted(tmp_path, config):
-    """It was set meanwhile, and has never run. On 64253bba it ended for good."""
+    """It was set meanwhile, and has never run. On 3a1b338e it ended for good."""
     with IllDisk(tmp_path, config=config, http_port=0) as broker:
         publisher = Publisher(broker.amqp_url)
         assert publisher.publish()

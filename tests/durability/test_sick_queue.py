@@ -457,7 +457,7 @@ def test_queue_whose_declare_was_refused_takes_messages_when_the_definitions_are
 
 def test_dead_letters_are_not_copied_while_a_log_has_failed_but_for_those_that_showed_it(door, files, caplog):
     """Their originals are kept, so that each copy would be a second one. These are copied again when that can be
-    safe: on 64253bba they stayed unacked until the next boot.
+    safe: on 3a1b338e they stayed unacked until the next boot.
     """
     fill(door)
     client, declaring = publisher(door), door.client()
@@ -485,7 +485,7 @@ def test_dead_letters_are_not_copied_while_a_log_has_failed_but_for_those_that_s
 
 
 def test_delayed_message_whose_copy_a_failed_log_kept_from_being_safe_is_copied_again(door, files, caplog):
-    """On 64253bba it stayed until the next boot, when it came again."""
+    """On 3a1b338e it stayed until the next boot, when it came again."""
     fill(door)
     client, declaring = publisher(door), door.client()
     client.call(

@@ -56,7 +56,7 @@ def stop_reads_on_in_a_body():
 
 
 def flush_of_nothing_is_a_sign_of_life():
-    """95289276: an idle link sends no heartbeats to a peer that sends its own. Seed 382 finds it."""
+    """946eb297: an idle link sends no heartbeats to a peer that sends its own. Seed 382 finds it."""
     def flush(wire):
         if wire._writer is None and not wire.is_closed and not wire._kept:
             wire.last_sent = time.monotonic()

@@ -161,7 +161,7 @@ def test_message_for_another_than_the_active_consumer_is_found(world, ledger):
 
 @pytest.mark.parametrize("manner", ["single", "ranked"])
 def test_consumer_that_was_cancelled_before_it_was_answered_does_not_count(world, ledger, channel, manner):
-    """Seed 222, on 64253bba: the next one has the messages, and may have fewer at a time."""
+    """Seed 222, on 3a1b338e: the next one has the messages, and may have fewer at a time."""
     cancelled = channel(manner)
     cancelled._consuming.clear()
     cancelled._ranks.clear()
@@ -176,7 +176,7 @@ def test_consumer_that_was_cancelled_before_it_was_answered_does_not_count(world
 
 
 def test_consumer_whose_channel_was_closed_before_it_was_answered_does_not_count(channel):
-    """Seed 1107, on f144651d: the next channel had its rank, and looked for its limit."""
+    """Seed 1107, on 023f260a: the next channel had its rank, and looked for its limit."""
     closed = channel("ranked")
     closed._consume()
     closed._close()

@@ -94,7 +94,7 @@ def test_name_that_the_broker_gives_twice_is_found(world, owner):
 
 
 def test_consumer_that_was_not_answered_yet_ends_its_queue_with_its_channel(owner):
-    """Seed 382, on 64253bba: the broker has both before it says that the channel is closed."""
+    """Seed 382, on 3a1b338e: the broker has both before it says that the channel is closed."""
     owner._publishes.kind = "auto-delete"
     owner._consume()
 
@@ -108,7 +108,7 @@ def test_consumer_that_was_not_answered_yet_ends_its_queue_with_its_channel(owne
 
 
 def test_purge_leaves_what_was_given_back_and_is_on_its_way_again(world, owner):
-    """Seed 874, on 64253bba: it came while the client was recovering, and went back with what it had."""
+    """Seed 874, on 3a1b338e: it came while the client was recovering, and went back with what it had."""
     deliver(owner, 0, 1, 2)
     see = owner._hand.give_back([next(iter(owner._hand.held))])
     owner._unseen.append(see)
@@ -124,7 +124,7 @@ def test_purge_leaves_what_was_given_back_and_is_on_its_way_again(world, owner):
 
 
 def test_queue_that_the_broker_names_is_another_in_each_channel(world, owner):
-    """Seed 1026, on 64253bba: nobody comes back to the one before, and what is in it never comes."""
+    """Seed 1026, on 3a1b338e: nobody comes back to the one before, and what is in it never comes."""
     owner._declare_queue(owner._publishes)
     owner.take(methods.QueueDeclareOk(queue="amq.gen-1", message_count=0, consumer_count=0))
     assert not owner._publishes.missing()

@@ -166,5 +166,5 @@ def test_refusals_of_as_many_large_messages_as_a_source_may_send_are_remembered(
     ("NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or inaccessible", True),
 ])
 def test_queue_that_does_not_run_is_waited_for(text, is_there):
-    """On 64253bba it ended a link that had just been set. Seed 382 of the simulation."""
+    """On 3a1b338e it ended a link that had just been set. Seed 382 of the simulation."""
     assert is_final(ChannelClosed(404, text), FINAL_CODES) is not is_there

@@ -1056,7 +1056,7 @@ def test_qos_2_that_comes_again_waits_for_the_queue_of_its_message(make_mqtt):
 
 
 def test_qos_2_whose_flush_fails_when_its_client_is_gone_is_stored_once(make_mqtt):
-    """On 64253bba what the client, which was not told, sends again is stored twice."""
+    """On 3a1b338e what the client, which was not told, sends again is stored twice."""
     mqtt, queue = kept_session(make_mqtt)
     mqtt.door.committer.finish(OSError(errno.EIO, "no disk"))
 
@@ -1193,7 +1193,7 @@ def test_qos_2_whose_flush_fails_for_one_queue_comes_to_the_others_once(make_mqt
 
 
 def test_qos_2_whose_refusal_does_not_leave_because_a_pubcomp_must_not_is_stored_once(make_mqtt):
-    """The connection of a client of MQTT 5 ends by that. On 64253bba the message is stored twice."""
+    """The connection of a client of MQTT 5 ends by that. On 3a1b338e the message is stored twice."""
     mqtt = make_mqtt(manual=True)
     client, queue = kept_client(mqtt, 5)
     client.send(publish(b"t", b"0", version=5))
@@ -1213,7 +1213,7 @@ def test_qos_2_whose_refusal_does_not_leave_because_a_pubcomp_must_not_is_stored
 
 
 def test_qos_2_that_a_queue_refuses_when_its_client_of_mqtt_5_is_gone_comes_to_the_others_once(mqtt):
-    """On 64253bba the other queue gets it each time."""
+    """On 3a1b338e the other queue gets it each time."""
     sound = bound(mqtt.door, name="a", durable=True)
     _, later = bound_later(mqtt.door, durable=True)
     client = mqtt.client(KEPT_5, CONNACK_5)
