@@ -67,8 +67,9 @@ class Expiries:
             if self._timer_ms == due_ms:
                 return
             self._timer.stop()
+        timers = self._timers()
         self._timer_ms = due_ms
-        self._timer = self._timers().start_at(due_ms, self._is_due)
+        self._timer = timers.start_at(due_ms, self._is_due)
 
     def stop(self):
         """Wait for nothing."""
