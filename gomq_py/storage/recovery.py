@@ -115,11 +115,6 @@ class Recovery:
         return {} if self.listed is None else self.listed.counts
 
     def _report(self):
-        if self.scanned and self.store.committer.enabled:
-            # After a kill, what was seen may be in the page cache only; from here on it is as good as
-            # anything confirmed.
-            self.files.sync_folder(self.store.folder)
-            self.files.sync_folder(os.path.dirname(self.store.folder))
         gone = tuple(self.store.path_of("msgs", number) for number in sorted(self.gone))
         return RecoveryReport(
             self.store.ready_count, self.scanned, self.lost, tuple(self.removed), gone,
@@ -203,6 +198,7 @@ class Recovery:
                 self.files.close(acks)
                 self.files.unlink(path)
             acks = self.files.create(path, size)
+            self.store.committer.mark_folder(self.store.folder)
         elif acks.size < size:
             self.files.extend(acks, size)
         try:
@@ -262,6 +258,11 @@ class Recovery:
 
         Ordinals go on behind those that were promised.
         """
+        if not self.scanned and self.store.committer.enabled:
+            # After a kill a name may be in the system's cache only. No seal is written before the names have
+            # been flushed: if this boot is ended in between, the next one finds no seal and flushes them.
+            self.files.sync_folder(self.store.folder)
+            self.files.sync_folder(os.path.dirname(self.store.folder))
         self.scanned += 1
         msgs, runs = segment.msgs, segment.get_runs()
         self.files.read_through(msgs)
