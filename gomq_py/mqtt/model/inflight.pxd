@@ -60,7 +60,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     cpdef await_flush(self)
     @cython.locals(kept_at=uint64_t, before=uint64_t)
     cpdef sure(self, uint64_t mark)
-    cpdef done(self, uint64_t kept_at)
+    cpdef done(self, uint64_t kept_at, bint has_ended=*)
     @cython.locals(shown=Message, place=Py_ssize_t, kind=int, state=int, now=uint64_t,
                    identifier=cython.uint, key=uint64_t)
     cpdef uint64_t again(self, uint64_t kept_at) except? 0

@@ -78,20 +78,19 @@ class Inflight(turn_taker.TurnTaker):
         self.vhost = vhost
         self.scheduler = self.store = None
         self.failed = self.doubts = False
-        self.record = record = bytearray(len(NO_ROUTING) + RECORD_OCTETS)
-        self.at = octets.pointer(self.record)
         self.shown = Message()
         self.message = message = Message()
+        self._use(bytearray(len(NO_ROUTING) + RECORD_OCTETS))
         message.kind = KIND
         message.persistent = True
-        message.buffer = self.at
         message.routing_at = 0
-        message.routing_length = message.properties_at = message.body_at = len(NO_ROUTING)
+        message.routing_length = message.properties_at = len(NO_ROUTING)
         message.properties_length = RECORD_OCTETS
-        message.body_at = len(record)
+        message.body_at = len(self.record)
         self.places_length = self.came_ms = self.last_received = 0
         self.sure_at = self.sure_mark = self.segment = self.trust_at = self.doubt_at = 0
-        self.outdated = {}  # {location of what was written anew: where it was, and is until that is safe}
+        self.outdated = {}  # {location of what was written anew, or 1 behind that of what has ended with its
+        # session: where it was, and is until that is safe}
         self.moving, self.together, self.is_stuck = None, (self,), False
         self.waiting = []  # who is called back when it is stuck no more
 
@@ -233,9 +232,8 @@ class Inflight(turn_taker.TurnTaker):
 
     def dismissed(self, kept_at):
         """What begun() has noted is nothing: not all of its destinations have taken the message."""
-        if kept_at:
-            self.done(kept_at)
-            self.flush()
+        self.done(kept_at)
+        self.flush()
 
     def await_flush(self):
         """All of it, with what is done with, is to be on the disk before the next promise is kept."""
@@ -264,9 +262,14 @@ class Inflight(turn_taker.TurnTaker):
 
     # both
 
-    def done(self, kept_at):
-        """What is kept there is over."""
+    def done(self, kept_at, has_ended=False):
+        """What is kept there is over; ``has_ended``: with its session, which a kill brings back unless that
+        is safe, so that moved() is to be called.
+        """
         if self.store is None or self.failed:
+            return
+        if has_ended:
+            self.outdated[kept_at + 1] = kept_at  # no record begins there
             return
         if self.outdated:
             self._delete_outdated(kept_at)
@@ -298,8 +301,8 @@ class Inflight(turn_taker.TurnTaker):
         return now
 
     def moved(self):
-        """What again() has kept anew is to be deleted where it was, once it is safe."""
-        if self.outdated:
+        """What again() has kept anew is to be deleted where it was, once it is safe; and what has ended."""
+        if self.outdated and not self.vhost.is_gone:  # else the store goes with it
             self.await_flush()
             self.vhost.when_safe(partial(self._settle, list(self.outdated)), self._has_failed, False)
 
@@ -453,14 +456,11 @@ class Inflight(turn_taker.TurnTaker):
         return self.failed
 
     def _settle(self, moved, error):
-        """What lies there is safe, or, with an error, may not be: then what was written anew the next time
-        takes the older copies with it.
-        """
-        if error is not None or self.failed:
-            return
-        for kept_at in moved:
-            self._delete_outdated(kept_at)
-        self.flush()
+        """What lies there is safe, or, with an error, may not be: then the next moved() takes it with it."""
+        if error is None:
+            for kept_at in moved:
+                self._delete_outdated(kept_at)
+            self.flush()
 
     def _delete_outdated(self, kept_at):
         """Delete what lay elsewhere before it was written anew here."""

@@ -61,6 +61,7 @@ cdef class Received:
     @cython.locals(identifier=cython.uint, kept_at=uint64_t, now=uint64_t, is_sure=bint, waits=bint,
                    outlives=bint, places=bytes)
     cpdef keep_in(self, Inflight inflight)
+    @cython.locals(identifier=cython.uint, kept_at=uint64_t)
     cpdef close(self)
     @cython.locals(number=Py_ssize_t, identifier=Py_ssize_t)
     cdef list _identifiers(self)

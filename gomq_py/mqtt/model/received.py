@@ -313,7 +313,10 @@ class Received:
         self.unsafe = []
         self.latest = None
         for identifier in self._identifiers():
-            self.discard(identifier)
+            kept_at = self._value(identifier)
+            self._take_out(identifier)
+            if kept_at != NOT_KEPT:
+                self.inflight.done(kept_at, True)
 
     def _identifiers(self):
         """All that are there, a list."""

@@ -82,7 +82,7 @@ cdef class Sent:
     @cython.locals(row=Py_ssize_t)
     cdef _gone(self, unsigned int identifier)
     @cython.locals(row=Py_ssize_t, kept_at=uint64_t)
-    cdef _free(self, unsigned int identifier)
+    cdef _free(self, unsigned int identifier, bint has_ended=*)
     cdef _chain(self, unsigned int identifier)
     @cython.locals(before=Py_ssize_t, capacity=Py_ssize_t, rows=bytearray)
     cdef _grow(self, Py_ssize_t least)

@@ -185,7 +185,7 @@ class Sent:
         """The session is over: nothing of it comes again."""
         for identifier in range(1, self.capacity + 1):
             if self.at[(identifier - 1) * ROW + 20] != FREE:
-                self._free(identifier)
+                self._free(identifier, True)
 
     def begun(self):
         """{location: when it was stored, the low octets, or 0 where the location is that of this run} of
@@ -464,11 +464,11 @@ class Sent:
         else:
             self._free(identifier)
 
-    def _free(self, identifier):
+    def _free(self, identifier, has_ended=False):
         row = (identifier - 1) * ROW
         kept_at = octets.le64(self.at, row + 8)
         if kept_at:
-            self.inflight.done(kept_at)
+            self.inflight.done(kept_at, has_ended)
             octets.put_le64(self.at, row + 8, 0)
         self.at[row + 20] = FREE
         self.at[row + 21] = self.at[row + 22] = 0

@@ -227,6 +227,8 @@ class Session:
         for one in (self.sent, self.received):
             if one is not None:
                 one.close()
+                if one.inflight is not None:
+                    one.inflight.moved()
         self.sent = self.received = None
         self.interests.close()
 

@@ -36,7 +36,9 @@ def nodes(tmp_path, monkeypatch):
     running = []
 
     def boot(number=1, how="kill", between=None):
-        if running:
+        if running and how == "kill_unanswered":
+            running.pop().kill(are_answered=False)
+        elif running:
             getattr(running.pop(), how)()
         if between is not None:
             between()
@@ -326,6 +328,102 @@ def test_sessions_that_end_with_their_connection_keep_nothing(nodes):
     note_received(peer.session.received_ids(), 5)
 
     assert node.vhost.extras["mqtt"].inflight.store is None
+
+
+def end_session(node, peer, begins_anew):
+    """End the session of a peer, as expiry does or as a client that wants a clean start. Returns the client
+    of the new one, or None.
+    """
+    if begins_anew:
+        peer = Peer(node, clean_start=True).subscribe("t", qos=2)
+    else:
+        peer.sessions.end(peer.session)
+        peer = None
+    node.hub.scheduler.finish()  # the end of a batch
+    return peer
+
+
+def with_identifiers(node):
+    """A client that has been sent 1 to 3, has taken 2, and has published with 7."""
+    peer = Peer(node).subscribe("t", qos=2)
+    publish(node, *(mqtt_message("t", b"%d" % number, 2) for number in range(3)))
+    peer.packets(3)
+    peer.acknowledge(PUBREC, 2)
+    note_received(peer.session.received_ids(), 7)
+    return peer
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_session_that_a_kill_brings_back_has_its_identifiers(nodes, begins_anew):
+    """Its end waits for a slow flush of the definitions, and the kill comes first: the client, and whoever
+    publishes for it, know the identifiers. Fails on 533b2e0a, which deleted them at once: seed 305 of the
+    simulation saw a new message come with one of them.
+    """
+    node = nodes()
+    peer = with_identifiers(node)
+    node.committer.wait()
+    if end_session(node, peer, begins_anew) is not None:
+        note_received(node.vhost.extras["mqtt"].by_client["c"].received_ids(), 9)
+
+    node = nodes(how="kill_unanswered")
+    assert received(node) == {7}
+    came = Peer(node).packets(3)
+    assert sorted((packet.TYPE, packet.packet_identifier) for packet in came) == [
+        (PUBLISH, 1), (PUBLISH, 3), (PUBREL, 2)]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_identifiers_of_a_session_that_has_ended_go_and_a_new_one_keeps_its_own(nodes, begins_anew, is_seen):
+    """Once its end is safe, or, where a kill comes before anybody was told so, at the next boot."""
+    node = nodes()
+    peer = end_session(node, with_identifiers(node), begins_anew)
+    own = 0
+    if peer is not None:
+        publish(node, mqtt_message("t", b"x", 2))
+        assert peer.packet().packet_identifier == 1
+        note_received(peer.session.received_ids(), 9)
+        own = 2
+
+    if is_seen:
+        node.wait(lambda: noted_of(node.vhost.extras["mqtt"].inflight) == own)
+    node = nodes()
+    assert noted_of(node.vhost.extras["mqtt"].inflight) == own
+    if own:
+        assert received(node) == {9}
+        assert Peer(node).packet().packet_identifier == 1
+
+
+def test_identifiers_of_a_session_that_ends_while_they_are_written_anew_go(nodes, monkeypatch):
+    node, ids, flushed = written_anew(nodes, monkeypatch)
+    inflight = node.vhost.extras["mqtt"].inflight
+    session = node.vhost.extras["mqtt"].by_client["c"]
+    session.connection.sessions.end(session)
+    assert noted_of(inflight) > 1
+
+    for callback in flushed:
+        callback(None)
+
+    assert noted_of(inflight) == 1 and not inflight.outdated
+
+
+def test_identifiers_of_a_session_whose_end_the_disk_refused_go_with_the_next(nodes, monkeypatch):
+    node, told = nodes(), []
+    peer = with_identifiers(node)
+    inflight = node.vhost.extras["mqtt"].inflight
+    noted = noted_of(inflight)
+    with monkeypatch.context() as patch:
+        patch.setattr(node.committer, "after_sync", lambda callback, *_, **__: told.append(callback))
+        end_session(node, peer, False)
+    for callback in told:
+        callback(OSError(errno.EIO, "the disk failed"))
+    assert noted_of(inflight) == noted
+
+    peer = Peer(node, "d").subscribe("u", qos=2)
+    note_received(peer.session.received_ids(), 7)
+    end_session(node, peer, False)
+
+    node.wait(lambda: noted_of(inflight) == 0)
 
 
 def test_old_entries_do_not_keep_segments(nodes):

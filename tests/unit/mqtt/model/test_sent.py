@@ -155,8 +155,8 @@ def test_session_that_ends_meanwhile_leaves_nothing(node):
 
     peer.sessions.end(peer.session)
 
-    peer.poll(20)
-    assert noted_of(peer.sessions.inflight) == 0 and "mqtt.c" not in node.vhost.queues
+    node.wait(lambda: noted_of(peer.sessions.inflight) == 0)  # once the disk has its end
+    assert "mqtt.c" not in node.vhost.queues
 
 
 def test_queue_that_fails_and_is_opened_again_meanwhile_has_it_all(node):
