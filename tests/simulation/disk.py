@@ -21,17 +21,21 @@ SLOW_FLUSH_S = 20.0
 
 class Weather:
     """How the disk is. ``is_full``: what takes room is refused. ``slow`` and ``failing``: so many of the next
-    flushes take SLOW_FLUSH_S, or fail.
+    flushes take SLOW_FLUSH_S, or fail. ``refusing``: so many of the next calls fail, of whatever kind.
+    ``takes_little``: each write takes a part of what it is given.
     """
 
     def __init__(self):
-        self.is_full = False
-        self.slow = self.failing = 0
+        self.clear_up()
 
     def clear_up(self):
         """The disk is well again."""
-        self.is_full = False
-        self.slow = self.failing = 0
+        self.is_full = self.takes_little = False
+        self.slow = self.failing = self.refusing = 0
+
+    def is_failing(self):
+        """Whether calls are to fail."""
+        return self.is_full or self.failing > 0 or self.refusing > 0
 
 
 def is_of_disk(error):
@@ -62,7 +66,21 @@ class ProcessFiles(PowerCutFiles):
             thread.pause()
         if self._weather.is_full and call in TAKE_ROOM:
             self._fail(errno.ENOSPC, subject)
+        if self._weather.refusing and call not in ANNOUNCEMENTS:
+            self._weather.refusing -= 1
+            self._process.has_failed_folder |= call == "sync_folder"
+            self._fail(errno.EIO, subject)
         super().about_to(call, subject)
+
+    def _write_once(self, file, at, octets):
+        if self._weather.takes_little and len(octets) > 1:
+            if self._weather.is_full:
+                self._fail(errno.ENOSPC, file.path)
+            part = octets[:self._random.randrange(1, len(octets))]
+            super()._write_once(file, at, part)
+            self._process.moment(f"wrote {len(part)} of {len(octets)}")
+            return len(part)
+        return super()._write_once(file, at, octets)
 
     def _flushing(self, path):
         """In the middle of a flush, or of a change of a name by a thread."""

@@ -25,8 +25,8 @@ class Faults:
     def _start(self):
         self._process = self.machine.start(self._ended)
         weather = self.machine.weather
-        if weather.slow or weather.failing:  # since before it began
-            self._tell_of_illness(bool(weather.failing))
+        if weather.slow or weather.failing or weather.refusing:  # since before it began
+            self._tell_of_illness(bool(weather.failing or weather.refusing))
 
     def _ended(self):
         for ledger in self.ledgers:
@@ -96,10 +96,19 @@ class Faults:
         self.machine.weather.failing = self._random.choice((1, 1, 3))
         self._tell_of_illness(True)
 
+    def _refuse_calls(self):
+        self.world.say(f"disk{self.machine.name}", "is to refuse")
+        self.machine.weather.refusing = self._random.choice((1, 1, 3))
+        self._tell_of_illness(True)
+
+    def _take_little(self):
+        self.world.say(f"disk{self.machine.name}", "takes little at a time")
+        self.machine.weather.takes_little = True
+
 
 FAULTS = (
     Faults._kill, Faults._kill_at_a_call, Faults._kill_at_a_call, Faults._cut_power, Faults._stop,
     Faults._jump, Faults._fill_disk, Faults._slow_flush, Faults._fail_flush,
 )
 # Faults that a seed has besides, and in which share of the seeds: one more row of FAULTS would change all.
-RARE_FAULTS = {Faults._stall: 0.2}
+RARE_FAULTS = {Faults._stall: 0.2, Faults._refuse_calls: 0.15, Faults._take_little: 0.15}

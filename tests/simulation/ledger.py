@@ -148,7 +148,8 @@ class TopicLedger(Ledger):
         """It came to the subscriber's program, at QoS 2 with an identifier that was that of ``before``, whose
         exchange is not complete, or None.
         """
-        if before is not None:
+        comes_again = number in self.came and number in self._may_double
+        if before is not None and not comes_again:  # else the broker has lost that its own exchange was over
             self.find(f"{number} came with the identifier of {before}, which had no PUBREL")
         if number in self.taken_back:
             self.find(f"{number} came, a will that was taken back")

@@ -67,7 +67,7 @@ class Machine:
 
     def is_ill(self):
         """Whether its disk is full or fails, or has failed the process."""
-        return self.weather.is_full or self.weather.failing or self.processes[-1].has_failed_disk
+        return self.weather.is_failing() or self.processes[-1].has_failed_disk
 
     def _root(self):
         return os.path.join(self._folder, f"data{self.name}{self.boots}")

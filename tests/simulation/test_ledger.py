@@ -263,6 +263,17 @@ def test_identifier_that_is_used_anew_too_early_is_found(world, topic):
     assert findings(world) == ["t: 1 came with the identifier of 0, which had no PUBREL"]
 
 
+def test_message_that_comes_again_over_a_power_cut_may_have_an_identifier_that_was_used_since(world, topic):
+    topic.publish_at(2)
+    topic.complete(0)
+    topic.deliver(1, 2, None)
+    topic.process_ended()
+    topic.power_was_cut()
+    topic.deliver(0, 2, 1)
+
+    assert findings(world) == []
+
+
 def test_will_that_was_taken_back_and_comes_is_found(world, topic):
     topic.publish_at(2)
     topic.take_back(1)
