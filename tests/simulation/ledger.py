@@ -94,7 +94,8 @@ class TopicLedger(Ledger):
         self._may_double = set()
         self._under_way = set()  # of those: not complete on both ways, or not for long
         self._unflushed = set()  # and so when a process ended
-        self._is_late = self._has_failed = False
+        self._is_late = self._has_failed = self._is_full = False
+        self._had_room_s = -1.0  # since when, after it was full
 
     def publish_at(self, qos, size=None):
         """(number, body) of another message."""
@@ -138,6 +139,13 @@ class TopicLedger(Ledger):
         if fails:  # "so may a queue whose own flush failed, once it is restarted": docs/mqtt.md
             self._has_failed = True
             self._may_double |= self._under_way
+
+    def disk_is_full(self, is_full):
+        self._is_full, self._had_room_s = is_full, self.world.now_s
+
+    def may_have_refused(self, since_s):
+        """Whether the session may have taken nothing at some time since then."""
+        return self._is_full or self._has_failed or self._had_room_s >= since_s
 
     def power_was_cut(self):
         """What was under way at QoS 2 may come again: docs/mqtt.md, "at least once, both ways"."""

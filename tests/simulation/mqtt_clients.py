@@ -280,6 +280,7 @@ class Testator(MQTTClient):
     _wills = 0
     _says_goodbye = False
     _taken_over = None  # the number of the will of the connection that this one takes over
+    _forgot_s = 0.0  # when it was forgotten
 
     def identifier(self):
         return f"{self.name}-{self._wills}"
@@ -303,12 +304,14 @@ class Testator(MQTTClient):
     def go_on(self):
         if self._taken_over is not None:
             self.say(f"leaves {self._taken_over} by taking over")
-            self.ledger.accept(self._taken_over)
+            if not self.ledger.may_have_refused(self._forgot_s):  # and it waited: docs/mqtt.md, "Wills"
+                self.ledger.accept(self._taken_over)
             self._taken_over = None
         super().go_on()
 
     def be_rude(self):
         self._taken_over = None if self._says_goodbye else self._number
+        self._forgot_s = self.world.now_s
         super().be_rude()
 
     def act(self):

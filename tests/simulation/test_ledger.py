@@ -2,6 +2,7 @@
 import pytest
 
 from tests.durability.account import body_of
+from tests.simulation import mqtt_clients
 from tests.simulation.book import Book, Copy, Held
 from tests.simulation.ledger import TopicLedger
 from tests.simulation.queue_ledger import QueueLedger
@@ -291,6 +292,28 @@ def test_will_may_come_where_the_power_was_cut_before_the_disk_knew(world, topic
     topic.deliver(1, 2, None)
 
     assert findings(world) == []
+
+
+@pytest.mark.parametrize("illness, recovers, is_accepted", [
+    (None, False, True), ("is_full", False, False), ("is_full", True, False), ("fails", False, False),
+    ("slow", False, True),
+])
+def test_will_of_a_connection_that_is_taken_over_comes_unless_there_was_no_room(
+    world, topic, illness, recovers, is_accepted
+):
+    testator = mqtt_clients.Testator(world, None, "testator", topic)
+    testator._number = testator._taken_over = 1
+    testator._forgot_s = world.now_s
+    if illness == "is_full":
+        topic.disk_is_full(True)
+        if recovers:
+            topic.disk_is_full(False)
+    elif illness is not None:
+        topic.disk_is_ill(illness == "fails")
+
+    testator.go_on()
+
+    assert (1 in topic.accepted) == is_accepted
 
 
 @pytest.fixture

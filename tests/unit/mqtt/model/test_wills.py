@@ -310,6 +310,20 @@ def test_will_that_finds_no_room_is_tried_again(world):
     assert world.published == ["t"]
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_will_that_finds_no_room_is_not_published_once_its_client_is_back(world, is_taken_over):
+    """It would say that a client is gone that is there."""
+    world.answers = [False]
+    end = world.connect()
+    if not is_taken_over:
+        world.lose(*end)
+
+    world.connect(will="second")
+    world.pass_time(100)
+
+    assert world.answers == world.published == []
+
+
 def test_pauses_between_attempts_become_longer(world):
     """An exchange may never be there."""
     world.answers = [False] * 100
