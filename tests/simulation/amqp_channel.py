@@ -39,6 +39,7 @@ class Channel:
         self._asked = deque()  # (the answer's kinds, what to call with it)
         self._consumers = 0
         self._has_got = False
+        self._newest = 0  # delivery tag of what came
         self.lose()
 
     def lose(self):
@@ -70,7 +71,7 @@ class Channel:
         """There is a connection. Everything that it needs is asked for at once."""
         self._end = end
         self._source = object()
-        self._ask(methods.ChannelOpen(), methods.ChannelOpenOk)
+        self._ask(methods.ChannelOpen(), methods.ChannelOpenOk, self._begins)
         self._declare([self._publishes, self._consumes], set())
         if self._is_tx:
             self._ask(methods.TxSelect(), methods.TxSelectOk)
@@ -80,6 +81,9 @@ class Channel:
             self._ask(methods.ChannelFlow(active=True), methods.ChannelFlowOk, self._begin_to_consume)
         else:
             self._ask(methods.ChannelFlow(active=True), methods.ChannelFlowOk, self._opened)
+
+    def _begins(self, _method):
+        self._newest = 0
 
     def _declare(self, ledgers, declared):
         """These, and all that messages may go to from there."""
@@ -183,6 +187,11 @@ class Channel:
 
     def _take_message(self, method, properties, body):
         """Returns the Copy, or None, which is a finding."""
+        self._consumes.exercised["tags in order"] += bool(self._consuming) and isinstance(
+            method, methods.BasicGetOk)
+        if method.delivery_tag < self._newest:  # docs/promises.md: "Delivery tags come in their order"
+            self._consumes.find(f"{method.delivery_tag} came behind {self._newest}, which is a later tag")
+        self._newest = method.delivery_tag
         message = self._book.message_of(body)
         if message is None:
             return None

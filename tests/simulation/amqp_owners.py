@@ -51,11 +51,38 @@ class OwnedLedger(QueueLedger):
         super().deliver(message, copy, redelivered, hand)
 
 
-class Owner(Channel):
+class PatientChannel(Channel):
+    """Is opened again when the broker knows that its last connection has ended, and has done what was asked
+    there.
+    """
+
+    _left = None  # the End of that connection until then
+
+    def lose(self):
+        if self._end is not None:
+            self._left, self._end = self._end, None
+        super().lose()
+
+    def open(self, end):
+        if self._left is not None and not self._left.peer.is_closed:
+            self._client.waits()
+            self._client.world.after(LOOK_S, self._open_later, end)
+        else:
+            self._left = None
+            super().open(end)
+
+    def _open_later(self, end):
+        if self._client.is_connected_by(end):
+            self.open(end)
+
+    def is_idle(self):
+        return self._left is None and super().is_idle()
+
+
+class Owner(PatientChannel):
     """Publishes to a queue of its own, and consumes from it."""
 
     def __init__(self, client, number, ledger, has_consumer, actions):
-        self._left = None  # the End of its last connection, until the broker knows that it has ended
         self._untold = set()  # tags of consumers whose queue is deleted
         super().__init__(client, number, ledger, ledger, False, has_consumer, actions)
         self._actions |= OWN_ACTIONS
@@ -65,7 +92,6 @@ class Owner(Channel):
     def lose(self):
         """Its queue ends with the connection, or with its consumer if there was one."""
         if self._end is not None:
-            self._left, self._end = self._end, None
             self._publishes.end(self._publishes.kind != "auto-delete" or self._is_consuming)
         super().lose()
 
@@ -88,22 +114,6 @@ class Owner(Channel):
             self._asked[-1] = methods.ChannelCloseOk, closed
 
     # what it asks
-
-    def open(self, end):
-        """Once the broker knows that its last connection has ended, the queue is nobody's."""
-        if self._left is not None and not self._left.peer.is_closed:
-            self._client.waits()
-            self._client.world.after(LOOK_S, self._open_later, end)
-        else:
-            self._left = None
-            super().open(end)
-
-    def _open_later(self, end):
-        if self._client.is_connected_by(end):
-            self.open(end)
-
-    def is_idle(self):
-        return self._left is None and super().is_idle()
 
     def _declare_queue(self, ledger):
         is_named = ledger.kind == "named"

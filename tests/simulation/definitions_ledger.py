@@ -92,12 +92,12 @@ def parents_of(key):
 
 class DefinitionsLedger(Ledger):
     """Of an HTTP client: all names that begin with ``name`` are its own. ``is_checked``: an export has been
-    compared since the broker came back.
+    compared since the broker came back; ``is_empty``: so has its inbox been found.
     """
 
     def __init__(self, world, name):
         super().__init__(world, name)
-        self.is_checked = False
+        self.is_checked = self.is_empty = False
         self.purged = set()  # numbers
         self._values = {}  # key -> the values that it may have
         self._under_way = {}
@@ -175,6 +175,7 @@ class DefinitionsLedger(Ledger):
 
     def take(self, messages):
         """A get from the inbox has shown these."""
+        self.is_empty = not messages
         for message in messages:
             number = self.number_of(b64decode(message["payload"]))
             if number in self.purged:
@@ -182,7 +183,7 @@ class DefinitionsLedger(Ledger):
             self.came.add(number)
 
     def process_ended(self):
-        self.is_checked = False
+        self.is_checked = self.is_empty = False
 
     def is_complete(self):
         return self.is_checked and super().is_complete()

@@ -21,8 +21,9 @@ SLOW_FLUSH_S = 20.0
 
 class Weather:
     """How the disk is. ``is_full``: what takes room is refused. ``slow`` and ``failing``: so many of the next
-    flushes take SLOW_FLUSH_S, or fail. ``refusing``: so many of the next calls fail, of whatever kind.
-    ``takes_little``: each write takes a part of what it is given.
+    flushes take SLOW_FLUSH_S, or fail, of files with ``fails_in`` in their names. ``refusing``: so many of
+    the next calls fail, of whatever kind. ``takes_little``: each write takes a part of what it is given.
+    ``deadly``: within so many calls behind the next one that fails the process is killed.
     """
 
     def __init__(self):
@@ -31,7 +32,8 @@ class Weather:
     def clear_up(self):
         """The disk is well again."""
         self.is_full = self.takes_little = False
-        self.slow = self.failing = self.refusing = 0
+        self.fails_in = ""
+        self.slow = self.failing = self.refusing = self.deadly = 0
 
     def is_failing(self):
         """Whether calls are to fail."""
@@ -92,8 +94,9 @@ class ProcessFiles(PowerCutFiles):
         if thread is not None:
             thread.pause(flush_s)
         self._process.moment(f"flushed {self._name(path)}")
-        if weather.failing:
+        if weather.failing and weather.fails_in in os.fspath(path):
             weather.failing -= 1
+            weather.fails_in = weather.fails_in if weather.failing else ""
             if os.path.isdir(path):
                 self._process.has_failed_folder = True
             self._fail(errno.EIO, path)
@@ -103,6 +106,9 @@ class ProcessFiles(PowerCutFiles):
 
     def _fail(self, number, subject):
         self._process.moment(f"fails with {errno.errorcode[number]}")
+        if self._weather.deadly:
+            self._process.dies_at = self._process.moments + 1 + self._random.randrange(self._weather.deadly)
+            self._weather.deadly = 0
         self._process.has_failed_disk = True
         self._process.world.counts["failed calls"] += 1
         raise OSError(number, os.strerror(number), subject)

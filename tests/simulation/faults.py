@@ -16,6 +16,7 @@ class Faults:
     world = machine = ledgers = None
     faults = 0  # so far
     _process = _random = _kinds = _reduction = None
+    _planned = ()  # faults that come next, once a flush that is to fail has failed
 
     @property
     def process(self):
@@ -37,7 +38,8 @@ class Faults:
         if not storm_is_over and not self.world.findings:
             self.faults += 1
             if self._process.is_alive:
-                kind = self._random.choice(self._kinds)
+                is_due = self._planned and not self.machine.weather.failing
+                kind = self._planned.pop(0) if is_due else self._random.choice(self._kinds)
                 self.world.faults[kind.__name__.strip("_")] += 1
                 kind(self)
             else:
@@ -105,10 +107,26 @@ class Faults:
         self.world.say(f"disk{self.machine.name}", "takes little at a time")
         self.machine.weather.takes_little = True
 
+    def _forget(self):
+        """A flush fails, and what it has lost goes with the power, perhaps when the next process has found it
+        in the page cache and built upon it.
+        """
+        self._fail_flush()
+        self.machine.weather.fails_in = self._random.choice(("", "definitions"))
+        self.machine.weather.deadly = self._random.choice((0, *MOMENTS))
+        self._planned = [Faults._cut_power]
+
+    def _refuse_and_kill(self):
+        """The disk is full, and the process is killed soon after a call that is refused for it."""
+        self._fill_disk()
+        self.machine.weather.deadly = self._random.choice(MOMENTS)
+
 
 FAULTS = (
     Faults._kill, Faults._kill_at_a_call, Faults._kill_at_a_call, Faults._cut_power, Faults._stop,
     Faults._jump, Faults._fill_disk, Faults._slow_flush, Faults._fail_flush,
 )
 # Faults that a seed has besides, and in which share of the seeds: one more row of FAULTS would change all.
-RARE_FAULTS = {Faults._stall: 0.2, Faults._refuse_calls: 0.15, Faults._take_little: 0.15}
+RARE_FAULTS = {
+    Faults._stall: 0.2, Faults._refuse_calls: 0.15, Faults._take_little: 0.15, Faults._forget: 0.15,
+    Faults._refuse_and_kill: 0.1}

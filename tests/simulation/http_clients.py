@@ -12,6 +12,10 @@ from tests.simulation.definitions_ledger import KINDS
 from tests.simulation.network import HTTP_PORT
 
 CUT_SHARE = 0.03
+# The shares of clients that send some bodies in two parts, and of these; and how long it takes them.
+SLOW_SHARE = 0.3
+PARTS_SHARE = 0.3
+PAUSES_S = (0.1, 1.0, 3.0)
 MOST_DEFINED = 30
 # What other answers say: a disk that fails or is full, whose traceback in the log is judged by itself, and an
 # orderly stop in the middle of a request.
@@ -31,6 +35,8 @@ class HTTPClient(Client):
         self._asked = None  # (what, ok, then, changes) of the request under way
         self._is_taking = False  # it takes messages out of the inbox
         self._buffer = bytearray()
+        self._slow = world.random(f"{name} slow")
+        self._is_slow = self._slow.random() < SLOW_SHARE
 
     def begin(self):
         self._buffer.clear()
@@ -58,10 +64,23 @@ class HTTPClient(Client):
         self._asked = what, ok, then, changes
         self.waits()
         if self.is_calm or self.random.random() >= CUT_SHARE:
-            self.send(request)
+            self._send_request(request, len(octets))
         else:
             self.send(request[:self.random.randrange(len(request))])
             self.leave("hangs up in the middle of it")
+
+    def _send_request(self, request, body_octets):
+        """At once, or some of its body later."""
+        end = len(request)
+        if body_octets and self._is_slow and not self.is_calm and self._slow.random() < PARTS_SHARE:
+            end -= 1 + self._slow.randrange(body_octets)
+            self.say(f"sends {end} of {len(request)}")
+            self.world.after(self._slow.choice(PAUSES_S), self._send_rest, self._end, request[end:])
+        self.send(request[:end])
+
+    def _send_rest(self, end, octets):
+        if self.is_connected_by(end):
+            self.send(octets)
 
     def take(self, octets):
         self._buffer += octets
@@ -104,7 +123,8 @@ class HTTPClient(Client):
         if self._asked is not None:
             return
         if self.is_calm:
-            if ledger.missing():
+            shows_more = ledger.purged and not ledger.is_empty and ledger.is_there(self._inbox)
+            if ledger.missing() or shows_more:
                 self.get()
             elif not ledger.is_checked:
                 self.export()

@@ -96,6 +96,7 @@ class TopicLedger(Ledger):
         self._unflushed = set()  # and so when a process ended
         self._is_late = self._has_failed = self._is_full = False
         self._had_room_s = -1.0  # since when, after it was full
+        self._has_been_full = False  # since the process began
 
     def publish_at(self, qos, size=None):
         """(number, body) of another message."""
@@ -133,6 +134,9 @@ class TopicLedger(Ledger):
     def process_ended(self):
         self._unflushed |= self._under_way
         self._is_late = self._has_failed = False
+        if self._has_been_full:  # "no room for packet identifiers" of what is sent: docs/mqtt.md
+            self._may_double |= self._under_way & self.came
+        self._has_been_full = self._is_full
 
     def disk_is_ill(self, fails):
         self._is_late = True
@@ -142,6 +146,7 @@ class TopicLedger(Ledger):
 
     def disk_is_full(self, is_full):
         self._is_full, self._had_room_s = is_full, self.world.now_s
+        self._has_been_full |= is_full
 
     def may_have_refused(self, since_s):
         """Whether the session may have taken nothing at some time since then."""

@@ -8,8 +8,10 @@ import gevent
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.tx import Commit, Transaction
 from gomq_py.broker.exchanges import delay_scan
+from gomq_py.broker.exchanges.delayed import DelayedExchange
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.backoff import Attempts
@@ -145,6 +147,37 @@ def hold_never_released():
     Queue.release = forget
 
 
+def unacked_message_expires():
+    """One that a client has in hand dies when its time is over."""
+    take, settled = Queue.take, QueueLimits.settle
+    due, dead = {}, set()  # (queue, location) -> when; and of those that have died
+
+    def note(queue, message, no_ack):
+        take(queue, message, no_ack)
+        if not no_ack and queue.limits is not None:
+            due[queue, message.location] = queue.limits._due_ms(message)
+
+    def expire(limits):
+        settled(limits)
+        for (queue, location), due_ms in list(due.items()):
+            if queue is limits.queue and 0 < due_ms < queue.scheduler.now_ms:
+                del due[queue, location]
+                dead.add((queue, location))
+                limits._let_go(location, "expired")
+
+    def unless_dead(method):
+        def call(queue, location, *how):
+            due.pop((queue, location), None)
+            if (queue, location) not in dead:
+                method(queue, location, *how)
+
+        return call
+
+    Queue.take, QueueLimits.settle = note, expire
+    for name in ("settle", "requeue", "give_back", "reject"):
+        setattr(Queue, name, unless_dead(getattr(Queue, name)))
+
+
 def timer_that_dies():
     """The timer of the oldest message is never started again when it has fired."""
     QueueLimits._head_is_due = lambda limits: None
@@ -170,6 +203,12 @@ def delayed_message_comes_early():
         return due - (due - arrived_ms) // 2 if due > arrived_ms else due
 
     delay_scan.due_ms = early
+
+
+def delayed_message_outlives_its_exchange():
+    """It goes on when its time has come, by an exchange of the same name."""
+    QueueFactory.remove_delayed_store = lambda factory, exchange: None
+    DelayedExchange._removed = lambda exchange, binding: None
 
 
 def ack_lost():

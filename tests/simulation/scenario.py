@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS, Channel
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.amqp_consumers import clients_with_manners
+from tests.simulation.amqp_delays import delaying_clients
 from tests.simulation.amqp_exchanges import clients_of_exchanges
 from tests.simulation.amqp_heartbeats import beating_clients
 from tests.simulation.amqp_owners import owners
@@ -108,6 +109,7 @@ class Scenario(Faults):
         clients, routers = clients_of_exchanges(world, self._network, self._book, self._left)
         self.clients += clients
         self.clients += owners(world, self._network, self._book, self._left)
+        self.clients += delaying_clients(world, self._network, self._book, self._left)
         clients, heartbeats = beating_clients(world, self._network, self._book, self._left)
         self.clients += clients
         operators = self._operators()

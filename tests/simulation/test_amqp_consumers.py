@@ -185,3 +185,15 @@ def test_consumer_whose_channel_was_closed_before_it_was_answered_does_not_count
     closed.take(methods.BasicConsumeOk(consumer_tag="tag"))
 
     assert not closed._ranks
+
+
+def test_delivery_that_overtakes_get_ok_is_found(world, channel):
+    channel = channel()
+    channel._get()
+    deliver(channel, "low", 5)
+
+    answer = methods.BasicGetOk(
+        delivery_tag=5, redelivered=False, exchange="", routing_key="m", message_count=0)
+    channel.take(answer, b"\0\0", channel._book.messages[4].body)
+
+    assert "5 came behind 6, which is a later tag" in findings(world)

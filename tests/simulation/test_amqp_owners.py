@@ -34,7 +34,7 @@ def owner(world):
 def deliver(owner, *numbers, redelivered=False):
     for number in numbers:
         method = methods.BasicDeliver(
-            consumer_tag="tag", delivery_tag=number + 1, redelivered=redelivered)
+            consumer_tag="tag", delivery_tag=owner._newest + 1, redelivered=redelivered)
         owner.take(method, b"\0\0", owner._book.messages[number].body)
 
 

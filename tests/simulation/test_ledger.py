@@ -257,6 +257,18 @@ def test_message_under_way_may_come_twice_over_a_power_cut(world, topic):
     assert findings(world) == []
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_message_under_way_may_come_twice_over_the_end_of_a_process_without_room(world, topic, ends):
+    """docs/mqtt.md: "a kill may double what was under way". Seed 235 without d0."""
+    topic.disk_is_full(True)
+    topic.disk_is_full(False)
+    if ends:
+        topic.process_ended()
+    topic.deliver(0, 2, None)
+
+    assert findings(world) == ([] if ends else ["t: 0 came twice at QoS 2"])
+
+
 def test_identifier_that_is_used_anew_too_early_is_found(world, topic):
     topic.publish_at(2)
     topic.deliver(1, 2, 0)
