@@ -222,12 +222,14 @@ class Wills:
             self._due.arm()
 
     def _catch_up_with(self, client_id, will, missed, last_end, stores):
-        if missed == FORGOTTEN or client_id in self._unnoted:
+        if missed == FORGOTTEN:
             self._forget(client_id)
+        elif client_id in self._unnoted:
+            pass  # it goes once what was published is safe
         elif self._is_unread and client_id not in self._users:
             self._recover(client_id, will, last_end, stores)
         elif will.state == PUBLISHED:
-            self._forget(client_id)
+            pass  # likewise
         elif missed:
             self.connection_ended(client_id, True)
             if missed == OVER:
@@ -294,6 +296,8 @@ class Wills:
 
     def _published(self, client_id, error):
         """What was published is safe, or cannot be."""
+        if error is None and self.kept.closed and client_id not in self._users:
+            self._miss(client_id, FORGOTTEN)
         will = self._get(client_id) if error is None else None
         if will is not None and (will.state == PUBLISHED or client_id in self._unnoted):
             self._unnoted.discard(client_id)

@@ -516,6 +516,26 @@ def test_what_happens_to_clients_while_the_store_is_closed_counts_when_it_is_ope
     assert world.published[-1] == "here"
 
 
+@pytest.mark.parametrize("error", [None, OSError(5, "the disk failed")])
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_will_that_was_published_stays_while_that_is_not_safe(world, monkeypatch, is_noted, error):
+    """Until a power cut, which may have taken it. On 99bdb8bf a store that was opened again forgot it."""
+    told = []
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.node.vhost), "when_safe", lambda _, done, **__: told.append(done))
+        end = world.connect()
+        if not is_noted:
+            patch.setattr(world.sessions.wills.kept, "_put", lambda key, message, is_tombstone: 0)
+        world.lose(*end)
+    open_again = failed_store(world, monkeypatch)
+
+    told[-1](error)
+    open_again()
+    world.pass_time(100)
+
+    assert world.published == ["t"] and world.sessions.wills.count == (0 if error is None else 1)
+
+
 def test_client_whose_will_cannot_be_kept_leaves_none(world, monkeypatch):
     world.connect()
     open_again = failed_store(world, monkeypatch)
