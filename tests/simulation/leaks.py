@@ -71,28 +71,25 @@ def kept(process):
     """Name -> how many of them there are."""
     gc.collect()
     counts = Counter({"files that are expected": sum(process.node.broker._pool._expected.values())})
-    counted = {}  # kind -> whether it is
-    for one in gc.get_objects():
+    objects = gc.get_objects()
+    counted = {kind for kind in set(map(type, objects)) if is_counted(kind)}
+    for one in [one for one in objects if type(one) in counted]:
         kind = type(one)
-        if kind not in counted:
-            counted[kind] = is_counted(kind)
-        if not counted[kind]:
-            continue
         if issubclass(kind, greenlet):
             counts["greenlets"] += bool(one)
         else:
             counts[kind.__qualname__] += 1
             if isinstance(one, File):
                 counts["descriptors"] += one.fd >= 0
-            fields = getattr(one, "__dict__", None)
             for part in gc.get_referents(one):
-                for each in fields.values() if part is fields and fields is not None else (part,):
-                    if isinstance(each, CONTAINERS):
-                        counts[f"entries of {kind.__qualname__}"] += len(each)
+                if isinstance(part, CONTAINERS):
+                    is_fields = part is getattr(one, "__dict__", None)
+                    for each in part.values() if is_fields else (part,):
+                        if isinstance(each, CONTAINERS):
+                            counts[f"entries of {kind.__qualname__}"] += len(each)
     counts["timers"] = len(process.hub.loop.left())
-    root = process.machine.disk.root
-    with open("/proc/self/maps", encoding="ascii") as maps:
-        counts["mappings"] = sum(root in line for line in maps)
+    with open("/proc/self/maps", "rb") as maps:
+        counts["mappings"] = maps.read().count(process.machine.disk.root.encode())
     return counts
 
 
@@ -111,9 +108,9 @@ def waiting(process):
 
 def greenlets_of(process):
     """Those that have begun, and not ended."""
-    hub = process.hub
-    return [one for one in gc.get_objects()
-            if issubclass(type(one), greenlet) and one and one.parent is hub]
+    objects, hub = gc.get_objects(), process.hub
+    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, greenlet)}
+    return [one for one in objects if type(one) in kinds and one and one.parent is hub]
 
 
 def name_of(one):

@@ -134,7 +134,8 @@ class Loop:
         self.polls += 1
         self._now_s = CLOCK.now_s
         timers, sockets = self._due_timers(), self._ready_sockets()
-        self._random.shuffle(sockets)
+        if len(sockets) > 1:
+            self._random.shuffle(sockets)
         for watcher in timers + sockets if self._random.random() < 0.5 else sockets + timers:
             if watcher.active:
                 watcher.fire()
@@ -283,6 +284,8 @@ class SocketWatcher(Watcher):
         super().__init__(loop)
         self._socket = socket
         self._events = events
+        # Whether a poll would find it.
+        self.is_ready = {READABLE: socket.is_readable, WRITABLE: socket.is_writable}[events]
 
     def start(self, callback, *args, update=False, pass_events=False):
         super().start(callback, *args)
@@ -292,11 +295,6 @@ class SocketWatcher(Watcher):
     def stop(self):
         super().stop()
         self.loop.discard_socket(self)
-
-    def is_ready(self):
-        """Whether a poll would find it."""
-        events, socket = self._events, self._socket
-        return events & READABLE and socket.is_readable() or events & WRITABLE and socket.is_writable()
 
     def fire(self):
         """A poll has found it ready."""

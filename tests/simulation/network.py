@@ -399,14 +399,11 @@ class LoopSocket:
     """In place of hub.loop_socket.LoopSocket."""
 
     def __init__(self, family, descriptor):
-        self._end = gevent.get_hub().process.sockets[descriptor]
+        self._sock = end = gevent.get_hub().process.sockets[descriptor]
+        self.send, self.recv_into = end.send, end.recv_into
 
     def __getattr__(self, name):
-        return getattr(self._end, name)
-
-    @property
-    def _sock(self):
-        return self._end
+        return getattr(self._sock, name)
 
 
 def shut_down(descriptor, how=system_socket.SHUT_RDWR):

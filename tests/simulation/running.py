@@ -20,7 +20,7 @@ from tests.simulation.clock import CLOCK
 from tests.simulation.figures import MANY, Figures, listed, of_seed
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scenario import STORM_S, Reduction, Scenario
-from tests.simulation.steering import import_http, steer
+from tests.simulation.steering import import_late, steer
 from tests.simulation.world import FOLDER_PREFIX
 
 # In memory where that is possible: the disk is modelled.
@@ -69,7 +69,7 @@ def run_all(arguments):
 
 def get_ready():
     """What all children have in common."""
-    import_http()
+    import_late()
     gc.collect()
     gc.freeze()
 

@@ -45,6 +45,7 @@ def steer(world):
     flushing.ThreadPool = Pool
     resources.free_disk = lambda path: (ROOM, ROOM)
     resources.resident_memory = resources.used_memory = lambda *_: 1 << 26
+    resources.total_memory = lambda *_: ROOM
     data_dir.boot_id = kinds.boot_id = lambda: b"boot %d\n" % gevent.get_hub().process.machine.boots
     _sort_folders()
     _listen_to_logs(world)
@@ -58,11 +59,17 @@ def _steer_sockets():
     coalescer._ticks = _refuse
 
 
-def import_http():
-    """What the management door needs, once for all seeds: it takes half a second of the processor, and so
-    does an app for each boot of a broker.
+def import_late():
+    """What a broker imports when it comes to need it, once for all seeds, and an app of the management door,
+    which would take half a second of the processor at each boot. Not links, whose module remembers what it
+    has warned of: what is there before the fork is not counted by ``leaks.kept``.
     """
+    import encodings.idna  # noqa: F401
+
+    import regex  # noqa: F401
+
     from gomq_py.http import app, clients, door, server  # noqa: F401
+    from gomq_py.mqtt.server import server as mqtt_server  # noqa: F401
 
     made = app.create_app(None)
     made.url_map.update()  # of routes, or each seed would sort them with its first request

@@ -127,7 +127,8 @@ class Visits:
             client.name for client in self._clients if not client.is_open or client.waits_since_s is not None]
 
     def _is_quiet(self):
-        return self._visitor.is_done and not self._restless()
+        return self._visitor.is_done and all(
+            client.is_open and client.waits_since_s is None for client in self._clients)
 
     def _all_are_gone(self):
         return all(client.is_gone for client in self._clients)

@@ -73,7 +73,7 @@ class World:
         self.findings = []
         self.greenlet = getcurrent()
         self.trace = Trace(out)
-        self._random = self.random("order")
+        self._draw = self.random("order").random
         self._queue = []  # (time, draw, number, function, arguments)
         self._numbers = count()
 
@@ -102,8 +102,7 @@ class World:
 
     def at(self, time_s, function, *arguments):
         """Call it at this time, or now where that is over."""
-        draw = self._random.random()
-        heapq.heappush(self._queue, (time_s, draw, next(self._numbers), function, arguments))
+        heapq.heappush(self._queue, (time_s, self._draw(), next(self._numbers), function, arguments))
 
     def run(self, until_s, is_over=lambda: False):
         """Let everything happen until then, or until it ``is_over()``. Returns whether it was."""

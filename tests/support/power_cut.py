@@ -58,7 +58,7 @@ class DiskFile:
         """Write the file as it was when the flush began, but for pages that an earlier failed flush forgot
         and nobody has changed since.
         """
-        content = bytearray(snapshot)
+        content = bytearray(snapshot) if self.forgotten else snapshot
         for page, octets in list(self.forgotten.items()):
             start = page * PAGE
             if snapshot[start:start + PAGE] == octets:
