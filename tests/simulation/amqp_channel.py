@@ -106,6 +106,7 @@ class Channel:
 
     def _begin_to_consume(self, method):
         self._hand = self._consumes.consumer_connects(self._end)
+        self._consumes_since_s = self._client.world.now_s
         if self._has_consumer:
             self._consume()
         self._opened(method)
@@ -222,6 +223,9 @@ class Channel:
     def _drain(self):
         """Settle everything, and ask for nothing new."""
         if self._consumes is not None:
+            if self._consuming and self._client.reopened_at_s(self._consumes.name) > self._consumes_since_s:
+                self._close_connection()  # its consumers ended with the queue, of which only some are told
+                return
             if self._has_consumer and not self._consuming and not self._asked:
                 self._consume()
             elif self._hand.wants_again() and not self._asked:

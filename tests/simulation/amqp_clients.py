@@ -134,6 +134,11 @@ class AMQPClient(Client):
         self.waits()
         self.tell(0, methods.ConnectionClose(reply_code=200, reply_text=""))
 
+    def reopened_at_s(self, queue):
+        """When an operator has restarted this queue, which a fault of the disk had closed."""
+        listening = self._network.listening.get(self._port)
+        return -1.0 if listening is None else listening.process.reopened_at_s.get(queue, -1.0)
+
     def say_goodbye(self):
         if self.is_open and not self.is_closing:
             self.close()

@@ -26,14 +26,16 @@ class Wish(NamedTuple):
 class Published:
     """A message. ``sends``: how often its publisher has sent it. ``safe_s``: when it was answered, or None.
     ``is_late``: the power was cut before that, so that it may have come to the broker after others.
+    ``may_be_refused``: the disk may have refused it then, and taken others.
     """
 
     is_late = False
 
-    def __init__(self, topic, qos, expiry_s):
+    def __init__(self, topic, qos, expiry_s, may_be_refused=False):
         self.topic = topic
         self.qos = qos
         self.expiry_s = expiry_s
+        self.may_be_refused = may_be_refused
         self.sends = 1
         self.began_s = CLOCK.now_s
         self.safe_s = None
@@ -57,6 +59,7 @@ class Flow(Ledger):
         super().__init__(world, name)
         self.messages = []
         self.inboxes = []
+        self._is_full = self._has_failed = False
 
     @property
     def is_subscribed(self):
@@ -66,7 +69,7 @@ class Flow(Ledger):
     def publish_to(self, topic, qos, expiry_s=None):
         """(number, body) of another message."""
         number, body = self.publish(None if qos else 100)
-        self.messages.append(Published(topic, qos, expiry_s))
+        self.messages.append(Published(topic, qos, expiry_s, self._is_full or self._has_failed))
         for inbox in self.inboxes:
             inbox.note(number)
         return number, body
@@ -86,6 +89,21 @@ class Flow(Ledger):
     def power_was_cut(self):
         for message in self.messages:
             message.is_late = message.is_late or message.safe_s is None
+
+    def process_ended(self):
+        self._has_failed = False
+
+    def disk_is_ill(self, fails):
+        self._has_failed |= fails
+        self._note_refusals()
+
+    def disk_is_full(self, is_full):
+        self._is_full = is_full
+        self._note_refusals()
+
+    def _note_refusals(self):
+        for message in self.messages:
+            message.may_be_refused |= message.safe_s is None and (self._is_full or self._has_failed)
 
     def missing(self):
         return ()  # that is for inboxes to say
@@ -255,11 +273,12 @@ class Inbox(TopicLedger):
 
     def _check_order(self, number, message, qos):
         """MQTT-4.6.0-6; and what has not expired is not left out. Of what was sent twice the first may have
-        expired, or been lost at QoS 0 with a connection.
+        expired, been lost at QoS 0 with a connection, or been refused by the disk.
         """
         key = message.topic, qos
         self.exercised["in order"] += 1
-        may_be_late = message.is_late or message.sends > 1 and (message.expiry_s is not None or qos == 0)
+        may_be_late = message.is_late or message.sends > 1 and (
+            message.expiry_s is not None or qos == 0 or message.may_be_refused)
         if number < self._last[key] and not may_be_late:
             self.find(f"{number} came after {self._last[key]}, of one publisher, topic and QoS")
         self._last[key] = max(self._last[key], number)

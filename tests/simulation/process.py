@@ -86,6 +86,7 @@ class Process:
         self.is_ready = False
         self.is_alive = True
         self.has_failed_disk = self.has_failed_folder = False
+        self.reopened_at_s = {}  # name of a queue that an operator has restarted -> when
         self.sockets = {}  # descriptor -> End or Listening
         self.dies_at = None  # the moment in front of which it is killed
         self.moments = 0
@@ -224,6 +225,7 @@ class Process:
             for queue in [queue for queue in vhost.queues.values() if queue.closed]:
                 try:
                     vhost.restart_queue(queue)
+                    self.reopened_at_s[queue.name] = self.world.now_s
                     self.world.say(self._name, f"has {queue.name} open again")
                 except Refused as error:
                     self.world.say(self._name, f"cannot open {queue.name}: {error}")

@@ -103,6 +103,29 @@ def test_message_that_its_publisher_has_sent_again_may_be_late_at_qos_0(world, f
     assert findings(world) == found
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_message_that_the_disk_may_have_refused_may_be_late_if_it_is_sent_again(world, flow, inbox, is_full):
+    flow.publish_to("f0/a", 1)
+    if is_full:
+        flow.disk_is_full(True)
+    else:
+        flow.disk_is_ill(True)
+    publish(flow)
+    flow.disk_is_full(False)
+    flow.process_ended()
+
+    come(inbox, 1)
+    flow.sends_again(0)
+    come(inbox, 0)
+    assert findings(world) == []
+
+    publish(flow, 2)
+    come(inbox, 3)
+    flow.sends_again(2)
+    come(inbox, 2)
+    assert findings(world) == ["2 came after 3, of one publisher, topic and QoS"]
+
+
 def test_message_at_qos_0_that_comes_twice_is_found(world, flow, inbox):
     publish(flow, qos=0)
 
