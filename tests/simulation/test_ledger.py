@@ -269,6 +269,23 @@ def test_message_under_way_may_come_twice_over_the_end_of_a_process_without_room
     assert findings(world) == ([] if ends else ["t: 0 came twice at QoS 2"])
 
 
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_message_that_has_come_is_under_way_until_its_publisher_has_the_answer(world, is_accepted):
+    """Seed 2302."""
+    ledger = TopicLedger(world, "t")
+    ledger.publish_at(2)
+    if is_accepted:
+        ledger.accept(0)
+    ledger.deliver(0, 2, None)
+    ledger.complete(0)
+    world.run(world.now_s + 1, lambda: False)
+    ledger.disk_is_full(True)
+    ledger.process_ended()
+    ledger.deliver(0, 2, None)
+
+    assert findings(world) == (["t: 0 came twice at QoS 2"] if is_accepted else [])
+
+
 def test_identifier_that_is_used_anew_too_early_is_found(world, topic):
     topic.publish_at(2)
     topic.deliver(1, 2, 0)
