@@ -344,6 +344,7 @@ class Channel:
         if not self._is_tx:
             self._say(f"recovers what it has of {self._consumes.name}")
             self._is_busy = True
+            self._consumes.connections += 1  # what is on its way goes back, too, as with a connection
 
             def recovered(_method):
                 self._is_busy = False

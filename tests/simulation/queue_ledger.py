@@ -40,7 +40,8 @@ REASONS = {"rejected": frozenset(TRAITS), "expired": {"expiring", "expiration"},
 class QueueLedger(Ledger):
     """``is_sole``: one client consumes at a time, and order can be judged. ``dies_to``: where dead letters
     go. ``settled``: copy -> when it was known that the broker had seen its ack. ``cuts`` counts losses of
-    power: what is read behind one says nothing of the broker that came after. ``connections`` counts hands.
+    power: what is read behind one says nothing of the broker that came after. ``connections`` counts hands,
+    and each time that one of them gave everything back: what was on its way to it is returned then, too.
     """
 
     prefetches = (0, 1, 3, 20, 200)
