@@ -335,7 +335,8 @@ class DefinitionLog:
 
     def written(self, following):
         """The second log has everything, and is to take the first one's name when it is on disk."""
-        if self._next is following:
+        if self._next is following and (following.record_count or self._append_to_next(())):
+            # Without records the log's birth is there: the next boot takes an empty file for a lost one.
             # Whatever else fails meanwhile: it may be the first log, whose place this one is to take.
             self._committer.after_flush_of(following.file, lambda error: self._replace(following, error))
 

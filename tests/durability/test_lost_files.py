@@ -413,6 +413,29 @@ def test_folder_of_a_queue_that_was_deleted_is_removed_though_the_log_was_compac
     assert not folder.exists() and not set_aside(root)
 
 
+@pytest.mark.parametrize("name, left", [("definitions", ["/"]), ("users", [])])
+def test_log_of_which_nothing_was_left_when_it_was_compacted_is_no_lost_one(tmp_path, name, left):
+    """Its file was empty on 139f34c2, and the boot refused it."""
+    root = tmp_path / "data"
+    node = Node(root, Unflushed())
+    if name == "users":
+        node.broker.users.delete_user("guest")
+        log = node.broker.users._log
+    else:
+        node.broker.delete_vhost("/")
+        node.wait(lambda: not os.listdir(root / "queues"), what="nothing is being removed")
+        log = node.broker._log
+    log._compact()
+    node.wait(lambda: not log.is_compacting, what="the compaction goes on")
+    node.stop()
+    assert check_folder(root).damage == []
+
+    for end in ("kill", "stop"):
+        node = Node(root, Unflushed())
+        assert list(node.broker.users if name == "users" else node.broker.vhosts) == left
+        getattr(node, end)()
+
+
 def test_cluster_name_stays_with_the_folder_and_two_folders_of_a_machine_have_two(tmp_path, monkeypatch):
     def name_of(root):
         node = Node(root, Unflushed())
