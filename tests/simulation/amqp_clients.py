@@ -18,7 +18,8 @@ WITH_CONTENT = (methods.BasicDeliver, methods.BasicGetOk, methods.BasicReturn)
 
 # Why the broker ends a connection or channel: an orderly stop, a disk that fails, a queue that is full.
 EXPECTED = (
-    " 320 ", " 541 ", "No space left", "is closed after a fault of its store", "partial tx completion")
+    " 320 ", " 541 ", "No space left", "Input/output error", "is closed after a fault of its store",
+    "partial tx completion")
 
 
 class AMQPClient(Client):

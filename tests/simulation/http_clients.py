@@ -20,8 +20,8 @@ MOST_DEFINED = 30
 # What other answers say: a disk that fails or is full, whose traceback in the log is judged by itself, and an
 # orderly stop in the middle of a request.
 EXPECTED = (
-    "No space left", "could not be flushed", "is closed after a fault of its store", "is closed or a stream",
-    "see the broker's log", "see its log", "Internal Server Error")
+    "No space left", "Input/output error", "could not be flushed", "is closed after a fault of its store",
+    "is closed or a stream", "see the broker's log", "see its log", "Internal Server Error")
 
 
 class HTTPClient(Client):
