@@ -135,7 +135,7 @@ class TopicLedger(Ledger):
         self._unflushed |= self._under_way
         self._is_late = self._has_failed = False
         if self._has_been_full:  # "no room for packet identifiers", both ways: docs/mqtt.md
-            self._may_double |= self._under_way & self.came | self.once - self.accepted
+            self._may_double |= self._under_way | self.once - self.accepted  # also what has yet to come
         self._has_been_full = self._is_full
 
     def disk_is_ill(self, fails):
