@@ -31,6 +31,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     cdef uint64_t came_ms
     cdef public object moving
     cdef readonly dict outdated
+    cdef list unsettled
     cdef readonly tuple together
     cdef object __weakref__
     @cython.locals(kept_at=uint64_t)

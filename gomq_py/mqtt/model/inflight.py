@@ -69,30 +69,27 @@ class Inflight(turn_taker.TurnTaker):
 
     __slots__ = (
         "vhost", "scheduler", "store", "failed", "message", "shown", "record", "at", "places_length",
-        "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "together",
-        "is_stuck", "waiting", "doubts", "trust_at", "doubt_at", "__weakref__",
+        "came_ms", "last_received", "sure_at", "sure_mark", "segment", "moving", "outdated", "unsettled",
+        "together", "is_stuck", "waiting", "doubts", "trust_at", "doubt_at", "__weakref__",
     )
 
     def __init__(self, vhost):
         turn_taker.TurnTaker.__init__(self, f"QoS 2 identifiers of vhost '{vhost.name}'")
         self.vhost = vhost
-        self.scheduler = self.store = None
-        self.failed = self.doubts = False
+        self.scheduler = self.store = self.moving = None
+        self.failed = self.doubts = self.is_stuck = False
         self.shown = Message()
         self.message = message = Message()
         self._use(bytearray(len(NO_ROUTING) + RECORD_OCTETS))
-        message.kind = KIND
-        message.persistent = True
-        message.routing_at = 0
+        message.kind, message.persistent, message.routing_at = KIND, True, 0
         message.routing_length = message.properties_at = len(NO_ROUTING)
-        message.properties_length = RECORD_OCTETS
-        message.body_at = len(self.record)
+        message.properties_length, message.body_at = RECORD_OCTETS, len(self.record)
         self.places_length = self.came_ms = self.last_received = 0
         self.sure_at = self.sure_mark = self.segment = self.trust_at = self.doubt_at = 0
-        self.outdated = {}  # {location of what was written anew, or 1 behind that of what has ended with its
-        # session: where it was, and is until that is safe}
-        self.moving, self.together, self.is_stuck = None, (self,), False
-        self.waiting = []  # who is called back when it is stuck no more
+        # {location of what was written anew, or 1 behind that of what has ended with its session: where it is
+        # until that is safe}, and those of its keys that wait for moved()
+        self.outdated, self.unsettled = {}, []
+        self.together, self.waiting = (self,), []  # waiting: called back when it is stuck no more
 
     def open(self):
         """Have a store from here on, so that the first record need not wait for the log to name it, as a kill
@@ -249,9 +246,7 @@ class Inflight(turn_taker.TurnTaker):
             return
         kept_at = self._keep(SURE, 0, 0, 0, mark, 0)
         if kept_at:
-            before = self.sure_at
-            self.sure_mark = mark
-            self.sure_at = kept_at
+            before, self.sure_mark, self.sure_at = self.sure_at, mark, kept_at
             if before:
                 self._delete(before)  # in a batch of its own it would cost a poll; the next one will do
 
@@ -270,6 +265,7 @@ class Inflight(turn_taker.TurnTaker):
             return
         if has_ended:
             self.outdated[kept_at + 1] = kept_at  # no record begins there
+            self.unsettled.append(kept_at + 1)
             return
         if self.outdated:
             self._delete_outdated(kept_at)
@@ -298,13 +294,15 @@ class Inflight(turn_taker.TurnTaker):
         if not now:
             return kept_at
         self.outdated[now] = kept_at
+        self.unsettled.append(now)
         return now
 
     def moved(self):
         """What again() has kept anew is to be deleted where it was, once it is safe; and what has ended."""
-        if self.outdated and not self.vhost.is_gone:  # else the store goes with it
+        if self.unsettled and not self.vhost.is_gone:  # else the store goes with it
+            unsettled, self.unsettled = self.unsettled, []
             self.await_flush()
-            self.vhost.when_safe(partial(self._settle, list(self.outdated)), self._has_failed, False)
+            self.vhost.when_safe(partial(self._settle, unsettled), self._has_failed, False)
 
     # the scheduler's side
 
@@ -457,10 +455,12 @@ class Inflight(turn_taker.TurnTaker):
 
     def _settle(self, moved, error):
         """What lies there is safe, or, with an error, may not be: then the next moved() takes it with it."""
-        if error is None:
-            for kept_at in moved:
-                self._delete_outdated(kept_at)
-            self.flush()
+        if error is not None:
+            self.unsettled += moved
+            return
+        for kept_at in moved:
+            self._delete_outdated(kept_at)
+        self.flush()
 
     def _delete_outdated(self, kept_at):
         """Delete what lay elsewhere before it was written anew here."""

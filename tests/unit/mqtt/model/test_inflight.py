@@ -407,6 +407,29 @@ def test_identifiers_of_a_session_that_ends_while_they_are_written_anew_go(nodes
     assert noted_of(inflight) == 1 and not inflight.outdated
 
 
+def test_each_session_that_ends_has_its_own_identifiers_deleted_and_no_others(nodes, monkeypatch):
+    """Thousands may end at once: on 2aad4d62 each took along those of all that ended before it."""
+    node, told = nodes(), []
+    peers = [Peer(node, f"c{number}").subscribe("t", qos=2) for number in range(10)]
+    publish(node, *(mqtt_message("t", b"%d" % number, 2) for number in range(3)))
+    for peer in peers:
+        peer.packets(3)
+    inflight = node.vhost.extras["mqtt"].inflight
+    settled = []
+    monkeypatch.setattr(
+        type(node.vhost), "when_safe", lambda _, done, *__, **___: told.append(done))
+    for peer in peers:
+        peer.sessions.end(peer.session)
+    monkeypatch.undo()
+
+    for done in reversed(told):
+        before = noted_of(inflight)
+        done(None)
+        settled.append(before - noted_of(inflight))
+
+    assert [count for count in settled if count] == 10 * [3]
+
+
 def test_identifiers_of_a_session_whose_end_the_disk_refused_go_with_the_next(nodes, monkeypatch):
     node, told = nodes(), []
     peer = with_identifiers(node)
