@@ -1,7 +1,7 @@
 """``python -m load.hostile``: what hostile or broken clients cost the others, measured.
 
 Each attack goes to a broker of its own on the shipped configuration, beside a quiet pair whose latency is
-taken, and the broker's memory. Prints a table, and writes it into docs/performance.md with ``--write``. Each
+taken, and the broker's memory. Prints a table, and writes it into docs/hostile.md with ``--write``. Each
 row takes ``--seconds`` and what starting a broker takes.
 
 With ``--work`` a second table instead: what long work, at its usual size and at 10 and 100 times as much,
@@ -25,7 +25,7 @@ from load.attacks import ATTACKS, MANAGEMENT
 from load.mqtt_attacks import ATTACKS as MQTT
 from load.brokers import ROOT, GomqBroker
 
-DOCUMENT = ROOT / "docs" / "performance.md"
+DOCUMENT = ROOT / "docs" / "hostile.md"
 BEGIN, END = "<!-- hostile: written by python -m load.hostile --write -->", "<!-- end of hostile -->"
 WORK_BEGIN, WORK_END = (
     "<!-- work: written by python -m load.hostile --work --write -->", "<!-- end of work -->"
@@ -68,7 +68,7 @@ def main(arguments=None):
     parser.add_argument(
         "--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS), help="only these"
     )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/hostile.md")
     parser.add_argument(
         "--work", nargs="*", choices=[work.__name__ for work in WORKS], help="long work instead, only this"
     )

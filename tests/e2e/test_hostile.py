@@ -3,7 +3,7 @@ and the broker's memory stays within what its limits allow.
 
 The attacks are load.attacks' at a tenth of their scale, against a broker whose limits are as much smaller.
 The bounds on time are generous, because the machine does other things too: what is measured on a quiet one is
-in docs/performance.md.
+in docs/hostile.md.
 """
 import time
 
