@@ -233,8 +233,8 @@ class VHostLedger(Ledger):
                         self._has_to_end(presence, f"goes on without its {key[0]}")
 
     def _has_to_end(self, presence, why):
-        """docs/architecture.md: connections are closed with their vhost, and with their user. A client need
-        not agree.
+        """docs/architecture/slices.md: connections are closed with their vhost, and with their user. A client
+        need not agree.
         """
         self.exercised["connections closed"] += 1
         presence.ends_s, presence.why = self.world.now_s, why
