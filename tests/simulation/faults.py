@@ -79,6 +79,7 @@ class Faults:
         self.machine.weather.is_full = is_full
         for ledger in self.ledgers:
             ledger.disk_is_full(is_full)
+        self._tell_of_torn_writes()
 
     def _slow_flush(self):
         self.world.say(f"disk{self.machine.name}", "is slow")
@@ -106,6 +107,12 @@ class Faults:
     def _take_little(self):
         self.world.say(f"disk{self.machine.name}", "takes little at a time")
         self.machine.weather.takes_little = True
+        self._tell_of_torn_writes()
+
+    def _tell_of_torn_writes(self):
+        """A disk that is full behind a part of a write closes the queue, as one that fails does."""
+        if self.machine.weather.takes_little and self.machine.weather.is_full:
+            self._tell_of_illness(True)
 
     def _forget(self):
         """A flush fails, and what it has lost goes with the power, perhaps when the next process has found it

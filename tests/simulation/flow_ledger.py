@@ -60,6 +60,7 @@ class Flow(Ledger):
         self.messages = []
         self.inboxes = []
         self._is_full = self._has_failed = False
+        self.may_be_closed = False  # sessions, since this process has met a disk that is full or fails
 
     @property
     def is_subscribed(self):
@@ -92,13 +93,16 @@ class Flow(Ledger):
 
     def process_ended(self):
         self._has_failed = False
+        self.may_be_closed = self._is_full
 
     def disk_is_ill(self, fails):
         self._has_failed |= fails
+        self.may_be_closed |= fails
         self._note_refusals()
 
     def disk_is_full(self, is_full):
         self._is_full = is_full
+        self.may_be_closed |= is_full
         self._note_refusals()
 
     def _note_refusals(self):
@@ -319,7 +323,11 @@ class Group(Inbox):
             self._dropped_before = self.flow.published
 
     def session_ended(self, most_begun=0):
-        """What a member was being sent at QoS 2 is nobody else's (docs/mqtt.md): so many at most."""
+        """What a member was being sent at QoS 2 is nobody else's (docs/mqtt.md): so many at most. What a
+        closed session has cannot be read.
+        """
+        if self.flow.may_be_closed:
+            self._dropped_before = self.flow.published
         self._lost_most += most_begun
         self._lost_before = self.flow.published
         self.exercised["members that went"] += 1

@@ -262,3 +262,19 @@ def test_messages_that_are_lost_with_a_member_are_found_but_for_those_begun(
     group.check_complete()
 
     assert bool(findings(world)) is is_lost
+
+
+def test_what_a_session_has_that_the_disk_may_have_closed_may_go_with_it(world, flow, group):
+    flow.disk_is_full(True)
+    flow.process_ended()
+    publish(flow)
+    group.session_ended()
+    flow.disk_is_full(False)
+    group.check_complete()
+    assert findings(world) == []
+
+    flow.process_ended()
+    publish(flow)
+    group.session_ended()
+    group.check_complete()
+    assert len(findings(world)) == 1
