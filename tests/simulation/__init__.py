@@ -13,6 +13,7 @@ The parts, from below:
     fairness   what a broker may do for one connection between two polls
     disk       the files of a process over the power cuts' model of a disk, and the faults of that disk
     steering   what the broker asks of its machine, and what it gets instead
+    follower   a machine that hears what the files are told, and takes the place of one that is lost
     process    a broker: booted, killed between two events or in front of a call, and booted again
     ledger     what clients were answered, and what may not happen after that
     clients    state machines that speak AMQP and MQTT and know what they were answered

@@ -1,4 +1,6 @@
 """Faults: what goes wrong at one machine, and what ledgers are told of it."""
+from functools import partial
+
 from tests.simulation.clock import CLOCK
 
 NEXT_FAULT_S = (0.05, 0.5, 2.0)
@@ -6,6 +8,7 @@ MOMENTS = (1, 5, 30, 200)  # before a kill in front of a call
 FULL_S = (0.01, 0.3, 2.0)
 JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 STALLS_S = (1.0, 5.0)
+LOST_S = (0.0, 1e-3, 10e-3, 30e-3)  # behind an answer of the follower
 
 
 class Faults:
@@ -13,7 +16,7 @@ class Faults:
     ``ledgers`` hear of them.
     """
 
-    world = machine = ledgers = None
+    world = machine = ledgers = exercised = None
     faults = 0  # so far
     _process = _random = _kinds = _reduction = None
     _planned = ()  # faults that come next, once a flush that is to fail has failed
@@ -57,6 +60,21 @@ class Faults:
         self.machine.cut_power()
         for ledger in self.ledgers:
             ledger.power_was_cut()
+
+    def _lose_machine(self):
+        """At once, or soon after something was promised because the follower has it."""
+        if self._random.random() < 0.5:
+            self._lose(self._process)
+        else:
+            self.machine.follower.when_answered = partial(
+                self.world.after, self._random.choice(LOST_S), self._lose, self._process)
+
+    def _lose(self, process):
+        if process is self._process and process.is_alive and self.world.now_s < self._reduction.storm_s:
+            self.exercised["followed"] += sum(len(ledger.missing()) for ledger in self.ledgers)
+            self.machine.lose()
+            for ledger in self.ledgers:
+                ledger.leader_was_lost()
 
     def _stop(self):
         if self._process.is_ready:

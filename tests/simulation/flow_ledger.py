@@ -210,6 +210,10 @@ class Inbox(TopicLedger):
         super().power_was_cut()
         self._power_cuts.append(self.world.now_s)
 
+    def leader_was_lost(self):
+        super().leader_was_lost()
+        self._power_cuts.append(self.world.now_s)
+
     def missing(self):
         return {number for number in self.accepted - self.came
                 if not self.flow.messages[number].may_have_expired()}

@@ -65,6 +65,12 @@ class Ledger:
     def power_was_cut(self):
         """The same, and what was not flushed may be gone."""
 
+    def leader_was_lost(self):
+        """The same, and another machine goes on with what it was told of until then. What was not safe there
+        may be gone, as what was not flushed may be where the power is cut; and nobody hears of the end.
+        """
+        self.power_was_cut()
+
     def is_complete(self):
         """Whether everything has come that was accepted."""
         return not self.missing()
@@ -94,6 +100,7 @@ class TopicLedger(Ledger):
         self._may_double = set()
         self._under_way = set()  # of those: not complete on both ways, or not for long
         self._unflushed = set()  # and so when a process ended
+        self._over_a_loss = set()  # the same of the loss of a leader
         self._is_late = self._has_failed = self._is_full = False
         self._had_room_s = -1.0  # since when, after it was full
         self._has_been_full = False  # since the process began
@@ -155,7 +162,17 @@ class TopicLedger(Ledger):
     def power_was_cut(self):
         """What was under way at QoS 2 may come again: docs/mqtt.md, "at least once, both ways"."""
         self._may_double |= self._under_way | self._unflushed
+        self._keep_taken_back()
+
+    def _keep_taken_back(self):
         self.taken_back = {number: None for number, late in self.taken_back.items() if late is None}
+
+    def leader_was_lost(self):
+        """PUBREC, and PUBLISH and PUBREL to subscribers, leave when a follower knows of them, so that nothing
+        comes twice: docs/promises.md. That a will was taken back it may not have heard yet.
+        """
+        self._over_a_loss |= self._under_way
+        self._keep_taken_back()
 
     def deliver(self, number, qos, before):
         """It came to the subscriber's program, at QoS 2 with an identifier that was that of ``before``, whose
@@ -168,6 +185,7 @@ class TopicLedger(Ledger):
             self.find(f"{number} came, a will that was taken back")
         if number in self.once and qos == 2:
             self.exercised["once"] += 1
+            self.exercised["once over a loss"] += number in self._over_a_loss
             if number in self.came and number not in self._may_double:
                 self.find(f"{number} came twice at QoS 2")
         self.came.add(number)

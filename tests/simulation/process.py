@@ -33,9 +33,13 @@ SETTLES_S = 0.5  # until greenlets that were killed at the end have ended
 
 
 class Machine:
-    """What outlives a process: its disk. ``boot``: tells one boot of the machine from another. ``doors``: on
-    which ports the broker listens. ``name``: of the second machine.
+    """What outlives a process: its disk. ``boots`` tells one boot of the machine from another. ``doors``: on
+    which ports the broker listens. ``name``: of the second machine. ``follower``: a Follower of it, or None;
+    ``has_followed``: it is the follower of one that was lost, and its broker has not booted yet.
     """
+
+    follower = None
+    has_followed = False
 
     def __init__(self, world, network, folder, name=""):
         self.world = world
@@ -64,6 +68,16 @@ class Machine:
         self.processes[-1].die("the power is cut")
         self.boots += 1
         self.disk = Disk(self.disk.cut(self._root()), self._random)
+
+    def lose(self):
+        """It is gone for good, and its follower is in its place, under the same address."""
+        for socket in self.processes[-1].sockets.values():
+            socket.vanish()
+        self.processes[-1].die("is lost with its machine")
+        self.boots += 1
+        self.follower.take_over(self._root())
+        self.disk = Disk(self._root(), self._random)
+        self.has_followed = True
 
     def is_ill(self):
         """Whether its disk is full or fails, or has failed the process."""
@@ -95,6 +109,8 @@ class Process:
         self._name = f"broker{machine.name}-{number}"
         self.hub = ProcessHub(self)
         self.hub.threadpool = Pool(HUB_THREADS, self)
+        if machine.follower is not None:
+            machine.follower.begin(self)
         self.spawn(self._boot)
 
     def __str__(self):
@@ -177,6 +193,16 @@ class Process:
         if seconds:
             self.after(1.0, partial(self.tend, seconds - 1))
 
+    def compare_copy(self):
+        """At rest a follower has what is in the folder, octet for octet, unless calls have failed halfway.
+        Returns whether that was to be seen.
+        """
+        if self.machine.follower is None or self.has_failed_disk:
+            return False
+        for name in self.machine.follower.differences():
+            self.world.find(f"{self} and its follower have two versions of {name}")
+        return True
+
     def fault(self, where, error):
         """What was raised where nobody awaits it: a fault of the broker, or of its disk."""
         if is_of_disk(error):
@@ -208,8 +234,14 @@ class Process:
             data_dir=self.machine.disk.root, data_dir_lock=False, segment_size=SEGMENT_BYTES,
             amqp_port=-1, mqtt_port=-1, http_port=-1, metrics_http_port=-1, slow_sync_warning=0)
         try:
-            self.node = Node(settings)
+            follower = self.machine.follower
+            self.node = Node(settings) if follower is None else Node(settings, (follower,))
+            if self.machine.has_followed:
+                self.machine.has_followed = False
+                self.node.follow()
             self.node.lead()
+            if follower is not None:  # before anybody is promised anything: so there is no promote()
+                self.node.durability.add(follower)
             self.node.open_doors([
                 (name, WaitingSocket(fileno=Listening(self, port).fileno()))
                 for name, port in self.machine.doors.items()
@@ -244,4 +276,5 @@ class Process:
             self.world.find(f"{self._name} has not closed {open_}")
         if left := leaks.waiting(self):
             self.world.find(f"{self._name} has ended, and there are {left}")
+        self.compare_copy()
         self.die("has ended")

@@ -18,6 +18,7 @@ from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
 from tests.simulation.definitions_ledger import DefinitionsLedger
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, RARE_FAULTS, Faults
+from tests.simulation.follower import SHARE as FOLLOWER_SHARE, Follower
 from tests.simulation.governor import governed_clients
 from tests.simulation.http_clients import HTTPClient
 from tests.simulation.ledger import RetainedLedger, TopicLedger
@@ -89,6 +90,9 @@ class Scenario(Faults):
         self._kinds = self._left(self._random.sample(FAULTS, 1 + self._random.randrange(len(FAULTS))))
         self._kinds += self._left(
             kind for kind, share in RARE_FAULTS.items() if world.random(name_of(kind)).random() < share)
+        if world.random("follower").random() < FOLLOWER_SHARE and self._left(["follower"]):
+            self.machine.follower = Follower(world, folder)
+            self._kinds += self._left([Faults._lose_machine])
         topics = self._left(
             TopicLedger(world, f"t{number}") for number in range(self._random.choice((0, 1))))
         topics += self._left(
@@ -267,6 +271,7 @@ class Scenario(Faults):
         clients = [client for client in self.clients if client not in there]
         visits = Visits(world, self._network, self._book, clients, self.exercised)
         visits.run(self._process)
+        self.exercised["copies compared"] += self._process.compare_copy()
         if world.findings:
             return
         self._process.stop()

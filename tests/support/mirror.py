@@ -92,7 +92,11 @@ class Mirror(Replicator):
         assert len(content) == end - start, (
             f"{file.path}: told of {start}..{end}, {len(content)} octets are there"
         )
-        self._put(self._here(file.path), start, content)
+        self.written(file.path, start, content)
+
+    def written(self, path, start, content):
+        """These octets are in a file from ``start`` on: for who tells of them later."""
+        self._put(self._here(path), start, content)
 
     @staticmethod
     def _put(path, start, content):
