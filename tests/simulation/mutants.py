@@ -327,5 +327,5 @@ MUTANTS = {
             amqp_mutants, keeping_mutants, storage_mutants, mended_mutants, mqtt_mutants,
             vhost_mutants)))
     for name, mutant in place.items()
-    if getattr(mutant, "__module__", None) == place["__name__"]
+    if getattr(mutant, "__module__", None) == place["__name__"] and not name.startswith("_")
 }

@@ -1,12 +1,16 @@
 """Mutants of what is on the disk, and of when that is told: see mutants. Some are put into the files of the
 simulation, through which all of the broker's calls go.
 """
+import os
+from functools import partial
+
 import gevent
 
 from gomq_py.storage.durability import Durability
 from gomq_py.storage.stream_store import StreamStore
 from gomq_py.storage.sync import GroupCommit
 from tests.simulation.disk import ProcessFiles
+from tests.simulation.follower import Follower
 
 
 def read_at_boot_is_not_written_again():
@@ -70,3 +74,37 @@ def log_not_flushed():
 def part_of_a_write_counts_as_all():
     """The system took less than it was given."""
     ProcessFiles._write = lambda files, file, at, octets: files._write_once(file, at, memoryview(octets))
+
+
+def message_told_behind_the_question():
+    """A follower says that it has what it was told of, and is told of the message next."""
+    _told_late("msgs.")
+
+
+def definitions_told_behind_the_question():
+    """The same, of what is written behind the log."""
+    _told_late("definitions")
+
+
+def _told_late(prefix, for_s=0.05):
+    """Writes into files with such names are told some time later, or before the next other change."""
+    told, begin, held = Follower._told, Follower.begin, []
+
+    def release(follower):
+        while held:
+            told(follower, *held.pop(0))
+
+    def begin_anew(follower, process):
+        held.clear()
+        begin(follower, process)
+
+    def late(follower, what, *arguments):
+        if what == "written" and os.path.basename(arguments[0]).startswith(prefix):
+            held.append((what, *arguments))
+            follower._process.after(for_s, partial(release, follower))
+            return
+        if what:
+            release(follower)
+        told(follower, what, *arguments)
+
+    Follower._told, Follower.begin = late, begin_anew

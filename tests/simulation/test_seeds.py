@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
-SEEDS = "2 3 5 6 8 22 27 28 37 46 69 92 108 113 132 133 140 178 205".split()
+SEEDS = "2 3 5 6 8 22 27 28 37 46 69 92 108 113 132 133 140 178 205 887".split()
 
 
 def simulate(*arguments, **environment):
@@ -79,6 +79,9 @@ def test_seed_by_itself_shows_its_trace(output):
     ("client_served_without_end", "without a poll between", "1-3"),
     ("mapping_leaked_per_segment", "more is kept: mappings", "1-1"),
     ("vhost_takes_one_more", "connections are open, another was let in", "28"),
+    ("message_told_behind_the_question", "accepted and lost", "66"),
+    ("definitions_told_behind_the_question", "after a boot", "35"),
+    ("qos_2_sent_before_followers_know", "came twice at QoS 2", "36"),
 ])
 def test_known_fault_is_found(mutant, finding, seeds):
     printed, code = simulate("--no-shrink", "--mutant", mutant, seeds)
