@@ -343,11 +343,11 @@ class Channel:
     def _recover(self):
         if not self._is_tx:
             self._say(f"recovers what it has of {self._consumes.name}")
-            self._is_busy = True
+            self._is_busy = self._hand.is_recovering = True
             self._consumes.connections += 1  # what is on its way goes back, too, as with a connection
 
             def recovered(_method):
-                self._is_busy = False
+                self._is_busy = self._hand.is_recovering = False
                 if copies := self._in_hand():
                     self._hand.give_back(copies)()
 

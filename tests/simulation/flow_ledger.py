@@ -184,6 +184,14 @@ class Inbox(TopicLedger):
         self._last.clear()
         self._fresh.clear()
 
+    def may_be_new(self):
+        """Its client has ended its session, whose end a kill may have taken back. What is there now may be
+        that one, or one that a CONNECT has made which the disk refused, without subscriptions.
+        """
+        self.is_subscribed = False
+        self.accepted.clear()
+        self._fresh.clear()
+
     # what comes
 
     def note(self, number):
@@ -335,6 +343,9 @@ class Group(Inbox):
         self._lost_most += most_begun
         self._lost_before = self.flow.published
         self.exercised["members that went"] += 1
+
+    def may_be_new(self):
+        """What is not this member's is others'."""
 
     def missing(self):
         missing = {number for number in super().missing() if number >= self._dropped_before}

@@ -101,6 +101,9 @@ class FlowSubscriber(MQTTClient):
             self._begun.clear()
             self._connections = 0
             self._is_ours = False
+        elif self._may_be_over:
+            ledger.may_be_new()
+            self._is_ours = False
         self._connections += 1
         self._begins_anew = self._may_be_over = False
         self._was_there_s = self._began_s

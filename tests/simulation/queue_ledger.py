@@ -29,6 +29,7 @@ MORE_TRAITS = {
     "single": {"x-single-active-consumer": True},
 }
 QUORUM_LIMIT = 20
+TICK_S = 0.001  # the broker tells times in whole milliseconds
 READ_S = 0.1  # between two looks whether a client has read what it was told
 # With these, what is given back may not come back, or not in its place.
 DISORDER = frozenset(TRAITS) - {"refusing", "letters", "copies", "delays"}
@@ -207,9 +208,9 @@ class QueueLedger(Ledger):
             message.ends != self.ends or self._ill or self._has_been_full)
 
     def _check_nobody_has(self, copy, hand):
-        """What one client has in hand comes to no other."""
+        """What one client has in hand comes to no other, until it asks for all of it to go back."""
         for other in self.hands:
-            if other.has(copy) and (other is hand or other.end is not None and other.end.is_sound()):
+            if other.keeps(copy) and (other is hand or other.end is not None and other.end.is_sound()):
                 hand.suspect(f"{copy} came, while a client has it in hand")
 
     def _check_is_due(self, message, copy):
@@ -217,7 +218,7 @@ class QueueLedger(Ledger):
             self.find(f"{copy} came, and was not sent here")
         if message.delay_s and not CLOCK.jumps:
             self.exercised["delayed"] += 1
-            if self.world.now_s < message.published_s + message.delay_s:
+            if self.world.now_s < message.published_s + message.delay_s - TICK_S:
                 self.find(f"{copy} came before its time")
 
     def check_death(self, message, copy, headers, root):
@@ -233,11 +234,11 @@ class QueueLedger(Ledger):
         before = Copy(copy.number, copy.deaths - 1)
         if message.ends == self.ends and not self._ill:
             for hand in last.hands:
-                if hand.has(before) and hand.end is not None and hand.end.is_sound():
+                if hand.keeps(before) and hand.end is not None and hand.end.is_sound():
                     self.find(f"{copy} came, while a client has {before} of {last.name} in hand")
         if reason == "expired" and not before.deaths and not CLOCK.jumps:
             ttl_s = min(message.ttl_s, last.arguments.get("x-message-ttl", math.inf) / 1000)
-            if self.world.now_s < message.published_s + ttl_s:
+            if self.world.now_s < message.published_s + ttl_s - TICK_S:
                 self.find(f"{copy} expired before its time")
 
     def check_count(self, copy, count, hand):
@@ -292,6 +293,7 @@ class Hand:
         self._is_over = False
         self.consuming = set()  # tags of consumers that were answered, and not cancelled
         self.is_left = False  # the client has closed its channel, or lost its connection
+        self.is_recovering = False  # basic.recover is sent, and not answered
 
     def is_over(self):
         """Whether the broker has nothing in it any more."""
@@ -316,6 +318,10 @@ class Hand:
     def has(self, copy):
         """Whether it is in the hand."""
         return copy in self.held or copy in self.pending
+
+    def keeps(self, copy):
+        """Whether it is in the hand, and not asked to go back."""
+        return self.has(copy) and not self.is_recovering
 
     def count(self, consumer_tag):
         """How many it has from this consumer."""

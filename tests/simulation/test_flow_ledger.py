@@ -278,3 +278,16 @@ def test_what_a_session_has_that_the_disk_may_have_closed_may_go_with_it(world, 
     group.session_ended()
     group.check_complete()
     assert len(findings(world)) == 1
+
+
+def test_nothing_is_owed_to_a_session_that_may_be_a_new_one(world, flow, inbox):
+    publish(flow)
+    inbox.may_be_new()
+    publish(flow)
+    inbox.check_complete()
+    assert findings(world) == []
+
+    inbox.subscribed()
+    publish(flow)
+    inbox.check_complete()
+    assert len(findings(world)) == 1

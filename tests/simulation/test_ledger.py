@@ -147,6 +147,17 @@ def test_message_that_comes_while_the_same_channel_has_it_is_found(world, queue)
     assert "0 came, while a client has it in hand" in findings(world)
 
 
+def test_message_that_comes_while_it_is_asked_to_go_back_is_none(world, queue):
+    """Its basic.recover is answered behind what the client has yet to read."""
+    hand = queue.consumer_connects()
+    take(hand, 0)
+    hand.is_recovering = True
+
+    take(queue.consumer_connects(), 0, redelivered=True)
+
+    assert findings(world) == []
+
+
 def test_message_of_a_transaction_that_was_not_committed_is_found(world, book):
     queue = filled(QueueLedger(world, "q", book), is_open=True)
 
