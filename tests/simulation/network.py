@@ -211,6 +211,7 @@ class End:
         self._window = network.random.choice(WINDOWS)
         self._arrived = bytearray()
         self._sent = bytearray()  # on its way to the peer
+        self._has_more = False  # its program was about to say more than there was room for
         self._is_moving = False  # an event is to move some of it
         self._has_ended = False  # our side says no more
         self._peer_has_ended = False
@@ -234,11 +235,11 @@ class End:
         return not self.is_asking and (self._is_reset or self._has_ended or self._room() > 0)
 
     def is_sound(self):
-        """Whether its program has heard all that the peer has said, which has not ended."""
+        """Whether its program has heard all that the peer has said, or was about to, which has not ended."""
         peer = self.peer
         return not (
             self.is_closed or self.is_readable() or peer.is_closed or peer._is_reset or peer._has_ended
-            or peer._sent)
+            or peer._sent or peer._has_more)
 
     @property
     def window(self):
@@ -298,6 +299,7 @@ class End:
         if self._is_reset or self._has_ended or self.is_closed:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         room = self._room()
+        self._has_more = room < len(data)
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         taken = bytes(data[:room])

@@ -72,6 +72,16 @@ def test_window_that_is_full_takes_nothing_until_it_is_read(pair):
     assert ours.send(b"x") == 1
 
 
+def test_end_is_not_sound_until_all_that_its_peer_was_about_to_say_has_come(pair):
+    ours, theirs, arrive = pair
+    left = bytes(1 << 21)
+    while left:
+        left = left[ours.send(left):]
+        arrive()
+        theirs.recv(1 << 21)
+        assert theirs.is_sound() is not bool(left)
+
+
 def test_end_comes_behind_the_last_octet_and_the_other_half_goes_on(pair):
     ours, theirs, arrive = pair
     ours.send(b"last")
