@@ -289,12 +289,13 @@ class Inbox(TopicLedger):
 
     def _check_order(self, number, message, qos):
         """MQTT-4.6.0-6; and what has not expired is not left out. Of what was sent twice the first may have
-        expired, been lost at QoS 0 with a connection, or been refused by the disk.
+        expired, been lost at QoS 0 with a connection, been refused by the disk, or been published before the
+        subscription.
         """
         key = message.topic, qos
         self.exercised["in order"] += 1
         may_be_late = message.is_late or message.sends > 1 and (
-            message.expiry_s is not None or qos == 0 or message.may_be_refused)
+            message.expiry_s is not None or qos == 0 or message.may_be_refused or number < self._since)
         if number < self._last[key] and not may_be_late:
             self.find(f"{number} came after {self._last[key]}, of one publisher, topic and QoS")
         self._last[key] = max(self._last[key], number)

@@ -291,3 +291,18 @@ def test_nothing_is_owed_to_a_session_that_may_be_a_new_one(world, flow, inbox):
     publish(flow)
     inbox.check_complete()
     assert len(findings(world)) == 1
+
+
+def test_message_of_before_the_subscription_may_be_late_if_it_is_sent_again(world, flow, inbox):
+    flow.publish_to("f0/a", 1)
+    inbox.subscribed()
+    publish(flow, 3)
+    come(inbox, 1)
+    flow.sends_again(0)
+    come(inbox, 0)
+    assert findings(world) == []
+
+    come(inbox, 3)
+    flow.sends_again(2)
+    come(inbox, 2)
+    assert "2 came after 3, of one publisher, topic and QoS" in findings(world)
