@@ -187,6 +187,32 @@ def test_delivery_count_that_falls_and_one_above_the_limit_are_found(world, book
     assert findings(world) == ["0 came with a count of 1 behind one of 2", "0 came with a count of 4"]
 
 
+def test_count_that_comes_behind_a_power_cut_over_the_connection_before_may_be_lost_with_it(world, book):
+    queue = filled(QueueLedger(world, "q", book, ["limited"]))
+    hand = queue.consumer_connects()
+    queue.power_was_cut()
+    take(hand, 0, redelivered=True, **{"x-delivery-count": 2})
+    hand.close()
+
+    for count in (1, 3, 2):
+        hand = queue.consumer_connects()
+        take(hand, 0, redelivered=True, **{"x-delivery-count": count})
+        hand.close()
+
+    assert findings(world) == ["0 came with a count of 2 behind one of 3"]
+
+
+@pytest.mark.parametrize("early_s, is_found", [(0.0005, False), (0.0015, True)])
+def test_message_that_comes_a_millisecond_before_its_time_is_found(world, book, early_s, is_found):
+    queue = QueueLedger(world, "q", book, ["delays"])
+    message = book.publish(None, [queue], delay_s=2.0)
+    world.run(message.published_s + message.delay_s - early_s)
+
+    take(queue.consumer_connects(), 0)
+
+    assert findings(world) == ["0 came before its time"] * is_found
+
+
 def test_message_that_was_rejected_and_is_no_dead_letter_is_found(world, book):
     letters = QueueLedger(world, "letters", book)
     queue = filled(QueueLedger(world, "q", book, ["letters"], dies_to=letters))
