@@ -10,6 +10,7 @@ from collections import deque
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.content.properties import Properties
+from tests.simulation.amqp_clients import awaited
 from tests.simulation.book import Held
 
 MOST_UNCONFIRMED = 50
@@ -60,6 +61,10 @@ class Channel:
         self._cancelled = set()
         self._consuming = {}  # tag of a consumer -> prefetch, until it has been cancelled
         self._prefetch = 0
+
+    def awaits(self):
+        """As a client's."""
+        return awaited(self._asked, self._unconfirmed)
 
     def is_idle(self):
         """Whether it waits for nothing."""

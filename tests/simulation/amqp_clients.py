@@ -16,10 +16,19 @@ from tests.simulation.world import without_places
 FRAME_SIZES = (4096, 131072)
 WITH_CONTENT = (methods.BasicDeliver, methods.BasicGetOk, methods.BasicReturn)
 
+# Beginnings of the names of answers that promise something.
+PROMISES = ("queue.", "exchange.", "tx.commit")
 # Why the broker ends a connection or channel: an orderly stop, a disk that fails, a queue that is full.
 EXPECTED = (
     " 320 ", " 541 ", "No space left", "Input/output error", "is closed after a fault of its store",
     "partial tx completion")
+
+
+def awaited(asked, unconfirmed):
+    """What ``awaits`` returns, of a channel: the first that it has ``asked``, and confirms."""
+    answers = asked[0][0] if asked else ()
+    name = getattr(answers, "NAME", "")  # of basic.get it has several
+    return ["confirm"] * bool(unconfirmed) + [name] * name.startswith(PROMISES)
 
 
 class AMQPClient(Client):
@@ -76,6 +85,11 @@ class AMQPClient(Client):
         method = yield
         if not isinstance(method, kind):
             self.world.find(f"{self.name} was told {method} in place of {kind.NAME}")
+
+    def awaits(self):
+        if not self.is_open:
+            return ()
+        return [kind for channel in self._channels for kind in channel.awaits()]
 
     def heard(self):
         """Something that was asked for has come."""

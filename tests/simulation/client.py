@@ -55,6 +55,10 @@ class Client:
     def gone(self):
         """The connection was lost, or given up. ``_was_open``: behind its login."""
 
+    def awaits(self):
+        """The kinds of answers that it waits for, as texts: those that promise something."""
+        return ()
+
     def pause_s(self):
         """Until it comes again."""
         return self.random.choice(CONNECTS_S)
@@ -129,6 +133,7 @@ class Client:
         if self._end is None:
             self.world.after(self.random.choice(CONNECTS_S), self._connect)
             return
+        self._end.awaits = self.awaits
         self.say(f"connects as {self._end.name}")
         self.waits()
         self.begin()

@@ -14,6 +14,8 @@ from tests.support.watched_files import ANNOUNCEMENTS
 # Calls that take room.
 TAKE_ROOM = frozenset({"create", "create_unnamed", "make", "make_unnamed", "make_log", "append", "reserve",
                        "extend", "write_accepted", "write"})
+# Calls by which a thread makes a file that messages may wait for.
+MAKE_FILES = frozenset({"make", "make_unnamed"})
 # Seconds that a flush takes.
 FLUSH_S = (0.0, 100e-6, 1e-3, 10e-3)
 SLOW_FLUSH_S = 20.0
@@ -22,8 +24,9 @@ SLOW_FLUSH_S = 20.0
 class Weather:
     """How the disk is. ``is_full``: what takes room is refused. ``slow`` and ``failing``: so many of the next
     flushes take SLOW_FLUSH_S, or fail, of files with ``fails_in`` in their names. ``refusing``: so many of
-    the next calls fail, of whatever kind. ``takes_little``: each write takes a part of what it is given.
-    ``deadly``: within so many calls behind the next one that fails the process is killed.
+    the next calls fail, of the kinds in ``refuses`` if that is not empty. ``takes_little``: each write takes
+    a part of what it is given. ``deadly``: within so many calls behind the next one that fails the process is
+    killed.
     """
 
     def __init__(self):
@@ -33,6 +36,7 @@ class Weather:
         """The disk is well again."""
         self.is_full = self.takes_little = False
         self.fails_in = ""
+        self.refuses = frozenset()
         self.slow = self.failing = self.refusing = self.deadly = 0
 
     def is_failing(self):
@@ -68,7 +72,8 @@ class ProcessFiles(PowerCutFiles):
             thread.pause()
         if self._weather.is_full and call in TAKE_ROOM:
             self._fail(errno.ENOSPC, subject)
-        if self._weather.refusing and call not in ANNOUNCEMENTS:
+        if self._weather.refusing and call not in ANNOUNCEMENTS and (
+                not self._weather.refuses or call in self._weather.refuses):
             self._weather.refusing -= 1
             self._process.has_failed_folder |= call == "sync_folder"
             self._fail(errno.EIO, subject)

@@ -1,10 +1,17 @@
 """Faults: what goes wrong at one machine, and what ledgers are told of it."""
+from collections import Counter
 from functools import partial
 
 from tests.simulation.clock import CLOCK
+from tests.simulation.disk import MAKE_FILES
 
 NEXT_FAULT_S = (0.05, 0.5, 2.0)
 MOMENTS = (1, 5, 30, 200)  # before a kill in front of a call
+SOON = (2, 4, 8)  # as MOMENTS, where a file could not be made
+# Before the power is cut behind an answer, which is on its way then.
+SOON_S = (0.0, 0.0, 1e-4, 1e-2)
+LIKELY = 0.25  # the share of cuts behind the first answer of a kind
+CUTS = 3  # behind answers, for each such fault
 FULL_S = (0.01, 0.3, 2.0)
 JUMPS_S = (-3600.0, -1.0, 1.0, 3600.0)
 STALLS_S = (1.0, 5.0)
@@ -19,6 +26,9 @@ class Faults:
     world = machine = ledgers = exercised = None
     faults = 0  # so far
     _process = _random = _kinds = _reduction = None
+    _soon = None  # a generator
+    _cuts = 0  # of the power, which are still to come behind answers
+    _told = None  # kind of an answer -> how often a client was told something that awaits it
     _planned = ()  # faults that come next, once a flush that is to fail has failed
 
     @property
@@ -76,6 +86,28 @@ class Faults:
             for ledger in self.ledgers:
                 ledger.leader_was_lost()
 
+    def _cut_power_behind_answers(self):
+        """Or behind something else that a client is told that waits for an answer: the more seldom answers of
+        that kind are, the likelier.
+        """
+        if self._told is None:
+            self._told, self._soon = Counter(), self.world.random("behind answers")
+            self.machine.tells = self._tells
+        self._cuts = CUTS
+
+    def _tells(self, kinds):
+        for kind in kinds:
+            self._told[kind] += 1
+            if self._cuts and self._soon.random() * self._told[kind] < LIKELY:
+                self._cuts -= 1
+                self.world.say(f"power{self.machine.name}", f"is to be cut behind {kind}")
+                self.world.after(self._soon.choice(SOON_S), self._cut_power_now)
+
+    def _cut_power_now(self):
+        """Unless it is calm."""
+        if self.machine.tells is not None and self._process.is_alive:
+            self._cut_power()
+
     def _stop(self):
         if self._process.is_ready:
             self._process.stop()
@@ -117,8 +149,9 @@ class Faults:
         self.machine.weather.failing = self._random.choice((1, 1, 3))
         self._tell_of_illness(True)
 
-    def _refuse_calls(self):
+    def _refuse_calls(self, calls=frozenset()):
         self.world.say(f"disk{self.machine.name}", "is to refuse")
+        self.machine.weather.refuses = calls
         self.machine.weather.refusing = self._random.choice((1, 1, 3))
         self._tell_of_illness(True)
 
@@ -146,6 +179,13 @@ class Faults:
         self._fill_disk()
         self.machine.weather.deadly = self._random.choice(MOMENTS)
 
+    def _refuse_files_and_kill(self):
+        """Files cannot be made, as where there are too many; what is written to others is taken. The process
+        is killed very soon after that.
+        """
+        self._refuse_calls(MAKE_FILES)
+        self.machine.weather.deadly = self._random.choice(SOON)
+
 
 FAULTS = (
     Faults._kill, Faults._kill_at_a_call, Faults._kill_at_a_call, Faults._cut_power, Faults._stop,
@@ -154,4 +194,5 @@ FAULTS = (
 # Faults that a seed has besides, and in which share of the seeds: one more row of FAULTS would change all.
 RARE_FAULTS = {
     Faults._stall: 0.2, Faults._refuse_calls: 0.15, Faults._take_little: 0.15, Faults._forget: 0.15,
-    Faults._refuse_and_kill: 0.1}
+    Faults._refuse_and_kill: 0.1, Faults._refuse_files_and_kill: 0.15,
+    Faults._cut_power_behind_answers: 0.2}

@@ -9,7 +9,7 @@ from collections import deque
 from gomq_py.amqp.wire import methods
 from gomq_py.amqp.wire.frames import content_frames, method_frame
 from gomq_py.content.properties import Properties
-from tests.simulation.amqp_clients import EXPECTED, AMQPClient
+from tests.simulation.amqp_clients import EXPECTED, AMQPClient, awaited
 from tests.simulation.vhost_ledger import CONNECTIONS, EXTRA, LETTERS, VHOST
 from tests.simulation.world import without_places
 
@@ -130,6 +130,10 @@ class GovernedClient(AMQPClient):
     def close(self):
         self.leave("hangs up")
 
+    def used_rights(self):
+        """Those that it was answered by."""
+        return self._channels[0].used_rights()
+
 
 class GovernedChannel:
     """What it asks is answered in order. ``_consuming``: the tag of its consumer, or None."""
@@ -160,9 +164,18 @@ class GovernedChannel:
 
     shut = lose
 
+    def awaits(self):
+        """As a client's."""
+        return awaited(self._asked, self._unconfirmed)
+
     def is_idle(self):
         """Whether it waits for nothing."""
         return self._is_open and not self._asked and not self._unconfirmed
+
+    def used_rights(self):
+        """As its client's."""
+        is_used = {"read": self._consuming is not None, "write": self._tag > 0}
+        return [verb for verb, used in is_used.items() if used and self.is_idle()]
 
     def check_confirmed(self):
         """It is not closed in order."""
@@ -303,6 +316,9 @@ class GovernedChannel:
             elif self._consuming is None:
                 self._consume()
             self._ack()
+        elif self._publishes is not None and self._random.random() < 0.1 and (
+                self._ledger.is_withdrawn or self._ledger.to_withdraw):
+            self._publish()
 
     def _publish(self):
         for _ in range(min(self._random.choice((1, 3, 5)), MOST_UNCONFIRMED - len(self._unconfirmed))):

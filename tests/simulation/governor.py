@@ -1,6 +1,7 @@
 """Governor: an operator over HTTP who changes what the clients of a vhost work with: users and their rights,
 policies, limits, queues, their connections, and the vhost itself. Mostly it grants; where it is calm it
-restores everything, so that what was promised can be judged.
+restores everything, so that what was promised can be judged. Some operators then take a right from each user
+that needs it, for a moment: in the storm few users have all the rights that a consumer takes.
 """
 from urllib.parse import quote
 
@@ -13,6 +14,9 @@ from tests.simulation.vhost_ledger import (
 SHARE = 0.15  # of seeds
 # Of things that are not as clients need them the next one is put right, with this probability.
 MENDS_SHARE = 0.5
+# Of operators that withdraw what is restored; and for how long.
+WITHDRAWS_SHARE = 0.4
+WITHDRAWN_S = (0.1, 0.5)
 VERBS = ("configure", "write", "read")
 # What keeps nobody from anything.
 HARMLESS = {"policy": (0, "no effect"), "operator": (0, "no effect"), "limit": 100, "user limit": 100}
@@ -20,11 +24,14 @@ ALL = frozenset(VERBS)
 
 
 class Governor(HTTPClient):
-    """``ledger``: a VHostLedger."""
+    """``ledger``: a VHostLedger. ``governed``: the clients of its vhost."""
 
-    def __init__(self, world, network, name, ledger):
+    def __init__(self, world, network, name, ledger, governed):
         super().__init__(world, network, name, ledger)
+        self._governed = governed
         self._passwords = 0
+        self._withdrawals = world.random(f"{name} withdraws")
+        self._mends_at_s = 0.0
 
     def _be_rude(self):
         """What it asks it hears the answer of, unless the broker ends."""
@@ -40,7 +47,10 @@ class Governor(HTTPClient):
         missing = self._missing()
         if self.is_calm:
             self.ledger.is_restored = not missing
-            if missing:
+            if not missing:
+                self._withdraw()
+            elif self.world.now_s >= self._mends_at_s:
+                self.ledger.is_withdrawn = False
                 self._put(*missing[0])
         elif missing and self.random.random() < MENDS_SHARE:
             self._put(*missing[0])
@@ -115,6 +125,17 @@ class Governor(HTTPClient):
         if user is not None:
             value = frozenset(verb for verb in VERBS if self.random.random() < 0.6)
             self._put(("right", user), None if self.random.random() < 0.1 else value)
+
+    def _withdraw(self):
+        """The next right that is in use."""
+        ledger = self.ledger
+        used = {(client.user, verb) for client in self._governed for verb in client.used_rights()}
+        right = next((right for right in ledger.to_withdraw if right in used), None)
+        if right is not None:
+            ledger.to_withdraw.remove(right)
+            ledger.is_restored, ledger.is_withdrawn = False, True
+            self._mends_at_s = self.world.now_s + self._withdrawals.uniform(*WITHDRAWN_S)
+            self._put(("right", right[0]), ALL - {right[1]})
 
     def set_password(self):
         """Another one."""
@@ -204,11 +225,15 @@ def governed_clients(world, network, left):
         random = world.random(f"clients of {ledger.name}")
         roles = [(QUEUES[0], None), (None, QUEUES[0]), (None, LETTERS)]
         roles += random.choice(([], [(None, QUEUES[1])], [(QUEUES[1], None), (None, QUEUES[1])]))
-        clients += [
+        governed = [
             GovernedClient(
                 world, network, f"{ledger.name}-client-{number}", ledger, random.choice(USERS), *role)
-            for number, role in enumerate(roles)
-        ] + [Governor(world, network, f"{ledger.name}-operator", ledger)]
+            for number, role in enumerate(roles)]
+        if world.random(f"withdrawals of {ledger.name}").random() < WITHDRAWS_SHARE:
+            ledger.to_withdraw = sorted({
+                (client.user, "read" if consumes else "write")
+                for client, (_, consumes) in zip(governed, roles, strict=True) if consumes != LETTERS})
+        clients += [*governed, Governor(world, network, f"{ledger.name}-operator", ledger, governed)]
     return clients, ledgers
 
 

@@ -16,6 +16,9 @@ CUT_SHARE = 0.03
 SLOW_SHARE = 0.3
 PARTS_SHARE = 0.3
 PAUSES_S = (0.1, 1.0, 3.0)
+# The shares of clients that may_purge() and often fill their inbox and purge it, and of their acts that do.
+PURGERS_SHARE = 0.7
+PURGES_SHARE = 0.3
 MOST_DEFINED = 30
 # What other answers say: a disk that fails or is full, whose traceback in the log is judged by itself, and an
 # orderly stop in the middle of a request.
@@ -37,6 +40,12 @@ class HTTPClient(Client):
         self._buffer = bytearray()
         self._slow = world.random(f"{name} slow")
         self._is_slow = self._slow.random() < SLOW_SHARE
+        self._purges = world.random(f"{name} purges")
+        self._is_purger = False
+
+    def may_purge(self):
+        """More often than other clients, for a fault that shows best behind a purge."""
+        self._is_purger = self._purges.random() < PURGERS_SHARE
 
     def begin(self):
         self._buffer.clear()
@@ -46,6 +55,14 @@ class HTTPClient(Client):
     def gone(self):
         if self._asked is not None:
             self._unanswered()
+
+    def awaits(self):
+        """As "DELETE queues" or "DELETE queues contents"."""
+        verb, path = self._asked[0].split()[:2] if self._asked is not None else ("GET", "")
+        if verb == "GET":
+            return ()
+        parts = path.split("/")
+        return [" ".join([verb, parts[2], *parts[5:6] * (parts[2] == "queues")])]
 
     # requests
 
@@ -123,17 +140,24 @@ class HTTPClient(Client):
         if self._asked is not None:
             return
         if self.is_calm:
-            shows_more = ledger.purged and not ledger.is_empty and ledger.is_there(self._inbox)
-            if ledger.missing() or shows_more:
+            if ledger.missing() or self._may_show_more():
                 self.get()
             elif not ledger.is_checked:
                 self.export()
+        elif self._is_purger and self._may_show_more():
+            self.get()
+        elif self._is_purger and ledger.is_there(self._inbox) and self._purges.random() < PURGES_SHARE:
+            (self.purge if ledger.accepted else self.publish)()
         elif ledger.is_there(self._inbox):
             self.random.choices(list(ACTIONS), ACTIONS.values())[0](self)
         elif ledger.is_known(self._inbox):
             self._put(self._inbox, 0)
         else:  # nobody knows whether it is there
             self._inbox = self._new("queue")
+
+    def _may_show_more(self):
+        """Whether something was purged, and the inbox was not found empty since the broker came back."""
+        return self.ledger.purged and not self.ledger.is_empty and self.ledger.is_there(self._inbox)
 
     def _new(self, kind):
         self._names += 1

@@ -132,6 +132,9 @@ class TopicPublisher(MQTTClient):
         return number, packets.PublishPacket(
             topic_name=self.topic, payload=body, qos=qos, retain=self.retain)
 
+    def awaits(self):
+        return list(dict.fromkeys(packet.NAME for _, packet in self._under_way.values()))
+
     def _puback(self, packet):
         number, _ = self._under_way.pop(packet.packet_identifier)
         self.say(f"has PUBACK {packet.reason_code:#x} for {number}")

@@ -284,10 +284,18 @@ def receive_maximum_counts_one_more():
 
 
 def purge_answered_before_the_flush():
-    """Over HTTP: what is purged may come back after a power cut."""
-    from gomq_py.http.api import queues  # here, for it brings Flask
+    """Over HTTP: what is purged may come back after a power cut. A purge waits twice: as all changes do, and
+    once more for the sake of streams.
+    """
+    from flask import request  # here, as they take long to import
 
+    from gomq_py.http import durability
+    from gomq_py.http.api import queues
+
+    after_request = durability.after_request
     queues._await_purge = lambda queue: None
+    durability.after_request = lambda response: (
+        response if request.path.endswith("/contents") else after_request(response))
 
 
 def link_settles_before_the_confirm():

@@ -190,7 +190,7 @@ class Listening:
 class End:
     """One side of a connection. ``peer``: the other one. ``hear()`` is called when something has changed,
     ``moment(what)`` before something is done that the peer will see. ``is_asking``: nobody knows yet whether
-    somebody listens there. ``crosses``: the other side is on the other machine.
+    somebody listens there. ``crosses``: the other side is on the other machine. ``awaits()``: as a Client's.
     """
 
     family, type, proto = system_socket.AF_INET, system_socket.SOCK_STREAM, 0
@@ -201,6 +201,8 @@ class End:
         self.peer_address = peer_address
         self.peer = None
         self.hear = lambda: None
+        self.awaits = tuple
+        self.machine = None  # of the broker whose end this is
         self.moment = partial(network.world.say, name)
         self.descriptor = -1
         self.is_asking = self.is_refused = self.crosses = False
@@ -221,6 +223,7 @@ class End:
     def belong_to(self, process):
         """It is a socket of the process. Returns its descriptor."""
         self.hear = process.hub.loop.socket_is_ready
+        self.machine = process.machine
         self.moment = lambda what: process.moment(f"{self.name} {what}")
         return process.descriptor_of(self)
 
@@ -308,6 +311,8 @@ class End:
             self.share.sent(len(taken))
         self._sent += taken
         self._move_later()
+        if self.machine is not None and self.machine.tells is not None:
+            self.machine.tells(self.peer.awaits())
         return len(taken)
 
     def recv_into(self, buffer, count=0):

@@ -36,6 +36,7 @@ class Machine:
     """What outlives a process: its disk. ``boots`` tells one boot of the machine from another. ``doors``: on
     which ports the broker listens. ``name``: of the second machine. ``follower``: a Follower of it, or None;
     ``has_followed``: it is the follower of one that was lost, and its broker has not booted yet.
+    ``tells(kinds)``: called when something is sent to a client that awaits these, or None.
     """
 
     follower = None
@@ -46,6 +47,7 @@ class Machine:
         self.name = name
         self.network = network
         self.weather = Weather()
+        self.tells = None
         self.boots = 0
         self.doors = {"amqp": AMQP_PORT, "mqtt": MQTT_PORT}
         self.processes = []

@@ -117,7 +117,10 @@ class Scenario(Faults):
         clients, heartbeats = beating_clients(world, self._network, self._book, self._left)
         self.clients += clients
         operators = self._operators()
-        self.clients += [HTTPClient(world, self._network, ledger.name, ledger) for ledger in operators]
+        for ledger in operators:
+            self.clients.append(HTTPClient(world, self._network, ledger.name, ledger))
+            if Faults._cut_power_behind_answers in self._kinds:
+                self.clients[-1].may_purge()
         clients, governed = governed_clients(world, self._network, self._left)
         self.clients += clients
         if operators or governed:
@@ -235,7 +238,7 @@ class Scenario(Faults):
             other.calm()
         if CLOCK.jumps:
             CLOCK.jump(LAST_JUMP_S - CLOCK.jump_s)  # everything that waits for a time is due
-        self._process.dies_at = None
+        self._process.dies_at = self.machine.tells = None
         self.machine.weather.clear_up()
         process = self._process
         is_tended = self.world.random("calm").random() < 0.5 and not process.has_failed_folder

@@ -16,6 +16,7 @@ class Process:
     def __init__(self, world, network):
         self.world = world
         self.machine = self
+        self.tells = None
         self.network = network
         self.hub = self.loop = self
         self.sockets = {}

@@ -139,22 +139,22 @@ class Presence:
 
 class VHostLedger(Ledger):
     """``name`` is the vhost's. ``is_restored``: everything is granted again, so that all can be judged.
-    ``ill``: whether the disk of the process has failed, or is slow or full.
+    ``ill``: whether the disk of the process has failed, or is slow or full. ``to_withdraw``: (user, right)
+    that the operator takes away for a moment where it is calm; ``is_withdrawn``: it has.
     """
 
     def __init__(self, world, name):
         super().__init__(world, name)
-        self.is_restored = False
+        self.is_restored = self.is_withdrawn = False
         self.queues = {name: Queue(name) for name in (*QUEUES, LETTERS, *EXTRA)}
-        self.messages = []
+        self.messages, self.to_withdraw = [], []
         self.things = {
             VHOST: History(False), CONNECTIONS: History(None), MAX_QUEUES: History(None),
             **{key: History(None) for key in (*POLICIES, *OPERATOR_POLICIES)},
             ("right", OPERATOR): History(None),
             **{(kind, user): History(None) for kind in ("user", "right", "user limit") for user in USERS},
         }
-        self.in_force = History(())
-        self.presences = []
+        self.in_force, self.presences = History(()), []
         self.status = None  # of the answer that is told
         self._doubts = {}  # key -> how many processes had ended when a change was not answered
         self._under_way = {}
@@ -376,6 +376,7 @@ class VHostLedger(Ledger):
     def accept(self, message):
         """The broker has it in its queue."""
         self.exercised["accepted"] += 1
+        self.exercised["while withdrawn"] += self.is_withdrawn
         message.accepted_s = self.world.now_s
         if message.number not in self.came:
             self._waiting[message.number] = message
@@ -470,7 +471,7 @@ class VHostLedger(Ledger):
         return {number for number, message in self._waiting.items() if not self.may_be_gone(message)}
 
     def is_complete(self):
-        return self.is_restored and super().is_complete()
+        return self.is_restored and not self.to_withdraw and super().is_complete()
 
     def check_complete(self):
         super().check_complete()
