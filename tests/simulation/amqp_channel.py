@@ -17,6 +17,7 @@ MOST_UNCONFIRMED = 50
 DELAYED = "delayed"  # the exchange
 DELAYS_MS = (1, 50, 2000)
 EXPIRATIONS_MS = (0, 20, 1000)
+SIZES = (400, 400, 900, 6000)  # of bodies, where a queue has room for 5000 octets
 NOWHERE = "nowhere"
 GOT = methods.BasicGetOk, methods.BasicGetEmpty
 # Of headers that say something about a delivery: x-death, x-delivery-count, x-stream-offset.
@@ -258,6 +259,10 @@ class Channel:
         if "expiration" in ledger.traits and self._random.random() < 0.3:
             expiration_ms = self._random.choice(EXPIRATIONS_MS)
             properties.expiration, what["ttl_s"] = str(expiration_ms), expiration_ms / 1000
+        if "sized" in ledger.traits:
+            what["size"] = self._random.choice(SIZES)
+        if "transient" in ledger.traits and self._random.random() < 0.5:
+            properties.delivery_mode, what["is_transient"] = 1, True
         if "delays" in ledger.traits and self._random.random() < 0.5:
             headers["x-delay"], exchange = self._random.choice(DELAYS_MS), DELAYED
             what["delay_s"] = headers["x-delay"] / 1000

@@ -18,7 +18,7 @@ class Message:
     routed = route = None  # of a RoutingLedger: how it was published, and once it is accepted where it went
 
     def __init__(self, number, source, queues, now_s, ends, priority=0, ttl_s=math.inf, delay_s=0.0,
-                 is_open=False, size=None):
+                 is_open=False, size=None, is_transient=False):
         self.number = number
         self.source = source
         self.queues = queues
@@ -30,6 +30,7 @@ class Message:
         self.delay_s = delay_s
         self.is_open = is_open
         self.size = size
+        self.is_transient = is_transient
         self.is_returned = False
         self.connections = {queue: queue.connections for queue in queues}
 
@@ -58,13 +59,16 @@ class Held(NamedTuple):
 
 
 class Book:
-    """All messages of AMQP clients. ``ends`` counts ends of processes."""
+    """All messages of AMQP clients. ``ends`` counts ends of processes, and ``orderly`` has those of them that
+    were no kills.
+    """
 
     def __init__(self, world):
         self.world = world
         self.messages = []
         self.queues = {}  # name -> QueueLedger
         self.ends = 0
+        self.orderly = set()
 
     def publish(self, source, queues, **what):
         """Another Message."""

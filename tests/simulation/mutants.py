@@ -27,7 +27,8 @@ from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
 from gomq_py.storage.stream_cursor import StreamCursor
 from gomq_py.storage.stream_store import StreamStore
 from tests.simulation import (
-    amqp_mutants, keeping_mutants, mended_mutants, mqtt_mutants, storage_mutants, vhost_mutants)
+    amqp_mutants, keeping_mutants, limit_mutants, mended_mutants, mqtt_mutants, storage_mutants,
+    vhost_mutants)
 
 
 def confirm_before_the_flush():
@@ -332,7 +333,7 @@ MUTANTS = {
     name: mutant
     for place in (
         globals(), *map(vars, (
-            amqp_mutants, keeping_mutants, storage_mutants, mended_mutants, mqtt_mutants,
+            amqp_mutants, keeping_mutants, limit_mutants, storage_mutants, mended_mutants, mqtt_mutants,
             vhost_mutants)))
     for name, mutant in place.items()
     if getattr(mutant, "__module__", None) == place["__name__"] and not name.startswith("_")

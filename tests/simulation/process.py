@@ -91,7 +91,8 @@ class Machine:
 
 class Process:
     """One run of the broker. ``is_ready``: its doors are open. ``is_alive`` until it is killed, or ended in
-    order. ``has_failed_disk``: some of its queues may be closed until they are restarted;
+    order, which ``has_stopped`` says. ``has_failed_disk``: some of its queues may be closed until they are
+    restarted;
     ``has_failed_folder``: a folder takes nothing more until the next one (docs/promises.md).
     """
 
@@ -101,6 +102,7 @@ class Process:
         self.node = None
         self.is_ready = False
         self.is_alive = True
+        self.has_stopped = False
         self.has_failed_disk = self.has_failed_folder = False
         self.reopened_at_s = {}  # name of a queue that an operator has restarted -> when
         self.sockets = {}  # descriptor -> End or Listening
@@ -279,4 +281,5 @@ class Process:
         if left := leaks.waiting(self):
             self.world.find(f"{self._name} has ended, and there are {left}")
         self.compare_copy()
+        self.has_stopped = True
         self.die("has ended")

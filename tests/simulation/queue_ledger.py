@@ -27,15 +27,24 @@ TRAITS = {
 # What the queues of some parts of a seed may be besides.
 MORE_TRAITS = {
     "single": {"x-single-active-consumer": True},
+    "narrow": {"x-max-length-bytes": 5000},
+    "brimful": {"x-max-length-bytes": 5000, "x-overflow": "reject-publish"},
+    "passing on": {"x-max-length": 10, "x-overflow": "reject-publish-dlx"},
+    "at once": {"x-message-ttl": 0},
+    "transient": {},  # some of its messages
+    "sized": {},  # bodies of SIZES
 }
+DROPPING = frozenset({"short", "narrow"})
+REFUSING = frozenset({"refusing", "brimful", "passing on"})
+FLEETING = frozenset({"expiring", "at once"})
 QUORUM_LIMIT = 20
 CLOCK_S = 0.001  # what the broker notes of when a message came: whole milliseconds
 READ_S = 0.1  # between two looks whether a client has read what it was told
 # With these, what is given back may not come back, or not in its place.
-DISORDER = frozenset(TRAITS) - {"refusing", "letters", "copies", "delays"}
+DISORDER = frozenset({*TRAITS, "narrow", "at once"}) - {"refusing", "letters", "copies", "delays"}
 # Why a message may be a dead letter of a queue, by its traits.
-REASONS = {"rejected": frozenset(TRAITS), "expired": {"expiring", "expiration"},
-           "maxlen": {"short"}, "delivery_limit": {"limited", "quorum"}}
+REASONS = {"rejected": frozenset(TRAITS), "expired": {*FLEETING, "expiration"},
+           "maxlen": {*DROPPING, "passing on"}, "delivery_limit": {"limited", "quorum"}}
 
 
 class QueueLedger(Ledger):
@@ -93,20 +102,32 @@ class QueueLedger(Ledger):
     def may_drop(self, message, ttl_s=None):
         """Whether it may be gone without a client that settled it."""
         may_die = self._may_die(message, message.ttl_s if ttl_s is None else ttl_s)
-        if "refusing" in self.traits and (message.delay_s or self not in message.queues):
+        if self.traits & REFUSING and (message.delay_s or self not in message.queues):
             return True  # nobody hears that it is refused
         if self.dies_to is None:
             return may_die
         if self.dies_to.dies_to is self:  # it may come back when there is no room
-            return may_die or "refusing" in self.traits
+            return may_die or bool(self.traits & REFUSING)
         return self.dies_to.may_drop(message, math.inf)
 
     def _may_die(self, message, ttl_s):
-        if "short" in self.traits or "expiring" in self.traits or ttl_s < math.inf:
+        if self.traits & FLEETING or ttl_s < math.inf or self._may_be_lost(message):
+            return True
+        if self.traits & DROPPING and self.may_overflow(message):
             return True
         limit = self.arguments.get("x-delivery-limit", QUORUM_LIMIT if "quorum" in self.traits else math.inf)
         hands = self.connections - message.connections.get(self, 0)
         return self._returns[message.number] + hands > limit
+
+    def _may_be_lost(self, message):
+        """It is transient, and not every broker since has ended in order."""
+        return message.is_transient and any(
+            ends in self._ill or ends != self.ends and ends not in self.book.orderly
+            for ends in range(message.ends, self.ends + 1))
+
+    def may_overflow(self, message):
+        """Whether it may have been too much, at the head of the queue."""
+        return True
 
     def missing(self):
         return {number for number, message in self._waiting.items() if not self.may_drop(message)}
@@ -232,6 +253,8 @@ class QueueLedger(Ledger):
         if not has_expiration and not last.traits & REASONS[reason]:
             self.find(f"{copy} is said to have died in {last.name}, {reason}")
         before = Copy(copy.number, copy.deaths - 1)
+        if reason == "maxlen" and not before.deaths and not last.may_overflow(message):
+            self.find(f"{copy} is said to have been too much in {last.name}")
         if message.ends == self.ends and not self._ill:
             for hand in last.hands:
                 if hand.keeps(before) and hand.end is not None and hand.end.is_sound():
@@ -283,6 +306,7 @@ class Hand:
 
     def __init__(self, ledger, end):
         self.ends, self.cuts = ledger.ends, ledger.cuts
+        self.began_s = ledger.world.now_s
         self.end = end
         self.held = {}  # copy -> Held, in the order in which they came
         self.pending = {}  # the same, settled in a transaction

@@ -13,6 +13,7 @@ from tests.simulation.amqp_consumers import clients_with_manners
 from tests.simulation.amqp_delays import delaying_clients
 from tests.simulation.amqp_exchanges import clients_of_exchanges
 from tests.simulation.amqp_heartbeats import beating_clients
+from tests.simulation.amqp_limits import limited_clients
 from tests.simulation.amqp_owners import owners
 from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
@@ -114,6 +115,7 @@ class Scenario(Faults):
         self.clients += clients
         self.clients += owners(world, self._network, self._book, self._left)
         self.clients += delaying_clients(world, self._network, self._book, self._left)
+        self.clients += limited_clients(world, self._network, self._book, self._left)
         clients, heartbeats = beating_clients(world, self._network, self._book, self._left)
         self.clients += clients
         operators = self._operators()
@@ -222,6 +224,8 @@ class Scenario(Faults):
         self._end()
 
     def _ended(self):
+        if self._process.has_stopped:
+            self._book.orderly.add(self._book.ends)
         self._book.ends += 1
         super()._ended()
 
