@@ -119,7 +119,7 @@ class LimitedLedger(QueueLedger):
 
     def _check_was_not_too_much(self, message, copy, hand):
         """What came behind it before its consumer did is there, because nobody has had this one yet."""
-        if message.ends != self.ends or self._is_ill():
+        if message.ends != self.ends or message.accepted_s >= hand.began_s or self._is_ill():
             return
         self._look_up()
         there = [message, *(

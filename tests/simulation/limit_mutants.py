@@ -1,7 +1,9 @@
-"""Mutants of queues with limits: as those in mutants, of which they are a part."""
+"""Mutants of limits, ends of queues and dead letters: as those in mutants, of which they are a part."""
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.broker.queues.queue import Queue
+from gomq_py.broker.topology.vhost import VHost
 from gomq_py.broker.transfer.dead_letters import DeadLetters
+from gomq_py.broker.transfer.death import Death
 
 
 def limit_of_octets_lets_more_in():
@@ -45,3 +47,40 @@ def transient_message_is_lost():
         return publish(queue, message)
 
     Queue.publish = forget
+
+
+def use_by_basic_get_does_not_count():
+    """A queue expires though a client gets from it."""
+    get, used = Queue.get, QueueLimits.used
+
+    def unnoticed(queue, message, no_ack):
+        QueueLimits.used = lambda limits: None
+        try:
+            return get(queue, message, no_ack)
+        finally:
+            QueueLimits.used = used
+
+    Queue.get = unnoticed
+
+
+def unused_queue_stays():
+    """Whatever its x-expires."""
+    QueueLimits._perhaps_idle = lambda limits: None
+
+
+def condition_of_a_deletion_ignored():
+    """A queue is deleted, empty and unused or not."""
+    delete = VHost.delete_queue
+    VHost.delete_queue = lambda vhost, name, if_unused=False, if_empty=False, owner=None: delete(
+        vhost, name, owner=owner)
+
+
+def dead_letters_go_round():
+    """For ever, if nobody takes them."""
+    Death.has_come_round = lambda death, queue: False
+
+
+def dead_letter_that_was_rejected_counts_as_come_round():
+    """It is dropped where it comes to a queue that it has died in."""
+    Death.has_come_round = lambda death, queue: any(
+        one.get("queue") == queue for one in death._deaths)

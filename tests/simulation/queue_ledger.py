@@ -33,6 +33,7 @@ MORE_TRAITS = {
     "at once": {"x-message-ttl": 0},
     "transient": {},  # some of its messages
     "sized": {},  # bodies of SIZES
+    "expires": {"x-expires": 300},
 }
 DROPPING = frozenset({"short", "narrow"})
 REFUSING = frozenset({"refusing", "brimful", "passing on"})

@@ -10,7 +10,9 @@ from typing import NamedTuple
 from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, OF_READERS, Channel
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.amqp_consumers import clients_with_manners
+from tests.simulation.amqp_cycles import clients_of_cycles
 from tests.simulation.amqp_delays import delaying_clients
+from tests.simulation.amqp_ends import clients_of_ends
 from tests.simulation.amqp_exchanges import clients_of_exchanges
 from tests.simulation.amqp_heartbeats import beating_clients
 from tests.simulation.amqp_limits import limited_clients
@@ -116,6 +118,8 @@ class Scenario(Faults):
         self.clients += owners(world, self._network, self._book, self._left)
         self.clients += delaying_clients(world, self._network, self._book, self._left)
         self.clients += limited_clients(world, self._network, self._book, self._left)
+        self.clients += clients_of_ends(world, self._network, self._book, self._left)
+        self.clients += clients_of_cycles(world, self._network, self._book, self._left)
         clients, heartbeats = beating_clients(world, self._network, self._book, self._left)
         self.clients += clients
         operators = self._operators()

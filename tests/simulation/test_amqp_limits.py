@@ -137,6 +137,14 @@ def test_message_that_comes_though_too_much_was_behind_it_is_found(world, trait,
     assert bool(findings(world)) is is_found
 
 
+def test_message_that_is_too_large_may_come_to_a_consumer_that_waits(world):
+    ledger = limited(world, "narrow", sizes=(6000,))
+
+    take(ledger, 0)
+
+    assert findings(world) == []
+
+
 def test_queue_that_refuses_has_room_for_what_comes_back(world):
     ledger = limited(world, "refusing")
     take(ledger, 0).leave()

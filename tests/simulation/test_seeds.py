@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
-SEEDS = "2 3 4 5 6 8 11 22 27 28 37 46 69 92 108 113 132 133 140 178 205 887".split()
+SEEDS = "2 1 3 4 5 6 8 27 28 37 46 69 74 92 108 113 120 132 133 178 205".split()
 
 
 def simulate(*arguments, **environment):
