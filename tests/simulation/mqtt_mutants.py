@@ -1,8 +1,8 @@
-"""Mutants of what MQTT sessions keep: as those in mutants, of which they are a part."""
+"""Mutants of what MQTT sessions keep and get: as those in mutants, of which they are a part."""
 from gomq_py.broker.queues.limits import QueueLimits
 from gomq_py.mqtt.model import legacy, sent as sent_module
 from gomq_py.mqtt.model.sent import Sent
-from gomq_py.mqtt.model.session import Session
+from gomq_py.mqtt.model.session import Session, Subscription
 from gomq_py.mqtt.model.session_queue import SessionQueue
 from gomq_py.mqtt.model.sessions import NEVER, Sessions
 from gomq_py.mqtt.model.wills import Wills
@@ -85,3 +85,60 @@ def will_of_a_connection_that_was_taken_over_is_lost():
             Wills.connection_ended = ended
 
     Sessions._take_over = silent
+
+
+def _subscribed_without(**options):
+    init = Subscription.__init__
+
+    def other(subscription, topic_filter, qos, *others, **more):
+        init(subscription, topic_filter, qos, *others, **more)
+        for name, value in options.items():
+            setattr(subscription, name, value)
+
+    Subscription.__init__ = other
+
+
+def no_local_ignored():
+    """A client gets what it has published."""
+    _subscribed_without(no_local=False)
+
+
+def retain_as_published_ignored():
+    """RETAIN is 0 for all that comes as it is published."""
+    _subscribed_without(retain_as_published=False)
+
+
+def retain_handling_ignored():
+    """Each SUBSCRIBE brings what is retained."""
+    _subscribed_without(retain_handling=0)
+
+
+def will_does_not_wait():
+    """It is published when its client is lost."""
+    unpublished = Wills._unpublished
+
+    def at_once(wills, client_id):
+        will = unpublished(wills, client_id)
+        return will and will._replace(delay_s=0)
+
+    Wills._unpublished = at_once
+
+
+def will_that_waits_is_not_taken_back():
+    """It is published when its client is back."""
+    begin = Wills.begin
+
+    def too_late(wills, client_id, user, will=None):
+        before = wills._unpublished(client_id)
+        if before is not None and wills._publish is not None:
+            wills._publish_now(before)
+        return begin(wills, client_id, user, will)
+
+    Wills.begin = too_late
+
+
+def bridge_of_topics_forgets():
+    """One of twenty messages that come to amq.topic for sessions is dropped."""
+    publish, count = SessionQueue.publish, iter(range(1, 1 << 40))
+    SessionQueue.publish = lambda queue, message: (
+        publish(queue, message) if next(count) % 20 else 1)

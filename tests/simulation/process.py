@@ -257,7 +257,7 @@ class Process:
         self.world.say(self._name, "is ready")
 
     def _tend(self):
-        for vhost in self.node.broker.vhosts.values():
+        for vhost in list(self.node.broker.vhosts.values()):
             for queue in [queue for queue in vhost.queues.values() if queue.closed]:
                 try:
                     vhost.restart_queue(queue)

@@ -19,6 +19,7 @@ from tests.simulation.amqp_limits import limited_clients
 from tests.simulation.amqp_owners import owners
 from tests.simulation.book import Book
 from tests.simulation.clock import CLOCK
+from tests.simulation.crossing import clients_that_cross
 from tests.simulation.definitions_ledger import DefinitionsLedger
 from tests.simulation.faults import FAULTS, NEXT_FAULT_S, RARE_FAULTS, Faults
 from tests.simulation.follower import SHARE as FOLLOWER_SHARE, Follower
@@ -28,6 +29,7 @@ from tests.simulation.ledger import RetainedLedger, TopicLedger
 from tests.simulation.links import SHARE as LINKS_SHARE, Other
 from tests.simulation.mqtt_clients import Retainer, Testator, TopicPublisher, TopicSubscriber, Watcher
 from tests.simulation.mqtt_flow import flow_of
+from tests.simulation.mqtt_options import clients_of_options
 from tests.simulation.network import HTTP_PORT, Network
 from tests.simulation.process import Machine
 from tests.simulation.queue_ledger import TRAITS, QueueLedger
@@ -112,6 +114,10 @@ class Scenario(Faults):
         if world.random("flow").random() < FLOW_SHARE and self._left(["f0"]):
             flows, clients = flow_of(world, self._network, "f0", self._left)
             self.clients += clients
+        clients, options = clients_of_options(world, self._network, self._left)
+        self.clients += clients
+        clients, crossed = clients_that_cross(world, self._network, self._book, self._left)
+        self.clients += clients
         self.clients += clients_with_manners(world, self._network, self._book, self._left)
         clients, routers = clients_of_exchanges(world, self._network, self._book, self._left)
         self.clients += clients
@@ -133,8 +139,8 @@ class Scenario(Faults):
             steer_http()
             self.machine.doors["http"] = HTTP_PORT
         self.ledgers = [
-            *self._book.queues.values(), *self._streams, *topics, *flows, *operators, *routers,
-            *governed, *heartbeats]
+            *self._book.queues.values(), *self._streams, *topics, *flows, *options, *crossed, *operators,
+            *routers, *governed, *heartbeats]
         self._others = [
             Other(self, self._network, folder, reduction, self._left)
             for _ in self._left(["other"] * (world.random("other").random() < LINKS_SHARE))]

@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import in_time
 
 LINE = re.compile(r"seed (\d+): (ok|FAILED), trace ([0-9a-f]{16}), .*?(\d+) boots, (.*), [\d.]+ s of CPU")
-SEEDS = "2 1 3 4 5 6 8 27 28 37 46 69 74 92 108 113 120 132 133 178 205".split()
+SEEDS = "2 1 4 5 6 11 28 37 38 57 64 69 92 120 125 132 133 178 887".split()
 
 
 def simulate(*arguments, **environment):
@@ -68,7 +68,7 @@ def test_seed_by_itself_shows_its_trace(output):
 
 
 @pytest.mark.parametrize("mutant, finding, seeds", [
-    ("confirm_before_the_flush", "accepted and lost", "2-20"),
+    ("confirm_before_the_flush", "accepted and lost", "4-20"),
     ("pubrec_before_its_record", "came twice at QoS 2", "85"),
     ("requeue_out_of_order", "came", "1-20"),
     ("log_not_flushed", "", "1-20"),
@@ -78,7 +78,7 @@ def test_seed_by_itself_shows_its_trace(output):
     ("budget_not_given_back_on_reset", "nobody is connected, and octets of the budget for bodies", "1-1"),
     ("client_served_without_end", "without a poll between", "1-3"),
     ("mapping_leaked_per_segment", "more is kept: mappings", "1-1"),
-    ("vhost_takes_one_more", "connections are open, another was let in", "28"),
+    ("vhost_takes_one_more", "connections are open, another was let in", "3"),
     ("message_told_behind_the_question", "accepted and lost", "66"),
     ("definitions_told_behind_the_question", "after a boot", "35"),
     ("qos_2_sent_before_followers_know", "came twice at QoS 2", "36"),

@@ -251,6 +251,18 @@ def test_connection_over_a_limit_and_refusal_below_it_are_found(ledger, limit):
     assert ledger.found() == [f"1 connections are open, another was let in, and {name} is 1"]
 
 
+def test_refusal_for_one_that_was_asked_for_later_and_has_ended_says_nothing(ledger):
+    ledger.later({CONNECTIONS: 1})
+    ledger.pass_s(0.1)
+    first = enter(ledger)
+    ledger.has_entered(enter(ledger))
+    ledger.process_ended()
+
+    ledger.is_kept_out(first, CONNECTIONS)
+
+    assert ledger.found() == []
+
+
 def test_refusal_while_nobody_is_there_is_found(ledger):
     ledger.later({CONNECTIONS: 1})
     first = enter(ledger)

@@ -112,8 +112,8 @@ class Sent:
 
 
 class Presence:
-    """A connection in the vhost, from the moment when its client asks for that. ``others``: that may have
-    counted then.
+    """A connection in the vhost, from the moment when its client asks for that. ``others``: that may
+    count meanwhile.
     """
 
     def __init__(self, user, end, asked_s, others):
@@ -283,6 +283,8 @@ class VHostLedger(Ledger):
         now_s = self.world.now_s
         self.presences = [presence for presence in self.presences if presence.may_count(now_s)]
         presence = Presence(user, end, now_s, list(self.presences))
+        for other in self.presences:  # one that is asked for later may be there first
+            other.others.append(presence)
         self.presences.append(presence)
         return presence
 
