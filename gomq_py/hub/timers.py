@@ -32,6 +32,11 @@ class HubTimers:
         """Unix milliseconds."""
         return int(time.time() * 1000)
 
+    @staticmethod
+    def steady_ms():
+        """Milliseconds of a clock that nobody sets, from any beginning."""
+        return int(time.monotonic() * 1000)
+
     def start(self, after_ms, callback):
         """Call ``callback()`` in the hub, once, not before ``after_ms``.
 

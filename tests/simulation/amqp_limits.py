@@ -3,6 +3,8 @@ what it refuses be a dead letter; or where no message may wait. Some messages ar
 
 Its ledger asks of each message that is gone, or refused, whether there may have been too much.
 """
+import math
+
 from gomq_py.amqp.wire import methods
 from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, SIZES, Channel
 from tests.simulation.amqp_clients import AMQPClient
@@ -81,7 +83,7 @@ class LimitedLedger(QueueLedger):
         self._refused.add(message.number)
         there = [other for other in self._messages
                  if other is message or other.number not in self._refused
-                 and Copy(other.number) not in self.settled]
+                 and self.settled.get(Copy(other.number), math.inf) >= message.published_s]
         if not self.traits & REFUSING or not self._is_too_much(there):
             self.find(f"{message.number} was refused, and there was room")
         elif "passing on" in self.traits and self.dies_to is not None:

@@ -38,14 +38,17 @@ class HandLoop:
 
 
 class HandTimers:
-    """Timers on a bench's clock; ``started`` counts them."""
+    """Timers on a bench's clock; ``started`` counts them. ``set_ms``: how far its time of day was set."""
 
     def __init__(self, bench):
         self.bench = bench
-        self.started = 0
+        self.started = self.set_ms = 0
         self.pending = []
 
     def now_ms(self):
+        return self.bench.now_ms + self.set_ms
+
+    def steady_ms(self):
         return self.bench.now_ms
 
     def start(self, after_ms, callback):

@@ -243,7 +243,7 @@ class QueueLimits(guard.QueueGuard):
         """The time until the queue counts as idle begins anew."""
         if self.settings.expires_ms is None:
             return
-        self.used_ms = self.timers.now_ms()
+        self.used_ms = self.timers.steady_ms()
         if self.idle_timer is None and self.queue.ring is None:
             self.idle_timer = self.timers.start(int(self.settings.expires_ms), self._perhaps_idle)
 
@@ -372,7 +372,7 @@ class QueueLimits(guard.QueueGuard):
         self.idle_timer = None
         if self.queue.ring is not None or self.settings.expires_ms is None:
             return  # the last consumer starts it again
-        left_ms = self.used_ms + int(self.settings.expires_ms) - self.timers.now_ms()
+        left_ms = self.used_ms + int(self.settings.expires_ms) - self.timers.steady_ms()
         if left_ms > 0:
             self.idle_timer = self.timers.start(left_ms, self._perhaps_idle)
             return

@@ -489,6 +489,20 @@ def test_queue_that_nobody_uses_is_idle_after_its_time(bench):
     assert bench.idle == [queue]
 
 
+@pytest.mark.parametrize("set_ms", [-3_600_000, 3_600_000])
+def test_clock_that_is_set_makes_no_queue_idle_sooner_or_later(bench, set_ms):
+    queue = bench.limited({"x-expires": 100})
+    bench.advance(50)
+    queue.limits.used()
+
+    bench.timers.set_ms = set_ms
+    bench.advance(99)
+    assert bench.idle == []
+    bench.advance(2)
+
+    assert bench.idle == [queue]
+
+
 @pytest.mark.parametrize("use", [
     lambda queue: queue.get(Message(), False), lambda queue: queue.limits.used()
 ])
