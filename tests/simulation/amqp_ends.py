@@ -123,6 +123,8 @@ class Sleeper(PatientChannel):
     def _declare_queue(self, ledger):
         if not self._is_open:
             self._has_consumer = self._random.random() < 0.3
+            if self._has_consumer:  # it has expired where the broker had no processor in between
+                self._client.expects.add("no queue")
 
         def declared(state, answer):
             if not self._has_consumer and self._ready is not None:
