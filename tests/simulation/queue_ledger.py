@@ -219,7 +219,7 @@ class QueueLedger(Ledger):
             self._check_nobody_has(copy, hand)
         if not copy.deaths:
             self._check_is_due(message, copy)
-        if hand.cuts == self.cuts:
+        if hand.cuts == self.cuts and self.ends not in self._ill:  # a closed queue forgets that it was
             self._delivered[copy] = self.ends
 
     def _may_be_two(self, message, copy):
