@@ -416,8 +416,9 @@ class Hand:
         for source, numbers, _ in self._returned:
             if source is message.source and number in numbers:
                 self._ledger.exercised["given back"] += 1
-                if number != numbers[0]:
-                    self._ledger.find(f"{number} came before {numbers[0]}, which was given back with it")
+                first = self._first(numbers)
+                if first is not None and first < number:
+                    self._ledger.find(f"{number} came before {first}, which was given back with it")
                 numbers.remove(number)
                 self._returned = [batch for batch in self._returned if batch[1]]
                 return True
@@ -426,8 +427,14 @@ class Hand:
     def _check_not_ahead(self, message):
         """Of what the broker has seen come back, nothing of the same source comes later than this."""
         for source, numbers, is_seen in self._returned:
-            if is_seen and source is message.source and numbers[0] < message.number:
-                self._ledger.find(f"{message.number} came before {numbers[0]}, which was given back")
+            first = self._first(numbers)
+            if is_seen and source is message.source and first is not None and first < message.number:
+                self._ledger.find(f"{message.number} came before {first}, which was given back")
+
+    def _first(self, numbers):
+        """The first of these that cannot have expired, or None."""
+        messages = self._ledger.book.messages
+        return next((number for number in numbers if messages[number].ttl_s == math.inf), None)
 
     def ack(self, copies):
         """An ack of these is sent. Returns what to call when the broker has seen it."""

@@ -128,6 +128,17 @@ def test_message_that_overtakes_one_that_was_given_back_is_found(world, queue):
         "1 came before 0, which was given back with it", "1 came before 0, which was given back"]
 
 
+def test_message_that_was_given_back_may_expire_there(world, queue):
+    hand = queue.consumer_connects()
+    take(hand, 0, 1)
+    queue.book.messages[0].ttl_s = 60.0
+    hand.give_back(copies(0, 1))()
+
+    take(hand, 1, redelivered=True)
+
+    assert findings(world) == []
+
+
 def test_message_that_was_on_its_way_when_another_was_given_back_may_come(world, queue):
     hand = queue.consumer_connects()
     take(hand, 0)
