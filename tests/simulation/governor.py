@@ -19,7 +19,7 @@ WITHDRAWS_SHARE = 0.4
 WITHDRAWN_S = (0.1, 0.5)
 VERBS = ("configure", "write", "read")
 # What keeps nobody from anything.
-HARMLESS = {"policy": (0, "no effect"), "operator": (0, "no effect"), "limit": 100, "user limit": 100}
+HARMLESS = {"policy": "no effect", "operator": "no effect", "limit": 100, "user limit": 100}
 ALL = frozenset(VERBS)
 
 
@@ -74,7 +74,10 @@ class Governor(HTTPClient):
             if key[0] in HARMLESS and (
                     len(history.now) > 1 or self.is_calm and history.now != {None}) and (
                     key[0] != "user limit" or things["user", key[1]].now != {None}):
-                missing.append((key, HARMLESS[key[0]] if self.ledger.is_doubted(key) else None))
+                value = HARMLESS[key[0]]
+                if key[0] in ("policy", "operator"):
+                    value = _priority(key, 0), value
+                missing.append((key, value if self.ledger.is_doubted(key) else None))
         return missing
 
     def _password(self):
@@ -115,7 +118,7 @@ class Governor(HTTPClient):
         """Or change it, or take it away."""
         key = self.random.choice(POLICIES + OPERATOR_POLICIES)
         names = DEFINITIONS if key[0] == "policy" else OPERATOR_DEFINITIONS
-        priority = 2 * self.random.randrange(3) + POLICIES.index(key) if key in POLICIES else 0
+        priority = _priority(key, self.random.randrange(3)) if key in POLICIES else 0
         value = (priority, self.random.choice(list(names)))
         self._put(key, None if self.random.random() < 0.3 else value)
 
@@ -200,6 +203,11 @@ class Governor(HTTPClient):
             name = f"127.0.0.1:{presence.end.address[1]} -> 127.0.0.1:5672"
             self.ask(f"DELETE /api/connections/{quote(name)}", changes={("connection",): presence},
                      ok=(204, 404))
+
+
+def _priority(key, level):
+    """No two policies have the same: which one is in force then is nobody's promise."""
+    return 2 * level + (POLICIES.index(key) if key in POLICIES else 0)
 
 
 def _body(kind, value):
