@@ -83,7 +83,7 @@ class LimitedLedger(QueueLedger):
         self._refused.add(message.number)
         there = [other for other in self._messages
                  if other is message or other.number not in self._refused
-                 and self.settled.get(Copy(other.number), math.inf) >= message.published_s]
+                 and self.settled.get(Copy(other.number), math.inf) > message.published_s]
         if not self.traits & REFUSING or not self._is_too_much(there):
             self.find(f"{message.number} was refused, and there was room")
         elif "passing on" in self.traits and self.dies_to is not None:

@@ -86,6 +86,17 @@ def test_refusal_where_there_was_room_is_found(world, traits, settled, is_found)
     assert findings(world) == ["19 was refused, and there was room"] * is_found
 
 
+def test_refusal_is_judged_by_what_was_there_when_it_was_published(world):
+    ledger = limited(world, "refusing")
+    refused = ledger.book.messages[19]
+    refused.published_s -= 1
+    ledger.settle([Copy(number) for number in range(10)], ledger.consumer_connects())
+
+    ledger.refuse(refused)
+
+    assert findings(world) == []
+
+
 def test_refusal_of_an_ill_disk_and_one_that_is_read_late_say_nothing(world):
     ledger = limited(world, "refusing", sizes=(400,))
     ledger.disk_is_ill(True)
