@@ -147,6 +147,7 @@ class TopicLedger(Ledger):
 
     def disk_is_ill(self, fails):
         self._is_late = True
+        self.taken_back = {number: late is not None or None for number, late in self.taken_back.items()}
         if fails:  # "so may a queue whose own flush failed, once it is restarted": docs/mqtt.md
             self._has_failed = True
             self._may_double |= self._under_way

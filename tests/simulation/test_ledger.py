@@ -364,9 +364,13 @@ def test_will_that_was_taken_back_and_comes_is_found(world, topic):
     assert findings(world) == ["t: 1 came, a will that was taken back"]
 
 
-def test_will_may_come_where_the_power_was_cut_before_the_disk_knew(world, topic):
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_will_may_come_where_the_power_was_cut_before_the_disk_knew(world, topic, is_slow):
     topic.publish_at(2)
     topic.take_back(1)
+    if is_slow:
+        topic.disk_is_ill(False)
+        world.run(world.now_s + 10)
     topic.power_was_cut()
 
     topic.deliver(1, 2, None)
