@@ -172,6 +172,10 @@ class QueueLedger(Ledger):
             if at_s >= since_s:
                 self.settled[copy] = math.inf
 
+    def is_ill(self):
+        """Whether a fault of the disk may have closed it in this process."""
+        return self.ends in self._ill
+
     def settle(self, copies, hand):
         """The broker has seen the acks of these that came from there. It forgets them where a flush has
         failed and closed the queue.
@@ -219,7 +223,7 @@ class QueueLedger(Ledger):
             self._check_nobody_has(copy, hand)
         if not copy.deaths:
             self._check_is_due(message, copy)
-        if hand.cuts == self.cuts and self.ends not in self._ill:  # a closed queue forgets that it was
+        if hand.cuts == self.cuts and not self.is_ill():  # a closed queue forgets that it was
             self._delivered[copy] = self.ends
 
     def _may_be_two(self, message, copy):
@@ -401,8 +405,10 @@ class Hand:
             self.suspect(what)
 
     def _check_order(self, message, redelivered):
-        """Of one source messages come in their order, but for those that came back behind another client."""
-        if redelivered and not (self._ledger.is_sole and self._is_alone):
+        """Of one source messages come in their order, but for those that came back behind another client, or
+        whose acks a closed queue has forgotten.
+        """
+        if redelivered and not (self._ledger.is_sole and self._is_alone and not self._ledger.is_ill()):
             return
         source = message.source, message.priority
         newest = self._newest.get(source, -1)

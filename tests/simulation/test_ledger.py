@@ -109,6 +109,15 @@ def test_messages_of_one_channel_out_of_order_are_found(world, queue):
     assert findings(world) == ["0 came after 1"]
 
 
+def test_message_whose_ack_a_closed_queue_has_forgotten_may_come_behind_others(world, queue):
+    queue.disk_is_ill(True)
+
+    take(queue.consumer_connects(), 1)
+    take(queue.consumer_connects(), 0, redelivered=True)
+
+    assert findings(world) == []
+
+
 def test_messages_of_two_channels_have_no_order(world, queue):
     filled(queue, source="another")
 
