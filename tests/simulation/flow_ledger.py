@@ -242,7 +242,7 @@ class Inbox(TopicLedger):
         if message.expiry_s is not None:
             self._check_time(number, message, packet, since_s)
         if number not in self.came and self.is_ordered:
-            self._check_order(number, message, packet.qos)
+            self._check_order(number, message, packet.qos, cuts)
         self._cuts[number] = cuts
         if packet.qos == 0:
             self._at_most_once.add(number)
@@ -287,16 +287,17 @@ class Inbox(TopicLedger):
             if not least_s <= left_s <= min(most_s, message.expiry_s):
                 self.find(f"{number} came with {left_s} s left, not {least_s:.1f} to {most_s:.1f}")
 
-    def _check_order(self, number, message, qos):
+    def _check_order(self, number, message, qos, cuts):
         """MQTT-4.6.0-6; and what has not expired is not left out. Of what was sent twice the first may have
         expired, been lost at QoS 0 with a connection, been refused by the disk, or been published before the
-        subscription.
+        subscription. What was lost so at QoS 0 may also come back with the acks that a power cut takes.
         """
         key = message.topic, qos
         self.exercised["in order"] += 1
         may_be_late = message.is_late or message.sends > 1 and (
             message.expiry_s is not None or qos == 0 or message.may_be_refused or number < self._since)
-        if number < self._last[key] and not may_be_late:
+        comes_back = qos == 0 and self._cuts.get(self._last[key], cuts) < cuts
+        if number < self._last[key] and not may_be_late and not comes_back:
             self.find(f"{number} came after {self._last[key]}, of one publisher, topic and QoS")
         self._last[key] = max(self._last[key], number)
         self._fresh = [

@@ -103,6 +103,28 @@ def test_message_that_its_publisher_has_sent_again_may_be_late_at_qos_0(world, f
     assert findings(world) == found
 
 
+@pytest.mark.parametrize("qos, since_s, found", [
+    (0, 1.5, []),
+    (0, 0.5, ["0 came after 2, of one publisher, topic and QoS"]),
+    (1, 1.5, ["0 came after 2, of one publisher, topic and QoS"]),
+])
+def test_message_lost_with_a_connection_may_come_back_late_at_qos_0_after_a_cut(
+    world, flow, inbox, qos, since_s, found
+):
+    publish(flow, 3)
+    inbox.closes()
+    come(inbox, 2, qos=qos)
+    world.after(1.0, inbox.power_was_cut)
+    world.run(2.0)
+
+    come(inbox, 0, qos=qos, since_s=since_s)
+    assert findings(world) == found
+
+    come(inbox, 2, qos=qos, dup=qos > 0, since_s=since_s)
+    come(inbox, 1, qos=qos, since_s=since_s)
+    assert findings(world)[-1] == "1 came after 2, of one publisher, topic and QoS"
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_message_that_the_disk_may_have_refused_may_be_late_if_it_is_sent_again(world, flow, inbox, is_full):
     flow.publish_to("f0/a", 1)
