@@ -11,7 +11,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import gevent
@@ -29,7 +28,6 @@ from gomq_py.net.listener import BindError, abandon_socket
 from gomq_py.net.systemd import Systemd
 from gomq_py.node import Node
 from gomq_py.observability import garbage, resources
-from gomq_py.observability.gathered_lines import write_gathered
 from gomq_py.observability.log import logger
 from gomq_py.reload import Reloader
 from gomq_py.state_dump import StateDump
@@ -385,7 +383,5 @@ def _abort(_number: int, _frame: Any) -> None:
     """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
     signal.setitimer(signal.ITIMER_REAL, LAST_LINES_S)
-    with suppress(Exception):  # the signal may have come within a write
-        write_gathered()
     print("gomq-py: stopped at once", file=sys.stderr, flush=True)
     os._exit(EXIT_ABORTED)

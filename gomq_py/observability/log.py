@@ -16,7 +16,6 @@ from functools import lru_cache
 from logging import Formatter, Handler, Logger, LogRecord
 from typing import Any
 
-from gomq_py.observability.gathered_lines import write_gathered
 from gomq_py.observability.secrets import without_passwords
 
 ROOT = "gomq_py"
@@ -147,15 +146,6 @@ class Line(LogRecord):
         self.msecs = float(int(now % 1 * 1000))
 
 
-def line_behind_the_gathered(*arguments: Any, **more: Any) -> Line:
-    """A Line; those that were gathered before it are written first."""
-    write_gathered()
-    return Line(*arguments, **more)
-
-
-line_behind_the_gathered.writes_gathered = True  # type: ignore[attr-defined]
-
-
 class SystemLocked(Handler):
     """A handler with the system's own lock. gevent's, where it is put in place of that, is for greenlets that
     wait for each other, and costs half of a write; ``emit`` must not switch.
@@ -173,11 +163,6 @@ class SystemLocked(Handler):
         with self._lock:
             self.emit(record)
         return True
-
-    def handle_all(self, records: list[LogRecord]) -> None:
-        """As ``handle`` of each."""
-        for record in records:
-            self.handle(record)
 
 
 class _Complaining(SystemLocked, logging.StreamHandler):
@@ -201,23 +186,6 @@ class _Complaining(SystemLocked, logging.StreamHandler):
             raise
         except Exception:
             self.handleError(record)
-
-    def handle_all(self, records: list[LogRecord]) -> None:
-        """In one write, where nothing is filtered and each can be made to a text."""
-        if self.filters or self.stream is None:
-            super().handle_all(records)
-            return
-        try:
-            text = "".join([self.format(record) + self.terminator for record in records])
-        except Exception:  # only what is wrong is left out
-            super().handle_all(records)
-            return
-        with self._lock:
-            try:
-                self.stream.write(text)
-                self.stream.flush()
-            except Exception:
-                self.handleError(records[0])
 
     def handleError(self, record: LogRecord) -> None:
         """In place of the traceback."""
@@ -276,7 +244,6 @@ def open_handler(format_: str, path: str) -> Handler:
 
 def use(handler: Handler) -> None:
     """Write the log with this handler and close the one before; not a line is lost between them."""
-    write_gathered()
     root = logging.getLogger()
     before = list(root.handlers)
     root.addHandler(handler)
@@ -288,7 +255,7 @@ def use(handler: Handler) -> None:
     # No line of ours names its thread: asked for it, a greenlet is given an object of a thread first, which
     # is a quarter of what the line costs (24 of 90 us).
     logging.logThreads = False
-    logging.setLogRecordFactory(line_behind_the_gathered)
+    logging.setLogRecordFactory(Line)
     # Nor its process, nor its place in the code, which the standard library is told in this way
     # (howto/logging, "Optimization"); complaints look for the place themselves.
     logging.logProcesses = logging.logMultiprocessing = False

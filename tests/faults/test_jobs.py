@@ -596,7 +596,6 @@ TIMERS = {
     "gomq_py.launcher": (1, "the limit of a stop, which ends the process"),
     "gomq_py.links.rest": (1, "of one link; what raises ends its passage, which is made anew"),
     "gomq_py.storage.bell": (1, "forgets its time first, and wakes one greenlet"),
-    "gomq_py.observability.gathered_lines": (1, "forgets its timer first, and complains of what is lost"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
 

@@ -272,7 +272,7 @@ class Connection:
         """That it begins or ends. Whoever has connections of this process says itself what becomes of them,
         and may try again and again.
         """
-        (LOG.debug if self.local_user is not None else self.server.lines.info)(text, *arguments)
+        (LOG.debug if self.local_user is not None else LOG.info)(text, *arguments)
 
     def _introduction(self):
         """The name that the client gave its connection, for the log."""

@@ -14,7 +14,6 @@ from gomq_py.amqp.server.served import Served
 from gomq_py.amqp.server.withdrawals import Withdrawals
 from gomq_py.broker.verbs.access import Access
 from gomq_py.net.listener import host_of
-from gomq_py.observability.gathered_lines import GatheredLines
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -36,8 +35,6 @@ class AMQPServer:
         broker.users.rights_watchers.append(self.withdrawals.begin)
         self._access = None
         self._give_back = self._gone  # one for all
-        self.lines = GatheredLines(logger("amqp"), hub.timers.start)  # of clients that come and go
-        hub.at_close(self.lines.close)
         # a log with a limit of rate, for events that peers who have not logged in can trigger at will
         self.strangers = QuietLog(logger("amqp"))
         # what answers the publishes of a channel; gomq_py.testing puts a less reliable one here

@@ -288,7 +288,7 @@ class Connection:
         if self.user.expires_at_s is not None:
             logins = self.server.broker.logins
             self._token_life = TokenLife(self.user, logins, hub, partial(self.force_close, EXPIRED))
-        self.server.lines.info(
+        LOG.info(
             "connection %s: user '%s' opened vhost '%s' as %r (%s)", self.name, self.user.name,
             self.vhost.name, self.client_id[:256], self.protocol,
         )
@@ -430,7 +430,7 @@ class Connection:
         if self._is_connected:
             self.hub.clients.ended.connection(self, self.why or "by a fault of the broker", self.client_id)
             self._tell("connection.closed", connection_events.connection_closed, self)
-        self.server.lines.info(
+        LOG.info(
             "connection %s (%s@%s) closed: %s", self.name, self.user.name, self.vhost.name,
             self.why or "by a fault of the broker",
         )

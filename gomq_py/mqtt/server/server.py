@@ -13,7 +13,6 @@ from gomq_py.mqtt.server.inbound import Inbound
 from gomq_py.mqtt.server.login import DOOR
 from gomq_py.mqtt.server.will import WillPublisher
 from gomq_py.net.listener import host_of
-from gomq_py.observability.gathered_lines import GatheredLines
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
@@ -37,8 +36,6 @@ class MQTTServer:
             source.say_fault(vhost)
         # a log with a limit of rate, for events that peers can trigger at will
         self.strangers = QuietLog(LOG)
-        self.lines = GatheredLines(LOG, hub.timers.start)  # of clients that come and go
-        hub.at_close(self.lines.close)
         broker.users.rights_watchers.append(self._rights_changed)
         if settings.mqtt_anonymous_user:
             LOG.warning(
