@@ -9,7 +9,7 @@ kind's facts can be sorted by too, and cost the whole object for each row once i
 from operator import itemgetter
 
 from gomq_py.broker.topology.binding import Binding
-from gomq_py.http import queue_lines, shapes, statistics
+from gomq_py.http import shapes, statistics
 from gomq_py.http.answers import node
 from gomq_py.http.columns import at
 from gomq_py.mqtt.model import administration
@@ -23,19 +23,17 @@ class Kind:
     now, or None when it is gone.
 
     ``numbers(rows)``: a number for each that stands for it as long as it is there; None where rows are made
-    for each request. ``lines(rows, places)``: many of them written at once, as queue_lines.lines; None where
-    nobody lists so many.
+    for each request.
     """
 
-    __slots__ = ("build", "name_of", "now", "numbers", "facts", "lines")
+    __slots__ = ("build", "name_of", "now", "numbers", "facts")
 
-    def __init__(self, build=None, name_of=None, now=None, numbers=None, facts=None, lines=None):
+    def __init__(self, build=None, name_of=None, now=None, numbers=None, facts=None):
         self.build = build or _itself
         self.name_of = name_of or _name_of
         self.now = now or _itself
         self.numbers = numbers
         self.facts = facts or {}
-        self.lines = lines
 
     def fact(self, field):
         """A function that reads this field (``message_stats.publish``) of a row."""
@@ -202,8 +200,7 @@ VHOSTS = Kind(shapes.vhost)
 BINDINGS = Kind(_binding, _source)  # and queues, for theirs to the default exchange
 DEFAULT_BINDINGS = Kind(shapes.default_binding)
 
-QUEUES = Kind(
-    shapes.queue, now=_queue_now, numbers=_numbers_of_named, facts=_QUEUE, lines=queue_lines.lines)
+QUEUES = Kind(shapes.queue, now=_queue_now, numbers=_numbers_of_named, facts=_QUEUE)
 # As lists with ``disable_stats`` show them, and with ``enable_queue_totals`` too.
 QUEUES_THEMSELVES = Kind(shapes.queue_itself, now=_queue_now, numbers=_numbers_of_named, facts=_ITSELF)
 QUEUES_WITH_TOTALS = Kind(

@@ -20,8 +20,6 @@ from gomq_py.patterns import Pattern
 DEFAULT_PAGE_SIZE = 100
 # RabbitMQ's limit.
 MAX_PAGE_SIZE = 500
-# So many rows are written at once where their kind can; fewer are not worth the buffer.
-LINES_FROM = 50
 
 
 def listing(rows, kind=JSON):
@@ -58,8 +56,6 @@ def listing(rows, kind=JSON):
 def _shown(rows, places, query):
     """(how many, the elements of a JSON array), built and written a slice at a time. May switch."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
-    if paths is None and kind.lines is not None and len(places) >= LINES_FROM:
-        return kind.lines(rows, places)
     count = 0
 
     def built():

@@ -19,16 +19,15 @@ from array import array
 import gevent
 from gevent.event import Event
 
-from gomq_py.http.look import Look
 from gomq_py.hub.turns import paced
 
 # Looks closer together than this share one rate, so that two dashboards do not chop each other's windows up.
 LEAST_WINDOW_S = 1.0
 # After a pause as long as this a rate would be the mean of what nobody cares for any more: it is forgotten.
 LONGEST_WINDOW_S = 60.0
-# Things with a rate: some 600 octets each, and of queues in long lists up to 2 KiB of JSON. What is looked at
-# over the bound has the rate 0 until others are forgotten: if it took their place, a list of more things than
-# that would find none of them again, and replace them all each time.
+# Things with a rate: some 600 octets each. What is looked at over the bound has the rate 0 until others are
+# forgotten: if it took their place, a list of more things than that would find none of them again, and
+# replace them all each time.
 LOOKS_MAX = 100_000
 # Looks that are forgotten between two of the clock: less than a microsecond each, and 100 000 at once take 50
 # ms.
@@ -122,7 +121,6 @@ class Rates:
         """Forget everything, as if nobody had looked yet; sampling ends with the next round."""
         for looks in self._looks.values():
             looks.clear()  # each of them refers to what holds it
-            looks.listed.clear()
         self._looks.clear()
         self._histories.clear()
 
@@ -139,28 +137,15 @@ class Rates:
 
     # rates
 
-    def looks_of(self, group):
-        """The looks at the things of a group: a dict by their references, which only this changes."""
-        looks = self._looks.get(group)
-        if looks is None:
-            looks = self._looks[group] = _Looks()
-        return looks
-
-    def look_at(self, group, thing):
-        """The Look at a thing, with the rates of now; None where there are too many."""
-        return self._look(group, thing, group.read(thing))
-
-    def now_s(self):
-        """The seconds by which looks are told apart."""
-        return self._now_s()
-
     def _rates_of(self, group, thing, values):
         look = self._look(group, thing, values)
         return array("d", bytes(8 * len(values))) if look is None else look.rates
 
     def _look(self, group, thing, values):
         now = self._now_s()
-        looks = self.looks_of(group)
+        looks = self._looks.get(group)
+        if looks is None:
+            looks = self._looks[group] = _Looks()
         look = looks.find(thing)
         if look is None:
             if self._looks_count() >= LOOKS_MAX:
@@ -243,7 +228,6 @@ class Rates:
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S
             for looks in list(self._looks.values()):
-                looks.listed.clear()
                 for reference in paced(list(looks), FORGOTTEN_LOOK):
                     look = looks.get(reference)
                     if look is not None and now - look.at > LONGEST_WINDOW_S:
@@ -282,28 +266,39 @@ class _Strong:
         return hash(self._thing)
 
 
-class _Looks(dict):
-    """{reference of a thing: Look} of one group. A look goes with its thing: beside clients that come and go
-    those of a minute would be ten times as many as there are things, and memory would never come to rest.
+class _Look:
+    """``rates``: of the counters' ``values``, as of ``at`` (monotonic seconds)."""
 
-    ``listed``: those of the last long list, in its order, where the next one finds them without looking for
-    them. Any of them may be of a thing that has gone.
+    __slots__ = ("at", "values", "rates")
+
+    def __init__(self, at, values, rates):
+        self.at = at
+        self.values = values
+        self.rates = rates
+
+    def take(self, at, values, rates):
+        """Another look."""
+        self.at = at
+        for index, value in enumerate(values):
+            self.values[index] = value
+            self.rates[index] = rates[index]
+
+
+class _Looks(dict):
+    """{reference of a thing: _Look} of one group. A look goes with its thing: beside clients that come and go
+    those of a minute would be ten times as many as there are things, and memory would never come to rest.
     """
 
-    __slots__ = ("listed",)
-
-    def __init__(self):
-        super().__init__()
-        self.listed = []
+    __slots__ = ()
 
     def find(self, thing):
-        """The Look, or None."""
+        """The _Look, or None."""
         return self.get(_reference(thing))
 
     def add(self, thing, at, values):
         """Keep a first look. Returns it."""
         reference = _reference(thing, self._gone)
-        look = Look(reference, at, array("d", values), array("d", bytes(8 * len(values))))
+        look = _Look(at, array("d", values), array("d", bytes(8 * len(values))))
         self[reference] = look
         return look
 

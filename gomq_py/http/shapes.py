@@ -141,45 +141,21 @@ def queue_with_totals(one):
 
 def queue(one):
     """A queue as it stands in lists."""
-    view = statistics.view(statistics.QUEUE, one)
-    return queue_head(one) | queue_figures(queue_facts(one), view)
-
-
-def queue_head(one):
-    """What a queue is, and which policies it stands under."""
     shape = {
         **queue_itself(one), **in_force(one), "exclusive_consumer_tag": exclusive_tag(one),
         "single_active_consumer_tag": active_tag(one), **set_aside(one.aside),
     }
     if one.exclusive_owner is not None:
         shape["owner_pid_details"] = owner(one)
-    return shape
-
-
-# What queue_facts() reads, in this order.
-QUEUE_FACTS = (
-    "consumers", "message_bytes", "message_bytes_ready", "message_bytes_unacknowledged",
-    "message_bytes_persistent", "messages_persistent",
-)
-
-
-def queue_facts(one):
-    """The QUEUE_FACTS of a queue, which it has beside its counters (statistics.QUEUE)."""
-    store = one.store
+    view, store, consumers = statistics.view(statistics.QUEUE, one), one.store, len(consumers_of(one))
     ready_bytes = store.ready_bytes if store is not None else 0
     unacked_bytes = store.unacked_bytes if store is not None else 0
-    return (
-        len(consumers_of(one)), ready_bytes + unacked_bytes, ready_bytes, unacked_bytes,
-        ready_bytes + unacked_bytes if one.durable else 0,
-        one.ready_count + one.unacked_count if one.durable else 0,
-    )
-
-
-def queue_figures(facts, view):
-    """What its figures, the QUEUE_FACTS and the View of its counters, come to."""
-    shape = dict(zip(QUEUE_FACTS, facts))
-    capacity = 1.0 if shape["consumers"] else 0
+    capacity = 1.0 if consumers else 0
     shape |= {
+        "consumers": consumers, "message_bytes": ready_bytes + unacked_bytes,
+        "message_bytes_ready": ready_bytes, "message_bytes_unacknowledged": unacked_bytes,
+        "message_bytes_persistent": ready_bytes + unacked_bytes if one.durable else 0,
+        "messages_persistent": one.ready_count + one.unacked_count if one.durable else 0,
         "consumer_utilisation": capacity, "consumer_capacity": capacity, "message_bytes_ram": 0,
         "message_bytes_paged_out": 0, "messages_ram": 0, "messages_ready_ram": 0,
         "messages_unacknowledged_ram": 0, "messages_paged_out": 0, "head_message_timestamp": None,

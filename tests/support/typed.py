@@ -23,7 +23,7 @@ UNTYPED = {
     "tests/unit/config": "files, flags and the environment are plain",
     "tests/unit/ctl": "commands are plain",
     "tests/unit/dispatcher": "the task queue is plain, and so is the client under it",
-    "tests/unit/http": "the management API is plain, but for TYPED",
+    "tests/unit/http": "the management API is plain",
     "tests/unit/hub/test_admission.py": (
         "what accepts connections is plain, up to the first octet of a protocol"
     ),
@@ -47,8 +47,6 @@ UNTYPED = {
     "tests/unit/test_typed.py": "reads names of files",
     "tests/unit/test_waiting.py": "measures time",
 }
-# Test modules of compiled modules in a folder that is left out.
-TYPED = {"tests/unit/http/test_queue_lines.py"}
 # Compiled modules without a test module of their own name -> the typed one that enters them.
 ENTERED_BY = {
     "gomq_py.amqp.server.stream_consumer": "tests/conformance/amqp/test_15_streams.py",
@@ -58,7 +56,6 @@ ENTERED_BY = {
     "gomq_py.broker.exchanges.topic_bits": "tests/unit/broker/exchanges/test_topic_trie.py",
     "gomq_py.broker.routing.remembered": "tests/unit/amqp/server/test_fast_lane.py",
     "gomq_py.broker.header_edit": "tests/unit/broker/queues/test_retry.py",
-    "gomq_py.http.look": "tests/unit/http/test_queue_lines.py",
     "gomq_py.hub.job": "tests/unit/hub/test_scheduler.py",
     "gomq_py.hub.turn_taker": "tests/unit/hub/test_scheduler.py",
     "gomq_py.broker.queues.guard": "tests/unit/broker/queues/test_limits.py",
@@ -86,8 +83,6 @@ ENTERED_BY = {
 @cache
 def has_types(path):
     """Whether a test module is among those that run compiled and interpreted."""
-    if path in {ROOT / typed for typed in TYPED}:
-        return True
     return not any(path.is_relative_to(ROOT / untyped) for untyped in UNTYPED)
 
 

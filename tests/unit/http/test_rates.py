@@ -155,25 +155,6 @@ def test_looks_are_forgotten_in_slices_and_those_of_late_are_kept(rates, clock, 
     assert rates._looks_count() == 1 and len(gave_way) == 10
 
 
-def test_looks_in_the_order_of_a_list_go_with_their_things_and_after_a_minute(rates, clock):
-    """A list that is not asked for again keeps nothing of a thousand queues that have gone."""
-    things = [Thing(), Thing()]
-    looks = rates.looks_of(GROUP)
-    looks.listed.extend(rates.look_at(GROUP, thing) for thing in things)
-    seen = [len(looks.listed)]
-    clock.now = LONGEST_WINDOW_S
-    look(rates, things[0])
-    rates.sample()
-    seen.append(len(looks.listed))
-    looks.listed.append(rates.look_at(GROUP, things[0]))
-    things.clear()
-    gc.collect()
-    seen.append(len(looks.listed))
-    rates.close()
-
-    assert seen == [2, 0, 0]
-
-
 def test_a_curve_is_newest_first_and_cut_to_age_and_increment():
     history = History(1, 100)
     for second in range(50):
