@@ -48,9 +48,7 @@ MAP = {
     "testing.chaos": DOOR | {"amqp.server", "mqtt.server", "mqtt.wire"},
     # doors: a peer speaks; we translate
     # "": the version, for server-properties
-    "amqp.server": DOOR | {"amqp.wire", "amqp.server.fast_lane", ""},
-    # the only one that sees wire, broker and storage at once
-    "amqp.server.fast_lane": DOOR | {"amqp.wire", "amqp.server", "storage"},
+    "amqp.server": DOOR | {"amqp.wire", ""},
     # "": the version, for $SYS/broker/version
     "mqtt.server": DOOR | {"", "mqtt.wire", "mqtt.model"},
     "http": DOOR | {"mqtt.model", "mqtt.wire", "judgement", ""},

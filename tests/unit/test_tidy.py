@@ -98,9 +98,6 @@ ENTRY_POINTS = {
     "gomq_py.dispatcher.__main__": "console script gomq-py-worker",
     "gomq_py.pipeline.__main__": "console script gomq-py-pipeline",
     "gomq_py.embedded": "gomq_py.Broker",
-    "gomq_py.amqp.wire.properties": "programs of users, from before there was gomq_py.content",
-    "gomq_py.amqp.wire.fields": "as amqp.wire.properties",
-    "gomq_py.amqp.server.heartbeats": "as amqp.wire.properties, from before there was gomq_py.hub",
     "gomq_py.mqtt.model.kinds": (
         "the node, once it has MQTT's door; the other modules of mqtt.model are below it"
     ),
