@@ -304,8 +304,6 @@ class _Looks(dict):
 
     def _gone(self, reference):
         self.pop(reference, None)
-        if not self:
-            self.listed.clear()
 
 
 class History:

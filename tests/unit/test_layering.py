@@ -218,7 +218,8 @@ def test_only_main_modules_patch_the_standard_library():
 
 
 @pytest.mark.parametrize("module, room", [
-    ("gomq_py", ""), ("gomq_py.testing.chaos", "testing.chaos"), ("gomq_py.amqp.server.channel", "amqp.server"),
+    ("gomq_py", ""), ("gomq_py.testing.chaos", "testing.chaos"),
+    ("gomq_py.amqp.server.channel", "amqp.server"),
     ("gomq_py.storage.format.record", "storage.format"), ("gomq_py.nowhere", None),
 ])
 def test_room_is_the_longest_name_that_fits(module, room):
