@@ -16,6 +16,7 @@ cdef class Received:
     cdef readonly uint64_t key
     cdef readonly Py_ssize_t count
     cdef dict pages, storing, partly
+    cdef set earlier
     cdef bytearray page
     cdef unsigned char* at
     cdef Py_ssize_t number

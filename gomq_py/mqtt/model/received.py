@@ -26,7 +26,8 @@ class Received:
     where it keeps the one whose message is being stored, or 0. ``storing``: those whose message waits for
     files, and who wants to hear of it. ``added``: how many there have been. ``unsafe``: [how many there had
     been, the tuple of destinations] of those whose messages may not be on the disk yet, for each such tuple
-    in turn. ``kept_since``: ``added`` when ``inflight`` took the place of another one.
+    in turn. ``kept_since``: ``added`` when ``inflight`` took the place of another one. ``earlier``: those
+    whose messages an earlier run has given to all destinations, a set, or None.
 
     They lie in pages of 32, because clients number in sequence: most are on the page looked at last, and one
     without neighbours takes no more than a page. An empty page goes when another one is looked at:
@@ -38,7 +39,7 @@ class Received:
 
     __slots__ = (
         "inflight", "key", "count", "pages", "page", "number", "at", "begun_at", "storing", "added", "unsafe",
-        "latest", "closed", "partly", "kept_since",
+        "latest", "closed", "partly", "kept_since", "earlier",
     )
 
     def __init__(self, inflight=None, key=0):
@@ -55,6 +56,7 @@ class Received:
         self.added = self.kept_since = 0
         self.unsafe = []
         self.latest = None  # destinations of the last of unsafe
+        self.earlier = None
         self.closed = False
 
     def has(self, identifier):
@@ -202,8 +204,11 @@ class Received:
 
     def lost_by_some(self, identifier, destinations):
         """As discard(), of a message that its client will send again: the stores of some of these have
-        failed, and the others have the message, if it is theirs.
+        failed, and the others have the message, if it is theirs. Boot has flushed those of an earlier run:
+        no failure of now loses them.
         """
+        if self.earlier is not None and identifier in self.earlier:
+            return
         places = b""
         kept_at = self._value(identifier)
         if kept_at > NOT_KEPT and identifier not in self.storing:
@@ -267,6 +272,9 @@ class Received:
     def restore(self, identifier, kept_at):
         """One of an earlier run."""
         self._put(identifier, kept_at)
+        if self.earlier is None:
+            self.earlier = set()
+        self.earlier.add(identifier)
 
     def restore_partly(self, identifier, kept_at, places):
         """One of an earlier run, whose message only some destinations have."""
@@ -354,6 +362,8 @@ class Received:
         octets.put_le64(self.at, (identifier & PAGE_MASK) * 8, 0)
         octets.put_le16(self.at, COUNT_AT, octets.le16(self.at, COUNT_AT) - 1)
         self.count -= 1
+        if self.earlier is not None:
+            self.earlier.discard(identifier)
 
     def _look_at(self, number, page):
         if self.number >= 0 and octets.le16(self.at, COUNT_AT) == 0:

@@ -97,6 +97,25 @@ def test_after_a_kill_all_identifiers_count(nodes):
     assert received(nodes()) == {5, 6}
 
 
+def test_no_failure_forgets_what_has_come_in_an_earlier_run(nodes):
+    """The client sends it again beside another message, whose queue fails."""
+    note_received(Peer(nodes()).session.received_ids(), 5)
+    node = nodes()
+    ids = node.vhost.extras["mqtt"].by_client["c"].received_ids()
+    note_received(ids, 6)
+    sick = node.vhost.create_queue("z", True, False, {}, None)
+    sick.fail(OSError(errno.EIO, "no disk"))
+
+    ids.lost_by_some(5, [sick])
+    ids.lost_by_some(6, [sick])
+    assert received(node) == {5}
+
+    assert ids.discard(5)
+    note_received(ids, 5)
+    ids.lost_by_some(5, [sick])  # another one, with its identifier
+    assert received(node) == set()
+
+
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_after_a_power_cut_those_count_whose_messages_are_on_the_disk(nodes, how):
     ids = Peer(nodes()).session.received_ids()

@@ -1192,6 +1192,27 @@ def test_qos_2_whose_flush_fails_for_one_queue_comes_to_the_others_once(make_mqt
     assert bodies(sound) == [b"1"]
 
 
+def test_qos_2_of_an_earlier_run_is_stored_once_where_a_flush_fails_beside_it(make_mqtt):
+    """The client of 3.x was not answered in that run. Simulation, seed 7165 on feb5e647."""
+    mqtt = make_mqtt(manual=True)
+    client, sound = kept_client(mqtt, 4)
+    sick = bound(mqtt.door, "z", name="z", durable=True)
+    mqtt.door.vhost.extras["mqtt"].by_client["c"].received_ids().restore(1, 0)
+    client.send(publish(b"z", b"0"))
+    wait_until(lambda: sound.ready_count and sick.ready_count, what="they have no files")
+    client.send(publish(b"z", b"2", 1, 2) + publish(b"t", b"1", 2, 1, dup=True))
+    wait_until(lambda: sick.ready_count == 2, what="the message is not stored")
+    sick.fail(OSError(errno.EIO, "no disk"))
+    mqtt.door.committer.finish()
+    client.expect_end()
+
+    again = mqtt.client(KEPT_311, PRESENT_311)
+    again.send(publish(b"t", b"1", 2, 1, dup=True))
+
+    again.expect(b"\x50\x02\x00\x01")
+    assert bodies(sound) == [b"0", b"2"]
+
+
 def test_qos_2_whose_refusal_does_not_leave_because_a_pubcomp_must_not_is_stored_once(make_mqtt):
     """The connection of a client of MQTT 5 ends by that. On 3a1b338e the message is stored twice."""
     mqtt = make_mqtt(manual=True)
