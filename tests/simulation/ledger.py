@@ -150,7 +150,7 @@ class TopicLedger(Ledger):
         self.taken_back = {number: late is not None or None for number, late in self.taken_back.items()}
         if fails:  # "so may a queue whose own flush failed, once it is restarted": docs/mqtt.md
             self._has_failed = True
-            self._may_double |= self._under_way
+            self._may_double |= self._under_way | self.once - self.accepted  # a publisher may send it again
 
     def disk_is_full(self, is_full):
         self._is_full, self._had_room_s = is_full, self.world.now_s

@@ -45,7 +45,7 @@ class FlowSubscriber(MQTTClient):
         self.keeps_session = self._keeps_s > 0
         self._is_lazy = self.random.random() < 0.3
         self._begins_anew = False
-        self._may_be_over = False
+        self._may_be_over = self._has_tried = False
         self._left_s = self._began_s = self._was_there_s = 0.0
         self._processes = None
         self._connections = 0  # of this session
@@ -59,6 +59,7 @@ class FlowSubscriber(MQTTClient):
 
     def begin(self):
         self._begins_anew = self._begins_anew or not self.keeps_session or self.begins_anew()
+        self._has_tried = self._began_s > self._was_there_s
         self._began_s = self.world.now_s
         self._late.clear()
         super().begin()
@@ -101,12 +102,19 @@ class FlowSubscriber(MQTTClient):
             self._begun.clear()
             self._connections = 0
             self._is_ours = False
-        elif self._may_be_over:
+        elif self._may_be_over or self._may_be_anew():
             ledger.may_be_new()
             self._is_ours = False
         self._connections += 1
         self._begins_anew = self._may_be_over = False
         self._was_there_s = self._began_s
+
+    def _may_be_anew(self):
+        """Whether an earlier CONNECT, which was refused or not answered, may have made the session, because
+        the time of the one before was over: docs/mqtt.md.
+        """
+        return self._has_tried and self._keeps_s != FOR_EVER and (
+            self.world.now_s >= self._was_there_s + self._keeps_s)
 
     def gone(self):
         self._left_s = self.world.now_s

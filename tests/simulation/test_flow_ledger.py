@@ -4,6 +4,7 @@ import pytest
 from gomq_py.mqtt.wire.packets import PublishPacket
 from tests.simulation.clock import CLOCK
 from tests.simulation.flow_ledger import Flow, Group, Inbox, Wish
+from tests.simulation.mqtt_flow import FOR_EVER, FlowSubscriber
 from tests.simulation.world import World
 
 
@@ -313,6 +314,40 @@ def test_nothing_is_owed_to_a_session_that_may_be_a_new_one(world, flow, inbox):
     publish(flow)
     inbox.check_complete()
     assert len(findings(world)) == 1
+
+
+class NoNetwork:
+    """Nobody listens there."""
+
+    def connect(self, port, hear):
+        return None
+
+
+@pytest.mark.parametrize("keeps_s, tries, away_s, is_found", [
+    (3, 1, 5.0, False), (3, 0, 5.0, True), (3, 1, 1.0, True), (FOR_EVER, 1, 5.0, True)])
+def test_session_that_a_connect_without_an_answer_may_have_made_owes_nothing(
+    world, flow, inbox, keeps_s, tries, away_s, is_found
+):
+    """Seed 7222: it was refused for a disk that is full, after the session before had expired."""
+    client = FlowSubscriber(world, NoNetwork(), "s", inbox)
+    client._keeps_s, client.keeps_session, client.begins_anew = keeps_s, True, lambda: False
+    world.run(1.0)
+    client.begin()
+    client.check_session(False)
+    client._is_kept = client._is_ours = True
+    publish(flow)
+    client.gone()
+
+    world.run(1.0 + away_s)
+    for _ in range(tries):
+        client.begin()
+        client.gone()
+    world.run(1.5 + away_s)
+    client.begin()
+    client.check_session(True)
+
+    inbox.check_complete()
+    assert bool(findings(world)) is client._is_ours is is_found
 
 
 def test_message_of_before_the_subscription_may_be_late_if_it_is_sent_again(world, flow, inbox):

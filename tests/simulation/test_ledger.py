@@ -328,8 +328,11 @@ def test_message_under_way_may_come_twice_over_the_end_of_a_process_without_room
 
 @pytest.mark.parametrize("is_accepted", [False, True])
 @pytest.mark.parametrize("has_come", [False, True])
-def test_message_is_under_way_until_it_is_answered_and_has_come(world, is_accepted, has_come):
-    """Seed 2302; 653 and 1665, where it comes behind the kill only, perhaps as octets from before."""
+@pytest.mark.parametrize("fails", [False, True])
+def test_message_is_under_way_until_it_is_answered_and_has_come(world, is_accepted, has_come, fails):
+    """Seed 2302; 653 and 1665, where it comes behind the kill only, perhaps as octets from before; where a
+    flush fails 7165, whose publisher was gone and sends it again to a queue that fails then.
+    """
     ledger = TopicLedger(world, "t")
     ledger.publish_at(2)
     if is_accepted:
@@ -338,7 +341,10 @@ def test_message_is_under_way_until_it_is_answered_and_has_come(world, is_accept
         ledger.deliver(0, 2, None)
         ledger.complete(0)
         world.run(world.now_s + 1, lambda: False)
-    ledger.disk_is_full(True)
+    if fails:
+        ledger.disk_is_ill(True)
+    else:
+        ledger.disk_is_full(True)
     ledger.process_ended()
     for _ in range(1 if has_come else 2):
         ledger.deliver(0, 2, None)
