@@ -390,7 +390,7 @@ class Channel:
             self._ask(methods.BasicCancel(consumer_tag=tag), methods.BasicCancelOk, cancelled)
 
     def _get(self):
-        asked_s = self._client.world.now_s
+        asked_s, connections = self._client.world.now_s, self._consumes.connections
         is_alone = self._hand.is_alone() and not self._hand.held
 
         def got(method, *content):
@@ -398,7 +398,8 @@ class Channel:
             if content and self._is_open and not self._is_busy:
                 copy = self._take_message(method, *content)
                 self._consumes.check_length(method.message_count)
-                if is_alone and copy is not None and "priority" in self._consumes.traits:
+                is_alone_yet = is_alone and connections == self._consumes.connections
+                if is_alone_yet and copy is not None and "priority" in self._consumes.traits:
                     self._consumes.check_priority(self._book.messages[copy.number], asked_s)
 
         self._ask(methods.BasicGet(queue=self._consumes.name), GOT, got)
