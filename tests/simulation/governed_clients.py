@@ -220,7 +220,8 @@ class GovernedChannel:
             if kind is methods.BasicGetOk:
                 self._take_message(method, body)
                 self._ledger.check_length(
-                    self._consumes, method.message_count, asked_s, self._ledger.under_way(self._consumes))
+                    self._consumes, method.message_count, asked_s,
+                    self._ledger.under_way(self._consumes, asked_s))
         self._client.heard()
 
     def _settled(self, method, is_accepted):
@@ -345,7 +346,8 @@ class GovernedChannel:
 
         def declared(answer, asked_s):
             self._ledger.declared(*asked)
-            self._ledger.check_length(queue, answer.message_count, asked_s, self._ledger.under_way(queue))
+            self._ledger.check_length(
+                queue, answer.message_count, asked_s, self._ledger.under_way(queue, asked_s))
 
         self._ask(methods.QueueDeclare(queue=queue.name, durable=True), methods.QueueDeclareOk, declared)
 

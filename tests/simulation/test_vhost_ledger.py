@@ -307,3 +307,12 @@ def test_connection_that_an_operator_has_closed_is_found(ledger):
     ledger.pass_s(60.0)
 
     assert ledger.found() == ["connection c1 of u0 was closed by the operator"]
+
+
+def test_message_that_was_accepted_since_a_question_was_under_way_then(ledger):
+    queue, asked_s = ledger.queues["g0"], ledger.world.now_s
+    message, _ = ledger.send(queue)
+    ledger.accept(message)
+    message.is_under_way = False
+
+    assert (ledger.under_way(queue, asked_s), ledger.under_way(queue, asked_s + 1)) == (1, 0)

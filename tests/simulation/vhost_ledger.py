@@ -358,7 +358,9 @@ class VHostLedger(Ledger):
             self.find(f"{queue.name} was not found, and nobody has deleted it")
 
     def check_length(self, queue, count, since_s, under_way):
-        """``under_way``: messages that clients publish to it now. The oldest go: docs/arguments.md."""
+        """``under_way``: messages that clients have published to it since then. The oldest go:
+        docs/arguments.md.
+        """
         limits = [dict(rule) for rule in self.in_force.since(since_s)]
         if queue.name in QUEUES and all(
                 "max-length" in rule and "overflow" not in rule for rule in limits):
@@ -390,9 +392,10 @@ class VHostLedger(Ledger):
                 False not in message.queue.is_there.since(message.published_s)):
             self.find(f"{message.number} was refused, and no policy says so")
 
-    def under_way(self, queue):
-        """How many messages are being published to this queue."""
-        return sum(message.is_under_way for message in self.messages if message.queue is queue)
+    def under_way(self, queue, since_s):
+        """How many messages are being published to this queue, or were since then."""
+        return sum(message.is_under_way or since_s <= message.accepted_s < math.inf
+                   for message in self.messages if message.queue is queue)
 
     def may_be_gone(self, message):
         """Whether it need not come."""
