@@ -359,7 +359,7 @@ COSTS = (
         "list-first", "/api/queues of 20 000 queues, first viewer of an interval: CPU time a queue", 30, "us",
         long_list, ours=True,
     ),
-    Cost("list-next", "the next viewers", 2, "us", long_list, ours=True),
+    Cost("list-next", "the next viewers", 30, "us", long_list, ours=True),
 )
 COMMANDS = {
     connections: f"gomq-py-perf amqp connection-count -x {GONE_COUNT} -c 0 -z 0.1 --broker-pid PID",
