@@ -109,7 +109,8 @@ class QueueLedger(Ledger):
             return may_die
         if self.dies_to.dies_to is self:  # it may come back when there is no room
             return may_die or bool(self.traits & REFUSING)
-        return self.dies_to.may_drop(message, math.inf)
+        # Nobody hears that a dead letter is refused, whatever was sent there besides.
+        return may_die and "refusing" in self.dies_to.traits or self.dies_to.may_drop(message, math.inf)
 
     def _may_die(self, message, ttl_s):
         if self.traits & FLEETING or ttl_s < math.inf or self._may_be_lost(message):
