@@ -39,8 +39,8 @@ LOG = logger("boot")
 PIDFILE_OCTETS = 64  # ours has fewer; what else stands there may have no end
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_STOPPED, EXIT_ABORTED = 0, 1
-# For the last lines of the log, where the broker stops at once.
-LAST_LINES_S = 1.0
+# For the last line on standard error, where the broker stops at once.
+LAST_LINE_S = 1.0
 
 
 class BootError(Exception):
@@ -289,7 +289,7 @@ class Launcher:
             durability = self._node.durability if self._node is not None else None
             self._limit = gevent.spawn_later(limit_s, _leave, limit_s, durability)
             # The hub may stand still in a call of the system, and then says nothing.
-            faulthandler.dump_traceback_later(limit_s + LAST_LINES_S, exit=True, file=2)
+            faulthandler.dump_traceback_later(limit_s + LAST_LINE_S, exit=True, file=2)
 
     def _lift_limit(self) -> None:
         if self._limit is not None:
@@ -378,10 +378,10 @@ def _leave(limit_s: int, durability: Any) -> None:
 def _abort(_number: int, _frame: Any) -> None:
     """Second signal, or a stop that takes too long.
 
-    Confirmed messages are on disk already, so leaving without a word to anybody loses nothing. Nor is a log
-    waited for that takes no more, or a thread that writes it.
+    Confirmed messages are on disk already, so leaving without a word to anybody loses nothing. Nor is a
+    standard error waited for that takes no more.
     """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
-    signal.setitimer(signal.ITIMER_REAL, LAST_LINES_S)
+    signal.setitimer(signal.ITIMER_REAL, LAST_LINE_S)
     print("gomq-py: stopped at once", file=sys.stderr, flush=True)
     os._exit(EXIT_ABORTED)

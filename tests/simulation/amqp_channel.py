@@ -398,8 +398,8 @@ class Channel:
             if content and self._is_open and not self._is_busy:
                 copy = self._take_message(method, *content)
                 self._consumes.check_length(method.message_count)
-                is_alone_yet = is_alone and connections == self._consumes.connections
-                if is_alone_yet and copy is not None and "priority" in self._consumes.traits:
+                is_still_alone = is_alone and connections == self._consumes.connections
+                if is_still_alone and copy is not None and "priority" in self._consumes.traits:
                     self._consumes.check_priority(self._book.messages[copy.number], asked_s)
 
         self._ask(methods.BasicGet(queue=self._consumes.name), GOT, got)

@@ -10,12 +10,11 @@ from gomq_py.content.properties import Properties
 from tests.simulation.amqp_channel import GOT
 from tests.simulation.amqp_owners import OwnedLedger, OwnerClient, PatientChannel
 from tests.simulation.clock import CLOCK
-from tests.simulation.queue_ledger import QueueLedger
+from tests.simulation.queue_ledger import CLOCK_S, QueueLedger
 
 SHARE = 0.15
 EXPIRES_S = 0.3
 RESTS_S = (0.05, 0.1, 0.2, 0.8)
-ROUNDING_S = 0.002  # the broker counts milliseconds
 SLACK_S = 0.2  # of timers, and of a deletion that waits for its turn
 MOST_READY = 3
 CALM_STEPS = 12
@@ -67,7 +66,7 @@ class EndingLedger(OwnedLedger):
         """"there" or "gone", of a queue with such a last use that is asked about since then; or None."""
         if use is None or use.ends != self.ends or not self.is_well():
             return None
-        if self.world.now_s - use.asked_s < EXPIRES_S - ROUNDING_S:
+        if self.world.now_s - use.asked_s < EXPIRES_S - 2 * CLOCK_S:
             self.exercised["queues in use"] += 1
             return "there"
         if asked_s - use.answered_s - (stalled_s - use.stalled_s) > EXPIRES_S + SLACK_S:

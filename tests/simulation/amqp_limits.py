@@ -10,13 +10,12 @@ from tests.simulation.amqp_channel import OF_CONSUMERS, OF_PUBLISHERS, SIZES, Ch
 from tests.simulation.amqp_clients import AMQPClient
 from tests.simulation.book import Copy
 from tests.simulation.clock import CLOCK
-from tests.simulation.queue_ledger import DROPPING, REFUSING, QueueLedger
+from tests.simulation.queue_ledger import CLOCK_S, DROPPING, REFUSING, QueueLedger
 
 SHARE = 0.2
 LIMITS = ("short", "refusing", "narrow", "narrow", "brimful", "brimful", "passing on", "passing on",
           "at once", "expiring", "transient")
 HEAD_OCTETS = 12  # of a body, at most: number and size
-ROUNDING_S = 0.002  # the broker counts milliseconds
 
 
 class LimitedLedger(QueueLedger):
@@ -33,9 +32,9 @@ class LimitedLedger(QueueLedger):
         self._refused = set()
         self._passed_on = {}  # number of one that was refused and is to be a dead letter -> ``ends``
 
-    def _is_ill(self):
-        """Whether the disk of this process had a fault."""
-        return self._has_been_full or self.ends in self._ill
+    def _may_refuse(self):
+        """Whether the disk of this process was full, or had a fault."""
+        return self._has_been_full or self.is_ill()
 
     def _look_up(self):
         for message in self.book.messages[self._known:]:
@@ -69,14 +68,14 @@ class LimitedLedger(QueueLedger):
 
     def may_drop(self, message, ttl_s=None):
         if message.number in self._passed_on:  # it is a copy of what nobody was promised, until a kill
-            return self._is_ill() or self._passed_on[message.number] != self.ends
+            return self._may_refuse() or self._passed_on[message.number] != self.ends
         return super().may_drop(message, ttl_s)
 
     # what it refuses
 
     def refuse(self, message):
         """Its publisher is told so, and may read it late."""
-        if self._is_ill() or message.ends != self.ends:
+        if self._may_refuse() or message.ends != self.ends:
             return
         self.exercised["refused"] += 1
         self._look_up()
@@ -121,7 +120,7 @@ class LimitedLedger(QueueLedger):
 
     def _check_was_not_too_much(self, message, copy, hand):
         """What came behind it before its consumer did is there, because nobody has had this one yet."""
-        if message.ends != self.ends or message.accepted_s >= hand.began_s or self._is_ill():
+        if message.ends != self.ends or message.accepted_s >= hand.began_s or self._may_refuse():
             return
         self._look_up()
         there = [message, *(
@@ -137,7 +136,7 @@ class LimitedLedger(QueueLedger):
         if ttl_ms is None or CLOCK.jumps:
             return
         self.exercised["not too old"] += 1
-        if message.accepted_s + ttl_ms / 1000 + ROUNDING_S < hand.began_s:
+        if message.accepted_s + ttl_ms / 1000 + 2 * CLOCK_S < hand.began_s:
             self.find(f"{copy} came, and had expired")
         if not ttl_ms and redelivered:
             self.find(f"{copy} came again, and may not wait")

@@ -81,7 +81,7 @@ class CrossedLedger(QueueLedger):
         """(number, body) of another message."""
         message = self.book.publish(self.source, [self])
         self.qos[message.number] = qos
-        self._since[message.number] = -1 if self.ends in self._ill else self._events
+        self._since[message.number] = -1 if self.is_ill() else self._events
         return message.number, message.body
 
     def connects(self, unanswered):

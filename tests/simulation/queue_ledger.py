@@ -194,7 +194,7 @@ class QueueLedger(Ledger):
 
     def count(self, copies, hand):
         """The broker has seen that they were given back, and counts that where there is a limit."""
-        if hand.ends == self.ends and self.ends not in self._ill and self.traits & {"limited", "quorum"}:
+        if hand.ends == self.ends and not self.is_ill() and self.traits & {"limited", "quorum"}:
             self.counted.update(copies)
 
     def give_back(self, copies):
@@ -220,7 +220,7 @@ class QueueLedger(Ledger):
             self.exercised["delivered again"] += 1
             if not redelivered:
                 hand.suspect(f"{copy} came again, and not as redelivered")
-        if not may_be_two and not is_late and self.ends not in self._ill:
+        if not may_be_two and not is_late and not self.is_ill():
             self._check_nobody_has(copy, hand)
         if not copy.deaths:
             self._check_is_due(message, copy)

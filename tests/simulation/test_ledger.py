@@ -178,6 +178,19 @@ def test_message_that_comes_while_it_is_asked_to_go_back_is_none(world, queue):
     assert findings(world) == []
 
 
+@pytest.mark.parametrize("traits, is_lost", [(["expiring", "letters"], False), (["letters"], True)])
+def test_dead_letter_that_a_full_queue_refuses_is_gone_though_it_was_sent_there_too(
+    world, book, traits, is_lost
+):
+    letters = QueueLedger(world, "l", book, ["refusing"])
+    queue = QueueLedger(world, "q", book, traits, dies_to=letters)
+    book.accept(book.publish(None, [queue, letters]))
+
+    queue.check_complete()
+
+    assert bool(findings(world)) is is_lost
+
+
 def test_message_of_a_transaction_that_was_not_committed_is_found(world, book):
     queue = filled(QueueLedger(world, "q", book), is_open=True)
 
