@@ -998,8 +998,12 @@ class MessageStore(segment_log.SegmentLog):
         return segment
 
     def announce_acks(self, segment):
-        """Tell who follows the files about the entries written since the last time."""
+        """Tell who follows the files about the entries written since the last time, and first about messages:
+        one that is deleted may have been written anew behind all others.
+        """
         if segment.announced_entries < segment.entries:
+            if self._write is not None:
+                self._announce(self._write)
             self._announce(segment)
             self._mark_acks(segment)
         return 0

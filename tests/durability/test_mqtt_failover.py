@@ -92,6 +92,42 @@ def booted(path, files=None):
     return node, Peer(node, "publisher")
 
 
+def test_message_that_waited_for_files_comes_once_wherever_the_leader_is_lost(tmp_path):
+    """One queue has it, and another one when its files are there: the follower knows of each which has it."""
+    events, is_all_told = 0, False
+    while not is_all_told:
+        folder = tmp_path / str(events)
+        (folder / "leader").mkdir(parents=True)
+        follower = Follower(Mirror(folder / "leader", folder / "follower"), 1 << 60)
+        node, peer = booted(folder / "leader", Unflushed((follower,)))
+        queues = tuple([node.vhost.create_queue(name, True, False, {}, None) for name in "ab"])
+        ids = peer.session.received_ids()
+        node.committer.wait()
+        follower._left = events
+
+        message = mqtt_message("t", b"1", 2)
+        ids.begin(7, queues, message)
+        assert queues[0].publish(message)
+        before = ids.postpone(7, message, queues, queues[1:], True)
+        node.hub.scheduler.finish()
+        before(queues[1:], None, True)
+        assert queues[1].publish(message)
+        ids.add(7, queues[1:])
+        node.hub.scheduler.finish()
+        is_all_told = follower._left >= 0
+
+        node.kill(are_answered=False)
+        DataDir(folder / "follower").follow().close()
+        node, peer = booted(folder / "follower")
+        queues = [node.vhost.queues[name] for name in "ab"]
+        ids = peer.session.received_ids()
+        comes_to = [] if ids.has(7) and not ids.is_partly(7) else ids.lacking(7, queues)
+        assert [queue.store.ready_count + (queue in comes_to) for queue in queues] == [1, 1], events
+        node.stop()
+        events += 1
+    assert events > 4
+
+
 @pytest.mark.parametrize("seed", seeds(6))
 def test_each_message_comes_once_over_the_loss_of_the_leader(tmp_path, seed):
     random, publisher, subscriber = Random(seed), Publisher(), Subscriber()

@@ -82,7 +82,7 @@ class Found:
             by_key[key].sent_from(by_key[key].queue).restore(rows)
         for (key, identifier), found in received.items():
             found.sort(key=attrgetter("location"))
-            is_whole, places = self._judged(found)
+            is_whole, places = self._judged(found[-1])
             if is_whole or places:
                 counting.append((is_whole, places, by_key[key].received_ids(), identifier, found))
             else:
@@ -118,20 +118,15 @@ class Found:
             entries[name] = entry
         return entries
 
-    def _judged(self, found):
-        """Of an identifier with these records, in the order in which they were written: whether its message
-        is in all places, and in which.
+    def _judged(self, entry):
+        """Of an identifier with this record, the last of its own: whether its message is in all places, and
+        in which.
         """
-        *before, entry = found
         is_known = self._is_known(entry)
         places = entry.places if is_known else held_in(self._stores, entry.places, entry.number)
         if entry.kind == PARTLY:
             return False, places
-        if is_known or places == entry.places != b"":
-            return True, places
-        if before and before[0].kind == PARTLY:  # it went to those that lacked it
-            places += self._judged(before[:1])[1]
-        return False, places
+        return is_known or places == entry.places != b"", places
 
     def _restore(self, is_whole, places, ids, identifier, found):
         *before, entry = found

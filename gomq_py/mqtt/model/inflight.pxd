@@ -38,7 +38,8 @@ cdef class Inflight(turn_taker.TurnTaker):
     cpdef uint64_t sent(
         self, uint64_t key, unsigned int identifier, uint64_t location, uint64_t stored_ms) except? 0
     cpdef uint64_t begun(
-        self, uint64_t key, unsigned int identifier, tuple destinations, Message message) except? 0
+        self, uint64_t key, unsigned int identifier, tuple destinations, Message message, bytes had
+    ) except? 0
     @cython.locals(now=uint64_t)
     cpdef uint64_t received(
         self, uint64_t kept_at, uint64_t key, unsigned int identifier, tuple destinations) except? 0
@@ -54,7 +55,7 @@ cdef class Inflight(turn_taker.TurnTaker):
     @cython.locals(
         at=cython.p_uchar, place=Py_ssize_t, room=Py_ssize_t, size=Py_ssize_t, destination=Destination,
         store=Store)
-    cdef _note_places(self, tuple destinations, Message message)
+    cdef _note_places(self, tuple destinations, Message message, bytes had)
     @cython.locals(before=uint64_t)
     cdef _delete_outdated(self, uint64_t kept_at)
     cdef bint _opened(self) except -1

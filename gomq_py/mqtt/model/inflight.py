@@ -143,13 +143,14 @@ class Inflight(turn_taker.TurnTaker):
 
     # incoming
 
-    def begun(self, key, identifier, destinations, message):
-        """The message with this identifier is given to ``destinations``, a tuple, next. Returns where that is
-        kept, 0 where it cannot be. What it returns goes to received(), or to dismissed().
+    def begun(self, key, identifier, destinations, message, had):
+        """The message with this identifier is given to ``destinations``, a tuple, next. ``had``: its places
+        in those that have it, of which partly() is kept. Returns where that is kept, 0 where it cannot be.
+        What it returns goes to received(), or to dismissed().
         """
         if not self._opened():
             return 0
-        self._note_places(destinations, message)
+        self._note_places(destinations, message, had)
         if not self.touched:
             self.scheduler.touch(self)
         return self._keep(RECEIVED, BEGUN, identifier, key, 0, self.came_ms)
@@ -170,12 +171,12 @@ class Inflight(turn_taker.TurnTaker):
         """The places of a message that is given to ``destinations``, a tuple, next; none where they are too
         many.
         """
-        self._note_places(destinations, message)
+        self._note_places(destinations, message, b"")
         return self.places_of(())
 
     def places_of(self, left):
-        """Of the destinations that begun() was called for last: the places of the message in all but those
-        ``left``, which are the last of them.
+        """The places of the message that begun() was called for last, without those in ``left``, which are
+        the last of its destinations.
         """
         end = self.message.body_at + self.places_length
         for destination in left:
@@ -368,9 +369,9 @@ class Inflight(turn_taker.TurnTaker):
 
     # helpers
 
-    def _note_places(self, destinations, message):
-        """Put the places of a message behind the record that is written next."""
-        room = len(NO_ROUTING) + RECORD_OCTETS + PLACE_OCTETS * len(destinations)
+    def _note_places(self, destinations, message, had):
+        """Put the places of a message, those it ``had`` first, behind the record that is written next."""
+        room = len(NO_ROUTING) + RECORD_OCTETS + len(had) + PLACE_OCTETS * len(destinations)
         self.places_length = 0
         self.came_ms = message.timestamp_ms
         if len(destinations) > PLACES:
@@ -378,7 +379,8 @@ class Inflight(turn_taker.TurnTaker):
         if room > len(self.record):
             self._use(bytearray(room))
         size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
-        at, place = self.at, self.message.body_at
+        at, place = self.at, self.message.body_at + len(had)
+        self.record[self.message.body_at:place] = had
         for destination in destinations:
             store = destination.next_store()
             if store is not None:

@@ -41,7 +41,8 @@ cdef class Received:
     cpdef bint is_storing(self, unsigned int identifier) except -1
     cpdef not_stored(self, unsigned int identifier)
     cpdef refused_by_some(self, unsigned int identifier, tuple destinations)
-    cdef bytes _held_by(self, tuple destinations)
+    cdef bytes _had(self, unsigned int identifier)
+    cdef bytes _held_by(self, unsigned int identifier, tuple destinations)
     @cython.locals(kept_at=uint64_t)
     cpdef lost_by_some(self, unsigned int identifier, list destinations)
     @cython.locals(kept_at=uint64_t)

@@ -72,7 +72,8 @@ class Received:
         if not destinations and self.is_partly(identifier):  # nobody lacks it any more
             self.begun_at = self.inflight.whole(self.key, identifier)
         else:
-            self.begun_at = self.inflight.begun(self.key, identifier, destinations, message)
+            self.begun_at = self.inflight.begun(
+                self.key, identifier, destinations, message, self._had(identifier))
 
     def postpone(self, identifier, message, destinations, left, taken):
         """Its message waits for files: the first of those ``left``, the last of its ``destinations``, has
@@ -96,8 +97,9 @@ class Received:
         client sends it again after a restart.
         """
         if self.begun_at and not self.closed:
-            places = self.storing[identifier][0] + (
-                self.inflight.places_of(left) if taken else self._held_by(destinations))
+            places = (
+                self.inflight.places_of(left) if taken
+                else self._had(identifier) + self._held_by(identifier, destinations))
             if places:
                 kept_at = self.inflight.partly(
                     self.key, identifier, destinations[:len(destinations) - len(left)], places)
@@ -117,6 +119,10 @@ class Received:
 
     def _places_of(self, identifier):
         return b"" if self.partly is None else self.partly.get(identifier, b"")
+
+    def _had(self, identifier):
+        """The places of its message in those that have it, where it waits for files or is_partly()."""
+        return self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
 
     def is_partly(self, identifier):
         """Whether some of its destinations have its message, since an earlier run or since a connection that
@@ -187,9 +193,9 @@ class Received:
         """As not_stored(), of a message to these that its client will send again, because it cannot be told:
         it goes to those then that did not take it.
         """
-        places = self.storing[identifier][0] if identifier in self.storing else self._places_of(identifier)
+        places = self._had(identifier)
         if self.begun_at:
-            places += self._held_by(destinations)
+            places += self._held_by(identifier, destinations)
         if places:
             self._keep_partly(identifier, places)
             self._dismiss()
@@ -197,10 +203,12 @@ class Received:
         else:
             self.not_stored(identifier)
 
-    def _held_by(self, destinations):
-        """The places of the message that begin() was called for in those of these that have it."""
+    def _held_by(self, identifier, destinations):
+        """The places of the message that begin() was called for in those of these, which lacked it, that have
+        it.
+        """
         noted, came_ms = self.inflight.noted(self.begun_at)
-        return held_in(_sound(destinations), noted, came_ms)
+        return held_in(_sound(destinations), noted[len(self._had(identifier)):], came_ms)
 
     def lost_by_some(self, identifier, destinations):
         """As discard(), of a message that its client will send again: the stores of some of these have
@@ -301,9 +309,7 @@ class Received:
         for identifier in self._identifiers():
             kept_at = self._value(identifier)
             is_sure = kept_at != NOT_KEPT and kept_at <= self.inflight.sure_mark
-            places, waits = self._places_of(identifier), identifier in self.storing
-            if waits:
-                places = self.storing[identifier][0]
+            places, waits = self._had(identifier), identifier in self.storing
             now = 0
             if places or not waits and (is_sure or outlives):
                 now = inflight.received_before(self.key, identifier, is_sure, places)

@@ -284,6 +284,38 @@ def test_deleted_files_are_gone(bench, tmp_path):
         bench.push(b"x")
 
 
+class Told:
+    """Hears of changes of files. ``appends``: the file name of each append, in order."""
+
+    def __init__(self):
+        self.appends = []
+
+    def appended(self, file, start, end):
+        self.appends.append(os.path.basename(file.path))
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+
+def test_message_that_is_written_anew_is_told_of_before_the_old_one_is_deleted(tmp_path):
+    """Or whoever follows, and takes over between the two, has neither."""
+    told = Told()
+    bench = StoreBench(tmp_path, files=Files((told,)), segment_bytes=65536)
+    bench.push(b"old")
+    location, _ = bench.shift()
+    while len(names(tmp_path)) < 3:  # the old one's segment has an acks file, too
+        bench.push(bytes(10000))
+        bench.store.flush()
+    told.appends.clear()
+
+    bench.push(b"anew")
+    bench.store.delete(location)
+    bench.store.flush()
+
+    assert told.appends == ["msgs.0000000002", "acks.0000000001"]
+    bench.close()
+
+
 def test_a_location_that_was_never_handed_out_is_refused(bench):
     bench.push(b"one")
     location, _ = bench.shift()

@@ -816,6 +816,34 @@ def test_a_kill_when_the_files_are_there_leaves_nobody_out(nodes, comes):
     assert count_in(again, "b") == comes and lacking(again) == (["a", "b"] if comes else ["b"])
 
 
+def test_what_one_of_two_lost_with_the_power_comes_again_to_that_one(nodes):
+    """It waited for files, and all have had it, but not all have it on the disk. The client was not answered.
+    """
+    node = nodes()
+    before, queue = left_waiting(node)
+    before((queue,), None, True)
+    assert queue.publish(sent_at_once(b"lost"))
+    Peer(node).session.received_ids().add(7, (queue,))
+    node.hub.scheduler.finish()
+    tear_body(node, b"lost")
+
+    assert lacking(nodes(2)) == ["b"]
+
+
+def test_failed_flush_of_one_that_waited_for_files_forgets_nobody_who_has_it(nodes):
+    node = nodes()
+    before, queue = left_waiting(node)
+    before((queue,), None, True)
+    assert queue.publish(sent_at_once())
+    ids = Peer(node).session.received_ids()
+    ids.add(7, (queue,))
+    queue.fail(OSError(errno.EIO, "no disk"))
+
+    ids.lost_by_some(7, [node.vhost.queues["a"], queue])
+
+    assert lacking(node) == ["b"]
+
+
 def test_what_a_queue_refused_comes_again_to_those_that_lack_it(nodes):
     left_waiting(nodes(), taken=False)
 
