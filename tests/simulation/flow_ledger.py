@@ -304,7 +304,9 @@ class Inbox(TopicLedger):
             before for before in self._fresh
             if before not in self.came and not self.flow.messages[before].may_have_expired()]
         for before in self._fresh:
-            if before < number and qos and (self.flow.messages[before].topic, self.qos_of(before)) == key:
+            earlier = self.flow.messages[before]
+            is_in_turn = before < number and not earlier.is_late
+            if is_in_turn and qos and (earlier.topic, self.qos_of(before)) == key:
                 self.find(f"{number} came before {before}, which has not expired")
 
 

@@ -251,6 +251,21 @@ def test_message_that_is_left_out_before_it_expires_is_found(world, flow, inbox)
     assert findings(world) == ["1 came before 0, which has not expired"]
 
 
+def test_message_that_a_power_cut_took_before_its_answer_may_come_behind_the_next(world, flow, inbox):
+    """Seed 10208: its record was torn, and that of the next one was on the disk."""
+    flow.publish_to("f0/a", 1, 60)
+    flow.publish_to("f0/a", 1, 60)
+    flow.power_was_cut()
+    for number in range(2):
+        flow.sends_again(number)
+        flow.accept(number)
+
+    come(inbox, 1)
+    come(inbox, 0)
+
+    assert findings(world) == []
+
+
 def test_message_that_has_expired_may_be_lost(world, flow, inbox):
     publish(flow, expiry_s=1)
     publish(flow)
