@@ -144,9 +144,8 @@ class Inflight(turn_taker.TurnTaker):
     # incoming
 
     def begun(self, key, identifier, destinations, message, had):
-        """The message with this identifier is given to ``destinations``, a tuple, next. ``had``: its places
-        in those that have it, of which partly() is kept. Returns where that is kept, 0 where it cannot be.
-        What it returns goes to received(), or to dismissed().
+        """The message with this identifier is given to ``destinations``, a tuple, next; ``had``: its places
+        in others. Returns where that is kept, for received() or dismissed(), 0 where it cannot be.
         """
         if not self._opened():
             return 0
@@ -168,9 +167,7 @@ class Inflight(turn_taker.TurnTaker):
         return kept_at
 
     def places(self, destinations, message):
-        """The places of a message that is given to ``destinations``, a tuple, next; none where they are too
-        many.
-        """
+        """The places of a message that is given to ``destinations``, a tuple, next; none of too many."""
         self._note_places(destinations, message, b"")
         return self.places_of(())
 
