@@ -58,6 +58,17 @@ def test_compiled_modules_have_the_same_traces(output):
     assert {line[:3] for line in LINE.findall(printed)} == {line[:3] for line in LINE.findall(output)}
 
 
+def test_no_clock_that_cuts_work_into_slices_is_the_machines():
+    """Or it is cut elsewhere on a busy one, as in seed 10550."""
+    asked = (
+        "import time\nfrom tests.simulation import clock\nclock.install()\n"
+        "looks = time.monotonic, time.perf_counter, time.thread_time, time.time\n"
+        "print(*[round((look() - look()) * -1e6) for look in looks])")
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["1"] * 4
+
+
 def test_seed_by_itself_shows_its_trace(output):
     printed, _ = simulate(SEEDS[0])
 
