@@ -4,8 +4,8 @@ Builds the rooms of a broker and hands them to each other.
 
 - A *leader* has read the folder (``Broker.recover``) and serves it: broker, doors, listeners.
 - A *follower* only holds it. Somebody writes into it what another node's files are told of
-  (``storage.replication.Replicator``); nothing is read, nothing else is written, no door is open. ``promote``
-  makes a leader of it, once that somebody has come to an end.
+  (``storage.disk.replication.Replicator``); nothing is read, nothing else is written, no door is open.
+  ``promote`` makes a leader of it, once that somebody has come to an end.
 
 Below launcher and whatever else runs a broker; the only place that knows every room. Never parses flags,
 never patches, knows no signals.
@@ -29,11 +29,11 @@ from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire import crossing
 from gomq_py.shovel.definition import DefinitionError
 from gomq_py.shovel.supervisor import Shovels
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.files import Files
-from gomq_py.storage.replication import NullReplicator, Replicator
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.replication import NullReplicator, Replicator
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
 
 # What MQTT's clients publish is read as AMQP's properties wherever somebody asks.
 forms.register(crossing.MQTTForm())

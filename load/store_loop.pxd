@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.message_store cimport MessageStore
+from gomq_py.storage.stores.message_store cimport MessageStore
 
 @cython.locals(_=Py_ssize_t)
 cpdef int append(MessageStore store, Message message, Py_ssize_t count) except -1

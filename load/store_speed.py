@@ -15,12 +15,12 @@ import gevent
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gomq_py.storage import message_store  # noqa: E402
-from gomq_py.storage.files import Files  # noqa: E402
+from gomq_py.storage.disk.files import Files  # noqa: E402
+from gomq_py.storage.flush.group_commit import GroupCommit  # noqa: E402
 from gomq_py.storage.message import Message  # noqa: E402
-from gomq_py.storage.pool import SegmentPool  # noqa: E402
-from gomq_py.storage.recovery import open_store  # noqa: E402
-from gomq_py.storage.sync import GroupCommit  # noqa: E402
+from gomq_py.storage.segments.pool import SegmentPool  # noqa: E402
+from gomq_py.storage.stores import message_store  # noqa: E402
+from gomq_py.storage.stores.recovery import open_store  # noqa: E402
 
 
 def load_loops(folder):

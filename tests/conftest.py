@@ -16,10 +16,10 @@ import pytest
 
 from gomq_py import build_info
 from gomq_py.observability import log
-from gomq_py.storage import flushing
-from gomq_py.storage.aside import Aside
-from gomq_py.storage.pool import SegmentPool
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.flush import flushing
+from gomq_py.storage.flush.background import Aside
+from gomq_py.storage.flush.group_commit import GroupCommit
+from gomq_py.storage.segments.pool import SegmentPool
 from gomq_py.testing.brokers import ChildBroker
 from tests.support import broker_process as processes
 from tests.support import built, programs, resources, telltale, typed

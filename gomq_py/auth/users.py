@@ -17,9 +17,9 @@ from gomq_py.auth.permissions import Permission, TopicPermission
 from gomq_py.content.fields import encode_table
 from gomq_py.digests import blake2b
 from gomq_py.observability.log import logger
-from gomq_py.storage.definition_log import DefinitionLog
-from gomq_py.storage.framed_log import LogError, keep_left_out
-from gomq_py.storage.log_records import RecordError, are_numbers, is_str, is_text, is_texts, optional
+from gomq_py.storage.logs.definition_log import DefinitionLog
+from gomq_py.storage.logs.framed_log import LogError, keep_left_out
+from gomq_py.storage.logs.log_records import RecordError, are_numbers, is_str, is_text, is_texts, optional
 
 LOG = logger("auth")
 TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonator")
@@ -160,7 +160,7 @@ class Users:
 
     @property
     def damage(self):
-        """What reading the log found broken, see storage.framed_log.Damage."""
+        """What reading the log found broken, see storage.logs.framed_log.Damage."""
         return self._log.damage
 
     @property

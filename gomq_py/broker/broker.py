@@ -34,9 +34,9 @@ from gomq_py.broker.transfer.dead_letters import DeadLetters
 from gomq_py.errors import PreconditionFailed
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.log import logger
-from gomq_py.storage.data_dir import DEFINITIONS, KILLED, USERS
-from gomq_py.storage.definition_log import DefinitionLog
-from gomq_py.storage.pool import SegmentPool
+from gomq_py.storage.disk.data_dir import DEFINITIONS, KILLED, USERS
+from gomq_py.storage.logs.definition_log import DefinitionLog
+from gomq_py.storage.segments.pool import SegmentPool
 
 LOG = logger("broker")
 DEFAULT_VHOST = "/"

@@ -11,14 +11,15 @@ import os
 import re
 
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
-from gomq_py.storage import stream_offsets
-from gomq_py.storage.data_dir import (
+from gomq_py.storage.disk.data_dir import (
     DEFINITIONS, QUEUES, STOPPED, USERS, DataDir, is_known, known_ranges, last_end_of, listed_in,
-    logs_left_in, lost_logs)
+    logs_left_in, lost_logs,
+)
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan
 from gomq_py.storage.format.record import RecordScanner
+from gomq_py.storage.stores import stream_offsets
 
 LOGS = (DEFINITIONS, USERS)
 _SEGMENT = re.compile(r"(msgs|acks)\.(\d{10})")
@@ -31,7 +32,8 @@ class Findings:
     def __init__(self, ended_in_order=False, listed=()):
         # the last run; or else there may be acks of segments that are gone
         self.ended_in_order = ended_in_order
-        # What it left, {folder: storage.segment_list.Listed}; the folders that were looked at are taken out.
+        # What it left, {folder: storage.disk.segment_list.Listed}; the folders that were looked at are taken
+        # out.
         self.listed = dict(listed)
         self.damage = []
         self.notes = []

@@ -17,9 +17,9 @@ from gomq_py.broker.topology.recovery import noting_deleted, replay, text
 from gomq_py.broker.topology.vhost import metadata
 from gomq_py.broker.topology_log import records
 from gomq_py.mqtt.model.kinds import all_kinds
-from gomq_py.storage.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
+from gomq_py.storage.disk.data_dir import DEFINITIONS, LOCK, SCHEMA, SCHEMA_VERSION, USERS, queue_id
 from gomq_py.storage.format.log import LogError, LogScan
-from gomq_py.storage.log_records import RecordError, read_record
+from gomq_py.storage.logs.log_records import RecordError, read_record
 
 _RIGHTS = ("configure", "write", "read")
 _TOPIC_RIGHTS = ("write", "read")

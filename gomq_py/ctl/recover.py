@@ -13,13 +13,15 @@ from gomq_py.broker.features.queue_type import MAX_PRIORITY, QUEUE_TYPE
 from gomq_py.content.fields import encode_table
 from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
 from gomq_py.errors import Refused
-from gomq_py.storage import atomic_file, stream_offsets
-from gomq_py.storage.data_dir import (
-    DEFINITIONS, QUEUES, SET_ASIDE, USERS, forget_log_left, make_place, move_aside, queue_id)
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk import atomic_file
+from gomq_py.storage.disk.data_dir import (
+    DEFINITIONS, QUEUES, SET_ASIDE, USERS, forget_log_left, make_place, move_aside, queue_id,
+)
+from gomq_py.storage.disk.files import Files
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.log import LogError, LogScan, encode_log
-from gomq_py.storage.framed_log import FramedLog
+from gomq_py.storage.logs.framed_log import FramedLog
+from gomq_py.storage.stores import stream_offsets
 
 DEFAULT_VHOST = "/"
 _SEGMENT = re.compile(r"(msgs|acks)\.\d{10}")

@@ -8,7 +8,7 @@ import pytest
 
 from gomq_py.ctl.offline import Definitions
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
-from gomq_py.storage.data_dir import queue_id
+from gomq_py.storage.disk.data_dir import queue_id
 from gomq_py.storage.message import Message
 from tests.ctl.running import Runner, commands, done, in_process
 from tests.support.broker_process import ROOT, BrokerProcess

@@ -9,10 +9,10 @@ import gevent
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
-from gomq_py.storage.sync import GroupCommit
 from tests.durability.account import Account, body_of, number_in
 from tests.durability.flush_pool import give_way
 from tests.durability.store_driver import is_persistent, size_of

@@ -2,12 +2,12 @@
 that a seed decides what happens meanwhile.
 
 With real threads a failure found by a seed may not come again.
-``use`` puts it into ``storage.flushing`` for one test.
+``use`` puts it into ``storage.flush.flushing`` for one test.
 """
 import gevent
 from gevent.event import AsyncResult
 
-from gomq_py.storage import flushing
+from gomq_py.storage.flush import flushing
 
 
 class FlushPool:

@@ -7,7 +7,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from gomq_py.storage import flushing, sync
+from gomq_py.storage.flush import flushing, group_commit
 from tests.durability import test_broker_faults, test_store_faults
 from tests.durability.flush_pool import FlushPool
 
@@ -26,7 +26,7 @@ def scenario_of(kind, root, call=None):
 
 def main():
     kind, root, call, target = sys.argv[1:]
-    flushing.ThreadPool, sync.UNHURRIED_S = FlushPool, UNHURRIED_S
+    flushing.ThreadPool, group_commit.UNHURRIED_S = FlushPool, UNHURRIED_S
     scenario, account = scenario_of(kind, Path(root), int(call))
     scenario.files.on_kill = lambda: Path(target).write_bytes(pickle.dumps(account()))
     scenario.run()

@@ -7,12 +7,12 @@ import os
 
 import gevent
 
-from gomq_py.storage.data_dir import DataDir
+from gomq_py.storage.disk.data_dir import DataDir
 from gomq_py.storage.errors import StoreError
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
-from gomq_py.storage.pool import SegmentPool
-from gomq_py.storage.recovery import open_store
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores.recovery import open_store
 from tests.durability.account import body_of, number_in
 from tests.durability.flush_pool import give_way
 from tests.support.power_cut import PowerCutFiles

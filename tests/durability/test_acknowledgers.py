@@ -16,7 +16,7 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
 from gomq_py.storage.message import Message
 from tests.durability.test_http_cuts import Life
 from tests.support.acknowledger import HandAcknowledger

@@ -10,7 +10,7 @@ import pytest
 
 from gomq_py.errors import Refused
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.framed_log import LogError
+from gomq_py.storage.logs.framed_log import LogError
 from tests.durability import flush_pool
 from tests.durability.account import Account, body_of
 from tests.durability.broker_driver import PROPERTIES, Life, World, check_folder

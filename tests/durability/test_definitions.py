@@ -8,13 +8,13 @@ import pytest
 
 from gomq_py.broker.broker import Broker
 from gomq_py.broker.topology import vhost_deletion
-from gomq_py.storage import definition_log
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
+from gomq_py.storage.logs import definition_log
 from tests.durability.seeds import seeds
 from tests.support.passwords import has_password
 from tests.support.power_cut import Disk, PowerCutFiles

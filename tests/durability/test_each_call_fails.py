@@ -25,12 +25,12 @@ from gomq_py.mqtt.model import wills
 from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE, PREFIX
 from gomq_py.mqtt.wire.constants import MQTT_5
 from gomq_py.mqtt.wire.packets import Subscription, Will
-from gomq_py.storage import sync
-from gomq_py.storage.data_dir import DataDirError, queue_id
+from gomq_py.storage.disk.data_dir import DataDirError, queue_id
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.framed_log import LogError
+from gomq_py.storage.flush import group_commit
+from gomq_py.storage.logs.framed_log import LogError
 from gomq_py.storage.message import Message
-from gomq_py.storage.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_cursor import StreamCursor
 from tests.durability import flush_pool
 from tests.durability.test_mqtt_cuts import Door, connected
 from tests.durability.test_mqtt_kill import GONE, Party
@@ -64,8 +64,9 @@ NAMES = {
 UNTOUCHED = {".lock", ".last-run", ".segments", "set-aside", "transient"}
 # What fails in the suite on each store: the first of these that there is.
 KINDS = ("sync", "append", "make", "make_folder")
-# A folder whose flush has failed fails all that is in it for the rest of the run (storage.sync): on purpose,
-# because another flush would succeed without what the first one lost.
+# A folder whose flush has failed fails all that is in it for the rest of the run
+# (storage.flush.group_commit): on purpose, because another flush would succeed without what the first one
+# lost.
 FOREVER = {"sync_folder"}
 
 
@@ -433,7 +434,7 @@ def run(folder, target=None, number=0, version=5):
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch):
     flush_pool.use(monkeypatch)
-    monkeypatch.setattr(sync, "UNHURRIED_S", 0.01)
+    monkeypatch.setattr(group_commit, "UNHURRIED_S", 0.01)
     monkeypatch.setattr(again, "FIRST_PAUSE_MS", 1)
     monkeypatch.setattr(again, "LONGEST_PAUSE_MS", 20)
     monkeypatch.setattr(wills, "TRY_AGAIN_MS", 1)

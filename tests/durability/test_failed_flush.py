@@ -13,7 +13,7 @@ from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.storage.message import Message
-from gomq_py.storage.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_cursor import StreamCursor
 from tests.durability import flush_pool
 from tests.support.kept import STORE, content, kept_kinds, made
 from tests.support.node import Node

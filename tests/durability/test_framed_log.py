@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gomq_py.storage import atomic_file
-from gomq_py.storage.framed_log import FramedLog
+from gomq_py.storage.disk import atomic_file
+from gomq_py.storage.logs.framed_log import FramedLog
 from tests.durability.seeds import seeds
 from tests.support.faulty_files import FaultyFiles
 from tests.support.power_cut import Disk, PowerCutFiles
@@ -54,7 +54,7 @@ def number_of(octets):
 
 class Committer:
     """Flushes what was marked when the test says so, then answers those that had asked before,
-    as storage.sync does.
+    as storage.flush.group_commit does.
     """
 
     enabled = True

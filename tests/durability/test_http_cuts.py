@@ -27,11 +27,11 @@ from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.wire.crossing import KIND, record_flags
-from gomq_py.storage import sync
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.flush import group_commit
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
-from gomq_py.storage.sync import GroupCommit
 from tests.durability import flush_pool
 from tests.management.description import described
 from tests.support.power_cut import Disk, PowerCutFiles
@@ -320,7 +320,7 @@ def test_every_change_that_was_answered_is_there_after_a_power_cut(disk, tmp_pat
 
 
 def test_what_is_only_read_or_refused_waits_for_no_flush(disk, monkeypatch):
-    monkeypatch.setattr(sync, "UNHURRIED_S", 3600)  # however long it takes
+    monkeypatch.setattr(group_commit, "UNHURRIED_S", 3600)  # however long it takes
     life = Life(disk.root, PowerCutFiles(disk))
     life.committer.wait()
     syncs = life.committer.syncs

@@ -7,7 +7,7 @@ import gevent
 import pytest
 
 from gomq_py.mqtt.server.inbound import Inbound
-from gomq_py.storage import data_dir
+from gomq_py.storage.disk import data_dir
 from gomq_py.storage.message import Message
 from tests.durability import flush_pool
 from tests.durability.seeds import seeds

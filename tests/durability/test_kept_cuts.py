@@ -20,9 +20,9 @@ import pytest
 from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
 from tests.durability import flush_pool
 from tests.durability.flush_pool import give_way
 from tests.durability.seeds import seeds

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gomq_py.storage import sync
+from gomq_py.storage.flush import group_commit
 from tests.durability import flush_pool
 from tests.durability.broker_driver import check_folder
 from tests.durability.killed_child import UNHURRIED_S, scenario_of
@@ -28,7 +28,7 @@ POINTS = 25
 def the_same_calls_in_every_run(monkeypatch):
     """As in the children: flushes in greenlets, and none that time alone brings about."""
     flush_pool.use(monkeypatch)
-    monkeypatch.setattr(sync, "UNHURRIED_S", UNHURRIED_S)
+    monkeypatch.setattr(group_commit, "UNHURRIED_S", UNHURRIED_S)
 
 
 def kill_at(kind, root, call):

@@ -16,9 +16,9 @@ from gevent.event import AsyncResult
 from gomq_py.broker.features.stream_offset import FIRST, StreamStart
 from gomq_py.content.properties import Properties
 from gomq_py.hub.scheduler import unix_ms
-from gomq_py.storage import flushing, sync
+from gomq_py.storage.flush import flushing, group_commit
 from gomq_py.storage.message import Message
-from gomq_py.storage.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_cursor import StreamCursor
 from tests.durability import flush_pool
 from tests.support.kept import STORE, content, kept_kinds, made
 from tests.support.node import Node
@@ -231,7 +231,7 @@ class Killed:
         patches = self._patches.__enter__()
         patches.setattr(TellingLate, "files", self.files)
         patches.setattr(flushing, "ThreadPool", TellingLate)
-        patches.setattr(sync, "UNHURRIED_S", 3600)
+        patches.setattr(group_commit, "UNHURRIED_S", 3600)
         return self
 
     def __exit__(self, *failure):

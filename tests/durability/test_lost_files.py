@@ -15,8 +15,8 @@ from gomq_py.ctl.offline import FolderError
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.wire.constants import PUBACK
-from gomq_py.storage.data_dir import KILLED, DataDir, DataDirError, logs_left_in, queue_id
-from gomq_py.storage.definition_log import DefinitionLog
+from gomq_py.storage.disk.data_dir import KILLED, DataDir, DataDirError, logs_left_in, queue_id
+from gomq_py.storage.logs.definition_log import DefinitionLog
 from gomq_py.storage.message import Message
 from tests.support.mqtt_outbound import Peer, mqtt_message, publish
 from tests.support.node import Node

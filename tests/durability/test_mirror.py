@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from gomq_py.storage import atomic_file
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.files import Files
-from gomq_py.storage.framed_log import FramedLog
+from gomq_py.storage.disk import atomic_file
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.logs.framed_log import FramedLog
 from tests.durability.seeds import seeds
 from tests.support.mirror import Mirror
 

@@ -11,7 +11,7 @@ import gevent
 import pytest
 
 from gomq_py.ctl.fsck import check_folder
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
 from tests.support.node import Node
 from tests.support.stores import StoreBench
 from tests.support.streams import STREAM

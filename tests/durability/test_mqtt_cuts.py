@@ -21,10 +21,10 @@ from gomq_py.mqtt.model import kinds
 from gomq_py.mqtt.server.server import MQTTServer
 from gomq_py.mqtt.wire.packets import PublishPacket, Subscription
 from gomq_py.net.listener import serve
-from gomq_py.storage import data_dir
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.disk import data_dir
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
 from tests.durability import flush_pool
 from tests.durability.seeds import seeds
 from tests.durability.test_mqtt_kill import GONE, Publisher, Subscriber

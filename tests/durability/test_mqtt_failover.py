@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from gomq_py.mqtt.wire.constants import PUBCOMP, PUBLISH, PUBREC
-from gomq_py.storage.data_dir import FOLLOWED, DataDir
+from gomq_py.storage.disk.data_dir import FOLLOWED, DataDir
 from tests.durability.seeds import seeds
 from tests.support.door import poll_the_loop
 from tests.support.mirror import Mirror

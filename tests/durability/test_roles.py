@@ -17,8 +17,8 @@ from gomq_py.config.settings import Settings
 from gomq_py.content.properties import Properties
 from gomq_py.hub.context import Hub
 from gomq_py.node import FOLLOWER, LEADER, Node
-from gomq_py.storage.data_dir import DataDirError, DataDirLocked
-from gomq_py.storage.replication import NullReplicator
+from gomq_py.storage.disk.data_dir import DataDirError, DataDirLocked
+from gomq_py.storage.disk.replication import NullReplicator
 from tests.support.door import Client
 from tests.support.mirror import Mirror, folder_content
 from tests.support.waiting import wait_until

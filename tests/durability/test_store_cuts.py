@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
+from gomq_py.storage.disk.files import File
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.files import File
 from tests.durability import flush_pool
 from tests.durability.account import Account
 from tests.durability.seeds import seeds

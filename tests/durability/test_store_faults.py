@@ -9,8 +9,8 @@ import errno
 import gevent
 import pytest
 
-from gomq_py.storage import sync
 from gomq_py.storage.errors import StoreError, StoreFull
+from gomq_py.storage.flush import group_commit
 from tests.durability import flush_pool
 from tests.durability.account import Account
 from tests.durability.store_driver import Life, found_in, is_persistent
@@ -24,7 +24,7 @@ def the_same_calls_in_every_run(monkeypatch):
     the N-th call is the same one however long a run takes.
     """
     flush_pool.use(monkeypatch)
-    monkeypatch.setattr(sync, "UNHURRIED_S", 3600)
+    monkeypatch.setattr(group_commit, "UNHURRIED_S", 3600)
 
 
 class Scenario:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
-from gomq_py.storage.pool import SegmentPool
-from gomq_py.storage.stream_cursor import StreamCursor
-from gomq_py.storage.stream_recovery import open_stream_store
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_recovery import open_stream_store
 from tests.durability import flush_pool
 from tests.durability.flush_pool import give_way
 from tests.durability.seeds import seeds

@@ -19,8 +19,8 @@ from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.errors import PreconditionFailed
-from gomq_py.storage.files import Files
-from gomq_py.storage.framed_log import FramedLog, LogScan
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.logs.framed_log import FramedLog, LogScan
 from tests.support.node import Node
 
 MAX_DEPTH = 32  # how deep a client may nest tables

@@ -360,8 +360,8 @@ def test_modules_that_amqp_alone_does_not_need_are_not_there():
         "gomq_py.broker.topology.definitions", "gomq_py.broker.transfer.delayed",
         "gomq_py.client.connection", "gomq_py.mqtt.model.inflight", "gomq_py.mqtt.model.interests",
         "gomq_py.mqtt.model.session_queue", "gomq_py.mqtt.model.shares", "gomq_py.net.openssl",
-        "gomq_py.net.records", "gomq_py.storage.browser", "gomq_py.storage.priority_store",
-        "gomq_py.storage.stream_store", "importlib.metadata", "jwt", "lzma", "prometheus_client",
+        "gomq_py.net.records", "gomq_py.storage.stores.browser", "gomq_py.storage.stores.priority_store",
+        "gomq_py.storage.stores.stream_store", "importlib.metadata", "jwt", "lzma", "prometheus_client",
         "stringprep", "wsproto", "zipfile", "zlib",
     ]) == "[]"
 

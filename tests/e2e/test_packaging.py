@@ -168,7 +168,7 @@ def test_changed_declarations_compile_anew_whoever_cimports_the_module():
     original = dependencies.parse_dependencies
     try:
         script["see_modules"]()
-        cimports, *_ = dependencies.parse_dependencies(str(ROOT / "gomq_py/storage/segment.pxd"))
+        cimports, *_ = dependencies.parse_dependencies(str(ROOT / "gomq_py/storage/segments/segment.pxd"))
     finally:
         dependencies.parse_dependencies = original
 

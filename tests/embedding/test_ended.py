@@ -19,7 +19,7 @@ from gomq_py.client.errors import ConnectionClosed
 from gomq_py.client.mqtt import MQTTClient
 from gomq_py.federation import errands
 from gomq_py.http import live
-from gomq_py.storage import resting
+from gomq_py.storage.segments import idle
 from tests.support import certificates
 from tests.support.waiting import in_time, wait_until
 from tests.support.websockets import Client as WebSocket
@@ -29,7 +29,7 @@ RESET = struct.pack("ii", 1, 0)
 # Of the test's own side.
 CLIENTS = ("gomq_py.client.", "gomq_py.amqp.wire.", "gomq_py.mqtt.wire.")
 # Kept on purpose: what changed lately, for viewers; what is being flushed together.
-KEPT = ("gomq_py.http.feed.Change", "gomq_py.storage.gathering.Coming")
+KEPT = ("gomq_py.http.feed.Change", "gomq_py.storage.flush.gathering.Coming")
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def federation(broker):
 def test_nothing_of_what_has_ended_is_left_for_the_collector(broker, no_collector, kind, monkeypatch):
     monkeypatch.setattr(errands, "LINGER_S", 0)
     monkeypatch.setattr(live, "PAUSE_S", 0)
-    monkeypatch.setattr(resting, "REST_MS", 1)
+    monkeypatch.setattr(idle, "REST_MS", 1)
     for _ in range(2):  # imports, caches, the queue that the kind uses
         kind(broker)
     wait_until(lambda: broker.call(is_quiet))

@@ -17,16 +17,16 @@ from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.broker.topology import definitions
 from gomq_py.content.fields import encode_table
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.storage import stream_offsets
-from gomq_py.storage.data_dir import DataDir, DataDirError
+from gomq_py.storage.disk.data_dir import DataDir, DataDirError
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.format import acks as acks_format
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.record import RecordScanner
-from gomq_py.storage.framed_log import HEAD, HEAD_SIZE, FramedLog, LogError, LogScan, encode_record
+from gomq_py.storage.logs.framed_log import HEAD, HEAD_SIZE, FramedLog, LogError, LogScan, encode_record
 from gomq_py.storage.message import Message
-from gomq_py.storage.pool import SegmentPool
-from gomq_py.storage.recovery import open_store
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores import stream_offsets
+from gomq_py.storage.stores.recovery import open_store
 from tests.fuzz.config_targets import folder
 from tests.fuzz.target import Draw, Target, errors_logged
 from tests.support.exact import exact

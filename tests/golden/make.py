@@ -20,10 +20,10 @@ from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.broker.topology import definitions
 from gomq_py.content.properties import Properties
 from gomq_py.mqtt.model.kinds import all_kinds
-from gomq_py.storage import data_dir
+from gomq_py.storage.disk import data_dir
 from gomq_py.storage.format import head, log
 from gomq_py.storage.message import Message
-from gomq_py.storage.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_cursor import StreamCursor
 from tests.support.node import Node
 from tests.support.passwords import has_password
 from tests.support.reading import get

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from gomq_py.broker.queues.queue import Queue
 from gomq_py.storage.message import Message
-from gomq_py.storage.priority_store import open_priority_store
+from gomq_py.storage.stores.priority_store import open_priority_store
 from tests.unit.broker.queues.test_limits import LimitedBench
 
 

@@ -12,8 +12,8 @@ import os
 import shutil
 from collections import deque
 
-from gomq_py.storage.data_dir import LAST_RUN, LOCK, SEGMENTS
-from gomq_py.storage.replication import Replicator
+from gomq_py.storage.disk.data_dir import LAST_RUN, LOCK, SEGMENTS
+from gomq_py.storage.disk.replication import Replicator
 from tests.simulation.threads import this_thread
 from tests.simulation.world import without_places
 from tests.support.mirror import Mirror

@@ -8,8 +8,8 @@ from collections import Counter
 
 from tests.durability.account import body_of, number_in
 
-# Seconds from an ack that the broker has seen to one that a power cut leaves: storage.sync's UNHURRIED_S, and
-# flushes.
+# Seconds from an ack that the broker has seen to one that a power cut leaves: storage.flush.group_commit's
+# UNHURRIED_S, and flushes.
 ACK_FLUSH_S = 1.0
 
 

@@ -21,11 +21,11 @@ from gomq_py.mqtt.model.retained import Retained
 from gomq_py.mqtt.model.sent import Sent
 from gomq_py.mqtt.model.wills import Wills
 from gomq_py.shovel.supervisor import Shovels
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.priority_store import PriorityStore
-from gomq_py.storage.requeued import DeliveryCounts, LocationHeap
-from gomq_py.storage.stream_cursor import StreamCursor
-from gomq_py.storage.stream_store import StreamStore
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.stores.priority_store import PriorityStore
+from gomq_py.storage.stores.requeued import DeliveryCounts, LocationHeap
+from gomq_py.storage.stores.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_store import StreamStore
 from tests.simulation import (
     amqp_mutants, keeping_mutants, limit_mutants, mended_mutants, mqtt_mutants, storage_mutants,
     vhost_mutants)

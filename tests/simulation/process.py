@@ -228,7 +228,7 @@ class Process:
         return descriptor
 
     def files(self, listeners):
-        """In place of storage.files.Files."""
+        """In place of storage.disk.files.Files."""
         return ProcessFiles(self, listeners)
 
     # its greenlets

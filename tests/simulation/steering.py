@@ -24,7 +24,8 @@ from gomq_py.links.lookups import Lookups
 from gomq_py.mqtt.model import kinds
 from gomq_py.net import listener, output
 from gomq_py.observability import resources
-from gomq_py.storage import data_dir, flushing
+from gomq_py.storage.disk import data_dir
+from gomq_py.storage.flush import flushing
 from tests.simulation import network
 from tests.simulation.disk import is_of_disk
 from tests.simulation.threads import Pool

@@ -6,9 +6,9 @@ from functools import partial
 
 import gevent
 
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.stream_store import StreamStore
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
+from gomq_py.storage.stores.stream_store import StreamStore
 from tests.simulation.disk import ProcessFiles
 from tests.simulation.follower import Follower
 

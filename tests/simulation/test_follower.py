@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
 from tests.simulation.clock import CLOCK
 from tests.simulation.follower import Follower
 from tests.simulation.ledger import TopicLedger

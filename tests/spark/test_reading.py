@@ -16,7 +16,7 @@ from gomq_py.spark.offsets import Position
 from gomq_py.spark.options import Options
 from gomq_py.spark.planning import Planner
 from gomq_py.spark.reading import PieceReader
-from gomq_py.storage.data_dir import queue_id
+from gomq_py.storage.disk.data_dir import queue_id
 from tests.support import crossing
 from tests.support.streams import StreamBench
 

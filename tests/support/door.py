@@ -25,11 +25,11 @@ from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.net.listener import serve
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.files import Files
-from gomq_py.storage.flushing import change_each
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.flushing import change_each
+from gomq_py.storage.flush.group_commit import GroupCommit
 from tests.support.waiting import in_time, wait_until
 
 NO_PROPERTIES = b"\x00\x00"

@@ -27,7 +27,10 @@ from tests.support.waiting import wait_until
 PACKAGE = os.path.dirname(gomq_py.__file__) + os.sep
 # Where the way begins and ends, and what only translates octets: neither is counted.
 SOCKET = ("net.",)
-DISK = ("storage.files", "storage.sync", "storage.bell", "storage.flushing", "storage.gathering")
+DISK = (
+    "storage.disk.files", "storage.flush.group_commit", "storage.flush.bell", "storage.flush.flushing",
+    "storage.flush.gathering",
+)
 WIRE_AND_CODEC = ("amqp.wire.", "content.", "octets", "storage.format.")
 NOT_COUNTED = SOCKET + DISK + WIRE_AND_CODEC
 

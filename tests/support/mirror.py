@@ -5,8 +5,8 @@ import contextlib
 import os
 import shutil
 
-from gomq_py.storage.data_dir import DEFINITIONS, POOL, USERS
-from gomq_py.storage.replication import Replicator
+from gomq_py.storage.disk.data_dir import DEFINITIONS, POOL, USERS
+from gomq_py.storage.disk.replication import Replicator
 
 LOGS = (DEFINITIONS, f"{DEFINITIONS}.next", USERS)
 

@@ -5,10 +5,10 @@ from gomq_py.broker.broker import Broker
 from gomq_py.config.settings import Settings
 from gomq_py.hub.context import Hub
 from gomq_py.hub.scheduler import unix_ms
-from gomq_py.storage.data_dir import DataDir
-from gomq_py.storage.durability import Durability
+from gomq_py.storage.disk.data_dir import DataDir
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
-from gomq_py.storage.sync import GroupCommit
 from tests.support.reading import get
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import TIMEOUT_S, wait_until

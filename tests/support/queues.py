@@ -5,11 +5,11 @@ import os
 
 from gomq_py.broker.queues.consumers import Consumer
 from gomq_py.broker.queues.queue import Queue
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
-from gomq_py.storage.message_store import MessageStore
-from gomq_py.storage.pool import SegmentPool
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores.message_store import MessageStore
 from tests.support.clocks import patient_scheduler
 
 

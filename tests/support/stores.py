@@ -3,11 +3,11 @@ from typing import NamedTuple
 
 import gevent
 
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.message import Message
-from gomq_py.storage.pool import SegmentPool
-from gomq_py.storage.recovery import open_store
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores.recovery import open_store
 from tests.support.waiting import wait_until
 
 INCARNATION = bytes(range(16))

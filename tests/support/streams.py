@@ -1,14 +1,14 @@
 """Streams for tests: a store in a folder, with messages as plain values,
 and what the wire says of a stream.
 """
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.flush.group_commit import GroupCommit
 from gomq_py.storage.format import head as head_format
 from gomq_py.storage.format.record import RecordScanner
 from gomq_py.storage.message import Message
-from gomq_py.storage.pool import SegmentPool
-from gomq_py.storage.stream_cursor import StreamCursor
-from gomq_py.storage.stream_recovery import open_stream_store
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.segments.pool import SegmentPool
+from gomq_py.storage.stores.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_recovery import open_stream_store
 from tests.support.stores import INCARNATION
 
 STREAM = {"x-queue-type": "stream"}

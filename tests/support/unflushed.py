@@ -4,7 +4,7 @@ not about what a disk keeps.
 What a power cut leaves is modelled (``power_cut``); that a flush is asked for and awaited is watched
 (``watched_files``). A real flush in the midst of these proves nothing and takes most of their time.
 """
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
 
 
 class Unflushed(Files):

@@ -5,7 +5,7 @@ Base of the files that misbehave (``faulty_files``, ``power_cut``): the N-th sea
 Announcements of mapped writes (``appended``, ``overwritten``) are moments too, though nothing can fail there:
 the mapping has already changed. So is the moment in which a log accepts what a thread is to write.
 """
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
 
 # Calls that ask the system for something, and so can fail.
 # Composed ones (remove_tree) are made of these; closing is not a change.

@@ -28,21 +28,21 @@ def test_nothing_is_imported_from_a_package_that_was_replaced(tmp_path, monkeypa
     monkeypatch.setattr(gomq_py, "__file__", str(there))
     monkeypatch.setattr(Unreplaced, "begun", late_imports._package())
 
-    assert Unreplaced.find_spec("gomq_py.storage.stream_store") is None
+    assert Unreplaced.find_spec("gomq_py.storage.stores.stream_store") is None
     os.replace(newer, there)
     assert Unreplaced.find_spec("json") is None
-    with pytest.raises(ImportError, match="gomq_py.storage.stream_store: the package was replaced"):
-        Unreplaced.find_spec("gomq_py.storage.stream_store")
+    with pytest.raises(ImportError, match="gomq_py.storage.stores.stream_store: the package was replaced"):
+        Unreplaced.find_spec("gomq_py.storage.stores.stream_store")
     there.unlink()
     with pytest.raises(ImportError, match="the package was replaced"):
-        Unreplaced.find_spec("gomq_py.storage.stream_store")
+        Unreplaced.find_spec("gomq_py.storage.stores.stream_store")
 
 
 def test_package_in_an_archive_is_never_replaced(monkeypatch):
     monkeypatch.setattr(gomq_py, "__file__", os.path.join(__file__, "gomq_py", "__init__.py"))
     monkeypatch.setattr(Unreplaced, "begun", late_imports._package())
 
-    assert Unreplaced.find_spec("gomq_py.storage.stream_store") is None
+    assert Unreplaced.find_spec("gomq_py.storage.stores.stream_store") is None
 
 
 def test_a_broker_of_its_own_looks_at_that_and_a_program_that_has_one_does_not():

@@ -20,7 +20,7 @@ from gomq_py.content.properties import Properties
 from gomq_py.net.listener import BindError
 from gomq_py.node import Node
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.framed_log import LogError
+from gomq_py.storage.logs.framed_log import LogError
 from tests.support.faulty_files import FaultyFiles
 from tests.support.jobs import Doing
 from tests.support.node import Node as ModelNode

@@ -33,27 +33,27 @@ LONG_MODULES: dict[str, str] = {
     "gomq_py.broker.topology.vhost": (
         "every rule about declaring, binding and deleting what is in a vhost, each a few lines"
     ),
-    "gomq_py.storage.sync": (
+    "gomq_py.storage.flush.group_commit": (
         "one cycle: what is marked, who waits for it and what fails with what cannot be told apart"
     ),
-    "gomq_py.storage.segment_log": (
+    "gomq_py.storage.stores.segment_log": (
         "the files of a store from their making to their end, which no other room may touch"
     ),
-    "gomq_py.storage.message_store": (
+    "gomq_py.storage.stores.message_store": (
         "the order of one queue's messages: taking, picking and purging move one cursor and its counts"
     ),
-    "gomq_py.storage.pool": (
+    "gomq_py.storage.segments.pool": (
         "where segment files are between two logs: made ahead, waited for, on their way back; "
         "they share room and names"
     ),
-    "gomq_py.storage.files": "the one seam: every call that changes a file or folder, and no other logic",
+    "gomq_py.storage.disk.files": "the one seam: every call that changes a file or folder, and no other logic",
     "gomq_py.content.fields": (
         "the kinds of field values: from octets, to octets, checked and edited in place"
     ),
-    "gomq_py.storage.data_dir": (
+    "gomq_py.storage.disk.data_dir": (
         "the data folder as a whole: its lock, version, last run and what is moved aside"
     ),
-    "gomq_py.storage.segment": (
+    "gomq_py.storage.segments.segment": (
         "what is known of one pair of files, and every octet written to and read from it"
     ),
     "gomq_py.amqp.server.connection": (

@@ -27,8 +27,8 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 
 class FileDelivery:
     """``lead``: the frames before the body, which is ``count`` octets from ``start`` on of the file of
-    ``reading`` (storage.files.Reading), which is closed with this. ``left``: octets that the socket has not
-    taken.
+    ``reading`` (storage.disk.files.Reading), which is closed with this. ``left``: octets that the socket has
+    not taken.
     """
 
     __slots__ = ("left", "_reading", "_at", "_end", "_lead", "_part", "_channel", "_room")

@@ -9,12 +9,12 @@ from gomq_py.storage.message import Message
 
 
 def browse(queue):
-    """A browser over the queue's ready messages (storage.browser), or None where it has none to show: closed,
-    or not that kind of queue.
+    """A browser over the queue's ready messages (storage.stores.browser), or None where it has none to show:
+    closed, or not that kind of queue.
     """
     if queue.closed or queue_type_of(queue.arguments) == STREAM:
         return None
-    from gomq_py.storage import browser  # whoever only takes messages has no need of it
+    from gomq_py.storage.stores import browser  # whoever only takes messages has no need of it
 
     return browser.browse(queue.store)
 

@@ -5,7 +5,7 @@ from gomq_py.broker.queues.guard cimport QueueGuard
 from gomq_py.broker.routing cimport destination
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.store cimport Store
+from gomq_py.storage.stores.store cimport Store
 cimport cython
 
 cdef Py_ssize_t HANDED_OCTETS, TURN_OCTETS, FLOOD_QUANTUM, FLOOD_MS

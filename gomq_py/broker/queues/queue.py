@@ -1,6 +1,6 @@
 """Queue: messages in order of arrival, handed to consumers in turns.
 
-Above storage.message_store, below routes (publishing) and doors (consuming). A queue schedules its own
+Above storage.stores.message_store, below routes (publishing) and doors (consuming). A queue schedules its own
 consumers (docs/decisions/0003): whatever changes what could be delivered touches it, and it gets one turn at
 the end of the read. Never yields, never waits for a socket or a disk.
 """
@@ -766,7 +766,7 @@ class Queue(destination.Destination):
             self.on_closed(self, str(error))
 
     def store_fenced(self, store, error):
-        """The store heard of an I/O error from the disk (storage.sync)."""
+        """The store heard of an I/O error from the disk (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):

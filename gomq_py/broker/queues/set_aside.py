@@ -32,8 +32,8 @@ class SetAside:
         self._log = QuietLog(LOG)
 
     def add(self, location, error, doing):
-        """The unacked message at ``location`` (storage.message_store) stays: ``error`` was raised while
-        ``doing``.
+        """The unacked message at ``location`` (storage.stores.message_store) stays: ``error`` was raised
+        while ``doing``.
         """
         reason = f"{doing}: {described(error)}"[:REASON_LENGTH]
         if reason not in self.reasons and len(self.reasons) >= REASONS:

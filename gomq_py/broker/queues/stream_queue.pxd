@@ -5,7 +5,7 @@ from gomq_py.broker.queues cimport consumers as _consumers
 from gomq_py.broker.queues cimport queue
 from gomq_py.broker.queues.consumers cimport Consumer
 from gomq_py.broker.queues.stream_reader cimport StreamReader
-from gomq_py.storage.stream_store cimport StreamStore
+from gomq_py.storage.stores.stream_store cimport StreamStore
 
 cdef int OFFSET_BITS
 cdef Py_ssize_t READERS

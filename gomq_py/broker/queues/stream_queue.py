@@ -1,9 +1,9 @@
 """Stream queue: a stream, as routes and doors see it: a queue whose messages stay, and whose consumers each
 read all of them.
 
-Beside queue, whose verbs it has; above storage.stream_store. In a turn each consumer that has credit and is
-not at the end gets a share, round robin; consumers at the end are looked at when something was published, and
-cost nothing otherwise. Never yields, never waits for a socket or a disk.
+Beside queue, whose verbs it has; above storage.stores.stream_store. In a turn each consumer that has credit
+and is not at the end gets a share, round robin; consumers at the end are looked at when something was
+published, and cost nothing otherwise. Never yields, never waits for a socket or a disk.
 """
 from gomq_py.broker.queues import consumers as _consumers, queue
 from gomq_py.broker.queues.stream_flight import StreamFlight
@@ -12,7 +12,7 @@ from gomq_py.broker.queues.stream_reader import OFFSET_BITS, SLOTS, StreamReader
 from gomq_py.broker.queues.stream_retention import StreamRetention
 from gomq_py.errors import OutOfResources
 from gomq_py.storage.errors import StoreFull
-from gomq_py.storage.stream_cursor import StreamCursor
+from gomq_py.storage.stores.stream_cursor import StreamCursor
 
 
 class StreamQueue(queue.Queue):

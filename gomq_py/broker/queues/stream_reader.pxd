@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 from gomq_py.broker.queues.stream_filter cimport StreamFilter
 from gomq_py.broker.queues.stream_flight cimport StreamFlight
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.stream_cursor cimport StreamCursor
+from gomq_py.storage.stores.stream_cursor cimport StreamCursor
 
 cdef uint64_t OFFSET_MASK
 cdef Py_ssize_t PASSED_OVER, PASSED_OVER_OCTETS

@@ -8,7 +8,7 @@ Location: slot (16 bits) << 48 | (offset + 1) (48 bits): 0 is no location.
 """
 # its .pxd types what is in flight
 from gomq_py.broker.queues import stream_flight as _stream_flight  # noqa: F401
-from gomq_py.storage import stream_cursor as _stream_cursor  # noqa: F401  (its .pxd types the cursor)
+from gomq_py.storage.stores import stream_cursor as _stream_cursor  # noqa: F401  (its .pxd types the cursor)
 
 OFFSET_BITS = 48
 OFFSET_MASK = (1 << 48) - 1

@@ -38,8 +38,8 @@ class Destination(turn_taker.TurnTaker):
         return 0
 
     def next_store(self):
-        """The durable store (storage.store.Store) that the next message comes to; None: nobody knows, or what
-        comes is not kept over a restart.
+        """The durable store (storage.stores.store.Store) that the next message comes to; None: nobody knows,
+        or what comes is not kept over a restart.
         """
         return None
 

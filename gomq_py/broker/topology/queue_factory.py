@@ -28,10 +28,10 @@ from gomq_py.broker.transfer.legacies import Legacies
 from gomq_py.hub.job import Job
 from gomq_py.late_imports import importing
 from gomq_py.observability.log import logger
+from gomq_py.storage.disk.removal import FolderRemovals
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.recovery import open_store
-from gomq_py.storage.removal import FolderRemovals
-from gomq_py.storage.reopening import open_aside, open_in_thread
+from gomq_py.storage.stores.recovery import open_store
+from gomq_py.storage.stores.reopening import open_aside, open_in_thread
 
 LOG = logger("broker")
 INCARNATION_SIZE = 16
@@ -82,7 +82,7 @@ class QueueFactory:
 
     @property
     def has_acknowledgers(self):
-        """As storage.durability's."""
+        """As storage.flush.durability's."""
         return self._durability.has_acknowledgers
 
     def create(self, vhost, name, durable, auto_delete, owner, arguments, incarnation=None):
@@ -167,12 +167,12 @@ class QueueFactory:
         """The store that the arguments ask for. ``how(function, *arguments)`` opens it."""
         shared = (folder, self._files, self.pool, self._committer, incarnation)
         if queue_type_of(arguments) == STREAM:
-            from gomq_py.storage.stream_recovery import open_stream_store
+            from gomq_py.storage.stores.stream_recovery import open_stream_store
 
             store, report = how(
                 open_stream_store, *shared, arguments.get(SEGMENT_BYTES, self._segment_bytes))
         elif MAX_PRIORITY in arguments:
-            from gomq_py.storage.priority_store import open_priority_store
+            from gomq_py.storage.stores.priority_store import open_priority_store
 
             store, report = how(
                 open_priority_store, *shared, int(arguments[MAX_PRIORITY]), self._segment_bytes, durable)
@@ -464,10 +464,10 @@ def _import_for(arguments):
     if queue_type_of(arguments) == STREAM:
         with importing("a stream"):
             import gomq_py.broker.queues.stream_queue
-            import gomq_py.storage.stream_recovery  # noqa: F401
+            import gomq_py.storage.stores.stream_recovery  # noqa: F401
     elif MAX_PRIORITY in arguments:
         with importing("a queue with priorities"):
-            import gomq_py.storage.priority_store  # noqa: F401
+            import gomq_py.storage.stores.priority_store  # noqa: F401
 
 
 def _call(function, *arguments):

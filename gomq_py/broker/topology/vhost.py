@@ -51,11 +51,11 @@ class VHost(Routing):
     """One virtual host. ``exchanges`` and ``queues`` by name are read by everybody and changed here only.
 
     ``factory`` makes and removes queues (broker.topology.queue_factory), ``log`` keeps what is durable
-    (storage.definition_log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the firehose
-    is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables). ``kinds``: of
-    exchanges and queues (broker.topology.kinds); ``extras``: what those who registered some keep of this
-    vhost, each under its own name. ``topic_exchange``: name of the exchange that addresses of topics lead to
-    (broker.names), which there need not be.
+    (storage.logs.definition_log), ``events`` (broker.events) hears what comes and goes. ``tracing``: the
+    firehose is on (broker.tracing). ``tables``: how deep and how long arguments may be (broker.tables).
+    ``kinds``: of exchanges and queues (broker.topology.kinds); ``extras``: what those who registered some
+    keep of this vhost, each under its own name. ``topic_exchange``: name of the exchange that addresses of
+    topics lead to (broker.names), which there need not be.
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
@@ -810,12 +810,12 @@ class VHost(Routing):
 
     @property
     def when_safe(self):
-        """As storage.durability's, likewise."""
+        """As storage.flush.durability's, likewise."""
         return self._factory.when_safe
 
     @property
     def has_acknowledgers(self):
-        """As storage.durability's, likewise."""
+        """As storage.flush.durability's, likewise."""
         return self._factory.has_acknowledgers
 
     def incarnation_of(self, queue):

@@ -1,8 +1,9 @@
-"""Records: the durable definitions as what their log (storage.definition_log) keeps, one function per change.
+"""Records: the durable definitions as what their log (storage.logs.definition_log) keeps, one function per
+change.
 
 Read back by broker.topology.recovery.
 """
-from gomq_py.storage.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
+from gomq_py.storage.logs.log_records import is_flag, is_str, is_table, is_text, is_texts, optional
 
 
 def is_incarnation(value):

@@ -12,7 +12,7 @@ from gomq_py.content cimport forms, header_scan
 from gomq_py.content.properties cimport PropertyScan
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.store cimport Store
+from gomq_py.storage.stores.store cimport Store
 
 cdef class DelayQueue(_destination.Destination):
     cdef readonly Store store

@@ -18,8 +18,8 @@ from gomq_py.content.fields import get_key
 from gomq_py.content.properties import Properties, PropertyScan
 from gomq_py.errors import Malformed
 from gomq_py.observability.log import logger
-from gomq_py.storage import browser
 from gomq_py.storage.message import Message
+from gomq_py.storage.stores import browser
 
 LOG = logger("queue")
 

@@ -15,7 +15,7 @@ class Answer:
     """An answer to publishes that were made together; each door has its own.
 
     One of ``kept`` and ``lost`` is called, once, when all earlier answers have been given. ``flush``: the
-    storage.gathering.Coming that it waits for, if that had not begun when it was asked for.
+    storage.flush.gathering.Coming that it waits for, if that had not begun when it was asked for.
     """
 
     __slots__ = ("queues", "flush", "is_safe", "error")
@@ -51,7 +51,7 @@ class Answer:
 
 class Promised:
     """The answers of one channel or client. ``write(octets)`` sends them; ``when_safe(callback, concerns)``
-    is that of storage.durability.
+    is that of storage.flush.durability.
 
     Each answer is a callback and, on its own, a packet: what is published while an earlier flush runs, read
     by read, had better be added to the last answer (``last_for``).

@@ -15,7 +15,7 @@ Each is a record without routing, whose properties are:
     12      8       SENT: location of the message; SURE: location, here, of the last that is sure
     20      8       SENT, RECEIVED: when the message came, Unix milliseconds
 
-The places are its body, for each destination (storage.store.Store), and of PARTLY those that have it:
+The places are its body, for each destination (storage.stores.store.Store), and of PARTLY those that have it:
 
     0       8       key of the store
     8       8       place_of() the message
@@ -24,7 +24,7 @@ from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import NamedTuple
 
-from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED
+from gomq_py.storage.disk.data_dir import KILLED, POWER_LOST, STOPPED
 from gomq_py.storage.message import Message
 
 # Of a record; 1 and 2 are content (storage.message).

@@ -6,9 +6,9 @@ from gomq_py.hub cimport turn_taker
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.message_store cimport MessageStore
 from gomq_py.storage.format cimport sizes
-from gomq_py.storage.store cimport Store
+from gomq_py.storage.stores.message_store cimport MessageStore
+from gomq_py.storage.stores.store cimport Store
 
 cdef int KIND, SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST

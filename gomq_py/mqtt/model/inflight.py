@@ -42,10 +42,10 @@ from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.storage import locations
-from gomq_py.storage import message_store as _message_store  # noqa: F401  (its .pxd types the store)
 from gomq_py.storage.errors import StoreError, StoreFull
 from gomq_py.storage.format import sizes
 from gomq_py.storage.message import Message
+from gomq_py.storage.stores import message_store as _message_store  # noqa: F401  (its .pxd types the store)
 
 LOG = logger("mqtt")
 QUIET = QuietLog(LOG)
@@ -356,7 +356,7 @@ class Inflight(turn_taker.TurnTaker):
         self.failed = True
 
     def store_fenced(self, store, error):
-        """The store heard of an I/O error from the disk (storage.sync)."""
+        """The store heard of an I/O error from the disk (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):

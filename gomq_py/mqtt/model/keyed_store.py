@@ -385,7 +385,7 @@ class KeyedStore(Destination):
     # what the store tells
 
     def store_fenced(self, store, error):
-        """The store heard of an I/O error from the disk (storage.sync)."""
+        """The store heard of an I/O error from the disk (storage.flush.group_commit)."""
         self.fail(error)
 
     def record_damaged(self, store, path, start, end, count):

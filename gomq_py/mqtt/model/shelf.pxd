@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from gomq_py.storage.message cimport Message
-from gomq_py.storage.message_store cimport MessageStore
+from gomq_py.storage.stores.message_store cimport MessageStore
 
 cdef class Shelf:
     cdef readonly MessageStore store

@@ -5,7 +5,7 @@ store's mappings. Never yields.
 """
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
-from gomq_py.storage.message_store import MessageStore  # noqa: F401  (its .pxd types the store)
+from gomq_py.storage.stores.message_store import MessageStore  # noqa: F401  (its .pxd types the store)
 
 # A flag of records, of any kind: there is no message for its key any more.
 TOMBSTONE = 0x80

@@ -21,7 +21,7 @@ from gomq_py.mqtt.model.keyed_store import KeyedStore
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.shelf import TOMBSTONE
 from gomq_py.observability.log import logger
-from gomq_py.storage.data_dir import KILLED, POWER_LOST, STOPPED
+from gomq_py.storage.disk.data_dir import KILLED, POWER_LOST, STOPPED
 from gomq_py.storage.message import Message
 
 LOG = logger("mqtt")

@@ -55,7 +55,7 @@ class RefusedByQueue(MQTTError):
 
 class Inbound:
     """``connection`` has ``version``, ``session``, ``output`` and ``fail(error)``; ``when_safe`` is that of
-    storage.durability. ``receive_maximum``: how many publishes of QoS 1 and 2 may be under way.
+    storage.flush.durability. ``receive_maximum``: how many publishes of QoS 1 and 2 may be under way.
 
     What came at QoS 2 and was not released is in ``received``, which is the session's and outlives the
     process where that does. As a channel of AMQP (broker.signals.totals) it counts ``publishes``, those of

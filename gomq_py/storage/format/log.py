@@ -18,8 +18,8 @@ The log id keeps a record of another log, or one quoted in a payload, from being
 head the next valid head with our id and a higher ordinal is searched octet by octet. "Known to be on disk"
 tells a disk fault (damage below it) from the ordinary end of a crash; above it the octets do: an append that
 did not come to its end is short, or what was never written of a sector reads as zeros. Written by
-storage.framed_log; read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is never
-interpreted.
+storage.logs.framed_log; read by it and by ``fsck``. A leaf: octets in, records out; no I/O, and a payload is
+never interpreted.
 """
 import os
 from struct import Struct

@@ -22,9 +22,9 @@ Little-endian; every record begins at a multiple of 8 octets from the start of t
          .       zeros up to a multiple of 8
 
 Both checksums continue from the segment's seed, the checksum of its head: what a file held in an earlier
-life, or octets of a body that look like a record, do not check. Written by storage.segment; read by it, by
-recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is believed
-before it was compared with the end of the data.
+life, or octets of a body that look like a record, do not check. Written by storage.segments.segment; read by
+it, by recovery, by ``fsck`` and by Spark. A leaf: octets in, offsets out; no I/O. Nothing read here is
+believed before it was compared with the end of the data.
 """
 from gomq_py import octets
 from gomq_py.storage.format import sizes

@@ -14,7 +14,7 @@ from gomq_py.auth.logins import Logins
 from gomq_py.auth.users import Users
 from gomq_py.broker.exchanges.state import ExchangeState
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.flush.group_commit import GroupCommit
 from tests.support.unflushed import Unflushed
 from tests.support.waiting import TIMEOUT_S, wait_until
 

@@ -10,10 +10,10 @@ import pytest
 from gomq_py.auth import passwords, users
 from gomq_py.auth.users import Users, is_loopback
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.storage import definition_log
-from gomq_py.storage.files import Files
-from gomq_py.storage.framed_log import LogError
-from gomq_py.storage.sync import GroupCommit
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.flush.group_commit import GroupCommit
+from gomq_py.storage.logs import definition_log
+from gomq_py.storage.logs.framed_log import LogError
 from tests.support.passwords import has_password
 from tests.support.waiting import wait_until
 

@@ -17,14 +17,14 @@ from gomq_py.broker.topology.definitions import Importer
 from gomq_py.broker.topology_log import records
 from gomq_py.config.settings import Settings
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.storage import removal
+from gomq_py.storage.disk import removal
+from gomq_py.storage.disk.files import Files
+from gomq_py.storage.disk.removal import FolderRemovals
 from gomq_py.storage.errors import StoreError
-from gomq_py.storage.files import Files
-from gomq_py.storage.framed_log import LogError, LogScan
-from gomq_py.storage.log_records import read_record
+from gomq_py.storage.logs.framed_log import LogError, LogScan
+from gomq_py.storage.logs.log_records import read_record
 from gomq_py.storage.message import Message
-from gomq_py.storage.recovery import open_store
-from gomq_py.storage.removal import FolderRemovals
+from gomq_py.storage.stores.recovery import open_store
 from tests.support.clocks import StepClock
 from tests.support.no_switch import no_switch
 from tests.support.node import Node

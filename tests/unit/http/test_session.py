@@ -9,7 +9,7 @@ from gomq_py.auth.users import User, Users
 from gomq_py.http import session as session_module
 from gomq_py.http.session import ENDS_AFTER_S, ENDS_IDLE_S, Sessions
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.storage.files import Files
+from gomq_py.storage.disk.files import Files
 
 
 class State:

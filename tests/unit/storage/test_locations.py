@@ -2,8 +2,8 @@
 import pytest
 
 from gomq_py.storage import locations
-from gomq_py.storage.segment_log import LARGEST_SEGMENT_NUMBER
-from gomq_py.storage.store import LARGEST_SEGMENT_BYTES
+from gomq_py.storage.stores.segment_log import LARGEST_SEGMENT_NUMBER
+from gomq_py.storage.stores.store import LARGEST_SEGMENT_BYTES
 from tests.support.stores import StoreBench
 
 

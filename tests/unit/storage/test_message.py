@@ -6,8 +6,8 @@ import pytest
 from gomq_py.content.gathered import Gathered
 from gomq_py.content.properties import Properties
 from gomq_py.errors import Malformed
-from gomq_py.storage.browser import Browser
 from gomq_py.storage.message import Message
+from gomq_py.storage.stores.browser import Browser
 from tests.support.stores import StoreBench
 
 BASIC = Properties(content_type="t").encode()

@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
     BasicAck, ChannelClose, ConfirmSelect, ConfirmSelectOk, QueueDeclare, QueueDeclareOk, TxSelect,
     TxSelectOk, decode_method,
 )
-from gomq_py.storage.gathering import Coming
+from gomq_py.storage.flush.gathering import Coming
 from tests.support.door import publish_frames
 
 QUEUES = ((SimpleNamespace(failed=False),),)

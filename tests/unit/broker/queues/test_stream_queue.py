@@ -5,7 +5,7 @@ from gomq_py.broker.queues.consumers import Consumer
 from gomq_py.broker.features.stream_offset import FIRST, StreamStart
 from gomq_py.broker.queues.stream_queue import StreamQueue
 from gomq_py.storage.message import Message
-from gomq_py.storage.stream_recovery import open_stream_store
+from gomq_py.storage.stores.stream_recovery import open_stream_store
 from tests.support.queues import Bench, message
 from tests.support.stores import INCARNATION
 from tests.support.streams import SEGMENT_BYTES, STREAM, damage_records

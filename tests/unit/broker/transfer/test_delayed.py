@@ -16,8 +16,8 @@ from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.delayed import DelayQueue
 from gomq_py.content.fields import encode_shortstr
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.storage.durability import Durability
-from gomq_py.storage.recovery import open_store
+from gomq_py.storage.flush.durability import Durability
+from gomq_py.storage.stores.recovery import open_store
 from tests.support.clocks import StepClock
 from tests.support.queues import Bench, message
 

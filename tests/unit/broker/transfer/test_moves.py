@@ -11,8 +11,8 @@ from gomq_py.broker.transfer import engine, moves
 from gomq_py.broker.transfer.moves import Filter, Move, to_origin, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.storage.browser import browse
 from gomq_py.storage.message import Message
+from gomq_py.storage.stores.browser import browse
 from tests.support.clocks import StepClock
 from tests.support.node import Node
 

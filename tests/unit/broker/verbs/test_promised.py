@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gomq_py.broker.verbs.promised import Answer, Promised
-from gomq_py.storage.gathering import Coming
+from gomq_py.storage.flush.gathering import Coming
 
 QUEUES = ((SimpleNamespace(failed=False),),)
 

@@ -20,7 +20,7 @@ from gomq_py.mqtt.model.session_kind import INFLIGHT_STORE
 from gomq_py.mqtt.wire import packets
 from gomq_py.mqtt.wire.constants import PUBLISH, PUBREC, PUBREL
 from gomq_py.mqtt.wire.crossing import MQTTForm
-from gomq_py.storage import data_dir
+from gomq_py.storage.disk import data_dir
 from gomq_py.storage.errors import StoreError
 from gomq_py.storage.message import Message
 from tests.support.mqtt_outbound import (

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from gomq_py.mqtt.model.session_kind import kept_arguments
-from gomq_py.storage.data_dir import POWER_LOST
+from gomq_py.storage.disk.data_dir import POWER_LOST
 from gomq_py.storage.errors import StoreError
 from tests.support.full_disk import FullDisk
 from tests.support.mqtt_outbound import Peer, mqtt_message, mqtt_node, noted_of, publish
@@ -289,7 +289,7 @@ def without_what_was_sent(tmp_path, monkeypatch):
     for file in Path(store.folder).iterdir():
         file.unlink()
     with monkeypatch.context() as cut:
-        cut.setattr("gomq_py.storage.data_dir._last_end", lambda *_: POWER_LOST)
+        cut.setattr("gomq_py.storage.disk.data_dir._last_end", lambda *_: POWER_LOST)
         node = mqtt_node(tmp_path / "data")
     return node
 

@@ -8,7 +8,7 @@ from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session_kind import EXTRA
 from gomq_py.mqtt.model.sessions import NEVER
 from gomq_py.mqtt.model.wills import Will
-from gomq_py.storage.data_dir import FOLLOWED, KILLED, POWER_LOST
+from gomq_py.storage.disk.data_dir import FOLLOWED, KILLED, POWER_LOST
 from tests.support.hand_timers import NodeClock
 from tests.support.mqtt_outbound import mqtt_message
 from tests.support.node import Node
@@ -254,7 +254,7 @@ def test_will_that_was_published_is_not_published_again_unless_the_power_was_cut
         world.lose(session, connection)
         world.sessions.wills.kept.flush()
     monkeypatch.setattr(
-        "gomq_py.storage.data_dir._last_end", lambda *_: last_end)
+        "gomq_py.storage.disk.data_dir._last_end", lambda *_: last_end)
 
     world.restart()
     world.pass_time(GRACE_S)
@@ -284,7 +284,7 @@ def test_will_whose_publication_was_cut_goes_to_those_that_lack_it(world, last_e
     world.sessions.wills._publish = cut
     with pytest.raises(Cut):
         world.lose(session, connection)
-    monkeypatch.setattr("gomq_py.storage.data_dir._last_end", lambda *_: last_end)
+    monkeypatch.setattr("gomq_py.storage.disk.data_dir._last_end", lambda *_: last_end)
     world.restart()
     while world.node.take("has it") is not None:
         pass

@@ -1,0 +1,674 @@
+"""The data folder: its lock, its schema version, and where everything in it lies.
+
+At the bottom of a boot: nothing else touches the folder before ``open`` has returned. One process holds it at
+a time; a second one is told who does.
+
+    <data folder>/
+      .lock               held with flock while a broker runs; text "PID 4711 @ host", and "stopped" behind it
+                          when that run has ended in order
+      .last-run           how the last run ended: "stopped\\n", the SHA-256 of .segments, and what it has left
+                          of definitions and users ("users ID OCTETS\\n"); while it goes on, and if it ended
+                          otherwise, the machine's boot, and what is on the disk of these two at least;
+                          "followed\\n" and the boot where another node's data are kept. Until a boot after
+                          that, or after a loss of power, is over it says so still
+      .segments           which segments held messages when it had stopped (storage.disk.segment_list)
+      schema_version      "1\\n"; a folder with content but without it is not ours, an unknown version is left
+                          alone
+      definitions         framed log of the durable topology (storage.logs.framed_log)
+      users               framed log of users and permissions
+      cluster_name        the broker's name among brokers until somebody gives it another, and that its first
+                          boot has come to its end: from then on definitions and users are never empty
+      pool/               segments waiting to be used: emptied ones, and new ones made ahead; cleared at boot
+      queues/<id>/        one folder per durable queue: msgs.NNNNNNNNNN, acks.NNNNNNNNNN
+      transient/          where files of transient queues are made; they have no names, so it is empty
+      set-aside/          what a damaged folder could not account for, kept for the operator; nobody reads it
+
+``<id>`` is the first 160 bits of SHA-256 over vhost and queue name, in hex: names may hold "/", ".." and NUL,
+and be longer than a file name may. Never decides what a version means to its content: readers of older
+schemas live beside the formats.
+"""
+import contextlib
+import errno
+import fcntl
+import os
+import posix
+import re
+import socket
+import weakref
+
+from gomq_py.digests import sha256
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk import atomic_file, segment_list
+from gomq_py.storage.disk.files import FILE_MODE, NO_ROOM, Files, with_path
+from gomq_py.storage.format.log import HEAD_SIZE, LogError, LogScan, log_id_of
+
+LOG = logger("storage")
+SCHEMA_VERSION = 1
+
+LOCK = ".lock"
+LAST_RUN = ".last-run"
+NEXT_NOTE = ".last-run.next"
+SEGMENTS = ".segments"
+SCHEMA = "schema_version"
+DEFINITIONS = "definitions"
+USERS = "users"
+CLUSTER_NAME = "cluster_name"
+POOL = "pool"
+QUEUES = "queues"
+TRANSIENT = "transient"
+SET_ASIDE = "set-aside"
+
+# What an empty folder may hold: a mount point's own folder, our lock, and the schema file of a boot that was
+# cut short.
+_NOT_CONTENT = frozenset({LOCK, LAST_RUN, NEXT_NOTE, SEGMENTS, "lost+found"})
+
+# How the last run ended: in order; in a kill, which leaves all that was written; as a follower, which leaves
+# all that it was told of another node's run; or with the machine, which may have lost what was not flushed.
+# Where nobody has said so (an earlier version, a copy, a full disk): as with the machine.
+STOPPED, KILLED, FOLLOWED, POWER_LOST = "stopped", "killed", "followed", "power lost"
+_STOPPED_TEXT = b"stopped\n"
+_FOLLOWED_TEXT = b"followed\n"
+# Of a name that is kept: a file system takes 255, and a number follows.
+_NAME_OCTETS = 200
+_LOG_LEFT = re.compile(rb"(definitions|users) (\d+) (\d+)")
+_CLUSTER_NAME_OCTETS = 255
+# What to do where a log is gone that an earlier run has left.
+_WAYS_OUT = {
+    DEFINITIONS: (
+        "and nothing else knows whose messages those in queues/ are. Restore it from a backup, or begin "
+        "without definitions by 'gomq-py-ctl recover_definitions {}': the next boot then keeps the messages "
+        "in set-aside/"
+    ),
+    USERS: (
+        "and the default user must not come back unasked. Restore it from a backup, or begin with one "
+        "administrator by 'gomq-py-ctl recover_users {} NAME'"
+    ),
+}
+_KNOWN = re.compile(r"known\.(\d{10})\.(\d+)\.(\d+)")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class DataDirError(Exception):
+    """The data folder cannot be used; the text is one line for the operator."""
+
+
+class DataDirLocked(DataDirError):
+    """Another broker is using the data folder."""
+
+
+class DataDir:
+    """A data folder, by path.
+
+    ``open`` takes it, ``close`` gives it back. Once it is open, ``last_end`` says how the last run ended,
+    ``listed`` is {folder: segment_list.Listed} of the segments that it left in the folders of queues, and
+    ``logs_left`` {name: {log id: octets}} of its logs; empty if that run did not say.
+    """
+
+    def __init__(self, path, files=None, lock=True):
+        """``lock=False`` is for file systems without flock: then the operator sees to it that no second
+        broker comes.
+        """
+        self.path = os.path.abspath(os.fspath(path))
+        self._files = Files() if files is None else files
+        self._lock_fd = -1
+        self._lock_text = None
+        self._wants_lock = lock
+        self.last_end = STOPPED
+        self.cluster_name = ""  # until keep_cluster_name
+        self.listed = {}
+        self.logs_left = {}
+        self._logs = {}  # the same of this run
+        self._note = b""  # how it ends if the process is killed
+        self._content = {}
+        self._follows = False
+
+    def __enter__(self):
+        return self.open()
+
+    def __exit__(self, *_):
+        self.close()
+
+    def open(self):
+        """Create the folder if need be, lock it and check its version.
+
+        Returns itself. Blocks (flushes); for boot.
+
+        Raises DataDirError, or OSError where the system refuses (permissions, a full disk).
+        """
+        if not self._follows:
+            self._make_root()
+            if self._wants_lock:
+                self._lock()
+        self._follows = False
+        try:
+            self._check_schema()
+            for name in (POOL, QUEUES, TRANSIENT):
+                make_place(self._files, self._at(name))
+            self._note_run()
+            self._files.sync_folder(self.path)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def follow(self):
+        """Hold the folder as a follower: somebody else writes into it what another node's files are told of.
+        ``open`` it later to lead.
+
+        Does not touch data. Blocks; raises as ``open`` does. Returns itself.
+        """
+        self._make_root()
+        if self._wants_lock:
+            self._lock()
+        try:
+            self._check_version()
+            self._write_note(_FOLLOWED_TEXT + boot_id())
+        except BaseException:
+            self.close()
+            raise
+        self._follows = True
+        return self
+
+    def close(self, in_order=False):
+        """Give the folder back; may be called twice.
+
+        ``in_order``: everything that had to be done with the files has been done. The lock file stays: if it
+        were removed, two processes could lock two files.
+        """
+        self._follows = False
+        if in_order:
+            # the next boot is a little quieter about files that are not there
+            with contextlib.suppress(OSError):
+                self._write_note(_STOPPED_TEXT + self._write_list() + _logs_now(self.path))
+                self._mark_lock()
+        if self._lock_fd >= 0:
+            # also for a child that was forked this moment and has not closed its copy yet
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+            self.forget()
+
+    def forget(self):
+        """Close our copy of the lock and leave the folder locked: what a forked child does."""
+        if self._lock_fd >= 0:
+            _held.discard(self)
+            posix.close(self._lock_fd)
+            self._lock_fd = -1
+
+    @property
+    def locked(self):
+        """Whether this object holds the folder."""
+        return self._lock_fd >= 0
+
+    def list_segments(self, content):
+        """Note what the folders of queues hold, {folder: segment_list.Listed}, for the next boot. It counts
+        only if this run ends in order.
+        """
+        self._content = content
+
+    def check_logs(self):
+        """Refuse a folder of an earlier run without the definitions or the users that it has left: what is
+        made at a first boot would take their place.
+
+        For boot, before the logs are opened. Raises DataDirError.
+        """
+        for path, reason in lost_logs(self.path, self.last_end):
+            raise DataDirError(f"{path} {reason}")
+
+    def note_logs(self, logs):
+        """The boot has read everything, of the logs {name: ``left`` of LogScan}: note it for a boot after a
+        kill.
+
+        Blocks; for boot. Raises OSError.
+        """
+        self._note = boot_id()
+        with _room_or_not():
+            self._note_anew(logs)
+
+    def note_log(self, name, left):
+        """Note the ``left`` of this log anew. In a thread, one at a time. Raises OSError."""
+        self._note_anew({**self._logs, name: left})
+
+    def keep_cluster_name(self, is_first):
+        """The first boot (``is_first``) is over, or another one has read the logs: learn the broker's name,
+        and keep it for later boots, whatever the machine is called then.
+
+        A folder of an earlier version keeps the name it had. Blocks; for boot. Raises OSError.
+        """
+        path = self._at(CLUSTER_NAME)
+        make_way(self._files, path)
+        was_there = os.path.exists(path)
+        self.cluster_name = _octets_of(path, _CLUSTER_NAME_OCTETS).decode("utf-8", "replace").strip()
+        if self.cluster_name:
+            return
+        suffix = f"-{os.urandom(4).hex()}" if is_first else ""  # for others of this machine
+        self.cluster_name = f"gomq{suffix}@{socket.gethostname()}"
+        if was_there:
+            LOG.error(
+                "%s is empty: the broker calls itself %s from now on. If it had another name, set that as "
+                "its cluster name, or federation does not find what it has left in upstream queues",
+                path, self.cluster_name)
+        try:
+            atomic_file.replace(self._files, path, f"{self.cluster_name}\n".encode())
+        except OSError as error:
+            if is_first or error.errno not in NO_ROOM:
+                raise
+
+    # layout
+
+    @property
+    def definitions_path(self):
+        return self._at(DEFINITIONS)
+
+    @property
+    def users_path(self):
+        return self._at(USERS)
+
+    @property
+    def pool_folder(self):
+        return self._at(POOL)
+
+    @property
+    def queues_folder(self):
+        return self._at(QUEUES)
+
+    @property
+    def transient_folder(self):
+        return self._at(TRANSIENT)
+
+    def queue_folder(self, vhost, queue):
+        """The folder of a durable queue, whether or not it is there."""
+        return os.path.join(self.queues_folder, queue_id(vhost, queue))
+
+    def set_aside(self, path):
+        """Move a file or folder that nobody can account for out of the way, without losing it.
+
+        Returns where it is now. Blocks; for boot.
+        """
+        target = move_aside(self._files, self.path, path, os.path.basename(path))
+        self._files.sync_folder(os.path.dirname(target))
+        return target
+
+    def kept_paths(self):
+        """Copies of damaged logs and what was set aside: for the operator, until they are deleted.
+
+        Reads two folders.
+        """
+        paths = [self._at(name) for name in os.listdir(self.path) if ".damaged" in name]
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            paths += [os.path.join(self._at(SET_ASIDE), name) for name in os.listdir(self._at(SET_ASIDE))]
+        return sorted(paths)
+
+    # helpers
+
+    def _at(self, name):
+        return os.path.join(self.path, name)
+
+    def _make_root(self):
+        missing = []
+        folder = self.path
+        while not os.path.isdir(folder):
+            if os.path.lexists(folder):
+                raise DataDirError(f"data folder {self.path}: {folder} is not a folder")
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for folder in reversed(missing):
+            self._files.make_folder(folder)
+            self._files.sync_folder(os.path.dirname(folder))
+
+    def _lock(self):
+        if self._lock_fd >= 0:
+            raise DataDirLocked(f"data folder {self.path} is already open in this process")
+        # Not through the seam: the lock's text is no state, nobody replicates it, and it must not be lost to
+        # a simulated crash.
+        fd = os.open(self._at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(fd, 300, 0).decode("utf-8", "replace").strip() or "another process"
+            posix.close(fd)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise DataDirLocked(f"data folder {self.path} is in use by {holder}") from None
+        try:
+            self._lock_text = os.pread(fd, 300, 0) or None  # a copy of a folder may have come without it
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"PID {os.getpid()} @ {socket.gethostname()}\n".encode(), 0)
+        except OSError as error:
+            posix.close(fd)
+            raise with_path(error, self._at(LOCK)) from error
+        self._lock_fd = fd
+        _held.add(self)
+
+    def _mark_lock(self):
+        """Write into the lock's file that the note of how this run ended is of the last run: every version
+        writes that file anew.
+
+        Raises OSError.
+        """
+        if self._lock_fd >= 0:
+            os.pwrite(self._lock_fd, _STOPPED_TEXT, os.fstat(self._lock_fd).st_size)
+            os.fsync(self._lock_fd)
+
+    def _note_run(self):
+        """Learn how the last run ended, and note that a run has begun.
+
+        Does not go through the file seam, as the lock does not: both are about this machine.
+        """
+        boot = boot_id()
+        for name in (LAST_RUN, SEGMENTS):
+            make_way(self._files, self._at(name))
+        self.last_end = _last_end(_note_in(self.path), self._lock_text, boot)
+        self.listed = _listed(self.path, self.last_end)
+        self.logs_left = logs_left_in(self.path, self.last_end)
+        self._note = {FOLLOWED: _FOLLOWED_TEXT + boot, POWER_LOST: b""}.get(self.last_end, boot)
+        self._write_note(self._note + _lines_of(self.logs_left))
+        for name in (SEGMENTS, NEXT_NOTE):
+            with contextlib.suppress(OSError):
+                os.unlink(self._at(name))
+
+    def _write_note(self, text):
+        """Write the note of this run. On a full disk it stays empty: then nobody knows how the run ended, and
+        the boot goes on.
+        """
+        with _room_or_not():
+            self._write_whole(LAST_RUN, text)
+
+    def _note_anew(self, logs):
+        """A kill leaves the old note or the new one. The name needs no flush: a log that takes another one's
+        place does so behind it, in the same folder.
+        """
+        self._logs = logs
+        self._write_whole(NEXT_NOTE, self._note + _lines_of(logs))
+        os.replace(self._at(NEXT_NOTE), self._at(LAST_RUN))
+
+    def _write_list(self):
+        """Write the list of segments. Returns what makes it count, for the note of the run; empty if there is
+        no list, or no room for one.
+        """
+        prefix = os.path.join(self.queues_folder, "")
+        content = segment_list.encode(
+            {folder.removeprefix(prefix): entry for folder, entry in self._content.items()}
+        )
+        if not content:
+            return b""
+        try:
+            self._write_whole(SEGMENTS, content)
+        except OSError:
+            return b""
+        return _digest_line(content)
+
+    def _write_whole(self, name, content):
+        fd = os.open(self._at(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(fd, left):]
+        finally:
+            try:
+                os.fsync(fd)
+            finally:
+                posix.close(fd)
+
+    def _check_schema(self):
+        if not self._check_version():
+            atomic_file.replace(self._files, self._at(SCHEMA), f"{SCHEMA_VERSION}\n".encode())
+        atomic_file.sweep(self._files, self.path)
+
+    def _check_version(self):
+        """Whether the folder has a file that names its schema; a folder without one must be empty.
+
+        Raises DataDirError for a folder that is not ours.
+        """
+        names = set(os.listdir(self.path))
+        if SCHEMA not in names:
+            content = sorted(name for name in names - _NOT_CONTENT if not atomic_file.is_temporary(name))
+            if content:
+                raise DataDirError(
+                    f"{self.path} is not a gomq-py data folder: it holds {content[0]!r} but no {SCHEMA}"
+                )
+            return False
+        with open(self._at(SCHEMA), "rb") as file:
+            found = file.read(100).decode("ascii", "replace").strip()
+        if found != str(SCHEMA_VERSION):
+            raise DataDirError(
+                f"data folder {self.path} has schema version {found!r}, this gomq-py knows {SCHEMA_VERSION}; "
+                "it was left as it is"
+            )
+        return True
+
+
+@contextlib.contextmanager
+def _room_or_not():
+    """A full disk is no failure."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+
+
+def make_place(files, folder):
+    """Make a folder of ours, if need be.
+
+    If something that is no folder has its name, that gets another name: it must not keep the broker from
+    booting.
+    """
+    if os.path.isdir(folder):
+        return
+    if os.path.lexists(folder):
+        kept = _free_name(folder)
+        files.rename(folder, kept)
+        LOG.error("%s is no folder; it is kept as %s", folder, kept)
+    files.make_folder(folder)
+    files.sync_folder(os.path.dirname(folder))
+
+
+def make_way(files, path):
+    """If something that is no file (a folder, a broken link, a pipe) has the name of a file of ours, give it
+    another name.
+    """
+    if os.path.lexists(path) and not os.path.isfile(path):
+        kept = _free_name(path)
+        files.rename(path, kept)
+        LOG.error("%s is no file; it is kept as %s", path, kept)
+
+
+def move_aside(files, root, path, name):
+    """Move a file or folder that nobody can account for to its place in the data folder ``root``, under a
+    similar name.
+
+    Returns where it is now. Blocks; for boot.
+    """
+    folder = os.path.join(root, SET_ASIDE)
+    make_place(files, folder)
+    target = _free_name(os.path.join(folder, os.fsdecode(os.fsencode(name)[:_NAME_OCTETS])))
+    files.rename(path, target)
+    return target
+
+
+def _free_name(path):
+    number = 0
+    while os.path.lexists(found := f"{path}.{number}"):
+        number += 1
+    return found
+
+
+def known_name(number, start, end):
+    """The name of an empty file beside a stream's segment. It says that damage in these octets of the segment
+    has been reported.
+    """
+    return f"known.{number:010d}.{start}.{end}"
+
+
+def known_ranges(names):
+    """[(segment number, start, end)] of the known_names among the names of a folder."""
+    return [tuple(map(int, match.groups())) for match in map(_KNOWN.fullmatch, names) if match]
+
+
+def is_known(ranges, number, start, end):
+    """Whether one of the ranges covers these octets."""
+    return any(number == known and first <= start and end <= behind for known, first, behind in ranges)
+
+
+def lost_logs(root, last_end):
+    """(path, what is wrong and what to do) of definitions and users that an earlier run has left in the data
+    folder ``root`` and that are gone or empty; ``last_end`` is how that run ended. A generator.
+    """
+    for name in (DEFINITIONS, USERS):
+        path = os.path.join(root, name)
+        try:
+            state = "" if os.stat(path).st_size else "is empty"
+        except FileNotFoundError:
+            state = "is gone"
+        if state and _was_begun(root, name, last_end):
+            yield path, f"{state} though an earlier run has left one, {_WAYS_OUT[name].format(root)}"
+
+
+def _was_begun(root, name, last_end):
+    """Whether an earlier run has come to where this log has something: a first boot may be killed anywhere,
+    and is no earlier run.
+    """
+    if os.path.lexists(os.path.join(root, CLUSTER_NAME)) or last_end == STOPPED:
+        return True
+    queues = os.path.join(root, QUEUES)
+    if os.path.isdir(queues) and os.listdir(queues):
+        return True
+    if name != USERS:
+        return False
+    # an earlier version's: nothing but the first vhost is defined before the first users are
+    path = os.path.join(root, DEFINITIONS)
+    try:
+        return sum(1 for _ in LogScan(path, _octets_of(path))) > 1
+    except LogError:
+        return True
+
+
+def last_end_of(path):
+    """How the last run over this data folder ended."""
+    lock = os.path.join(path, LOCK)
+    return _last_end(_note_in(path), _octets_of(lock, 300) or None, boot_id())
+
+
+def listed_in(path):
+    """{folder: segment_list.Listed} of the segments that the last run left, if it ended in order and has
+    written the list.
+    """
+    return _listed(path, last_end_of(path))
+
+
+def _last_end(note, lock_text, boot):
+    """``lock_text`` is what the lock's file said then; None if there is none.
+
+    An earlier version that ran since has written no note, but its own text into the lock's file. Then the
+    note is of another run.
+    """
+    if note.startswith(_STOPPED_TEXT):
+        return STOPPED if lock_text is None or lock_text.endswith(_STOPPED_TEXT) else POWER_LOST
+    if boot and note.startswith(_FOLLOWED_TEXT + boot):
+        return FOLLOWED
+    return KILLED if boot and note.startswith(boot) else POWER_LOST
+
+
+def _listed(path, last_end):
+    lines = _note_in(path).splitlines(keepends=True) if last_end == STOPPED else []
+    digest_line = lines[1] if len(lines) > 1 else b""
+    if not digest_line:
+        return {}
+    content = _octets_of(os.path.join(path, SEGMENTS))
+    if _digest_line(content) != digest_line:  # an earlier run's, or not all of it reached the disk
+        return {}
+    try:
+        decoded = segment_list.decode(content)
+    except ValueError:  # a later version's
+        return {}
+    queues = os.path.join(os.path.abspath(path), QUEUES)
+    return {os.path.join(queues, folder): entry for folder, entry in decoded.items()}
+
+
+def _note_in(path):
+    """The note of the last run; empty if there is none."""
+    return _octets_of(os.path.join(path, LAST_RUN), 300)
+
+
+def logs_left_in(path, last_end):
+    """{name: {log id: octets}} of the logs that the last run may have left: which one is there, and how much
+    of it was on the disk. Empty if that run did not say.
+    """
+    note, found = _note_in(path), {}
+    if note.startswith(_STOPPED_TEXT) and last_end != STOPPED:  # an earlier version's run has followed
+        return found
+    for match in filter(None, map(_LOG_LEFT.fullmatch, note.splitlines())):
+        found.setdefault(match[1].decode(), {})[int(match[2])] = int(match[3])
+    return found
+
+
+def _lines_of(logs):
+    return b"".join(
+        b"%b %d %d\n" % (name.encode(), log_id, octets)
+        for name, left in logs.items() for log_id, octets in left.items())
+
+
+def forget_log_left(path, name):
+    """Forget what the last run has left of this log: another one takes its place. Raises OSError."""
+    lines = _note_in(path).splitlines(keepends=True)
+    left = b"".join(line for line in lines if not line.startswith(name.encode() + b" "))
+    if left != b"".join(lines):
+        atomic_file.replace(Files(), os.path.join(path, LAST_RUN), left)
+
+
+def _logs_now(path):
+    """What there is of the logs, for the note of the run."""
+    lines = []
+    for name in (DEFINITIONS, USERS):
+        place = os.path.join(path, name)
+        with contextlib.suppress(OSError, LogError):
+            log_id = log_id_of(_octets_of(place, HEAD_SIZE))
+            if log_id is not None:
+                lines.append(b"%b %d %d\n" % (name.encode(), log_id, os.stat(place).st_size))
+    return b"".join(lines)
+
+
+def _octets_of(path, most=-1):
+    """The content of a file; empty if it cannot be read: a boot needs neither the note nor the list."""
+    if not os.path.isfile(path):
+        return b""
+    try:
+        with open(path, "rb") as file:
+            return file.read(most)
+    except OSError as error:
+        LOG.warning("%s cannot be read, and is not needed: %s", path, error.strerror)
+        return b""
+
+
+def _digest_line(content):
+    return sha256(content).hexdigest().encode() + b"\n"
+
+
+def boot_id():
+    """What tells this boot of the machine from any other; empty if that is not known."""
+    try:
+        with open(_BOOT_ID, "rb") as file:
+            return file.read(100)
+    except OSError:
+        return b""
+
+
+def queue_id(vhost, queue):
+    """The name of a queue's folder: 40 hex digits.
+
+    Names are str; octets that were not UTF-8 are kept apart by surrogateescape.
+    """
+    first, second = (name.encode("utf-8", "surrogateescape") for name in (vhost, queue))
+    return sha256(b"%d:%b%b" % (len(first), first, second)).hexdigest()[:40]
+
+
+# A forked child shares the parent's flock and would keep the folder locked after the parent's death; it
+# closes its copies first thing.
+_held = weakref.WeakSet()
+
+
+def _close_in_child():
+    for data_dir in list(_held):
+        data_dir.forget()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

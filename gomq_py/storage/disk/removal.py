@@ -1,0 +1,117 @@
+"""Removal: a thread of the committer removes the folders of deleted queues, with everything in them.
+
+Beside storage.flush.group_commit, for whoever deletes a queue. Nobody waits for it: what a crash or the
+broker's end leaves goes at the next boot.
+"""
+import os
+import time
+from collections import deque
+
+from gomq_py.observability.log import logger
+
+LOG = logger("storage")
+
+# The thread removes files for so long before the hub hears which.
+REMOVING_S = 0.02
+
+
+class FolderRemovals:
+    """Removes folders, one after the other. Three thousand that are deleted together hold others up no longer
+    than one does.
+    """
+
+    def __init__(self, files, committer):
+        self._files = files
+        self._committer = committer
+        self._waiting = deque()  # (store or None, folder, whose, done); the first of them is being removed
+        self._left = None  # of that one: (path, whether it is a folder), to be taken from the end
+        self._made = []  # changes that were made and not told of
+        self._closed = False
+
+    def add(self, store, folder, whose, error, done=None):
+        """Remove a folder and everything in it, and then call ``done()`` if it is given. If there was an
+        ``error`` in writing to the disk that its queue is deleted, the folder stays.
+
+        ``store``: the store that has files of it open, or None; ``whose``: for the log.
+        """
+        if error is not None:
+            LOG.error("the files of %s stay until the next boot: %s", whose, error)
+            if store is not None:
+                store.close()
+            return
+        self._waiting.append((store, folder, whose, done))
+        if len(self._waiting) == 1:
+            self._begin()
+
+    def close(self):
+        """Close the stores whose folders have not been removed yet."""
+        self._closed = True
+        for store, _, _, _ in self._waiting:
+            if store is not None:
+                store.forget_files()
+        self._waiting.clear()
+
+    def _begin(self):
+        store, folder, whose, _ = self._waiting[0]
+        self._left = None
+        try:
+            if store is not None:
+                store.forget_files()
+        except Exception as error:  # a fault of ours: the folder stays, the others go
+            LOG.exception("the files of %s stay until the next boot: %s", whose, error)
+            self._end(folder)
+            return
+        # for a publisher: what is made behind the removal would stay
+        if self._files.is_making_folder(folder):
+            self._committer.aside(_nothing, first=True, done=lambda _, error: self._remove(folder))
+        else:
+            self._remove(folder)
+
+    def _remove(self, folder):
+        self._committer.aside_at_leisure(self._remove_some, folder, done=self._removed)
+
+    def _remove_some(self, folder):
+        """In a thread, for a while. Raises OSError."""
+        until = time.monotonic() + REMOVING_S
+        if self._left is None:
+            folders = list(os.walk(folder))
+            self._left = [(inner, True) for inner, _, _ in folders]  # what is in a folder behind the folder
+            self._left += [
+                (os.path.join(inner, name), False) for inner, _, names in folders for name in names
+            ]
+        while self._left and not self._closed:
+            path, is_folder = self._left.pop()
+            change = self._files.removing_folder(path) if is_folder else self._files.unlinking(path)
+            try:
+                change.act()
+                self._made.append(change)
+            except FileNotFoundError:  # the pool of segments has taken it meanwhile
+                continue
+            if time.monotonic() >= until:
+                break
+
+    def _removed(self, _, error):
+        made, self._made = self._made, []
+        for change in made:
+            change.told()
+        if self._closed:
+            return
+        _, folder, whose, _ = self._waiting[0]
+        if error is None and self._left:
+            self._remove(folder)
+            return
+        if error is not None:
+            LOG.error("the files of %s stay until the next boot: %s", whose, error)
+        self._end(folder)
+
+    def _end(self, folder):
+        self._committer.mark_folder(os.path.dirname(folder))
+        _, _, _, done = self._waiting.popleft()
+        if done is not None:
+            done()
+        if self._waiting:
+            self._begin()
+
+
+def _nothing():
+    """A place in the order of what is done aside."""

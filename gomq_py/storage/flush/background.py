@@ -1,0 +1,160 @@
+"""Aside: work on files that may take long and that no flush waits for.
+
+One lane does its work in order, one piece at a time, each in a thread. After pieces that were done together
+others are, too, as far as nobody hears of them, such as closing descriptors. ``storage.flush.group_commit``
+has three lanes. The greenlet of a lane runs only while there is work.
+"""
+import logging
+from collections import deque
+
+import gevent
+
+from gomq_py.hub.threads import begin
+
+logger = logging.getLogger("gomq_py.storage.aside")
+
+
+class Failures(list):
+    """The errors of pieces that were done together."""
+
+
+class Aside:
+    """One lane. ``threads_of()`` returns the pool of threads."""
+
+    def __init__(self, name, threads_of):
+        self._name = name
+        self._threads_of = threads_of
+        self._work = deque()  # (function, arguments, done or None)
+        # the same and how many pieces it is, which comes before that, in turns: who waits without end may not
+        # keep the rest from being done
+        self._first = deque()
+        self._was_first = False
+        self._pieces = 1  # of the work whose turn is next
+        self._greenlet = None
+        self._taken = None  # (function, arguments, done or None) that waits for a thread
+        self._under_way = None  # (the work in a thread, its done or None)
+        self._killed = False
+
+    def __len__(self):
+        return len(self._first) + len(self._work) + (self._taken is not None)
+
+    @property
+    def is_idle(self):
+        """Whether all of it is done."""
+        return self._greenlet is None
+
+    def add(self, function, arguments, done, first=0):
+        """Have ``function(*arguments)`` called in a thread.
+
+        ``done(result, error)``, if given, is called in the hub after it. ``first``: it comes before the rest,
+        of which as many pieces have their turn after it.
+        """
+        if first:
+            self._first.append((function, arguments, done, int(first)))
+        else:
+            self._work.append((function, arguments, done))
+        if self._greenlet is None:
+            self._begin()
+
+    def join(self):
+        """Return when all of it is done. May switch."""
+        while (greenlet := self._greenlet) is not None:
+            greenlet.join()
+            self._ended(greenlet)
+
+    def kill(self):
+        """End as a crash does.
+
+        Work without a ``done``, such as closing descriptors, is still carried out here: in a real crash the
+        system does it.
+        """
+        self._killed = True
+        if self._greenlet is not None:
+            gevent.kill(self._greenlet)
+            self._greenlet = None
+        while self:
+            function, arguments, done = self._next()
+            if done is None:
+                function(*arguments)
+
+    def _next(self):
+        taken, self._taken = self._taken, None
+        if taken is not None:  # of a greenlet that was ended
+            return taken
+        self._was_first = bool(self._first) and not (self._was_first and self._work)
+        if self._was_first:
+            *taken, self._pieces = self._first.popleft()
+            return taken
+        pieces, self._pieces = self._pieces, 1
+        taken = self._work.popleft()
+        if taken[2] is None and pieces > 1:
+            return self._do_each, ([taken, *self._next_unheard(pieces - 1)],), None
+        return taken
+
+    def _next_unheard(self, count):
+        """So many of the next pieces, as far as nobody hears of them."""
+        while count > 0 and self._work and self._work[0][2] is None:
+            yield self._work.popleft()
+            count -= 1
+
+    @staticmethod
+    def _do_each(pieces):
+        """In a thread, which logs nothing: the log's locks are for greenlets of one hub. Returns Failures."""
+        failures = Failures()
+        for function, arguments, _ in pieces:
+            try:
+                function(*arguments)
+            except Exception as error:
+                failures.append(error)
+        return failures
+
+    def _begin(self):
+        self._greenlet = gevent.spawn(self._run)
+        self._greenlet.name = self._name
+        self._greenlet.rawlink(self._ended)
+
+    def _ended(self, greenlet):
+        """The greenlet was ended from outside (killed, or by Ctrl-C): another one does the rest."""
+        if self._greenlet is greenlet and not self._killed:
+            self._begin()
+
+    def _run(self):
+        if self._under_way is not None:  # of a greenlet that was ended
+            self._finish()
+        while self:
+            self._taken = function, arguments, done = self._next()
+            try:
+                work = begin(function, *arguments, pool=self._threads_of())
+            except Exception as error:  # no thread to be had
+                self._taken = None
+                self._tell(done, None, error)
+            else:
+                self._taken, self._under_way = None, (work, done)
+                self._finish()
+            if self._killed:
+                return
+        self._greenlet = None
+
+    def _finish(self):
+        """Wait for the work that has begun, and call its ``done``. May switch."""
+        work, done = self._under_way
+        try:
+            result, error = work.get(), None
+        except BaseException as failure:
+            if not work.ready():  # it is this greenlet that is to end
+                raise
+            result, error = None, failure
+        self._under_way = None
+        if not self._killed:  # or it ended in the very moment of the crash: nobody hears of it
+            self._tell(done, result, error)
+
+    @staticmethod
+    def _tell(done, result, error):
+        if done is None:
+            for one in result if isinstance(result, Failures) else [error] if error is not None else ():
+                logger.warning("work on files failed: %s", one)
+        try:
+            if done is not None:
+                done(result, error)
+        except Exception:
+            logger.exception("a callback after work on files failed")

@@ -1,0 +1,183 @@
+"""Durability: says when what has been done is safe.
+
+Whoever has to wait for that asks here, in one of two ways.
+
+- ``when_safe``, for promises: a confirm, tx.commit-ok, the -ok of something durable, the answer to an HTTP
+  request, and the drop of a message whose copy lies elsewhere. It waits for the local disk and for every
+  acknowledger.
+- ``when_on_disk``, for housekeeping: files that are used again or removed, logs that take another one's
+  place. Nobody was promised anything, so that the local disk has to do, however long an acknowledger takes.
+
+Above ``storage.flush.group_commit``, whose GroupCommit is the local disk: stores and logs mark there what has
+to be flushed, and wait for nothing else. An *acknowledger* stands for another place that keeps what this node
+keeps, such as a follower:
+
+    acknowledger.when_safe(callback)    calls callback(error or None) once all that it was told until now is
+                                        safe there
+
+It hears of changes as a ``storage.disk.replication.Replicator`` does. That is why it is asked when the local
+disk has answered: logs and changes of names are told of only then. Without acknowledgers a promise is one
+more call, and no object. Never switches but in ``wait``.
+"""
+from collections import deque
+from functools import partial
+
+from gevent.event import AsyncResult
+
+from gomq_py.observability.log import logger
+
+LOG = logger("storage")
+
+
+class NotAcknowledged(Exception):
+    """Somebody else who was to keep it did not say that it is safe there."""
+
+
+class Durability:
+    """Says when something is safe on one node. ``disk`` is its GroupCommit."""
+
+    def __init__(self, disk):
+        self.disk = disk
+        self._acknowledgers = {}  # in the order in which they came
+        self._promises = deque()
+        self._is_keeping = False
+
+    # who waits
+
+    def when_safe(self, callback, concerns=None, hurry=True):
+        """Call ``callback(error or None)`` once all that was done until now is on the local disk and every
+        acknowledger has it. That may be at once, before this returns. Callbacks come in the order asked, and
+        must neither switch nor raise.
+
+        If files of some queues could not be flushed, those queues are closed, and ``concerns()`` is asked
+        whether it is about one of them; it must not raise. Without ``concerns`` each failure counts.
+        ``hurry=False``: nobody waits for it, so it may take a while.
+
+        Returns what ``GroupCommit.after_sync`` does; what is done until that flush begins is covered, too.
+        """
+        if not self._acknowledgers and not self._promises:
+            return self.disk.after_sync(callback, hurry, concerns)
+        promise = _Promise(callback)
+        self._promises.append(promise)
+        return self.disk.after_sync(partial(self._on_disk, promise), hurry, concerns)
+
+    def when_defined(self, callback):
+        """As ``when_safe``, for definitions, users and rights: files of a queue that cannot be flushed are
+        not about them.
+        """
+        self.when_safe(callback, _not_ours)
+
+    def when_on_disk(self, callback, hurry=True, concerns=None):
+        """As ``when_safe``, for housekeeping: the local disk has to do.
+
+        ``hurry=False``: it may take a while.
+        """
+        self.disk.after_sync(callback, hurry, concerns)
+
+    def wait(self):
+        """Return when all that was done until now is safe.
+
+        Raises the error of whoever cannot keep it. May switch.
+        """
+        result = AsyncResult()
+        self.when_safe(lambda error: result.set(None) if error is None else result.set_exception(error))
+        result.get()
+
+    # who has to say so
+
+    @property
+    def has_acknowledgers(self):
+        """Whether anybody has to say so but the local disk: what a kill leaves here, others may not know."""
+        return bool(self._acknowledgers)
+
+    def add(self, acknowledger):
+        """From now on a promise waits for this acknowledger, too."""
+        self._acknowledgers[acknowledger] = None
+        self.disk.tells_before_it_answers = True
+
+    def remove(self, acknowledger):
+        """No promise waits for this acknowledger any more, the earlier ones included."""
+        self._acknowledgers.pop(acknowledger, None)
+        for promise in self._promises:
+            promise.missing.discard(acknowledger)
+        self._keep()
+
+    def close(self):
+        """Nobody is asked any more but the local disk: the promises that wait for somebody else are refused.
+        """
+        self._acknowledgers.clear()
+        error = NotAcknowledged(
+            "the broker stops, and not everybody who keeps a copy has said that it is safe"
+        )
+        for promise in self._promises:
+            if promise.missing:
+                promise.refuse(error)
+        self._keep()
+
+    def describe(self):
+        """What it is doing, for people."""
+        described = self.disk.describe()
+        if self._acknowledgers or self._promises:
+            described += f"; {len(self._acknowledgers)} acknowledgers, {len(self._promises)} promises to keep"
+        return described
+
+    # helpers
+
+    def _on_disk(self, promise, error):
+        """The local disk has answered: ask the acknowledgers."""
+        promise.is_on_disk = True
+        if error is not None:
+            promise.refuse(error)
+        else:
+            promise.missing.update(self._acknowledgers)
+            for acknowledger in list(self._acknowledgers):
+                try:
+                    acknowledger.when_safe(partial(self._acknowledged, promise, acknowledger))
+                except Exception as fault:
+                    LOG.exception("%r cannot be asked whether it is safe there", acknowledger)
+                    self._acknowledged(promise, acknowledger, fault)
+        self._keep()
+
+    def _acknowledged(self, promise, acknowledger, error=None):
+        if acknowledger in promise.missing:
+            if error is None:
+                promise.missing.discard(acknowledger)
+            else:
+                promise.refuse(NotAcknowledged(f"{acknowledger} does not keep it: {error}"))
+            self._keep()
+
+    def _keep(self):
+        """Call back the promises that are kept or refused, in order. A callback may ask for more."""
+        if self._is_keeping:
+            return
+        self._is_keeping = True
+        try:
+            while self._promises and self._promises[0].is_on_disk and not self._promises[0].missing:
+                promise = self._promises.popleft()
+                try:
+                    promise.callback(promise.error)
+                except Exception:
+                    LOG.exception("a callback about something that is safe failed")
+        finally:
+            self._is_keeping = False
+
+
+def _not_ours():
+    return False
+
+
+class _Promise:
+    """One callback, and who has not said yet that it may be called."""
+
+    __slots__ = ("callback", "is_on_disk", "missing", "error")
+
+    def __init__(self, callback):
+        self.callback = callback
+        self.is_on_disk = False
+        self.missing = set()  # acknowledgers
+        self.error = None
+
+    def refuse(self, error):
+        """It cannot be kept, whatever the others say."""
+        self.error = error
+        self.missing.clear()

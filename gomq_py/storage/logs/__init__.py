@@ -1,0 +1,1 @@
+"""Framed logs: definitions and users, as a record for each change."""

@@ -1,0 +1,470 @@
+"""Definition log: what an operator or client has set up, as a log of changes that is replayed at boot.
+
+Above storage.logs.framed_log and storage.logs.log_records, below those who keep definitions: broker.broker
+has one of vhosts and what is in them, auth.users one of users. A record is a field table (content.fields)
+with a key ``op``. An append is in the file, and on the disk, when the committer has synced: whoever answers a
+client waits for that. Never yields.
+
+A log that has become long is compacted if most of it is waste, which a walk through the model counts first.
+Compaction writes a second log beside the first, while every change goes to both; once the second is on disk
+it takes the first one's name. Both walks go in slices. The snapshot is taken while the model changes, and is
+right all the same: a record says what is, not what to do with what was before, a change that came after a
+slice is in the log after it, and what is said twice is said as it is then. The second log is opened, renamed
+and removed in the committer's threads: a disk that is slow with names holds nobody up.
+
+A log of which a flush failed may have lost what it held: what stands on it is refused while it is in use. It
+is compacted at once, and with each later change until that succeeds: the model has everything.
+"""
+import os
+
+from gomq_py.content.fields import encode_table
+from gomq_py.hub.job import Job
+from gomq_py.hub.slice_clock import SliceClock
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk.files import ROOM_AHEAD
+from gomq_py.storage.format.log import new_log_id
+from gomq_py.storage.logs.framed_log import FramedLog, keep_left_out, reserve
+from gomq_py.storage.logs.log_records import RecordError, read_record
+
+LOG = logger("storage")
+NEXT = ".next"
+
+# Definitions that are written before others get their turn, about a millisecond's work.
+SLICE = 200
+# Definitions that are counted before others get their turn, about half a millisecond's work.
+COUNTED = 2000
+# Definitions, or what is none, between two looks at the clock: some 10 us.
+LOOKS = 16
+
+
+class DefinitionLog:
+    """One log. ``open`` it, and exhaust ``replay``, before the first ``append``.
+
+    ``what`` it holds is for people; ``shapes`` are the forms of its records (storage.logs.log_records). It is
+    long with ``slack`` records beyond twice what a snapshot would hold. ``born_whole``: see FramedLog;
+    ``fails_all``: see LogFile; ``left``: see LogScan. ``note(left)``, called in a thread, keeps what is to be
+    the next boot's ``left``: before another log takes the place of this one and, ``notes_growth``, soon after
+    each flush of new records.
+    """
+
+    def __init__(
+        self, files, path, committer, scheduler, what, shapes, slack, born_whole=False, fails_all=True,
+        left=None, note=None, notes_growth=False
+    ):
+        self._files = files
+        self._path = os.fspath(path)
+        self._committer = committer
+        self._scheduler = scheduler
+        self._what = what
+        self._shapes = shapes
+        self._slack = slack
+        self._born_whole = born_whole
+        self._fails_all = fails_all
+        self._left = left
+        self._note = note
+        self._notes_growth = notes_growth and note is not None and committer.enabled
+        self._is_growth_due = False
+        self._next_id = None  # of the log that is to take this one's place, or has
+        self._snapshot = None
+        self._size_hint = 0  # definitions there were at the last count, or 0
+        self._next = None
+        self._counting = self._opening = self._renaming = self._closed = False
+        self._unreadable = []  # payloads that replay left out
+        self._is_left = False  # a second log that was given up could not be removed
+        self._log = None  # until it is opened
+
+    def open(self):
+        """For boot: blocks. Raises OSError. Returns itself."""
+        # a compaction that a crash has cut short; the first log has everything
+        if os.path.exists(self._path + NEXT):
+            self._files.unlink(self._path + NEXT)
+        self._log = FramedLog(
+            self._files, self._path, born_whole=self._born_whole, committer=self._committer,
+            fails_all=self._fails_all, left=self._left)
+        self._log.file.failed = self._replace_failed
+        self._committer.mark_folder(os.path.dirname(self._path))  # its name may be new
+        return self
+
+    @property
+    def record_count(self):
+        return self._log.record_count
+
+    @property
+    def is_compacting(self):
+        """Whether a compaction is under way, or what it would save is being counted."""
+        return self._counting or self._opening or self._next is not None
+
+    @property
+    def has_failed(self):
+        """Whether a flush failed: not all that was appended may be on the disk."""
+        return self._log.file.failure is not None
+
+    @property
+    def path(self):
+        """Where it lies."""
+        return self._path
+
+    @property
+    def on_disk(self):
+        """See FramedLog."""
+        return self._log.on_disk
+
+    @property
+    def is_new(self):
+        """Whether nothing was ever in it."""
+        return self._log.is_new
+
+    @property
+    def damage(self):
+        """What replay found broken, see storage.logs.framed_log.Damage."""
+        return self._log.damage
+
+    @property
+    def lacks_records(self):
+        """Whether replay left out more than the torn end that a crash leaves, of which nothing was promised.
+        """
+        return bool(
+            self._unreadable or self._log.holds_damage or any(damage.promised for damage in self._log.damage)
+        )
+
+    @property
+    def is_damaged(self):
+        """Whether replay left out anything of the log."""
+        return bool(self._log.damage or self._unreadable)
+
+    def say_damage(self, advice):
+        """As FramedLog.say_damage."""
+        self._log.say_damage(LOG, self._what, advice)
+
+    def replay(self):
+        """Every record in order, as dicts. For boot: blocks. Raises LogError.
+
+        What has not its shape is logged and left out.
+        """
+        for payload in self._log.replay():
+            try:
+                yield read_record(payload, self._shapes)
+            except RecordError as error:
+                self._unreadable.append(payload)
+                LOG.error("%s: a record is left out: %s", self._what, error)
+
+    def leave_out(self, records):
+        """Nobody could use these of the replayed records, either.
+
+        Keeps all that was left out in a file of its own. For boot: blocks.
+        """
+        left_out = [*self._unreadable, *map(encode_table, records)]
+        if not left_out:
+            return
+        try:
+            keep_left_out(self._files, self._path, left_out)
+            LOG.error("%s: what was left out is kept in %s.left-out", self._what, self._path)
+        except OSError as error:
+            LOG.error(
+                "%s: what was left out stands in %s only until that is compacted, for it cannot be "
+                "copied: %s", self._what, self._path, error,
+            )
+
+    def begin(self, records):
+        """Make these the first records of a new log: on disk when this returns, all of them or none.
+
+        For boot: blocks. Raises OSError.
+        """
+        self._log.rewrite([encode_table(record) for record in records])
+        self._log.is_new = False
+        self._log.file.failed = self._replace_failed
+
+    def compact_when_long(self, snapshot):
+        """From now on, compact when the log is much longer than a snapshot.
+
+        ``snapshot()`` iterates through functions, each returning the record of one definition or None if it
+        is gone by now; None stands for what is not durable. It goes on while the model changes, and must
+        neither raise over that nor take long for one.
+
+        Begins at once if the log is long, or if there is damage in it that every boot would meet again.
+        """
+        self._snapshot = snapshot
+        if self._log.holds_damage:
+            self._compact()
+        else:
+            self._compact_if_long()
+
+    def append(self, record):
+        """Add a record.
+
+        Raises OSError, ValueError for one that could not be read again; then nothing has changed.
+        """
+        payload = encode_table(record)
+        read_record(payload, self._shapes)
+        self._compact_if_long()
+        if self._renaming:
+            self._append_to_both(payload)
+        else:
+            self._log.append(payload)
+            if self._next is not None:
+                self._append_to_next([payload])
+        if self._notes_growth and not self._is_growth_due:
+            self._is_growth_due = True
+            self._committer.after_sync(self._note_soon, hurry=False, about_logs=False)
+
+    def close(self):
+        self._closed = True
+        if self._next is not None and not self._renaming:
+            self._give_up("the broker stops; it begins anew at the next boot")
+        if self._log is not None:
+            self._log.close()
+
+    # compaction
+
+    def _is_long(self):
+        return self._log.record_count > 2 * self._size_hint + self._slack
+
+    def _compact_if_long(self):
+        if self._snapshot is None or self.is_compacting:
+            return
+        if self._log.file.failure is not None:
+            self._compact()
+        elif self._is_long():
+            self._counting = True
+            self._scheduler.start(Count(self, self._snapshot()))
+
+    def _replace_failed(self):
+        """A flush of the log failed."""
+        if not self._closed:
+            self._compact_if_long()
+
+    def counted(self, count):
+        """There are so many definitions: there may be more than at the last count,
+        and most of the log no waste.
+        """
+        self._counting = False
+        self._size_hint = max(self._size_hint, count)
+        if (self._is_long() or self._log.file.failure is not None) and not self._closed:
+            self._compact()
+
+    def count_failed(self, error):
+        """Nobody knows how many there are."""
+        self._counting = False
+        self._give_up(error)
+
+    def _compact(self):
+        """Begin to write what the model holds to a second log, or remove one that is left, for the next
+        attempt.
+        """
+        if self._is_left:
+            self._is_left = False
+            self._committer.change([self._files.unlinking(self._path + NEXT)], self._removed)
+            return
+        self._opening = True
+        self._next_id = new_log_id()
+        if self._note is None:
+            self._make_next_aside(None, None)
+        else:
+            self._committer.aside_at_leisure(self._note_left, done=self._make_next_aside)
+
+    def _make_next_aside(self, _, error):
+        if error is not None:
+            self._opened(None, error)
+        else:
+            self._committer.aside(self._make_next, self._log.file.end, done=self._opened)
+
+    def _note_soon(self, _=None):
+        """Have noted how much of this log is on the disk."""
+        self._is_growth_due = False
+        self._committer.aside_at_leisure(self._note_left, done=self._noted)
+
+    def _noted(self, _, error):
+        if error is not None:  # an earlier note is still right, and says less
+            LOG.warning("%s: how long %s is cannot be noted: %s", self._what, self._path, error)
+
+    def _note_left(self):
+        """In a thread."""
+        self._note({**({} if self._next_id is None else {self._next_id: 0}), **self._log.on_disk})
+
+    def _make_next(self, size):
+        """In a thread: an empty second log, with room for as much as the first one holds, as a snapshot has
+        hardly ever more.
+        """
+        file = self._files.make_log(self._path + NEXT)
+        if self._committer.enabled:
+            reserve(self._files, file, max(size, ROOM_AHEAD))
+        return file
+
+    def _opened(self, file, error):
+        """The second log is there, empty.
+
+        What the model holds now is written to it; every change from here on goes to both.
+        """
+        self._opening = False
+        if error is not None:
+            self._give_up(error)
+            return
+        self._files.made(file)
+        file.is_relied_on = False  # the first log has everything
+        following = FramedLog(
+            self._files, self._path + NEXT, file=file, committer=self._committer, fails_all=self._fails_all,
+            new_id=self._next_id)
+        self._next = following
+        if self._closed:
+            self._give_up("the broker stops; it begins anew at the next boot")
+            return
+        self._size_hint = 0
+        self._scheduler.start(Rewriting(self, self._snapshot(), following))
+
+    def compaction_failed(self, following, error):
+        """A slice of the compaction into ``following`` failed."""
+        # a log that is about to take the first one's name is whole, and needed
+        if self._next is following and not self._renaming:
+            self._give_up(error)
+
+    def write_some(self, following, definitions):
+        """Write these definitions, as they are now. Whether the compaction goes on."""
+        if self._next is not following:
+            return False
+        records = []
+        self._size_hint += len(definitions)
+        for definition in definitions:
+            try:
+                record = definition()
+                if record is not None:
+                    records.append(encode_table(record))
+            except (ValueError, TypeError) as error:
+                self._give_up(f"a definition cannot be written: {error}")
+                return False
+        return not records or self._append_to_next(records)
+
+    def written(self, following):
+        """The second log has everything, and is to take the first one's name when it is on disk."""
+        if self._next is following and (following.record_count or self._append_to_next(())):
+            # Without records the log's birth is there: the next boot takes an empty file for a lost one.
+            # Whatever else fails meanwhile: it may be the first log, whose place this one is to take.
+            self._committer.after_flush_of(following.file, lambda error: self._replace(following, error))
+
+    def _append_to_next(self, payloads):
+        try:
+            self._next.append_all(payloads)
+            return True
+        except OSError as error:
+            self._give_up(error)
+            return False
+
+    def _append_to_both(self, payload):
+        """The second log is about to take the first one's name, nobody knows when: what one of them refuses
+        is refused.
+
+        Raises OSError.
+        """
+        self._next.make_room(payload)
+        self._log.make_room(payload)
+        mark = self._next.mark()
+        self._next.append(payload)
+        try:
+            self._log.append(payload)
+        except OSError:
+            self._next.take_back(mark)
+            raise
+
+    def _replace(self, following, error):
+        """The second log is on disk: give it the name. The sync that does so flushes the folder too."""
+        if self._next is not following:
+            return
+        if error is not None:
+            self._give_up(error)
+            return
+        self._renaming = following.file.is_relied_on = True
+        self._committer.change(
+            [self._files.renaming(following.file.path, self._path, following.file)], self._renamed
+        )
+        self._committer.mark_folder(os.path.dirname(self._path))
+
+    def _renamed(self, error):
+        self._renaming = False
+        following = self._next
+        if error is not None:
+            self._give_up(error)
+            return
+        LOG.info(
+            "%s: %d records rewritten as %d", self._what, self._log.record_count, following.record_count)
+        old, self._log, self._next = self._log, following, None
+        old.abandon()
+        if self._note is not None:
+            self._note_soon()
+        following.file.failed = self._replace_failed
+        if self._closed:
+            following.close()
+
+    def _give_up(self, reason):
+        """Go on with the first log alone; the next try is when it has grown by as much again."""
+        LOG.warning("%s: compaction given up: %s", self._what, reason)
+        self._size_hint = self._log.record_count
+        abandoned, self._next = self._next, None
+        if abandoned is not None:
+            abandoned.abandon()
+            self._committer.change([self._files.unlinking(abandoned.file.path)], self._removed)
+
+    def _removed(self, error):
+        if error is not None:
+            LOG.warning("%s: %s stays until the next attempt: %s", self._what, self._path + NEXT, error)
+            self._is_left = not isinstance(error, FileNotFoundError)
+
+
+class Walk(Job):
+    """A walk through ``definitions``, a snapshot of what ``log`` keeps."""
+
+    name = "compacting the definitions"
+
+    def __init__(self, log, definitions):
+        super().__init__()
+        self._log = log
+        self._definitions = definitions
+
+    def _take(self, most):
+        """(the next definitions, whether there may be more)."""
+        clock, taken = SliceClock(every=LOOKS), []
+        for definition in self._definitions:
+            if definition is not None:
+                taken.append(definition)
+            if len(taken) == most or clock.is_over():
+                return taken, True
+        return taken, False
+
+
+class Count(Walk):
+    """How many definitions there are."""
+
+    def __init__(self, log, definitions):
+        super().__init__(log, definitions)
+        self._count = 0
+
+    def step(self):
+        taken, has_more = self._take(COUNTED)
+        self._count += len(taken)
+        if not has_more:
+            self._log.counted(self._count)
+        return has_more
+
+    def failed(self, error):
+        """It is given up; it begins anew when the log has grown."""
+        self._log.count_failed(error)
+        return False
+
+
+class Rewriting(Walk):
+    """The definitions as they are now, written to the log that is to follow ``log``'s."""
+
+    def __init__(self, log, definitions, following):
+        super().__init__(log, definitions)
+        self._following = following
+
+    def step(self):
+        taken, has_more = self._take(SLICE)
+        if not self._log.write_some(self._following, taken):
+            return False
+        if not has_more:
+            self._log.written(self._following)
+        return has_more
+
+    def failed(self, error):
+        """It is given up; it begins anew when the log has grown."""
+        self._log.compaction_failed(self._following, error)
+        return False

@@ -1,0 +1,257 @@
+"""Framed log: a checksummed append-only file of small records.
+
+Keeps definitions, users and other state that is rebuilt by replaying it.
+
+Above ``storage.disk.files``. What is appended is kept in memory, and the disk has reserved room for it, until
+the committer's thread writes and flushes it. So a full disk refuses an append, a slow one holds nobody up,
+and a process that is killed loses what no sync has covered. Without a committer that syncs, or where the file
+system cannot reserve room, an append writes at once. A damaged record costs that record: it is reported, and
+those behind it are found again.
+
+The records are drawn in storage.format.log. Never blocks outside ``replay`` and ``rewrite``, unless more is
+appended between two syncs than room was reserved for; never interprets a payload.
+"""
+import contextlib
+import os
+
+from gomq_py.storage.disk import atomic_file
+from gomq_py.storage.disk.files import ROOM_AHEAD
+from gomq_py.storage.format.log import (  # noqa: F401  (for those who look for them here)
+    HEAD, HEAD_SIZE, Damage, LogError, LogScan, encode_log, encode_record, new_log_id,
+)
+
+# Of a log that is damaged again and again; then the last one has to do.
+KEPT_COPIES = 10
+
+
+class FramedLog:
+    """One log, open for appending. ``replay`` it before the first ``append``; a new log needs none.
+
+    Opening a new one blocks.
+
+    ``is_new``: nothing was ever in it. ``born_whole``: it is begun with ``rewrite``, so that what cannot be
+    read is no crash's doing. ``committer``: each append is marked there; without one the caller flushes.
+    ``fails_all``: see LogFile. ``left``: see LogScan.
+    """
+
+    def __init__(
+        self, files, path, born_whole=False, file=None, committer=None, fails_all=True, left=None,
+        new_id=None
+    ):
+        """``file``: a new one from ``make_file``, whose name the caller has flushed; ``new_id``: the id that
+        it gets.
+        """
+        self.path = os.fspath(path)
+        self.file = file or files.open_log(self.path)
+        # new, or new when the last run was killed: a log whose name is not on disk keeps nothing
+        if file is None and not self.file.size:
+            try:
+                files.sync_folder(os.path.dirname(self.path))
+            except OSError:
+                files.close(self.file)
+                raise
+        self.damage = []  # what replay found: Damage, in the order of the file
+        # and the file still does: its owner rewrites it, or every boot says so again
+        self.holds_damage = False
+        self.kept_as = None  # the copy that was made of it
+        self._replayed_to = 0
+        self.record_count = 0
+        self._files = files
+        self._committer = committer
+        self._born_whole = born_whole
+        self._left = left
+        self._fails_all = self.file.fails_all = fails_all
+        self._log_id = None
+        self._new_id = new_id
+        self._ordinal = 0
+        self._replayed = self.is_new = self.file.size == 0
+        if file is None and self._replayed:
+            self._reserve()
+
+    def __repr__(self):
+        return f"<FramedLog {self.path} records={self.record_count}>"
+
+    def replay(self):
+        """Every payload in order, as bytes.
+
+        When exhausted, a torn end is cut off and the log is ready for ``append``. For boot: blocks.
+
+        What was replayed is written again and flushed: after a kill, or a flush that failed, it may be in the
+        system's cache only, and would be built upon as if it could not be lost. What is wrong stands in
+        ``damage``; a log with more than a torn end is copied to ``<path>.damaged`` first. Raises LogError for
+        an unknown version, and for one that was born whole and of which nothing can be read any more; the
+        file is then left as it is.
+        """
+        if self._replayed:
+            return
+        scan = LogScan(self.path, self.file.read(0, self.file.size), self._left)
+        for payload in scan:
+            self.record_count += 1
+            yield payload
+        self.damage = scan.damage
+        if (
+            self._born_whole and not self.record_count
+            and (scan.log_id is None or any(damage.promised for damage in self.damage))
+        ):
+            raise LogError(
+                self.path, f"the file is damaged, none of its {self.file.size} octets can be read as a record"
+            )
+        self._log_id = scan.log_id
+        self._ordinal = scan.next_ordinal
+        self.holds_damage = any(damage.start < scan.end for damage in self.damage)
+        if self.holds_damage or any(damage.promised for damage in self.damage):
+            self._set_aside()
+        self._replayed_to = scan.end
+        if scan.end < self.file.size:
+            self._files.truncate(self.file, scan.end)
+        self._files.write_again(self.file, 0, scan.end)
+        self._files.sync(self.file)
+        self._reserve()
+        self._replayed = True
+
+    @property
+    def on_disk(self):
+        """{log id: octets of it that are on the disk}; empty before its first record."""
+        return {} if self._log_id is None else {self._log_id: self.file.synced_size}
+
+    def append(self, payload):
+        """Add a record; it is on disk when the committer has synced.
+
+        Raises OSError, and the log is as before.
+        """
+        self.append_all((payload,))
+
+    def make_room(self, payload):
+        """Reserve room, so that an ``append`` of this payload cannot be refused. Does nothing for a log whose
+        appends write at once.
+
+        Raises OSError.
+        """
+        if self.file.room is not None:
+            self._files.make_room(self.file, 2 * HEAD_SIZE + len(payload))
+
+    def append_all(self, payloads):
+        """Add several records in one piece: this process's log has all of them or none;
+        a crash may keep some.
+        """
+        assert self._replayed, f"{self.path}: append before replay"
+        if self._log_id is None:
+            log_id, ordinal, parts = new_log_id() if self._new_id is None else self._new_id, 1, []
+            parts.append(encode_record(log_id, 0, 0, b""))
+        else:
+            log_id, ordinal, parts = self._log_id, self._ordinal, []
+        payloads = tuple(payloads)
+        for payload in payloads:
+            parts.append(encode_record(log_id, ordinal, self.file.synced_size, payload))
+            ordinal += 1
+        if self.file.room is None:
+            self._files.append(self.file, b"".join(parts))
+        else:
+            self._files.accept(self.file, b"".join(parts))
+        self._log_id, self._ordinal = log_id, ordinal
+        self.record_count += len(payloads)
+        if self._committer is not None:
+            self._committer.mark_file(self.file)
+
+    def mark(self):
+        """Where the log ends, for ``take_back``; for a log whose appends write at once."""
+        return self.file.size, self._log_id, self._ordinal, self.record_count
+
+    def take_back(self, mark):
+        """Cut off what was appended since ``mark``. If that fails the log takes no more.
+
+        Does nothing for a log that accepts appends: who has made room first has nothing to take back.
+        """
+        if self.file.room is not None:
+            return
+        size, self._log_id, self._ordinal, self.record_count = mark
+        try:
+            self._files.truncate(self.file, size)
+        except OSError as error:
+            self.file.broken = error
+
+    def rewrite(self, payloads):
+        """Replace the whole log by these payloads (compaction), atomically. For boot: blocks.
+
+        Raises OSError; the log on disk is then the old one or the new one, and this object takes no more.
+        """
+        content, log_id, count = encode_log(payloads)
+        try:
+            atomic_file.replace(self._files, self.path, content)
+        except OSError as error:
+            self.file.broken = error
+            raise
+        self._files.close(self.file)
+        self.file = self._files.open_log(self.path)
+        self.file.fails_all = self._fails_all
+        self.file.synced_size = self.file.size
+        self._log_id, self._ordinal, self.record_count = log_id, count + 1, count
+        self._replayed = True
+        self._reserve()
+
+    def close(self):
+        """Close the file, when the committer has flushed what was appended."""
+        self._files.close(self.file)
+
+    def abandon(self):
+        """Close a log that is removed, or whose name another one has taken. What is not written yet is
+        dropped: nobody will read it.
+        """
+        self.file.forget_accepted()
+        self._files.close(self.file)
+
+    def _reserve(self):
+        """Accept appends from here on, if the file system can reserve room."""
+        if self._committer is not None and self._committer.enabled:
+            reserve(self._files, self.file)
+
+    def say_damage(self, logger, what, advice):
+        """Log what replay found: loudly where more is lost than the torn end that a crash leaves."""
+        for damage in self.damage:
+            if damage.promised or damage.start < self._replayed_to:
+                logger.error(
+                    "%s: %s: changes in octets %d to %d are lost: %s; a copy of the file is kept as %s. %s",
+                    what, self.path, damage.start, damage.end, damage.reason, self.kept_as, advice,
+                )
+            else:
+                logger.warning(
+                    "%s: %s: octets %d to %d were being written when the last run was cut off, "
+                    "and are left out (%s)",
+                    what, self.path, damage.start, damage.end, damage.reason,
+                )
+
+    def _set_aside(self):
+        """Keep a copy of a damaged log for whoever can read more from it, beside those of earlier damage."""
+        content = self.file.read(0, self.file.size)
+        for number in range(1, KEPT_COPIES + 1):
+            self.kept_as = f"{self.path}.damaged" + (f".{number}" if number > 1 else "")
+            if not os.path.exists(self.kept_as):
+                atomic_file.replace(self._files, self.kept_as, content)
+                return
+            with open(self.kept_as, "rb") as file:
+                if file.read() == content:  # the last run ended before the log was rewritten
+                    return
+
+
+def reserve(files, file, count=ROOM_AHEAD):
+    """Begin to accept what is appended to the file, where its file system can reserve room. Blocks."""
+    try:
+        files.reserve(file, count)
+    except OSError:
+        file.room = file.size  # of a disk that is full: each append asks anew
+
+
+def keep_left_out(files, path, payloads):
+    """Keep what a log's reader cannot use in ``<path>.left-out``, a log itself, beside what earlier boots
+    left out: compaction drops it from the log.
+
+    Blocks; for boot. Raises OSError.
+    """
+    kept_path = f"{os.fspath(path)}.left-out"
+    kept = []
+    if os.path.exists(kept_path):
+        with open(kept_path, "rb") as file, contextlib.suppress(LogError):
+            kept.extend(LogScan(kept_path, file.read()))
+    new = [payload for payload in dict.fromkeys(payloads) if payload not in kept]
+    if new:
+        atomic_file.replace(files, kept_path, encode_log(kept + new)[0])

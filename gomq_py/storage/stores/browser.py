@@ -1,0 +1,295 @@
+"""Browser: walks the ready messages of a store, oldest first, and leaves everything as it was.
+
+Beside message_store, which it only reads. Between two calls the store may do what it likes: messages that
+left are passed over, those that came after the browser was made are not shown. Segments that the store keeps
+closed are mapped for reading and closed again. Reads no more than it shows; who walks far yields now and
+then, because ``skip`` and ``next`` do not.
+"""
+import heapq
+import mmap
+import os
+import posix
+
+from gomq_py import octets
+from gomq_py.storage.disk.pages import read_range
+from gomq_py.storage.format import acks as acks_format
+from gomq_py.storage.format import record
+from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.stores import message_store as _message_store  # noqa: F401  (its .pxd types the store)
+
+# Requeued messages sorted at once: about 2 ms. Runs of this many are merged as they are asked for.
+SORTED_AT_ONCE = 20_000
+
+_NOWHERE = b""
+
+
+class Browser:
+    """Over one MessageStore. ``next`` fills a Message that is valid until the next call or switch."""
+
+    __slots__ = (
+        "store", "_requeued", "_number", "_at", "_segment", "_last", "_last_end", "_own", "_own_acks",
+        "_runs", "_run_at", "_p", "_is_proven",
+    )
+
+    def __init__(self, store):
+        self.store = store
+        self._requeued = _sorted_runs(store.requeued_locations())
+        self._number = self._at = self._run_at = 0
+        self._segment = self._own = self._own_acks = None
+        self._runs = None
+        self._last, self._last_end = store.end_of_log()
+        self._is_proven = False
+        self._p = octets.pointer(_NOWHERE)
+
+    def next(self, message):
+        """Show the next message. False: that was the last."""
+        while self._requeued is not None:
+            location = next(self._requeued, 0)
+            if location == 0:
+                self._requeued = None
+            elif self.store.read_back(location, message):
+                return True
+        while self._come_to_segment():
+            segment = self._segment
+            at = self._next_ready(segment)
+            if at < 0:
+                self._leave_segment()
+                continue
+            self._show(segment, at, message)
+            return True
+        return False
+
+    def skip(self, count, limit):
+        """Pass over up to ``count`` messages, looking at no more than ``limit`` records.
+
+        Returns how many were passed.
+        """
+        passed = 0
+        while self._requeued is not None and passed < count and passed < limit:
+            if next(self._requeued, 0) == 0:
+                self._requeued = None
+            else:
+                passed += 1
+        while self._requeued is None and passed < count and limit > 0 and self._come_to_segment():
+            segment = self._segment
+            waiting = segment.count - segment.taken
+            if (
+                self._at <= HEAD_BYTES and segment is not self.store.read_segment()
+                and waiting <= count - passed and segment.number != self._last
+            ):
+                passed += waiting
+                self._leave_segment()
+            elif self._next_ready(segment) < 0:
+                self._leave_segment()
+            else:
+                passed += 1
+            limit -= 1
+        return passed
+
+    def close(self):
+        """Let go of what is mapped."""
+        self._let_go()
+        self._requeued = None
+        self._number = 1 << 40
+
+    # segments
+
+    def _come_to_segment(self):
+        """Make the segment that the walk has reached readable, or the next one that is left.
+
+        False: that was the last.
+        """
+        while True:
+            segment = self.store.browsable(self._number)
+            if segment is None or segment.number > self._last:
+                self._let_go()
+                return False
+            if segment is not self._segment:
+                self._enter(segment)
+            if segment is self.store.read_segment() and self._at < self.store.read_position():
+                self._at = self.store.read_position()
+            if self._point(segment):
+                return True
+            self._leave_segment()
+
+    def _enter(self, segment):
+        self._let_go()
+        self._segment = segment
+        self._is_proven = False
+        self._number = segment.number
+        self._at = HEAD_BYTES
+        self._run_at = 0
+        if not segment.written_here:
+            self._own_acks = self._acks_of(segment)
+            self._runs = self._own_acks.runs
+
+    def _leave_segment(self):
+        self._number += 1
+        self._let_go()
+
+    def _let_go(self):
+        own, self._own = self._own, None
+        self._p = octets.pointer(_NOWHERE)
+        self._segment = self._own_acks = None
+        self._runs = None
+        if own is not None:
+            own.close()
+
+    def _point(self, segment):
+        """Find the segment's octets, in the store's mapping or in one of our own.
+
+        False: they cannot be read.
+        """
+        if segment.is_open:
+            if not segment.written_here and segment.proven < segment.end and not self._is_proven:
+                try:
+                    self.store.files.read_through(segment.msgs, 0, segment.end)
+                except OSError:
+                    return False
+            self._is_proven = True
+            self._p = octets.pointer(segment.msgs.map)
+            return True
+        if self._own is None:
+            try:
+                self._own = _mapped(segment.msgs, self.store.path_of("msgs", segment.number), segment.end)
+            except (OSError, ValueError):
+                # gone or cut short this moment; the store will say so when it comes to it
+                return False
+            if len(self._own) < segment.end:
+                return False
+        self._p = octets.pointer(self._own)
+        return True
+
+    def _acks_of(self, segment):
+        """What the acks file of a segment of an earlier run says now."""
+        if segment.is_open:
+            return acks_format.load(segment.acks.map, segment.ack_seed)
+        try:
+            with open(self.store.path_of("acks", segment.number), "rb") as file:
+                return acks_format.load(file.read(), segment.ack_seed)
+        except OSError:
+            return acks_format.Acks()
+
+    # records
+
+    def _next_ready(self, segment):
+        """Position of the next record that waits, and the walk moves behind it; -1 when there is none."""
+        p, seed = self._p, segment.seed
+        end = segment.end
+        if segment.number == self._last and end > self._last_end:
+            end = self._last_end
+        while self._at < end:
+            at = self._at
+            size = record.measure(p, at, end)
+            if size == 0 or not record.header_is_sound(p, at, seed):
+                at = record.find(p, at + record.ALIGNMENT, end, seed, 0)
+                self._at = end if at < 0 else at
+                continue
+            self._at = at + size
+            if segment.is_picked(at) or self._is_gone(at):
+                continue
+            if segment.written_here or record.content_is_sound(p, at, seed):
+                return at
+        return -1
+
+    def _is_gone(self, at):
+        runs = self._runs
+        if runs is None:
+            return False
+        while self._run_at < len(runs) and runs[self._run_at + 1] <= at:
+            self._run_at += 2
+        return self._run_at < len(runs) and runs[self._run_at] <= at
+
+    def _show(self, segment, at, message):
+        p = self._p
+        failed = 0
+        if not segment.written_here:
+            kept = self._own_acks.counts.get(at)
+            failed = kept[0] if kept is not None else (1 if at < segment.delivered_before else 0)
+        message.location = self.store.location_of(segment.number, at)
+        message.buffer = p
+        message.kind = p[at + 2]
+        message.flags = p[at + 3] & 0xFE
+        message.persistent = p[at + 3] & 1
+        message.priority = p[at + 4]
+        message.ordinal = octets.le32(p, at + 16)
+        message.timestamp_ms = octets.le64(p, at + 20)
+        message.expires_at_ms = octets.le64(p, at + 28)
+        message.routing_at = at + 40
+        message.routing_length = octets.le16(p, at + 6)
+        message.properties_at = message.routing_at + message.routing_length
+        message.properties_length = octets.le32(p, at + 8)
+        message.body_at = message.properties_at + message.properties_length
+        message.body_length = octets.le32(p, at + 12)
+        message.delivery_count = failed
+        message.redelivered = failed > 0
+        return 0
+
+
+class ChainedBrowser:
+    """The ready messages of several stores, one store after the other: the levels of a priority queue."""
+
+    def __init__(self, stores):
+        self._browsers = [Browser(store) for store in stores]
+
+    def next(self, message):
+        """Show the next message. False: that was the last."""
+        while self._browsers:
+            if self._browsers[0].next(message):
+                return True
+            self._browsers.pop(0).close()
+        return False
+
+    def skip(self, count, limit):
+        """Pass over up to ``count`` messages, looking at no more than about ``limit`` records.
+
+        Returns how many were passed.
+        """
+        passed = 0
+        while self._browsers and passed < count:
+            some = self._browsers[0].skip(count - passed, limit)
+            if some == 0:
+                self._browsers.pop(0).close()
+            passed += some
+            limit -= max(some, 1)
+            if limit <= 0:
+                break
+        return passed
+
+    def close(self):
+        """Let go of what is mapped."""
+        for browser in self._browsers:
+            browser.close()
+        self._browsers = []
+
+
+def browse(store):
+    """A browser over the ready messages of a queue's store."""
+    stores = store.browsed()
+    return Browser(stores[0]) if len(stores) == 1 else ChainedBrowser(stores)
+
+
+def _mapped(file, path, end):
+    """A read-only mapping, read from the disk up to ``end``: of the open file if it has lost its name, else
+    of the file at the path.
+
+    Raises OSError, ValueError. A bad sector must raise here: in the mapping it would end the process.
+    """
+    if file is not None and file.fd >= 0:
+        read_range(file.fd, 0, end)
+        return mmap.mmap(file.fd, file.size, access=mmap.ACCESS_READ)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        read_range(fd, 0, end)
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+    finally:
+        posix.close(fd)
+
+
+def _sorted_runs(locations):
+    """The locations in order, sorted in parts as they are asked for; None when there are none."""
+    if not locations:
+        return None
+    return heapq.merge(
+        *(sorted(locations[at:at + SORTED_AT_ONCE]) for at in range(0, len(locations), SORTED_AT_ONCE))
+    )

@@ -1,0 +1,397 @@
+"""Priority store: a message store for each level of priority in use, behind the verbs of one.
+
+What x-max-priority makes of a queue.
+
+Above message_store, of which it has one for each level; locations say the level. The highest level that has a
+ready message is shown first; within a level the order is that of arrival. A level costs nothing until a
+message comes to it. Never yields, never flushes.
+"""
+import os
+import re
+from operator import attrgetter
+
+from gomq_py.storage import locations
+from gomq_py.storage.errors import StoreClosed, StoreError
+from gomq_py.storage.stores import message_store, store as _store
+from gomq_py.storage.stores.recovery import RecoveryReport, open_store
+
+_NAME = re.compile(r"level\.(\d{3})")
+
+
+class PriorityStore(_store.Store):
+    """``max_priority`` (0 to 255): messages of a higher priority count as of this one.
+
+    Made by open_priority_store.
+    """
+
+    __slots__ = ("max_priority", "_levels", "_used", "_top", "_shown", "_opens_aside")
+
+    def __init__(
+        self, folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
+        listener=None,
+    ):
+        _store.Store.__init__(
+            self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
+        )
+        self.is_fifo = False
+        self.max_priority = max_priority
+        self._levels: list = [None] * (max_priority + 1)
+        self._used = []
+        self._top = 0
+        self._shown = None
+        self._opens_aside = False
+
+    # the hot verbs
+
+    def append(self, message):
+        """As Store.append, to the level of the message's priority."""
+        number = message.priority
+        if number > self.max_priority:
+            number = self.max_priority
+        store = self._levels[number]
+        if store is None:
+            store = self._level(number)
+        store.append(message)
+        self.ready_count += 1
+        self.ready_bytes += message.body_length
+        self._raise_top(number)
+        return 0
+
+    def name_at_once(self):
+        """As Store.name_at_once, of the lowest level."""
+        if not self.is_named_at_once:
+            self.is_named_at_once = True
+            self.pool.name_at_once(level_folder(self.folder, 0))
+        return 0
+
+    def place_of(self, size):
+        """As Store.place_of, on the lowest level, which is made if need be."""
+        store = self._levels[0]
+        if store is None:
+            store = self._level(0)
+        return store.place_of(size)
+
+    def holds(self, place, came_ms):
+        """As Store.holds, of the lowest level."""
+        store = self._levels[0]
+        return store is not None and store.holds(place, came_ms)
+
+    def peek(self, message):
+        """Show the oldest ready message of the highest level that has one."""
+        while True:
+            store = self._levels[self._top]
+            if store is not None and store.ready_count:
+                # showing may find damage, and then fewer messages
+                self._take_off(store)
+                try:
+                    found = store.peek(message)
+                finally:
+                    self._put_on(store)
+                if found:
+                    self._shown = store
+                    return True
+                if store.is_waiting():
+                    return False  # lower levels come after it
+            if self._top == 0:
+                return False
+            self._top -= 1
+
+    def shift(self):
+        """Take what the last peek showed."""
+        store = self._shown
+        if store is None:
+            raise StoreError(self.folder, 0, "shift without peek")
+        self._shown = None
+        self._take_off(store)
+        try:
+            store.shift()
+        finally:
+            self._put_on(store)
+        return 0
+
+    def is_waiting(self):
+        """True while a thread still has to open the file of the next message."""
+        for number in range(self._top, -1, -1):
+            store = self._levels[number]
+            if store is not None and store.ready_count:
+                return store.is_waiting()
+        return False
+
+    def open_aside(self):
+        """As Store.open_aside, of all levels."""
+        self._opens_aside = True
+        for store in self._used:
+            store.open_aside()
+
+    def shows_recovered(self):
+        """Whether the last peek showed a message that an earlier run delivered."""
+        return self._shown is not None and self._shown.shows_recovered()
+
+    def postpone(self):
+        """Take what the last peek showed without delivering it."""
+        store, self._shown = self._shown, None
+        self._take_off(store)
+        try:
+            store.postpone()
+        finally:
+            self._put_on(store)
+        return 0
+
+    def peeked_due_s(self, now_s):
+        """Unix seconds until which the peeked message must wait, if wait_until() said so; otherwise 0."""
+        return self._shown.peeked_due_s(now_s)
+
+    def wait_until(self, location, count, due_s):
+        """Record for the next run when an unacked message that came back may be delivered."""
+        return self._of(location).wait_until(location, count, due_s)
+
+    def delete(self, location):
+        """Remove an unacked message for good."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            store.delete(location)
+        finally:
+            self._put_on(store)
+        return 0
+
+    def requeue(self, location):
+        """Make an unacked message ready again, in its old place in its level."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            store.requeue(location)
+        finally:
+            self._put_on(store)
+        self._raise_top(locations.level_of(location))
+        return 0
+
+    def pick(self, location):
+        """Take a ready message out of its turn, on whichever level."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            return store.pick(location)
+        finally:
+            self._put_on(store)
+
+    def unpick(self, location):
+        """Make a picked message ready again, as if it had not been picked."""
+        store = self._of(location)
+        self._take_off(store)
+        try:
+            store.unpick(location)
+        finally:
+            self._put_on(store)
+        self._raise_top(locations.level_of(location))
+        return 0
+
+    def read(self, location, message):
+        """Show an unacked message again."""
+        return self._of(location).read(location, message)
+
+    def body_file(self, message):
+        return self._of(message.location).body_file(message)
+
+    def flush(self):
+        """End of a batch, on every level."""
+        for store in self._used:
+            store.flush()
+        return 0
+
+    def mark(self):
+        """Acks of every level are to be on the disk by the next sync."""
+        for store in self._used:
+            store.mark()
+        return 0
+
+    # the slow verbs
+
+    def purge(self):
+        """Forget all ready messages. Returns how many there were."""
+        count = 0
+        for store in self._used:
+            self._take_off(store)
+            try:
+                count += store.purge()
+            finally:
+                self._put_on(store)
+        return count
+
+    def close(self):
+        """Stop the store; its files stay."""
+        if self.failure is None:
+            self.failure = StoreClosed(self.folder, 0, "the store is closed")
+            for store in self._used:
+                store.close()
+
+    def delete_files(self):
+        """Stop the store and remove its files."""
+        self.listener = None
+        self.failure = StoreClosed(self.folder, 0, "the store is deleted")
+        for store in self._used:
+            store.delete_files()
+        if self.durable and os.path.isdir(self.folder):
+            self.files.remove_tree(self.folder)
+            self.committer.mark_folder(os.path.dirname(self.folder))
+
+    def forget_files(self):
+        """Stop the store. The caller removes the folder."""
+        self.listener = None
+        self.failure = StoreClosed(self.folder, 0, "the store is deleted")
+        for store in self._used:
+            store.forget_files()
+
+    def fence(self, error):
+        """Stop all levels: an I/O error on one level is an error of the whole store."""
+        if self.failure is not None:
+            return
+        self.failure = StoreClosed(self.folder, 0, f"closed after an error: {error}")
+        for store in self._used:
+            store.fence(error)
+        if self.listener is not None:
+            self.listener.store_fenced(self, error)
+
+    def adopt_level(self, number, store):
+        """Take in a level that the last run left."""
+        store.listener = self
+        self._levels[number] = store
+        self._used.append(store)
+        self._put_on(store)
+        self._raise_top(number)
+
+    def hand_over(self, pool, committer):
+        """As Store.hand_over, of all levels."""
+        _store.Store.hand_over(self, pool, committer)
+        for store in self._used:
+            store.hand_over(pool, committer)
+
+    def used_levels(self):
+        """The stores of the levels that messages have come to."""
+        return list(self._used)
+
+    # what a Browser and the metrics ask
+
+    def browsed(self):
+        """The levels, the highest first."""
+        return tuple(sorted(self._used, key=attrgetter("level"), reverse=True))
+
+    def oldest_ready_ms(self):
+        """About when the oldest ready message of all levels came in."""
+        return min(filter(None, [store.oldest_ready_ms() for store in self._used]), default=0)
+
+    def failed_deliveries(self, bounds):
+        """As Store.failed_deliveries, over all levels."""
+        counted = [0] * (len(bounds) + 1)
+        for store in self._used:
+            counted = [sum(pair) for pair in zip(counted, store.failed_deliveries(bounds))]
+        return counted
+
+    # what a level tells
+
+    def store_fenced(self, store, error):
+        """A level was fenced."""
+        self.fence(error)
+
+    def segment_opened(self, store):
+        """A thread has opened what a level's reader waits for."""
+        if self.listener is not None:
+            self.listener.segment_opened(self)
+
+    def record_damaged(self, store, path, start, end, count):
+        """A level set a record aside."""
+        if self.listener is not None:
+            self.listener.record_damaged(self, path, start, end, count)
+
+    # levels
+
+    def _level(self, number):
+        """Create the store of a level that has had no message yet."""
+        if self.failure is not None:
+            raise self.failure
+        folder = level_folder(self.folder, number) if self.durable else self.folder
+        store = message_store.MessageStore(
+            folder, self.files, self.pool, self.committer, self.incarnation, self.segment_bytes, self.durable,
+            number, self)
+        if self.durable:
+            store.lie_in(self.folder)
+        if self._opens_aside:
+            store.open_aside()
+        self._levels[number] = store
+        self._used.append(store)
+        return store
+
+    def _of(self, location):
+        """The store that handed out this location."""
+        number = locations.level_of(location)
+        store = self._levels[number] if number <= self.max_priority else None
+        if store is None:
+            raise StoreError(self.folder, 0, f"no message lies on level {number}")
+        return store
+
+    def _raise_top(self, number):
+        """Note that a message of this level is ready, so that no lower level is next."""
+        if number > self._top:
+            self._top = number
+
+    def _take_off(self, store):
+        """Subtract the counts of a level from the sums, because they are about to change."""
+        self.ready_count -= store.ready_count
+        self.unacked_count -= store.unacked_count
+        self.ready_bytes -= store.ready_bytes
+        self.unacked_bytes -= store.unacked_bytes
+
+    def _put_on(self, store):
+        self.ready_count += store.ready_count
+        self.unacked_count += store.unacked_count
+        self.ready_bytes += store.ready_bytes
+        self.unacked_bytes += store.unacked_bytes
+
+
+def level_folder(folder, number):
+    """The folder of a level below that of its queue."""
+    return os.path.join(folder, f"level.{number:03d}")
+
+
+def open_priority_store(
+    folder, files, pool, committer, incarnation, max_priority, segment_bytes=8388608, durable=True,
+    listener=None,
+):
+    """Create a store, or open the levels in the folder.
+
+    Returns (store, RecoveryReport). Raises StoreError when the disk does not let one be read.
+    """
+    store = PriorityStore(
+        folder, files, pool, committer, incarnation, max_priority, segment_bytes, durable, listener
+    )
+    reports = []
+    numbers = _levels_of(store, pool.listed) if durable else ()
+    # all levels are gone, and new segments are numbered behind theirs
+    if numbers and not os.path.isdir(store.folder):
+        try:
+            files.make_folder(store.folder)
+        except OSError as error:
+            raise StoreError(store.folder, 0, f"cannot be made again: {error}") from error
+        committer.mark_folder(os.path.dirname(store.folder))
+    for number in numbers:
+        level, report = open_store(
+            level_folder(store.folder, number), files, pool, committer, incarnation, segment_bytes, durable,
+            number, store)
+        store.adopt_level(number, level)
+        reports.append(report)
+    return store, RecoveryReport(
+        sum(report.ready_count for report in reports), sum(report.scanned for report in reports),
+        sum(report.lost for report in reports),
+        tuple(path for report in reports for path in report.removed),
+        tuple(path for report in reports for path in report.gone),
+        sum(report.gone_count for report in reports))
+
+
+def _levels_of(store, listed):
+    """The numbers of the levels that are in the queue's folder, or were there when the last run stopped in
+    order.
+    """
+    names = os.listdir(store.folder) if os.path.isdir(store.folder) else ()
+    found = {int(match[1]) for match in map(_NAME.fullmatch, names) if match is not None}
+    numbers = range(store.max_priority + 1)
+    return [number for number in numbers if number in found or level_folder(store.folder, number) in listed]

@@ -1,0 +1,500 @@
+"""Recovery: open a queue's store as the last run left it, however that ended.
+
+Called once per queue at boot, before anything else touches its folder. Every segment is looked at by itself:
+its two heads, its seal or, where there is none, its records; then its acks. Reads first; what it writes (over
+itself what may not be on the disk, a seal for what it has scanned and flushed, acks over damage) only repeats
+what reading found, so that a crash here finds the same again. May block: boot and ``queue.declare`` of a
+left-over name only.
+"""
+import os
+import re
+from array import array
+from typing import NamedTuple
+
+from gomq_py.observability.log import logger
+from gomq_py.storage.disk.data_dir import POWER_LOST, STOPPED, move_aside
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format import acks as acks_format
+from gomq_py.storage.format import head as head_format
+from gomq_py.storage.format.record import RecordScanner
+from gomq_py.storage.format.sizes import record_size
+from gomq_py.storage.segments import damage
+from gomq_py.storage.segments.segment import Segment
+from gomq_py.storage.stores.message_store import MessageStore
+
+LOG = logger("storage")
+
+# Two empty names and no properties.
+_SMALLEST_RECORD = record_size(2, 2, 0)
+
+_NAME = re.compile(r"(msgs|acks)\.(\d{10})")
+
+
+class RecoveryReport(NamedTuple):
+    """What opening a store found: ready messages, segments that had to be scanned, records that were flushed
+    once and are lost, files that belonged to nobody, files that are gone though the last run left them, and
+    how many messages went with them.
+    """
+
+    ready_count: int = 0
+    scanned: int = 0
+    lost: int = 0
+    removed: tuple = ()
+    gone: tuple = ()
+    gone_count: int = 0
+
+
+def open_store(
+    folder, files, pool, committer, incarnation, segment_bytes=8388608, durable=True, level=0, listener=None
+):
+    """Create a store, or open the one in the folder.
+
+    Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read.
+    """
+    store = MessageStore(folder, files, pool, committer, incarnation, segment_bytes, durable, level, listener)
+    if not durable:
+        return store, RecoveryReport()
+    try:
+        return store, Recovery(store).run()
+    except OSError as error:
+        raise StoreError(store.folder, 0, f"cannot be opened: {error}") from error
+
+
+class Recovery:
+    """Opens one store: of a queue here, of a stream in stream_recovery."""
+
+    def __init__(self, store):
+        self.store = store
+        self.files = store.files
+        # what an orderly stop left here; None: nobody has said
+        self.listed = store.pool.listed.pop(store.folder, None)
+        self.scanned = self.lost = 0
+        self.removed = []
+        self.gone = {}  # number of a segment that is not there any more -> its messages
+
+    def run(self):
+        names = self._names()
+        if not names and not self._counts_listed():
+            return RecoveryReport()  # a new queue, of which thousands may be declared in a second
+        found = {}
+        for name in names:
+            match = _NAME.fullmatch(name)
+            if match:
+                found.setdefault(int(match[2]), set()).add(match[1])
+            elif name.startswith("damaged."):
+                self.store.pool.damage.kept_paths.add(self._path_of(name))
+        for number in sorted(found):
+            if "msgs" in found[number]:
+                self._open_pair(number, "acks" in found[number])
+            else:
+                self._remove_acks(number)
+        self._miss_segments({number for number, kinds in found.items() if "msgs" in kinds}, found)
+        return self._report()
+
+    def _names(self):
+        """The names in the folder; none if it is not there."""
+        return os.listdir(self.store.folder) if os.path.isdir(self.store.folder) else ()
+
+    def _miss_segments(self, present, numbers):
+        """Note the segments that are listed and not ``present``.
+
+        New segments get higher numbers than those, and than all ``numbers`` that are used, because a file
+        that is gone may be brought back.
+        """
+        listed = self._counts_listed()
+        self.gone.update((number, count) for number, count in listed.items() if number not in present)
+        if self.gone:
+            damage.note_gone(self.store, sum(self.gone.values()))
+        if numbers or listed:
+            self.store.begin_behind(max((*numbers, *listed)))
+
+    def _counts_listed(self):
+        """{number: messages left} of the segments that held some when the last run stopped in order, as far
+        as it has said.
+        """
+        return {} if self.listed is None else self.listed.counts
+
+    def _report(self):
+        gone = tuple(self.store.path_of("msgs", number) for number in sorted(self.gone))
+        return RecoveryReport(
+            self.store.ready_count, self.scanned, self.lost, tuple(self.removed), gone,
+            sum(self.gone.values()),
+        )
+
+    def _open_pair(self, number, has_acks):
+        """One segment: into the store, or away when nothing of it is wanted."""
+        store = self.store
+        msgs = self.files.open(store.path_of("msgs", number))
+        acks = None
+        try:
+            if has_acks:
+                acks = self.files.open(store.path_of("acks", number))
+            self.files.read_through(msgs, 0, min(msgs.size, head_format.HEAD_BYTES))
+            if acks is not None:
+                self.files.read_through(acks)
+            head = self._head_of_pair(number, msgs, acks)
+            if head is None:
+                self._remove_pair(number, msgs, acks)
+                return
+            if acks is None:
+                self._report_missing_acks(number, head, msgs)
+            acks_head = head.twin(head_format.ACKS_MAGIC)
+            if acks is not None and self._are_foreign(acks_head, acks):
+                acks = self._set_acks_aside(acks)
+            unreadable = self._unreadable_acks(acks)
+            if unreadable is not None and number not in self.listed.counts:
+                self._keep_settled(number, msgs, acks)
+                return
+            acks = self._sound_acks(number, acks_head, acks)
+            segment = Segment(number)
+            segment.attach(msgs, acks)
+            self._restore(segment, head, acks_head)
+            self._report_damaged_acks(segment, unreadable)
+            segment.detach()
+        finally:
+            self.files.close(msgs)
+            if acks is not None:
+                self.files.close(acks)
+        if segment.acked >= segment.count:
+            self._note_settled(number, segment, None)
+            store.pool.retire(None, None, msgs.path, acks.path, True)
+        else:
+            store.adopt(segment)
+
+    # heads
+
+    def _head_of_pair(self, number, msgs, acks):
+        """The head of the msgs file, made from its twin's where it is unreadable; None when the pair, or the
+        msgs file, is not this queue's.
+        """
+        head = self._bound_head(number, msgs, head_format.MSGS_MAGIC)
+        if (
+            head is None
+            and head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC) is not None
+        ):
+            return None  # a whole head of another segment: the records belong to that
+        if head is None and acks is not None and msgs.size >= head_format.HEAD_BYTES:
+            twin = self._bound_head(number, acks, head_format.ACKS_MAGIC)
+            head = None if twin is None else twin.twin(head_format.MSGS_MAGIC)
+        return head
+
+    def _bound_head(self, number, file, magic):
+        head = head_format.decode(file.read(0, head_format.HEAD_BYTES), magic)
+        if (
+            head is None or head.incarnation != self.store.incarnation or head.number != number
+            or file.size < head_format.HEAD_BYTES
+        ):
+            return None
+        return head
+
+    def _sound_acks(self, number, acks_head, acks):
+        """The acks file with room for all acks and its head as it must be; entries in it that belong to
+        another head do not check.
+        """
+        path = self.store.path_of("acks", number)
+        size = acks_format.capacity_for(acks_head.capacity)
+        if acks is None or acks.size < head_format.HEAD_BYTES:
+            if acks is not None:
+                self.files.close(acks)
+                self.files.unlink(path)
+            acks = self.files.create(path, size)
+            self.store.committer.mark_folder(self.store.folder)
+        elif acks.size < size:
+            self.files.extend(acks, size)
+        try:
+            if head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) != acks_head:
+                self.files.allocate(acks)
+                acks.map[:head_format.HEAD_BYTES] = acks_head.encode().ljust(head_format.HEAD_BYTES, b"\0")
+                self.files.overwritten(acks, 0, head_format.HEAD_BYTES)
+        except OSError:
+            self.files.close(acks)  # it may be one that the caller has never seen
+            raise
+        return acks
+
+    # counts
+
+    def _restore(self, segment, head, acks_head):
+        msgs_octets = segment.msgs.read(0, head_format.HEAD_BYTES)
+        acks_octets = segment.acks.read(0, head_format.HEAD_BYTES)
+        seal = head_format.decode_seal(head.seed, msgs_octets)
+        missing = None
+        if seal is not None and not head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
+            seal, missing = None, seal
+        segment.restore_synced(
+            head_format.decode_mark(head.seed, head_format.SYNCED_SALT, msgs_octets, head_format.SYNCED_AT)
+        )
+        acks_seal = head_format.decode_acks_seal(acks_head.seed, acks_octets)
+        delivered = head_format.decode_mark(
+            acks_head.seed, head_format.DELIVERED_SALT, acks_octets, head_format.DELIVERED_AT
+        )
+        segment.restore_acks(acks_head.seed, acks_seal, delivered)
+        segment.load_acks()
+        if seal is not None and not _adds_up(seal, acks_seal):
+            seal = None
+        if acks_seal is not None and segment.entries != acks_seal.entries:
+            segment.restore_acks(acks_head.seed, None, delivered)
+            segment.load_acks()
+            acks_seal = None
+        if acks_seal is None and self.store.committer.enabled:
+            # else the next flush need not cover them, and entries behind them could not be found
+            entries_end = head_format.HEAD_BYTES + 8 * segment.entries
+            self.files.write_again(
+                segment.acks, head_format.HEAD_BYTES, segment.acks.size if segment.patchy else entries_end)
+        if seal is None:
+            self._scan(segment, head, missing)
+            if missing is not None:
+                self._report_missing(segment, missing)
+            return
+        segment.restore(head, seal)
+        if acks_seal is None and segment.run_count:
+            self.files.read_through(segment.msgs, 0, segment.end)
+            scanner = RecordScanner(segment.msgs.map, head_format.HEAD_BYTES, segment.end, head.seed)
+            scanner.tally(segment.get_runs(), False)
+            segment.restore_acked(scanner.acked, scanner.acked_bytes)
+
+    def _scan(self, segment, head, missing=None):
+        """Read every record of a segment that was not sealed, or that is shorter than its seal (``missing``)
+        says; flush and seal what is there.
+
+        Ordinals go on behind those that were promised.
+        """
+        if not self.scanned and self.store.committer.enabled:
+            # After a kill a name may be in the system's cache only. No seal is written before the names have
+            # been flushed: if this boot is ended in between, the next one finds no seal and flushes them.
+            self.files.sync_folder(self.store.folder)
+            self.files.sync_folder(os.path.dirname(self.store.folder))
+        self.scanned += 1
+        msgs, runs = segment.msgs, segment.get_runs()
+        self.files.read_through(msgs)
+        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
+        scanner.tally(runs)
+        damaged = _joined(part for part in scanner.damaged if not acks_format.is_among(part[0], runs))
+        next_ordinal = scanner.next_ordinal
+        if missing is not None:
+            next_ordinal = max(next_ordinal, missing.next_ordinal)
+        elif scanner.at < segment.synced:
+            damaged.append((scanner.at, min(segment.synced, msgs.size), damage.UNKNOWN))
+            # No more records than that were there: a stream gives none of their offsets to other messages.
+            next_ordinal += (segment.synced - scanner.at) // _SMALLEST_RECORD
+        segment.restore(head, head_format.Seal(
+            scanner.count, next_ordinal, scanner.body_bytes, scanner.at, scanner.first_timestamp_ms,
+            scanner.timestamp_ms))
+        segment.restore_acked(scanner.acked, scanner.acked_bytes)
+        for start, end, count in damaged:
+            if start < segment.synced:
+                self.lost += 1 if count == damage.UNKNOWN else count
+            damage.set_aside(self.store, segment, start, end, count)
+        if self.store.committer.enabled:
+            self.files.write_again(msgs, segment.synced, scanner.at)
+            self.files.sync(msgs)
+        self.files.allocate(msgs)
+        segment.write_head(head)
+        self.files.overwritten(msgs, 0, head_format.HEAD_BYTES)
+
+    def _report_missing(self, segment, seal):
+        """Report that somebody, or the file system, has cut the file short: it was whole once, and flushed.
+        """
+        lost = max(0, seal.records - segment.count)
+        self.lost += lost
+        LOG.error(
+            "damaged: %s has %d octets, and had %d: cut short while no broker ran; %d message(s) of it are "
+            "lost or were acked", segment.path(), segment.msgs.size, seal.end, lost,
+        )
+
+    def _note_settled(self, number, segment, runs):
+        """Note that all messages of a segment are gone: as long as the boot lasts its file is there, or the
+        ``runs`` that its acks file tells (format.acks).
+        """
+        if self.store.pool.settled is not None:
+            self.store.pool.settled.setdefault(self.store.folder, {})[number] = segment, runs
+
+    # what nobody wants
+
+    def _remove_pair(self, number, msgs, acks):
+        """Remove the files of an earlier queue of this name, or new ones to which nothing was written:
+        recycled and fresh segments of which a crash leaves such.
+
+        Files whose heads tell neither, or where the last run left messages, are kept under another name;
+        those that hold messages of another queue are set aside.
+        """
+        if self._set_foreign_aside(msgs, acks):
+            return
+        count = self._counts_listed().get(number, 0)
+        if count:
+            self.gone[number] = count
+        for file in (msgs, acks):
+            if file is None:
+                continue
+            octets = file.read(0, head_format.HEAD_BYTES)
+            is_readable = head_format.decode(octets) is not None or not any(octets)
+            if is_readable and not count:
+                self.removed.append(file.path)
+                self.files.unlink(file.path)
+            else:
+                what = "holds nothing of this segment any more" if is_readable else "has an unreadable head"
+                LOG.error("damaged: %s %s; kept as damaged.%s", file.path, what, os.path.basename(file.path))
+                kept = self._path_of(f"damaged.{os.path.basename(file.path)}")
+                self.files.rename(file.path, kept)
+                self.store.pool.damage.kept_paths.add(kept)
+
+    def _path_of(self, name):
+        return os.path.join(self.store.folder, name)
+
+    def _set_foreign_aside(self, msgs, acks):
+        """Move a pair out of the queue's folder if its msgs file holds another segment's messages.
+
+        False: it holds none that anybody wants.
+        """
+        head = head_format.decode(msgs.read(0, head_format.HEAD_BYTES), head_format.MSGS_MAGIC)
+        count = (
+            0 if head is None or msgs.size < head_format.HEAD_BYTES else self._count_left(head, msgs, acks)
+        )
+        if count == 0:
+            return False
+        kept = ", ".join(self._move_aside(file.path) for file in (msgs, acks) if file is not None)
+        text = (
+            "%s holds segment %d of queues/*.%s with %d message(s), and nothing of its own: the files are "
+            "not where they belong; kept as %s"
+        )
+        if self.store.pool.last_end == POWER_LOST:
+            LOG.warning(text + ". Or it was about to be used anew when the power went",
+                        msgs.path, head.number, head.incarnation[:8].hex(), count, kept)
+        else:
+            LOG.error(text, msgs.path, head.number, head.incarnation[:8].hex(), count, kept)
+        return True
+
+    def _count_left(self, head, msgs, acks):
+        """How many messages the file holds that the acks file beside it does not say to be gone."""
+        self.files.read_through(msgs)
+        runs = array("Q")
+        twin = head.twin(head_format.ACKS_MAGIC)
+        if (
+            acks is not None
+            and head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC) == twin
+        ):
+            runs = acks_format.load(acks.map, twin.seed).runs
+        scanner = RecordScanner(msgs.map, head_format.HEAD_BYTES, msgs.size, head.seed)
+        scanner.tally(runs)
+        return scanner.count - scanner.acked
+
+    def _move_aside(self, path):
+        """Move a file to the data folder's place for what nobody can account for. Returns where it is now."""
+        parts = path.split(os.sep)
+        name = ".".join(parts[-3:] if parts[-2].startswith("level.") else parts[-2:])
+        return move_aside(self.files, os.path.dirname(self.store.pool.folder), path, name)
+
+    def _report_missing_acks(self, number, head, msgs):
+        """Say that somebody, or the file system, has lost the acks file: the broker removes it after the msgs
+        file, never before. After a loss of power it is nobody's fault: the name of a new file may not have
+        been flushed.
+        """
+        if self.store.pool.last_end == POWER_LOST:
+            return
+        octets = msgs.read(0, head_format.HEAD_BYTES)
+        if head_format.decode_seal(head.seed, octets) is not None \
+                or head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT):
+            LOG.error(
+                "%s is gone: the messages of this segment that had been acknowledged come back",
+                self.store.path_of("acks", number),
+            )
+
+    def _unreadable_acks(self, acks):
+        """The octets of an acks file that an orderly stop has left with a head and that has none any more; or
+        None. After a crash such a file was recycled.
+        """
+        if self.listed is None or acks is None:
+            return None
+        octets = acks.read(0, acks.size)
+        return octets if head_format.decode(octets, head_format.ACKS_MAGIC) is None else None
+
+    def _keep_settled(self, number, msgs, acks):
+        """Keep a segment whose acks cannot be read, and in which the last run left no message, under another
+        name: all were acknowledged, unless somebody has put it back.
+        """
+        kept = []
+        for file in (msgs, acks):
+            kept.append(self._path_of(f"damaged.{os.path.basename(file.path)}"))
+            self.files.rename(file.path, kept[-1])
+        self.store.pool.damage.kept_paths.update(kept)
+        LOG.error(
+            "damaged: the acknowledgements of segment %d cannot be read, the disk returned something else "
+            "than was written. No message is lost and none comes back: the last run left none in it. Kept as "
+            "%s", number, " and ".join(kept),
+        )
+
+    def _report_damaged_acks(self, segment, unreadable):
+        """Say that acks which an orderly stop has left cannot be read, keep their octets, and say how many
+        acknowledged messages come back, which the last run's list of segments tells.
+        """
+        left = None if self.listed is None else self.listed.counts.get(segment.number)
+        back = 0 if left is None else segment.count - segment.acked - left
+        if unreadable is None and back <= 0:
+            return
+        octets = segment.acks.read(0, segment.acks.size) if unreadable is None else unreadable
+        name = os.path.basename(segment.acks.path)
+        damage.keep_copy(self.store, name, octets)
+        LOG.error(
+            "damaged: %s: the disk returned something else than was written; %d message(s) that had been "
+            "acknowledged come back, the last run left %d in this segment; kept as damaged.%s",
+            segment.acks.path, max(0, back), left, name,
+        )
+
+    def _are_foreign(self, acks_head, acks):
+        """Whether the file holds the acks of another segment, which no crash explains. A crash leaves such
+        files where they were recycled.
+        """
+        found = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
+        return self.listed is not None and found is not None and found != acks_head
+
+    def _set_acks_aside(self, acks):
+        """Move acks aside that somebody has put here and that are another segment's. Returns those of this
+        one: none.
+        """
+        head = head_format.decode(acks.read(0, head_format.HEAD_BYTES), head_format.ACKS_MAGIC)
+        self.files.close(acks)
+        LOG.error(
+            "%s holds the acks of segment %d of queues/*.%s and is not where it belongs; kept as %s. The "
+            "messages of its segment that had been acknowledged come back", acks.path, head.number,
+            head.incarnation[:8].hex(), self._move_aside(acks.path),
+        )
+
+    def _remove_acks(self, number):
+        """Remove the acks file of a segment that is gone. If the last run stopped in order and left messages
+        in the segment, they are lost: that is said, and the file is kept aside.
+        """
+        path = self.store.path_of("acks", number)
+        file = self.files.open(path)
+        head = self._bound_head(number, file, head_format.ACKS_MAGIC)
+        if head is not None:
+            self.files.read_through(file)
+            self._note_settled(number, None, acks_format.load(file.map, head.seed).runs)
+        self.files.close(file)
+        if self.store.pool.last_end == STOPPED:
+            if head is not None and (self.listed is None or number in self.listed.counts):
+                LOG.error("%s is gone: its messages are lost; what had become of them is kept as %s",
+                          self.store.path_of("msgs", number), self._move_aside(path))
+                return
+        self.removed.append(path)
+        self.store.pool.retire(None, None, None, path, True)
+
+
+def _joined(damaged):
+    """Damaged parts (start, end, count) in order, those that touch as one."""
+    joined = []
+    for start, end, count in damaged:
+        if joined and joined[-1][1] == start:
+            start, _, before = joined.pop()
+            count += before
+        joined.append((start, end, count))
+    return joined
+
+
+def _adds_up(seal, acks_seal):
+    """Whether a segment can hold what its seals say.
+
+    Their checksums hold; but who wrote them may have been wrong, or another program.
+    """
+    room = seal.end - head_format.HEAD_BYTES
+    if seal.records * _SMALLEST_RECORD + seal.body_bytes > room:
+        return False
+    return acks_seal is None or (acks_seal.acked <= seal.records and acks_seal.body_bytes <= seal.body_bytes)

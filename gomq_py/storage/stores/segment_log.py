@@ -1,0 +1,750 @@
+"""Segment log: the files of one store.
+
+Rolls to new segments, tells the committer what must be flushed, seals, closes, gives files away.
+
+Below message_store (and the stream store), which decide what is written and what is done with; above segment
+and pool. Only what lies between the reader and the writer of a long log is closed; what is open is mapped.
+Never yields, never flushes.
+"""
+import errno
+import os
+from functools import partial
+
+from gomq_py.storage import locations
+from gomq_py.storage.disk import pages
+from gomq_py.storage.disk.data_dir import POWER_LOST
+from gomq_py.storage.disk.segment_list import Listed
+from gomq_py.storage.errors import StoreClosed, StoreError, StoreFull, StoreLater
+from gomq_py.storage.format.acks import capacity_for, is_among
+from gomq_py.storage.format.head import ACKS_SEAL_AT, HEAD_BYTES, SEAL_AT
+from gomq_py.storage.segments import stage
+from gomq_py.storage.segments.opening import Opening
+from gomq_py.storage.segments.pool import FIRST_SEGMENT_BYTES, SEGMENT_GROWTH
+from gomq_py.storage.segments.segment import ACKS, MSGS, Segment
+from gomq_py.storage.stores import store as _store
+from gomq_py.storage.stores.store import LARGEST_SEGMENT_BYTES
+
+LARGEST_SEGMENT_NUMBER = (1 << locations.NUMBER_BITS) - 1
+
+# How much of a segment of an earlier run is read ahead of the cursor:
+# a cold disk gives this in about a millisecond.
+PROVEN_BYTES = 262144
+
+# The next segment is made ahead when one part in so many of the write segment is filled: in time, and not for
+# queues that hold a few messages.
+EXPECT_PART = 2
+_NEVER = 1 << 62
+
+# How far a sync must have come, as a part of the data, to be noted in the head: damage before the mark is
+# said loudly to be the disk's fault. Noting each sync would dirty one page more for every one.
+MARK_EVERY = 0.125
+
+
+class SegmentLog(_store.Store):
+    """A store whose messages lie in segments, by number in ``_segments`` and linked by ``next``: ``_last`` is
+    the newest, ``_write`` the one that is written to. Subclasses say what is written, and implement ``flush``
+    and ``_is_idle``.
+
+    ``_staged`` octets of records, the last of which begins ``_last_staged`` octets into them, lie in the
+    pool's stage and not in the file: behind ``_write.end``, until the batch ends or anybody looks for them.
+    """
+
+    __slots__ = (
+        "_segments", "_write", "_last", "_next_number", "_next_bytes", "_expect_at", "_expected_bytes",
+        "_marked", "_closing", "_fenced", "_unsynced", "_syncing", "_openings", "_opens_aside", "_shelf",
+        "_expected_shelf", "_outer", "_is_unawaited", "_stage", "_staged", "_last_staged",
+    )
+
+    def __init__(self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener):
+        _store.Store.__init__(
+            self, folder, files, pool, committer, incarnation, segment_bytes, durable, listener
+        )
+        # which of the pool's files it takes
+        self._shelf = self._expected_shelf = None if durable else self.folder
+        self._stage = pool.stage
+        self._staged = self._last_staged = 0
+        self._outer = None
+        self._segments = {}
+        self._write = self._last = None
+        self._next_number = 1
+        self._next_bytes = self._expect_at = self._expected_bytes = 0
+        self._begin_small()
+        self._marked = self._closing = self._fenced = False
+        self._unsynced = []
+        self._syncing = []
+        self._openings = None  # {number of a closed segment: Opening}
+        self._opens_aside = self._is_unawaited = False
+
+    def open_aside(self):
+        """Have threads open closed segments from here on, for readers that can wait. Such a reader is shown
+        nothing of a segment before ``listener.segment_opened(store)`` is called.
+        """
+        self._opens_aside = True
+
+    def be_unawaited(self):
+        """From here on no promise waits for what is appended, unless mark() was called. It is flushed soon,
+        as acks are.
+        """
+        self._is_unawaited = True
+
+    def lie_in(self, folder):
+        """Say that the store's folder lies in this one, which nobody else makes."""
+        self._outer = folder
+
+    def begin_behind(self, number):
+        """Give new segments higher numbers than this one: no position is used twice, and the acks file of
+        this number may still be there.
+        """
+        self._next_number = number + 1
+
+    # how it ends
+
+    def close(self):
+        """Nothing goes in or out any more.
+
+        The files stay. They are sealed and closed at once, or if they are not all on the disk after the next
+        sync; ``committer.stop`` waits for it.
+        """
+        self.flush()  # which may fence
+        if self.failure is not None:
+            return
+        self._stop(StoreClosed(self.folder, 0, "the store is closed"))
+        if not self.durable:
+            for segment in self._segments.values():
+                self._discard(segment)
+            self._segments = {}
+            return
+        self._closing = True
+        for segment in self._segments.values():
+            if segment.is_open:
+                if max(segment.flushed, segment.syncing) < segment.end:
+                    self._mark_unsynced(segment, MSGS)
+                if not segment.unsynced and segment not in self._syncing:
+                    self._note_synced(segment)
+        if self._has_unsynced():
+            self.committer.mark(self)
+        elif not self._syncing:
+            self._close_files()
+
+    def listed(self):
+        """What the folder of a closed store holds; None if it has no segments, or if an error has made that
+        uncertain.
+        """
+        if self._fenced or not self._segments:
+            return None
+        left = {segment.number: segment.count - segment.acked for segment in self._segments.values()}
+        return Listed({number: count for number, count in left.items() if count > 0})
+
+    def delete_files(self):
+        """Nothing goes in or out any more, and nothing stays on the disk."""
+        self.listener = None  # the two hold each other
+        self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
+        self._fenced = False
+        self._unsynced = []
+        segments, self._segments = self._segments, {}
+        for segment in segments.values():
+            self._discard(segment)
+        if self.durable:
+            self.pool.forget(self.folder)
+            if os.path.isdir(self.folder):
+                self.files.remove_tree(self.folder)
+                self.committer.mark_folder(os.path.dirname(self.folder))
+
+    def forget_files(self):
+        """Stop the store. The caller removes the folder, when it likes."""
+        self.listener = None  # the two hold each other
+        self._stop(StoreClosed(self.folder, 0, "the store is deleted"))
+        self._fenced = self._closing = False
+        self._unsynced = []
+        segments, self._segments = self._segments, {}
+        for segment in segments.values():
+            if segment.is_open:
+                self._close_segment(segment)
+        self.pool.forget(self.folder)
+
+    def fence(self, error):
+        """An I/O error: what the disk holds is not known any more,
+        so nothing goes in or out until a restart has read it again.
+        """
+        if self.failure is not None and not self._closing:
+            return
+        try:
+            self._stop(StoreClosed(self.folder, 0, f"closed after an error: {error}"))
+            self._fenced = True
+            self._unsynced = []
+            self._close_files()
+        finally:  # whoever asks whether the queue has failed must hear so
+            if self.listener is not None:
+                self.listener.store_fenced(self, error)
+
+    def layout(self):
+        """[(number, octets of room, octets still wanted, about)] of each segment, oldest first."""
+        found = []
+        self._end_stage()
+        for number in sorted(self._segments):
+            segment = self._segments[number]
+            overhead = segment.end - HEAD_BYTES - segment.body_bytes
+            left = segment.count - segment.acked
+            wanted = segment.body_bytes - segment.acked_bytes + overhead * left // max(1, segment.count)
+            found.append((number, segment.capacity, wanted))
+        return found
+
+    # where the next message will lie, for who notes it elsewhere
+
+    def place_of(self, size):
+        """As Store.place_of."""
+        segment = self._write
+        if segment is None or segment.end + self._staged + size > segment.capacity:
+            return locations.pack(0, self._next_number, HEAD_BYTES)
+        return locations.pack(0, segment.number, segment.end + self._staged)
+
+    def holds(self, place, came_ms):
+        """As Store.holds. A segment is gone when all of its messages have been acked. If its acks file is not
+        there either a later segment proves that, but not after a loss of power.
+        """
+        number, position = locations.number_of(place), locations.position_of(place)
+        self._end_stage()
+        settled = {} if self.pool.settled is None else self.pool.settled.get(self.folder, {})
+        segment, runs = settled.get(number, (self._segments.get(number), None))
+        if segment is not None:
+            return position < segment.end and self._is_whole(segment, position, came_ms)
+        if runs is not None:
+            return is_among(position, runs)
+        return self.pool.last_end != POWER_LOST and number < max((*self._segments, *settled), default=0)
+
+    def _is_whole(self, segment, at, came_ms):
+        """Whether all of a record is there: a kill while its body is copied leaves a head that checks and a
+        body that does not. Blocks. Fences the store if the disk does not give the record.
+        """
+        was_open = segment.is_open
+        try:
+            if not was_open:
+                segment.attach(self.open_whole("msgs", segment.number, segment.end), None)
+            try:
+                self.files.read_through(segment.msgs, at, segment.head_end(at))
+                self.files.read_through(segment.msgs, at, at + segment.size_of(at))
+                return segment.is_whole(at, came_ms)
+            finally:
+                if not was_open:
+                    self.files.close(segment.msgs)
+                    segment.detach()
+        except OSError as error:
+            self.fence(error)
+            return False
+
+    # what must be flushed
+
+    def mark(self):
+        """Have everything written so far, acks too, on the disk by the next ``after_sync``: for a transaction
+        that is committed, or an operator who is answered.
+        """
+        self.flush()
+        if self._unsynced:
+            self.committer.mark(self)
+        return 0
+
+    # what storage.flush.group_commit calls
+
+    def sync_files(self, acks_too):
+        """The files that the sync beginning now must flush. Raises StoreClosed when the store was fenced."""
+        self.flush()  # before it is asked whether the store was fenced: this may do it
+        if self._fenced:
+            raise self.failure
+        self._marked = False
+        files = []
+        unsynced, self._unsynced, self._syncing = self._unsynced, [], []
+        for segment in unsynced:
+            what = segment.unsynced
+            if not acks_too and (segment is self._write or not what & MSGS):  # else it is sealed, and closed
+                what &= MSGS
+            if what:
+                self._syncing.append(segment)
+                segment.synced_once = True
+                if what & MSGS:
+                    files.append(segment.msgs)
+                    segment.syncing = segment.end
+                if what & ACKS and segment.acks is not None:
+                    files.append(segment.acks)
+                segment.unsynced &= ~what
+            if segment.unsynced:
+                self._unsynced.append(segment)
+                self.committer.mark_acks(self)
+        return files
+
+    def synced(self):
+        """The files that sync_files returned last have been flushed."""
+        syncing, self._syncing = self._syncing, []
+        for segment in syncing:
+            if segment.is_open:
+                self._note_synced(segment)
+        if self._closing and not self._has_unsynced():
+            self._close_files()
+
+    def _has_unsynced(self):
+        return bool(self._unsynced)
+
+    def _note_synced(self, segment):
+        """Everything written to the segment before the sync began is on the disk."""
+        if segment.syncing:
+            segment.flushed, segment.syncing = segment.syncing, 0
+        flushed = segment.flushed
+        is_whole = segment is not self._write and flushed == segment.end
+        if flushed and not segment.sealed and (is_whole or flushed - segment.synced >= MARK_EVERY * flushed):
+            segment.put_synced(flushed)
+            if is_whole:
+                segment.seal()
+            self.files.overwritten(segment.msgs, SEAL_AT, HEAD_BYTES)
+        if self._closing and segment.acks is not None and not segment.unsynced:
+            segment.seal_acks()
+            self.files.overwritten(segment.acks, ACKS_SEAL_AT, HEAD_BYTES)
+        if segment is not self._write and not segment.unsynced and self._is_idle(segment):
+            self._close_segment(segment)
+        return 0
+
+    # records that are put together before they are written
+
+    def _has_stage(self, size):
+        """Whether the next record, of this size, can be put into the stage. If not, nothing of this store is
+        in it. Raises StoreClosed when it was full and could not be written.
+        """
+        if self._staged and self._staged + size > stage.STAGE_OCTETS and not self._write_staged():
+            raise self.failure
+        return size <= stage.STAGE_OCTETS and self._stage.take(self)
+
+    def _put_on_stage(self, segment, message, size):
+        """As Segment.append, into the stage."""
+        segment.encode(self._stage.p, self._staged, message, False)
+        self._last_staged = self._staged
+        self._staged += size
+        return 0
+
+    def _write_staged(self):
+        """Write the records in the stage, and leave that to others.
+
+        False: the disk did not take them, and the store is fenced.
+        """
+        segment = self._write
+        count, self._staged = self._staged, 0
+        self._stage.release()
+        self._announce(segment)
+        try:
+            self._put_staged(segment, self._stage.content(count))
+        except OSError as error:
+            self.fence(error)
+            return False
+        segment.wrote(count, self._last_staged)
+        return True
+
+    def _put_staged(self, segment, octets):
+        """Write this behind the segment's end, and announce it. Raises OSError."""
+        self.files.put(segment.msgs, segment.end, octets)
+        self.files.appended(segment.msgs, segment.end, segment.end + len(octets))
+
+    def _end_stage(self):
+        """What was appended is in the file, or the store is fenced."""
+        if self._staged:
+            self._write_staged()
+        return 0
+
+    # segments
+
+    def _roll(self, size, may_wait):
+        """Begin a new segment with room for a record of this size.
+
+        Raises StoreLater, if it may, where a thread has to make files.
+        """
+        self._end_stage()
+        if self.failure is not None:
+            raise self.failure
+        if HEAD_BYTES + size > LARGEST_SEGMENT_BYTES:
+            # costs this message, not the queue
+            raise StoreFull(self.folder, 0, f"a record of {size} octets does not fit into a segment")
+        capacity = self._capacity_for(size)
+        if may_wait:
+            self._check_ready(capacity)
+        segment = self._create_segment(capacity)
+        self._next_bytes = min(self._next_bytes * SEGMENT_GROWTH, self.segment_bytes)
+        self._unexpect()
+        self._expect_at = segment.capacity // EXPECT_PART
+        before = self._last
+        self._segments[segment.number] = segment
+        self._next_number += 1
+        self._write = self._last = segment
+        if before is not None:
+            before.next = segment
+            self._leave_behind(before)
+        return segment
+
+    def _capacity_for(self, size):
+        """Room for the next segment: small at first, later segment_bytes, and one of its own for a record
+        that does not fit into that.
+        """
+        capacity = self._next_bytes
+        if HEAD_BYTES + size > capacity:
+            capacity = self.segment_bytes
+        if HEAD_BYTES + size > capacity:
+            capacity = (HEAD_BYTES + size + 4095) & ~4095
+        return capacity
+
+    def _check_ready(self, capacity):
+        """Raise StoreLater where the hub would have to make a folder or files for the next segment."""
+        folders = self._folders() if self._write is None else ()
+        if not self.pool.has(capacity, self._shelf, folders):
+            raise StoreLater(
+                self.folder, partial(self.pool.wait_for, capacity, self._shelf, folders, store=self)
+            )
+        return 0
+
+    def _folders(self):
+        """The folders that segments need, the outer one first."""
+        if not self.durable:
+            return ()
+        return (self.folder,) if self._outer is None else (self._outer, self.folder)
+
+    def _begin_small(self):
+        """Make the next segment as small as a new log's first: there is none to write to."""
+        self._unexpect()
+        self._write = None
+        self._expect_at = _NEVER
+        self._next_bytes = min(FIRST_SEGMENT_BYTES, self.segment_bytes)
+        return 0
+
+    def _expect_next(self):
+        """Tell the pool that the writer will need another segment soon."""
+        self._expect_at = _NEVER
+        self._expected_bytes = self._next_bytes
+        self._expected_shelf = self._next_shelf()
+        self.pool.expect(self._expected_bytes, self._expected_shelf)
+        return 0
+
+    def _next_shelf(self):
+        """Which of the pool's files it will take."""
+        return self._shelf
+
+    def _unexpect(self):
+        if self._expected_bytes:
+            self.pool.unexpect(self._expected_bytes, self._expected_shelf)
+            self._expected_bytes = 0
+        return 0
+
+    def _create_segment(self, capacity):
+        if self._next_number > LARGEST_SEGMENT_NUMBER:
+            raise StoreError(self.folder, 0, "segment numbers are used up")
+        segment = Segment(self._next_number)
+        acks = None
+        try:
+            if self.durable:
+                self._make_folder()
+                msgs, acks = self.pool.take(
+                    self.path_of("msgs", segment.number), self.path_of("acks", segment.number), capacity,
+                    self.fence,
+                )
+                self.committer.mark_folder(self.folder)
+                segment.named_in = self.committer.begun
+            else:
+                msgs = self.pool.take_unnamed(self.folder, capacity)
+        except OSError as error:
+            if (
+                os.path.exists(self.path_of("msgs", segment.number))
+                or os.path.exists(self.path_of("acks", segment.number))
+            ):
+                # a file that could not be taken away again must not be in the way for ever
+                self._next_number += 1
+            raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
+        segment.attach(msgs, acks)
+        segment.begin(self.incarnation, self.pool.next_generation())
+        if self.durable:
+            self.files.overwritten(msgs, 0, HEAD_BYTES)
+            self.files.overwritten(acks, 0, HEAD_BYTES)
+            # Before the run ends: or that would have to flush the acks' head for each queue that has none.
+            self._mark_acks(segment)
+        else:
+            segment.unsynced = MSGS  # for ever: nobody flushes it
+        return segment
+
+    def has_name(self, segment):
+        """Whether an open segment's messages have their file's own name, so that a kill leaves them."""
+        return segment.msgs.path == self.path_of("msgs", segment.number)
+
+    def named(self):
+        """A file has got its name: readers that waited for it go on."""
+        if self.listener is not None and self.failure is None:
+            self.listener.segment_opened(self)
+
+    def _make_folder(self):
+        if self._write is None:
+            for folder in self._folders():
+                self.files.have_folder(folder)
+                # One that is there too: the run that made it may have been killed
+                # before its name was flushed.
+                self.committer.mark_folder(os.path.dirname(folder))
+
+    def path_of(self, kind, number):
+        """Where a segment's file lies."""
+        return os.path.join(self.folder, f"{kind}.{number:010d}")
+
+    def _leave_behind(self, segment):
+        """The writer has moved on: announce the segment's end, and seal and close it when that has been
+        flushed, unless somebody reads it.
+        """
+        if not segment.written_here:
+            return
+        if not self.durable:
+            if self._is_idle(segment):
+                self._close_segment(segment)
+            return
+        self._announce(segment)
+        if self._is_idle(segment):
+            pages.let_go(segment.msgs)
+            self._mark_messages(segment)
+
+    def _come_to(self, segment, can_wait):
+        """Map the files of a closed segment again, which a reader has reached.
+
+        False: the reader ``can_wait``, and has to, until a thread has done it. Raises OSError.
+        """
+        opening = None if self._openings is None else self._openings.get(segment.number)
+        if opening is None and can_wait and self._may_open_aside():
+            opening = self._open_ahead(segment)
+        if opening is not None and opening.files is not None:
+            self._forget_opening(opening)
+            self._take_opened(segment, opening.files)
+        elif opening is not None and can_wait:
+            opening.awaited = True
+            return False
+        else:
+            self._open(segment)
+            if opening is not None:
+                self._drop_opening(segment)
+        return True
+
+    def _open(self, segment):
+        """Map the files of a closed segment again, here and now. Raises OSError."""
+        if not self.durable:
+            segment.msgs.remap()
+            segment.attach(segment.msgs, None)
+            return
+        # Of others' segments the messages are read piece by piece, as the cursor comes to them.
+        read_to = segment.end if segment.written_here else 0
+        msgs, acks = self.open_files(
+            segment.number, segment.end, self._acks_bytes(segment), segment.written_here, read_to
+        )
+        segment.attach(msgs, acks)
+
+    def _acks_bytes(self, segment):
+        """How large the acks file is at least; 0: there is none."""
+        return capacity_for(segment.capacity)
+
+    def _proven_by_thread(self, segment):
+        """How much of a closed segment a thread reads when it opens it. Of a segment of an earlier run that
+        is no more than what is looked at first, because nobody may read on.
+        """
+        return segment.end if segment.written_here else min(segment.end, PROVEN_BYTES)
+
+    def open_files(self, number, end, acks_bytes, written_here, read_to):
+        """The mapped files of a segment that is known to reach to ``end``, its messages read up to
+        ``read_to``. Blocks; for a thread, too. Raises OSError.
+        """
+        msgs = self.open_whole("msgs", number, end)
+        acks = None
+        try:
+            if read_to:
+                self.files.read_through(msgs, 0, read_to)
+            if acks_bytes:
+                acks = self.open_whole("acks", number, acks_bytes)
+                if not written_here:
+                    # a restored copy may have holes, and writing into one on a full disk kills the process
+                    self.files.allocate(acks)
+                self.files.read_through(acks)
+        except BaseException:
+            for file in (msgs, acks):
+                if file is not None:
+                    self.files.close(file)
+            raise
+        return msgs, acks
+
+    def open_whole(self, kind, number, end):
+        """A file of a segment that is known to reach to ``end``.
+
+        Raises OSError, where it was cut short too: touching a mapping behind the end of
+        its file kills the process.
+        """
+        file = self.files.open(self.path_of(kind, number))
+        if file.size < end:
+            self.files.close(file)
+            raise OSError(errno.EIO, f"the file has {file.size} octets, and had at least {end}", file.path)
+        return file
+
+    # segments that threads open
+
+    def _may_open_aside(self):
+        return self._opens_aside and self.durable and self.failure is None and self.pool.openings.in_threads
+
+    def _open_ahead(self, segment):
+        """Have a thread open a closed segment. Returns the Opening."""
+        opening = Opening(self, segment)
+        if self._openings is None:
+            self._openings = {}
+        self._openings[segment.number] = opening
+        self.pool.openings.begin(
+            opening, segment.number, segment.end, self._acks_bytes(segment), segment.written_here,
+            self._proven_by_thread(segment))
+        return opening
+
+    def _open_next(self, segment):
+        """Have the next segment opened, if it is closed: a reader will soon be at the end of this one."""
+        following = segment.next
+        if following is not None and not following.is_open and self._may_open_aside() \
+                and (self._openings is None or following.number not in self._openings):
+            self._open_ahead(following)
+        return 0
+
+    def opened(self, opening, files, error):
+        """A thread has opened the files of a segment, or could not."""
+        if self._openings is None or self._openings.get(opening.segment.number) is not opening:
+            if error is None:  # nobody wants them any more
+                self._close_opened(files)
+        elif error is None:
+            opening.files = files
+            self.pool.openings.keep(opening)
+            if opening.awaited and self.listener is not None:
+                self.listener.segment_opened(self)
+        else:
+            self._forget_opening(opening)
+            if opening.awaited:  # else whoever comes to the segment tries again
+                self.fence(error)
+
+    def close_unwanted(self, opening):
+        """Close the files of a segment that was opened ahead and that no reader has reached."""
+        self._forget_opening(opening)
+        self._close_opened(opening.files)
+
+    def _take_opened(self, segment, files):
+        """Take over the files that a thread has opened: a reader has reached the segment."""
+        msgs, acks = files
+        segment.attach(msgs, acks)
+        segment.prove(self._proven_by_thread(segment))
+
+    def _forget_opening(self, opening):
+        self.pool.openings.forget(opening)
+        del self._openings[opening.segment.number]
+        if not self._openings:
+            self._openings = None
+
+    def _drop_opening(self, segment):
+        """Forget an Opening: nobody will reach the segment, or it has been opened here."""
+        opening = None if self._openings is None else self._openings.get(segment.number)
+        if opening is not None:
+            self._forget_opening(opening)
+            if opening.files is not None:
+                self._close_opened(opening.files)
+            elif opening.awaited and self.listener is not None:
+                self.listener.segment_opened(self)
+
+    def _close_opened(self, files):
+        for file in files:
+            if file is not None:
+                self.pool.let_go(file)
+
+    def _close_segment(self, segment):
+        """Unmap; a file without a name stays open, or it would be gone."""
+        msgs, acks = segment.msgs, segment.acks
+        if not self.durable:
+            segment.unpoint()
+            msgs.unmap()
+            return
+        segment.detach()
+        self.pool.let_go(msgs)
+        if acks is not None:
+            self.pool.let_go(acks)
+
+    def _close_files(self):
+        self._closing = False
+        for segment in self._segments.values():
+            if segment.is_open:
+                self._close_segment(segment)
+
+    def _discard(self, segment):
+        """Give the segment's files away, or unlink them.
+
+        The pool takes back only what it gave in this run.
+        """
+        msgs, acks = segment.msgs, segment.acks
+        if not self.durable:
+            segment.detach()
+            self.pool.retire_unnamed(msgs)
+            return
+        if segment.is_open:
+            self._announce(segment)
+            if not segment.written_here:
+                self._close_segment(segment)
+                msgs = acks = None
+        segment.detach()
+        # Its name is enough: the system may have written the messages by itself, and their acks, which
+        # somebody may wait for, are flushed no more.
+        may_be_found = segment.synced_once or segment.named_in != self.committer.begun
+        self.pool.retire(
+            msgs, acks, self.path_of("msgs", segment.number), self.path_of("acks", segment.number),
+            may_be_found,
+        )
+
+    # telling those who follow the files
+
+    def _announce(self, segment):
+        """Tell about all that was written to an open segment since the last time, as ranges."""
+        if segment.announced < segment.end:
+            self.files.appended(segment.msgs, segment.announced, segment.end)
+            segment.announced = segment.end
+        if segment.announced_entries < segment.entries:
+            self.files.appended(
+                segment.acks, HEAD_BYTES + 8 * segment.announced_entries, HEAD_BYTES + 8 * segment.entries
+            )
+            segment.announced_entries = segment.entries
+        return 0
+
+    # what the committer is told
+
+    def _mark_messages(self, segment):
+        """A persistent message came into a segment whose messages were all flushed."""
+        self._mark_unsynced(segment, MSGS)
+        if self._is_unawaited:
+            self.committer.mark_acks(self)
+        elif not self._marked:
+            self._marked = True
+            self.committer.mark_messages(self)
+        return 0
+
+    def _mark_unsynced(self, segment, what):
+        if not segment.unsynced:
+            self._unsynced.append(segment)
+        segment.unsynced |= what
+        return 0
+
+    def _mark_acks(self, segment):
+        """Acks were written.
+
+        As long as nothing of the segment was flushed, a power cut loses them with their messages.
+        """
+        if not segment.unsynced & ACKS:
+            self._mark_unsynced(segment, ACKS)
+            if segment.synced_once:
+                self.committer.mark_acks(self)
+        return 0
+
+    # what a subclass knows
+
+    def _stop(self, failure):
+        """Nothing goes in or out any more."""
+        self.failure = failure
+        if self._staged:
+            self._staged = 0
+            self._stage.release()
+        self._unexpect()
+        self._write = self._last = None
+        for opening in list(self._openings.values()) if self._openings is not None else ():
+            self._drop_opening(opening.segment)
+        return 0
+
+    def _is_idle(self, segment):
+        """Whether the segment could be closed: nobody reads it, and nothing of it is out."""
+        raise NotImplementedError

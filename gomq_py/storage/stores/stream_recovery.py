@@ -1,0 +1,105 @@
+"""Stream recovery: open a stream's store as the last run left it, however that ended.
+
+Beside recovery, whose rules hold: each segment is looked at by itself, by its seal or by a scan. A stream has
+no acks; what it must not lose besides its messages is where its offsets go on, so that the newest segment is
+kept even when it is empty. May block: boot and ``queue.declare`` only.
+"""
+import re
+
+from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreError
+from gomq_py.storage.format import head as head_format
+from gomq_py.storage.segments import damage
+from gomq_py.storage.segments.segment import Segment
+from gomq_py.storage.stores import stream_offsets
+from gomq_py.storage.stores.recovery import Recovery
+from gomq_py.storage.stores.stream_store import StreamStore
+
+LOG = logger("storage")
+_NAME = re.compile(r"msgs\.(\d{10})")
+
+
+def open_stream_store(folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
+    """Create a stream's store, or open the one in the folder.
+
+    Returns (store, RecoveryReport). Raises StoreError when the disk does not let it be read.
+    """
+    store = StreamStore(folder, files, pool, committer, incarnation, segment_bytes, listener)
+    try:
+        return store, StreamRecovery(store).run()
+    except OSError as error:
+        store.offsets.close()
+        raise StoreError(store.folder, 0, f"cannot be opened: {error}") from error
+
+
+class StreamRecovery(Recovery):
+    """Opens one stream's store."""
+
+    def run(self):
+        names = self._names()
+        numbers = sorted(int(match[1]) for match in map(_NAME.fullmatch, names) if match)
+        self.store.pool.damage.kept_paths.update(
+            self._path_of(name) for name in names if name.startswith("damaged.")
+        )
+        if any(name.startswith("known.") for name in names):
+            damage.forget_known(self.store, names, numbers[0] if numbers else 0)
+        found = []
+        for number in numbers:
+            segment = self._open_segment(number)
+            if segment is not None:
+                found.append(segment)
+        for segment in found:
+            if segment.ordinal or segment is found[-1]:
+                self.store.adopt(segment)
+            else:
+                self.files.unlink(self.store.path_of("msgs", segment.number))
+        self._miss_segments(set(numbers), numbers)
+        if self.listed is not None and self.listed.next_offset > self.store.next_offset:
+            self.store.go_on_at(self.listed.next_offset)
+        self._check_positions(self.store.offsets.load(self.store.next_offset))
+        return self._report()
+
+    def _check_positions(self, found):
+        """Say that the consumers' positions, of which the octets ``found`` are there, are not those that an
+        orderly stop has left, or another stream's. What was there is kept: empty, it is a note of that.
+        """
+        left = None if self.listed is None else self.listed.positions
+        if left is None:
+            is_other = self.store.offsets.file is None and any(found[:stream_offsets.HEAD_BYTES])
+        else:
+            is_other = stream_offsets.checksum(found) != left
+        if is_other:
+            damage.keep_copy(self.store, stream_offsets.NAME, found)
+            LOG.error(
+                "%s is %s: consumers of this stream go on at older positions, or begin anew where they ask "
+                "to, and get messages again. Kept as damaged.%s", self._path_of(stream_offsets.NAME),
+                "not what the last run left" if found else "gone or empty", stream_offsets.NAME)
+
+    def _open_segment(self, number):
+        """The segment of a file; None where it is nobody's."""
+        msgs = self.files.open(self.store.path_of("msgs", number))
+        try:
+            head = self._head_of_pair(number, msgs, None)
+            if head is None:
+                self._remove_pair(number, msgs, None)
+                return None
+            segment = Segment(number)
+            segment.attach(msgs, None)
+            self._restore_messages(segment, head)
+            segment.detach()
+            return segment
+        finally:
+            self.files.close(msgs)
+
+    def _restore_messages(self, segment, head):
+        octets = segment.msgs.read(0, head_format.HEAD_BYTES)
+        seal = head_format.decode_seal(head.seed, octets)
+        segment.restore_synced(
+            head_format.decode_mark(head.seed, head_format.SYNCED_SALT, octets, head_format.SYNCED_AT)
+        )
+        if seal is not None and head_format.HEAD_BYTES <= seal.end <= segment.msgs.size:
+            segment.restore(head, seal)
+            return
+        self._scan(segment, head, seal)
+        if seal is not None:
+            self._report_missing(segment, seal)

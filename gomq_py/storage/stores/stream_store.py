@@ -1,0 +1,489 @@
+"""Stream store: one stream's messages as a log that is read without being consumed, and loses whole segments
+at its old end.
+
+Beside message_store, on the same segment_log: the same append, the same files without acks, and nothing to
+take. A record's offset is its segment's first offset plus its ordinal, from 0 on, and is never used twice.
+Readers hold a cursor each (stream_cursor) and share the mappings; a segment that nobody reads is closed.
+They are shown a segment once its file has its name: until then a kill takes its messages back, and gives
+their offsets to others.
+Segments are not recycled, so that a descriptor or a mapping of one that was dropped goes on reading what it
+read. Never yields, never flushes.
+"""
+import os
+from functools import partial
+
+from gomq_py.observability.log import logger
+from gomq_py.storage.errors import StoreFull
+from gomq_py.storage.format import sizes
+from gomq_py.storage.format.head import HEAD_BYTES
+from gomq_py.storage.segments import damage
+from gomq_py.storage.segments.pool import ALONE, FIRST_SEGMENT_BYTES
+from gomq_py.storage.segments.segment import MSGS, Segment
+from gomq_py.storage.stores import segment_log
+from gomq_py.storage.stores.segment_log import LARGEST_SEGMENT_NUMBER
+from gomq_py.storage.stores.store import LARGEST_SEGMENT_BYTES
+from gomq_py.storage.stores.stream_offsets import StreamOffsets
+
+LOG = logger("storage")
+
+# After a batch of so much the next one goes by way of the stage, which costs a call: as much as two thirds of
+# a fresh page's fault.
+BUSY_OCTETS = 2048
+
+
+class StreamStore(segment_log.SegmentLog):
+    """``first_offset`` is that of the oldest message kept, ``next_offset`` what the next one gets;
+    ``ready_count`` and ``ready_bytes`` sum what is kept.
+
+    ``synced_offset``: all before it has been flushed once, so that no crash gives those offsets to other
+    messages. ``rolled``: segments were begun since the owner last set it to False, which is when retention
+    has to be looked at. ``offsets``: StreamOffsets of its consumers. Made by
+    storage.stores.stream_recovery.open_stream_store.
+    """
+
+    __slots__ = (
+        "first_offset", "next_offset", "synced_offset", "rolled", "offsets", "_unstaged", "_is_busy",
+        "_order", "_dropped", "_reported", "_sync_offset",
+        "_sync_number", "_sync_end", "_synced_number", "_synced_end",
+    )
+
+    def __init__(self, folder, files, pool, committer, incarnation, segment_bytes=8388608, listener=None):
+        super().__init__(
+            folder, files, pool, committer, incarnation, usable_segment_bytes(segment_bytes), True, listener
+        )
+        self.first_offset = self.next_offset = self.synced_offset = self._sync_offset = 0
+        self._sync_number = self._sync_end = self._synced_number = self._synced_end = 0
+        self.rolled = self._is_busy = self.is_fifo = False
+        self._unstaged = 0  # octets that left the stage in this batch
+        self.offsets = StreamOffsets(self.folder, files, incarnation)
+        self._order = []
+        self._dropped = set()  # left the log, still in the folder until that is safe
+        self._reported = set()
+        self._shelf = self._expected_shelf = ALONE
+
+    # the hot verb
+
+    def append(self, message):
+        """Copy the message in; its location is its offset.
+
+        Raises StoreFull (no room on the disk; nothing changed), StoreClosed, or StoreError (larger than any
+        segment).
+        """
+        size = sizes.record_size(message.routing_length, message.properties_length, message.body_length)
+        segment = self._write
+        if segment is None or segment.end + self._staged + size > segment.capacity:
+            segment = self._begin_segment(size, message.may_wait)
+        if message.at_once and self._staged and not self._write_staged():
+            raise self.failure
+        if self._is_busy and not message.at_once:
+            self._append_staged(segment, message, size)
+        else:
+            segment.append(message)
+        message.location = self.next_offset
+        self.next_offset += 1
+        self.ready_count += 1
+        self.ready_bytes += message.body_length
+        # Transient or not: what a stream has shown to readers under an offset must be what a later run shows
+        # under it.
+        if not segment.unsynced & MSGS:
+            self._mark_messages(segment)
+        return 0
+
+    def _append_staged(self, segment, message, size):
+        """As Segment.append, by way of the stage where that is free.
+
+        Raises StoreClosed when it was full and could not be written.
+        """
+        if self._has_stage(size):
+            self._put_on_stage(segment, message, size)
+        else:
+            segment.append(message)
+        return 0
+
+    def flush(self):
+        """End of a batch: what was appended is in the file and announced.
+
+        Where that fails the store is fenced.
+        """
+        segment = self._write
+        if segment is not None:
+            if segment.end >= self._expect_at:
+                self._expect_next()
+            count = segment.end - segment.announced + self._staged + self._unstaged
+            if count:
+                self._is_busy = count >= BUSY_OCTETS
+                if self._staged:
+                    self._write_staged()
+                else:
+                    self._announce(segment)
+                self._unstaged = 0
+        return 0
+
+    def _write_staged(self):
+        count = self._staged
+        if not segment_log.SegmentLog._write_staged(self):
+            return False
+        self._unstaged += count
+        return True
+
+    def _put_staged(self, segment, octets):
+        self.files.write(segment.msgs, segment.end, octets)
+
+    # reading
+
+    def find(self, offset):
+        """The segment that holds this offset, or the next one kept; None when there is none."""
+        low, high = 0, len(self._order)
+        while low < high:
+            middle = (low + high) // 2
+            segment = self._order[middle]
+            if segment.first_offset + segment.ordinal <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self._order[low] if low < len(self._order) else None
+
+    def enter(self, segment, can_wait):
+        """A cursor comes into the segment: it is mapped as long as one is.
+
+        False: it cannot be read, and the store is fenced, or a cursor that ``can_wait`` has to; or it has not
+        got its name, and no cursor comes into it before ``segment_opened``.
+        """
+        if self.pool.has_unnamed and segment.is_open and not self.has_name(segment):
+            return False
+        if not segment.is_open:
+            try:
+                if not self._come_to(segment, can_wait):
+                    return False
+            except OSError as error:
+                self.fence(error)
+                return False
+        segment.readers += 1
+        if can_wait:
+            self._open_next(segment)
+        return True
+
+    def leave(self, segment):
+        """A cursor has left the segment."""
+        segment.readers -= 1
+        if (
+            segment.readers == 0 and segment.is_open and segment is not self._write and not segment.unsynced
+            and not segment.syncing
+        ):
+            if segment.sealed:
+                self._close_segment(segment)
+            else:
+                self._mark_messages(segment)  # sealed and closed by the sync
+        return 0
+
+    def report_damage(self, segment, start, end, count):
+        """A cursor had to step over ``count`` damaged records; said once."""
+        if (segment.number, start) not in self._reported:
+            self._reported.add((segment.number, start))
+            damage.set_aside(self, segment, start, end, count)
+        return 0
+
+    def last_segment(self):
+        """The newest segment there is, or None."""
+        return self._last
+
+    def offset_for_timestamp(self, timestamp_ms):
+        """The first offset of the segment in which messages of this time (Unix milliseconds) and later begin;
+        ``next_offset`` when all are older.
+
+        The search within the segment is a cursor's.
+        """
+        self._note_newest()
+        for segment in reversed(self._order):
+            if segment.count and segment.timestamps[0] < timestamp_ms:
+                return max(segment.first_offset, self.first_offset)
+        return self.first_offset
+
+    def open_for_reading(self, number):
+        """A descriptor of a segment's file, which the caller closes, and how many octets from its start have
+        been flushed; None where there is none.
+
+        What it reads stays what it is when the segment is dropped meanwhile: files of streams are not used
+        again. Raises OSError.
+        """
+        segment = self._segments.get(number)
+        if segment is None or self.failure is not None:
+            return None
+        try:
+            fd = os.open(self.path_of("msgs", number), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if not segment.is_open:
+                raise
+            fd = os.open(segment.msgs.path, os.O_RDONLY | os.O_CLOEXEC)  # it has not got its name yet
+        return fd, self._flushed_bytes(segment)
+
+    def _flushed_bytes(self, segment):
+        if segment.number < self._synced_number:
+            return segment.end
+        return self._synced_end if segment.number == self._synced_number else 0
+
+    def describe(self):
+        """The segments, oldest first, as dicts: ``number, first_offset, next_offset, count, bytes`` (of the
+        file, up to the end of the data), ``flushed_bytes, body_bytes, sealed`` (nothing more comes),
+        ``file, first_timestamp_ms, last_timestamp_ms`` (0 while empty).
+        """
+        self._note_newest()
+        return [{
+            "number": segment.number, "first_offset": segment.first_offset,
+            "next_offset": segment.first_offset + segment.ordinal,
+            "count": segment.count, "bytes": segment.end, "flushed_bytes": self._flushed_bytes(segment),
+            "body_bytes": segment.body_bytes,
+            "sealed": segment is not self._write, "file": self.path_of("msgs", segment.number),
+            "first_timestamp_ms": segment.timestamps[0], "last_timestamp_ms": segment.timestamps[1],
+        } for segment in self._order]
+
+    # consumers
+
+    def put_offset(self, tag, offset, now_ms):
+        """Note where a consumer goes on, for later runs; flushed unhurriedly.
+
+        A full disk leaves it where it was.
+        """
+        try:
+            is_new = self.offsets.file is None
+            self.offsets.put(tag, offset, now_ms)
+        except OSError as error:
+            LOG.warning("%s: the position of consumer %r is not kept: %s", self.folder, tag, error)
+            return
+        if is_new:
+            self.committer.mark_folder(self.folder)
+        self.committer.mark_acks(self)
+
+    def forget_offset(self, tag):
+        """A consumer's position is not wanted any more. Returns whether there was one."""
+        if not self.offsets.forget(tag):
+            return False
+        self.committer.mark(self)  # an operator asked, and is answered once it is on the disk
+        return True
+
+    # retention
+
+    def oldest(self):
+        """(messages, octets of records, last timestamp) of the oldest segment, or None where it is the newest
+        too: that one is never dropped.
+        """
+        if len(self._order) < 2:
+            return None
+        segment = self._order[0]
+        return segment.count, segment.end - HEAD_BYTES, segment.timestamps[1]
+
+    def record_bytes(self):
+        """Octets of records kept."""
+        return sum(segment.end - HEAD_BYTES for segment in self._order)
+
+    def drop_oldest(self):
+        """The oldest segment leaves the log, and its file the disk once what the log goes on with is flushed.
+        """
+        segment = self._order.pop(0)
+        self.first_offset = self._order[0].first_offset
+        self.ready_count -= segment.count
+        self.ready_bytes -= segment.body_bytes
+        self._forget(segment)
+        self._dropped.add(segment)
+        # Each asks for itself: a sync that is under way for earlier ones does not cover what the log goes on
+        # with now.
+        self.committer.after_sync(partial(self._unlink_dropped, segment), hurry=False, about_logs=False)
+
+    def purge(self):
+        """Drop all messages; offsets go on. Returns how many there were.
+
+        Raises StoreFull where there is no room for the segment that it goes on with; then all others but the
+        newest are dropped, which makes room.
+        """
+        count = self.ready_count
+        if count:
+            try:
+                self._mark_messages(self._begin_segment(0))
+            except StoreFull:
+                self._drop_all_but_newest()
+                raise
+            self._drop_all_but_newest()
+            self.flush()
+        return count
+
+    def _drop_all_but_newest(self):
+        while len(self._order) > 1:
+            self.drop_oldest()
+
+    def set_segment_bytes(self, segment_bytes):
+        """The size of segments begun from here on."""
+        self.segment_bytes = usable_segment_bytes(segment_bytes)
+        self._next_bytes = min(self._next_bytes, self.segment_bytes)
+
+    # opening and closing
+
+    def adopt(self, segment):
+        """A segment of an earlier run, found by recovery; they come oldest first, before anything else
+        happens.
+        """
+        self._segments[segment.number] = segment
+        if self._last is not None:
+            self._last.next = segment
+        else:
+            self.first_offset = segment.first_offset
+        self._order.append(segment)
+        self._last = segment
+        self.ready_count += segment.count
+        self.ready_bytes += segment.body_bytes
+        self.next_offset = self.synced_offset = self._sync_offset = segment.first_offset + segment.ordinal
+        self._synced_number = self._sync_number = segment.number
+        self._synced_end = self._sync_end = segment.end
+
+    def go_on_at(self, offset):
+        """The newest segments are gone, and the offsets before this one were theirs.
+
+        For recovery, after the last ``adopt``.
+
+        Raises StoreFull.
+        """
+        self.next_offset = offset
+        self._mark_messages(self._begin_segment(0))
+        if len(self._order) == 1:
+            self.first_offset = offset
+
+    def listed(self):
+        """As SegmentLog.listed, with where the offsets go on and what tells the consumers' positions."""
+        listed = segment_log.SegmentLog.listed(self)
+        if listed is None:
+            return None
+        return listed._replace(next_offset=self.next_offset, positions=self.offsets.checksum())
+
+    def delete_files(self):
+        """Nothing goes in or out any more, and nothing stays on the disk."""
+        self._dropped = set()
+        self._order = []
+        self.offsets.close()
+        segment_log.SegmentLog.delete_files(self)
+
+    def forget_files(self):
+        """Nothing goes in or out any more; the folder is the caller's to remove."""
+        self._dropped = set()
+        self._order = []
+        self.offsets.close()
+        segment_log.SegmentLog.forget_files(self)
+
+    # what the log asks
+
+    def sync_files(self, acks_too):
+        """As SegmentLog.sync_files; notes what the sync will have covered."""
+        files = segment_log.SegmentLog.sync_files(self, acks_too)
+        self._sync_offset = self.next_offset
+        if self._last is not None:
+            self._sync_number, self._sync_end = self._last.number, self._last.end
+        if acks_too and self.offsets.dirty:
+            self.offsets.dirty = False
+            files.append(self.offsets.file)
+        return files
+
+    def synced(self):
+        """What sync_files gave last has been flushed."""
+        self.synced_offset = self._sync_offset
+        self._synced_number, self._synced_end = self._sync_number, self._sync_end
+        segment_log.SegmentLog.synced(self)
+
+    def _has_unsynced(self):
+        return bool(self._unsynced) or self.offsets.dirty
+
+    def _begin_segment(self, size, may_wait=False):
+        """A new segment to write to."""
+        before = self._last
+        segment = self._roll(size, may_wait)
+        self._order.append(segment)
+        self.rolled = True
+        if before is not None and before.ordinal == 0:
+            self.drop_oldest_if_empty()
+        return segment
+
+    def drop_oldest_if_empty(self):
+        """Empty segments at the old end, which only held the offset, go."""
+        while len(self._order) > 1 and self._order[0].ordinal == 0:
+            self.drop_oldest()
+
+    def _is_idle(self, segment):
+        return segment.readers == 0
+
+    def _leave_behind(self, segment):
+        """The writer has moved on: the segment is sealed when that has been flushed, and closed unless
+        somebody reads it.
+        """
+        if segment.written_here:
+            segment.note_timestamps()
+            self._announce(segment)
+            self._mark_messages(segment)
+
+    def _note_newest(self):
+        self.flush()
+        if self._write is not None:
+            self._write.note_timestamps()
+
+    def _close_files(self):
+        segment_log.SegmentLog._close_files(self)
+        self.offsets.close()
+
+    def _create_segment(self, capacity):
+        if self._next_number > LARGEST_SEGMENT_NUMBER:
+            raise StoreFull(self.folder, 0, "segment numbers are used up")
+        segment = Segment(self._next_number)
+        try:
+            self._make_folder()
+            msgs = self.pool.take_alone(self.path_of("msgs", segment.number), capacity, self)
+        except OSError as error:
+            raise StoreFull(self.folder, 0, f"no new segment: {error}") from error
+        self.committer.mark_folder(self.folder)
+        segment.attach(msgs, None)
+        segment.begin(self.incarnation, self.pool.next_generation(), self.next_offset)
+        self.files.overwritten(msgs, 0, HEAD_BYTES)
+        return segment
+
+    def _open(self, segment):
+        msgs, _ = self.open_files(segment.number, segment.end, 0, segment.written_here, 0)
+        segment.attach(msgs, None)
+
+    def _proven_by_thread(self, segment):
+        return segment.end
+
+    def _acks_bytes(self, segment):
+        return 0
+
+    def _discard(self, segment):
+        self._let_go(segment)
+        self.committer.change(
+            [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)]
+        )
+
+    def _forget(self, segment):
+        """The segment is no longer part of the log; readers in it notice because it is closed."""
+        self._drop_opening(segment)
+        del self._segments[segment.number]
+        if segment.unsynced:
+            self._unsynced.remove(segment)
+            segment.unsynced = 0
+        self._let_go(segment)
+
+    def _let_go(self, segment):
+        if segment.is_open:
+            self._announce(segment)
+            self._close_segment(segment)
+
+    def _unlink_dropped(self, segment, error):
+        """The log goes on without it on the disk too, unless the sync failed: then it is there again after a
+        restart.
+        """
+        if segment not in self._dropped:  # the whole stream was deleted meanwhile
+            return
+        self._dropped.remove(segment)
+        if error is None:
+            self.committer.change(
+                [self.files.unlinking(self.path_of("msgs", segment.number), self.committer.aside)]
+            )
+            self.committer.mark_folder(self.folder)
+
+
+def usable_segment_bytes(wanted):
+    """The nearest size a segment can have."""
+    return max(FIRST_SEGMENT_BYTES, min(int(wanted), LARGEST_SEGMENT_BYTES))
