@@ -13,7 +13,11 @@ LEAVES = {
     "octets", "digests", "salted_hash", "errors", "content", "config", "observability", "storage.format",
     "storage.message", "build_info", "patterns", "late_imports",
 }
-GROUND = LEAVES | {"storage", "net", "hub"}
+# The rooms of storage; "storage" are its leaves.
+STORAGE = {
+    "storage", "storage.disk", "storage.flush", "storage.segments", "storage.logs", "storage.stores",
+}
+GROUND = LEAVES | STORAGE | {"net", "hub"}
 # The rooms of the core, each above those before it; "broker" are its leaves and its jobs.
 MODEL = (
     "broker", "broker.features", "broker.topology_log", "broker.policies", "broker.exchanges",
@@ -21,7 +25,7 @@ MODEL = (
 )
 CORE = GROUND | {"auth", *MODEL}
 # What a door sees: not the store. A message (storage.message) is the currency that all rooms trade in.
-DOOR = CORE - {"storage"}
+DOOR = CORE - STORAGE
 
 
 def below(room):
@@ -42,7 +46,7 @@ MAP = {
     "doors": {"config", "net", "observability", "certificates"},
     "certificates": {"config", "net"},
     "reload": {"config", "net", "observability", "hub"},
-    "state_dump": {"observability", "hub", "amqp.server", "broker", "broker.policies", "storage"},
+    "state_dump": {"observability", "hub", "amqp.server", "broker", "broker.policies"},
     "embedded": {"launcher", "config", "http", "hub", "client", ""},
     "testing": {"embedded", "testing.chaos", "observability", ""},
     "testing.chaos": DOOR | {"amqp.server", "mqtt.server", "mqtt.wire"},
@@ -63,20 +67,28 @@ MAP = {
     # core: vhosts, exchanges, queues, policies
     "broker": LEAVES | {"hub"},
     "broker.features": {"broker", "content", "digests", "errors", "patterns"},
-    "broker.topology_log": {"broker", "content", "storage", "observability", "hub"},
+    "broker.topology_log": {"broker", "content", "storage.logs", "observability", "hub"},
     "broker.policies": below("broker.policies"),
     "broker.exchanges": below("broker.exchanges"),
     "broker.routing": below("broker.routing"),
-    "broker.queues": below("broker.queues") | {"storage"},
-    "broker.transfer": below("broker.transfer") | {"storage"},
+    "broker.queues": below("broker.queues") | {"storage", "storage.stores"},
+    "broker.transfer": below("broker.transfer") | {"storage", "storage.stores"},
     "broker.signals": below("broker.signals") | {"auth"},
     # "": the version, which exported definitions carry
-    "broker.topology": below("broker.topology") | {"storage", "auth", ""},
+    "broker.topology": below("broker.topology") | {
+        "storage", "storage.disk", "storage.stores", "auth", "",
+    },
     "broker.verbs": below("broker.verbs") | {"auth"},
     "broker.broker": CORE,
     # ground: who may, octets on disk, sockets
-    "auth": LEAVES | {"storage", "hub"},
-    "storage": LEAVES | {"hub"},
+    "auth": LEAVES | {"storage.logs", "hub"},
+    # the disk, what is flushed to it and when, pairs of files, logs of changes, what a queue calls
+    "storage": set(),
+    "storage.disk": {"digests", "observability", "storage.format"},
+    "storage.flush": {"hub", "observability", "storage", "storage.disk"},
+    "storage.segments": LEAVES | {"storage", "storage.disk"},
+    "storage.logs": LEAVES | {"hub", "storage.disk"},
+    "storage.stores": LEAVES | {"hub", "storage", "storage.disk", "storage.segments"},
     "net": LEAVES | {"hub"},
     # leaves
     "": {"purepython", "embedded"},
@@ -88,7 +100,9 @@ MAP = {
     "mqtt": set(),
     "mqtt.wire": {"octets", "content"},
     # makes kinds of queues, and so sees their stores
-    "mqtt.model": LEAVES | {"hub", "storage", "mqtt.wire", *MODEL},
+    "mqtt.model": LEAVES | {
+        "hub", "storage", "storage.disk", "storage.stores", "mqtt.wire", *MODEL,
+    },
     "content": {"octets", "errors"},
     "errors": set(),
     "config": {"salted_hash"},
@@ -120,11 +134,12 @@ MAP = {
     "spark": {"client", "content", "errors", "storage.format", "mqtt.wire", ""},
     "pipeline": {"spark", "build_info", ""},
     "ctl.recover": {
-        "storage", "storage.format", "broker.features", "auth", "ctl.offline", "content", "errors",
+        "storage.disk", "storage.logs", "storage.stores", "storage.format", "broker.features", "auth",
+        "ctl.offline", "content", "errors",
     },
-    "ctl.fsck": {"storage", "storage.format", "ctl.offline"},
+    "ctl.fsck": {"storage.disk", "storage.stores", "storage.format", "ctl.offline"},
     # reads a folder with what wrote it
-    "ctl.offline": {"storage", "storage.format", "auth", "mqtt.model", *MODEL},
+    "ctl.offline": {"storage.disk", "storage.logs", "storage.format", "auth", "mqtt.model", *MODEL},
 }
 
 # Room -> the libraries it may import; the standard library is everybody's.
@@ -142,7 +157,7 @@ LIBRARIES = {
     "broker": {"gevent"},
     **dict.fromkeys(("broker.queues", "broker.signals", "broker.topology", "broker.verbs"), {"gevent"}),
     "auth": {"gevent", "bcrypt", "jwt"},
-    "storage": {"gevent", "greenlet"},
+    **dict.fromkeys(("storage.flush", "storage.segments"), {"gevent"}),
     "net": {"gevent", "greenlet", "wsproto"},
     "hub": {"gevent"},
     "links": {"gevent", "h11"},
