@@ -86,7 +86,7 @@ class Doors:
     ):
         """``handlers``: protocol of PROTOCOLS -> what serves a socket of it, the gate that lets strangers in,
         and whether the former does not switch; ``make_side_door(protocol, listening, tls)`` makes a door of
-        the management side; ``turns`` are those of handshakes (hub.slow_walk).
+        the management side; ``turns`` are those of handshakes (hub.turns).
 
         ``inherited`` are (name, listening socket) pairs.
         """

@@ -29,9 +29,11 @@ from gomq_py.digests import sha256
 from gomq_py.federation.bindings import Bindings, arguments_upstream
 from gomq_py.federation.errands import Errands
 from gomq_py.federation.link import NOT_FOUND, FederationLink, call_all, with_received, without_login
-from gomq_py.federation.supervisor import LOG, PURPOSE
+from gomq_py.federation.parameters import PURPOSE
 from gomq_py.links import uris
+from gomq_py.observability.log import logger
 
+LOG = logger("federation")
 SUFFIXES = (" A", " B")
 # What the broker upstream says where it does not know a type of exchange.
 COMMAND_INVALID = 503

@@ -14,7 +14,7 @@ from gomq_py.broker.names import NAME_OCTETS_MAX, fits_short_string
 from gomq_py.broker.policies.parameters import SHOWN_CHARACTERS, WAITS, Component, ParameterError
 from gomq_py.broker.policies.policy import POLICY
 from gomq_py.broker.values import MAX_INTEGER, MAX_TIMER_MS, is_integer
-from gomq_py.links.ack_modes import NO_ACK, ON_CONFIRM, ON_PUBLISH
+from gomq_py.links.ends import NO_ACK, ON_CONFIRM, ON_PUBLISH
 from gomq_py.links.uris import parse
 from gomq_py.patterns import Pattern
 
@@ -25,6 +25,8 @@ MOST_PREFETCH = 65535
 URIS_MAX = 100
 # Keys that there are not, in a refusal.
 UNKNOWN_SHOWN = 10
+# Argument of queues that are there for a link of another broker.
+PURPOSE = "x-internal-purpose"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

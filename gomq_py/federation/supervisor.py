@@ -16,11 +16,11 @@ from gomq_py.broker.signals.events import node_name
 from gomq_py.broker.verbs.access import Access, may_enter, refusal
 from gomq_py.errors import NoPermission
 from gomq_py.federation.parameters import (
-    UpstreamComponent, check_set, check_upstream, fault_of, upstreams_for, uris_of,
+    PURPOSE, UpstreamComponent, check_set, check_upstream, fault_of, upstreams_for, uris_of,
 )
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.links.setters import ADMINISTRATOR, Setters
+from gomq_py.links.local import ADMINISTRATOR, Setters
 from gomq_py.links.uris import parse
 from gomq_py.observability.log import logger
 
@@ -31,8 +31,6 @@ KINDS = (EXCHANGE, QUEUE)
 HEARD = ("binding.created", "binding.deleted", *[f"{kind}.deleted" for kind in KINDS])
 # Ends of a link, as its errors name them (links.passage, which a broker without upstreams does not carry).
 SOURCE, DESTINATION = "source", "destination"
-# Argument of queues that are there for a link of another broker.
-PURPOSE = "x-internal-purpose"
 # Seconds after which a link that has ended by itself begins anew, at least.
 AGAIN_S = 30
 # What is on its way at the end may be settled for so long: a little more than a link takes.
@@ -373,7 +371,7 @@ class Federation(Job):
     def _begin(self, links, kind, vhost, name, upstream):
         # here, because a broker without upstreams should not carry a client
         from gomq_py.federation.exchange_link import ExchangeLink
-        from gomq_py.federation.no_link import NoLink
+        from gomq_py.federation.link import NoLink
         from gomq_py.federation.queue_link import QueueLink
         make = ExchangeLink if kind == EXCHANGE else QueueLink
         try:

@@ -1,5 +1,5 @@
 """Admission: how many connections there may be, in all, and through each gate: from one address, and pending,
-which is connected, but not logged in.
+which is connected, but not logged in. And memory that many clients took, given back once they have gone.
 
 Between the listeners, which ask before they serve a socket, and the doors, which say who logged in. A
 connection is counted from accept() to the end of its socket. A refusal closes the socket; a client that has
@@ -12,6 +12,10 @@ waits in the kernel: so a fleet that comes back all at once is let in one after 
 slow, because one of its clients was dropped so while the broker waited for it, is waited for no more: others
 take its places at once, and whoever comes from it and finds none is refused, for those behind it in the
 kernel's row may be others.
+
+What a client leaves is free memory of the allocators, and in between objects that the interpreter keeps for
+the next ones; one of these holds an arena of 1 MiB. Leftovers lets go of them when many clients have left and
+nobody leaves any more: while clients come and go, the next ones take that memory. Idle, no timer runs.
 """
 import fcntl
 import functools
@@ -25,8 +29,11 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
-from gomq_py.observability.log import logger
+from gomq_py.hub.threads import in_thread
+from gomq_py.observability.garbage import let_go_of_spares
+from gomq_py.observability.log import forget_second, logger
 from gomq_py.observability.quiet_log import QuietLog
+from gomq_py.observability.resources import give_memory_back
 
 LOG = logger("listener")
 # A login takes some milliseconds of ours and three round trips.
@@ -43,6 +50,10 @@ _LAST_SENT = struct.Struct("=44xI")
 # The share of the process's descriptors that connections may have; the rest is for files: nobody may keep the
 # broker from writing what it confirmed.
 DESCRIPTORS_SHARE = 0.75
+# Clients that left: some 5 MB.
+MANY = 500
+# Without anybody that leaves, until it is quiet.
+LULL_MS = 500
 
 
 class AdmittedSocket:
@@ -305,3 +316,42 @@ def shut_down(fileno: int, how: int = socket.SHUT_RDWR) -> None:
         pass  # it has ended by itself
     finally:
         borrowed.detach()
+
+
+def give_back():
+    """What nobody uses. May take milliseconds, most of them in a thread. May switch."""
+    forget_second()
+    let_go_of_spares()
+    in_thread(give_memory_back)
+
+
+class Leftovers:
+    """One per hub. ``timers`` and ``endings``, of what clients had, are the hub's; ``begin_to_give_back()``
+    must not switch.
+    """
+
+    def __init__(self, timers, endings, begin_to_give_back):
+        self._timers = timers
+        self._endings = endings
+        self._begin_to_give_back = begin_to_give_back
+        self._left = 0  # since it was given back
+        self._seen = 0  # of them, at the last look
+        self._timer = None
+
+    def one_left(self):
+        """A client has gone."""
+        self._left += 1
+        if self._left >= MANY and self._timer is None:
+            self._look_later()
+
+    def _look_later(self):
+        self._seen = self._left
+        self._timer = self._timers.start(LULL_MS, self._look)
+
+    def _look(self):
+        self._timer = None
+        if self._left > self._seen or self._endings.are_waiting():
+            self._look_later()
+        else:
+            self._left = self._seen = 0
+            self._begin_to_give_back()

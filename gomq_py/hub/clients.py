@@ -12,7 +12,7 @@ from collections import Counter
 
 from gevent.event import Event
 
-from gomq_py.hub.alarm_news import AlarmNews
+from gomq_py.hub.alarms import AlarmNews
 from gomq_py.hub.endings_lately import EndingsLately
 from gomq_py.hub.shutdown import Shutdown
 from gomq_py.observability.counters import Counters, counted

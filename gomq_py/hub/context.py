@@ -11,23 +11,20 @@ from functools import partial
 
 import gevent
 
-from gomq_py.hub.admission import Admission
-from gomq_py.hub.bodies import BodyBudget
-from gomq_py.hub.body_buffers import BodyBuffers
-from gomq_py.hub.buffers import HubBuffers
+from gomq_py.hub.admission import Admission, Leftovers, give_back
+from gomq_py.hub.budget import BodyBudget
+from gomq_py.hub.buffers import BodyBuffers, HubBuffers
 from gomq_py.hub.catching_up import CatchingUp
 from gomq_py.hub.clients import SHUTDOWN, Clients
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.endings import Endings
 from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.hub.large_output import LargeOutput
-from gomq_py.hub.leftovers import Leftovers, give_back
 from gomq_py.hub.linger import Lingering
 from gomq_py.hub.scheduler import Scheduler
 from gomq_py.hub.shutdown import Shutdown
-from gomq_py.hub.slow_walk import Turns
 from gomq_py.hub.timers import HubTimers
-from gomq_py.hub.turns import give_way
+from gomq_py.hub.turns import Turns, give_way
 from gomq_py.observability.log import logger
 
 LOG = logger("hub")

@@ -1,6 +1,11 @@
-from libc.stdint cimport uint64_t
-from gomq_py.hub.turn_taker cimport TurnTaker
 cimport cython
+from libc.stdint cimport uint64_t
+
+cdef class TurnTaker:
+    cdef public object name
+    cdef public bint touched
+    cpdef flush(self)
+    cpdef Py_ssize_t turn(self) except -1
 
 cdef class Scheduler:
     cdef public uint64_t now_ms

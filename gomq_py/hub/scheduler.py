@@ -1,6 +1,6 @@
 """Scheduler: who gets a turn at the end of a read, and who has to wait until the loop has been polled.
 
-One per hub (hub.context).
+One per hub (hub.context). It knows those that it gives turns as TurnTakers, and nothing else of them.
 
 A queue that was published to, or whose consumers may take again, is touched any number of times while a door
 walks its read buffer, and gets one turn when the door is done (docs/decisions/0003). Work beyond a turn's
@@ -35,6 +35,29 @@ FEW_TURNS = 16
 # What all jobs together may take of one poll: one slice more, as a rule 2 to 5 ms,
 # may have begun before it is over.
 JOBS_S = 0.004
+
+
+class TurnTaker:
+    """Does its further work once per read: a destination of messages, for example.
+
+    ``touched`` belongs to the scheduler: True while this waits for its turn.
+    """
+
+    __slots__ = ("name", "touched")
+
+    def __init__(self, name):
+        self.name = name
+        self.touched = False
+
+    def flush(self):
+        """End of a batch: let everything taken so far outlive a kill of this process."""
+
+    def turn(self):
+        """End of a batch, after flush(): a bounded amount of work, such as delivering.
+
+        Returns the octets written to sockets, about.
+        """
+        return 0
 
 
 class Scheduler:

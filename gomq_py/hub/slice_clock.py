@@ -7,7 +7,7 @@ passes, not what the processor spends: that is what others wait.
 """
 import time
 
-# Others wait for it once per poll of the loop: as long as a read of slow frames may take (hub.slow_walk).
+# Others wait for it once per poll of the loop: as long as a read of slow frames may take (hub.turns).
 SLICE_S = 0.002
 
 

@@ -1,6 +1,13 @@
-"""Ends of a link: where its messages come from and where they go, described; no connection."""
+"""Ends of a link: where its messages come from, where they go and when they are acknowledged, described; no
+connection.
+
+A leaf, which definitions read without the client that links bring.
+"""
+from typing import Any
 
 LIMIT_PREFETCH = 65535
+# After the target has confirmed it; once it has been written to the target; the source asks for no acks.
+ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 
 
 class Refused(Exception):
@@ -73,3 +80,41 @@ def _list(uris):
     if not uris:
         raise ValueError("a link needs a URI for each of its ends")
     return uris
+
+
+class Gone:
+    """In the place of a passage that has ended, for what still calls it: a slice of the transfer that was
+    asked for before, a greenlet that is being killed. Takes nothing and hears nothing.
+
+    The ends of a passage let go of it by this. So neither holds the other, and what they keep goes with the
+    last who needs it: a process of the broker's own may freeze what the cycle collector would find
+    (observability.garbage), and each passage keeps up to some megabytes.
+    """
+
+    __slots__ = ()
+
+    def may_take(self) -> bool:
+        """Nothing."""
+        return False
+
+    def may_send(self) -> bool:
+        """Nothing."""
+        return False
+
+    def paused(self) -> None:
+        """Nobody goes on."""
+
+    def fail(self, end: str, error: BaseException) -> None:
+        """It has ended."""
+
+    def target_turn(self, act: Any) -> None:
+        """Nobody acts."""
+
+    def target_methods(self, wire: Any, methods: Any) -> None:
+        """Nobody hears them."""
+
+    def refused(self, count: int, error: Any) -> None:
+        """Nobody counts."""
+
+
+GONE = Gone()

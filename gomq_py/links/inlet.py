@@ -9,11 +9,10 @@ from struct import Struct
 from gomq_py.amqp.wire.errors import AMQPError
 from gomq_py.broker.transfer.engine import Source
 from gomq_py.client.errors import ClientError
-from gomq_py.links.ends import Refused
-from gomq_py.links.gone import GONE
+from gomq_py.links.buffers import Shares
+from gomq_py.links.ends import GONE, Refused
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
-from gomq_py.links.shares import Shares
 from gomq_py.links.wire import READ_OCTETS
 
 # Walks in a row that bring no message, of signs of life or of what is left out: then others get their turn,

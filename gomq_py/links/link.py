@@ -13,12 +13,10 @@ from gevent.event import Event
 from gomq_py.amqp.wire.methods import BasicConsume
 from gomq_py.client.backoff import Attempts
 from gomq_py.links import troubles
-from gomq_py.links.ack_modes import ACK_MODES, NO_ACK, ON_CONFIRM
 from gomq_py.links.buffers import buffers_of
-from gomq_py.links.hook_outlet import HookOutlet
-from gomq_py.links.outlet import WireOutlet
-from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage
-from gomq_py.links.rest import Rest
+from gomq_py.links.ends import ACK_MODES, NO_ACK, ON_CONFIRM
+from gomq_py.links.outlet import HookOutlet, WireOutlet
+from gomq_py.links.passage import DESTINATION, FAULTS, OURS, SOURCE, Passage, Rest
 from gomq_py.links.status import Status, shown
 from gomq_py.links.suspicion import FINAL_CODES, Suspicion, is_final
 from gomq_py.links.turns import turns_of

@@ -1,23 +1,66 @@
-"""Connections of links: a URI to a client's connection, whichever broker it means.
+"""Connections of links: a URI to a client's connection, whichever broker it means, and the user as whom the
+end of a link in this broker works.
 
 A URI without a host means this broker: then the connection is a pair of sockets, whose other end the AMQP
 door serves as any client's, logged in without a password as the user who set the link. So the client, the
 lane and all that a broker asks of clients (rights, limits, alarms, who owns an exclusive queue) are the same
 at both ends of a link. The pair is made by the door (``amqp.server.local``): this room knows no door, and the
 node hands it over.
+
+What the user who set the link may not do by hand it does not do for that user either (Setters).
 """
 import os
 from typing import Any
 
 from gevent import socket
 
+from gomq_py.auth.permissions import Permission
+from gomq_py.auth.users import User
+from gomq_py.broker.exchanges.state import ExchangeState
+from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.links import remote_hosts, uris
-from gomq_py.links.lookups import Lookups
-from gomq_py.links.setters import ADMINISTRATOR
+from gomq_py.links.remote_hosts import Lookups
 
+ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 CONNECT_TIMEOUT_S = 30.0
 # Contexts that are kept: a context with the system's authorities takes 10 ms and half a megabyte to make.
 CONTEXTS_MAX = 64
+
+
+class MachineOperator(User):
+    """The operator of this machine, who may do everything and is in no list."""
+
+    __slots__ = ()
+
+    def __init__(self):
+        # impersonator: messages keep the user-id that they came with
+        super().__init__("gomq-py", "", "", (ADMINISTRATOR, "impersonator"), ExchangeState())
+
+    def permission(self, vhost):
+        """All rights, everywhere."""
+        return Permission(self.name, vhost, ".*", ".*", ".*")
+
+
+class Setters:
+    """Asks the users of one broker."""
+
+    def __init__(self, broker):
+        self._broker = broker
+        self._operator = MachineOperator()
+
+    def user_of(self, by, what):
+        """The User who set ``what``; ``by`` as broker.policies.parameters has it. Raises ValueError."""
+        if by == OPERATOR:
+            return self._operator
+        user = None if by is None else self._broker.users.get(by)
+        if user is None:
+            raise ValueError(
+                f"an end in this broker works with the rights of the user who set {what}: " + (
+                    "whoever set it is no user of this broker's own, or was deleted" if by is None
+                    else f"user '{by}' is gone"))
+        if not {ADMINISTRATOR, POLICYMAKER} & set(user.tags):
+            raise ValueError(f"user '{by}', who set {what}, has not the tag policymaker")
+        return user
 
 
 class Connector:

@@ -1,7 +1,8 @@
 """Passage: a link's two connections while they last, and the transfer between them.
 
 Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches; the link's
-greenlet makes it, waits for its end, and calls ``tick``.
+greenlet makes a passage, waits for its end, and calls ``tick``. While no greenlet waits for it, Rest calls
+``tick``.
 """
 import time
 from functools import partial
@@ -11,8 +12,8 @@ import gevent
 from gomq_py.amqp.wire.errors import AMQPError, UnexpectedFrame
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
-    BasicCancel, BasicConsumeOk, ChannelClose, ChannelFlow, ChannelFlowOk, ConnectionBlocked,
-    ConnectionClose, ConnectionUnblocked, QueueDeclare, QueueDeclareOk, decode_method,
+    BasicCancel, BasicConsumeOk, ChannelClose, ChannelFlow, ChannelFlowOk, ConnectionBlocked, ConnectionClose,
+    ConnectionUnblocked, QueueDeclare, QueueDeclareOk, decode_method,
 )
 from gomq_py.broker.transfer.engine import Transfer
 from gomq_py.client.errors import ChannelClosed, ClientError, ConnectionClosed, Timeout
@@ -22,7 +23,6 @@ from gomq_py.links.inlet import Inlet
 from gomq_py.links.outlet import FULL_OCTETS
 from gomq_py.links.relay import Relay
 from gomq_py.links.stamp import Stamp
-from gomq_py.links.unasked import Unasked
 from gomq_py.links.wire import Wire
 from gomq_py.observability.log import logger
 
@@ -39,6 +39,8 @@ RUNS_OF_PREFETCH = 4
 ANSWER_S, STALL_S = 30.0, 60.0
 # More than any run.
 UNBOUNDED = 1 << 30
+# A broker whose alarm comes and goes sends a few in a second.
+MOST, INTERVAL_S = 200, 10.0
 
 
 class Unsendable(ClientError):
@@ -414,3 +416,66 @@ def _stamp_of(target):
 def _shortstr(text):
     text = _octets(text)
     return bytes([len(text)]) + text
+
+
+class Rest:
+    """What a link needs while its passage moves and no greenlet waits for it: signs of life in time, and an
+    end with the hub. Runs in callbacks of the loop, and never switches. ``is_on``: the link rests.
+    """
+
+    __slots__ = ("is_on", "_hub", "_passage", "_timer")
+
+    def __init__(self, hub):
+        self.is_on = False
+        self._hub = hub
+        self._passage = None
+        self._timer = None
+
+    def begin(self, passage):
+        """The passage moves by itself until ``end``."""
+        self.is_on = True
+        self._passage = passage
+        self._hub.at_close(self._cut_off)
+        self._tick()
+
+    def end(self):
+        """Somebody else looks after the passage again."""
+        self.is_on = False
+        self._passage = None
+        self._hub.not_at_close(self._cut_off)
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _tick(self):
+        """Signs of life are due. The passage may end by that, and with it the rest."""
+        self._timer = None
+        due_s = self._passage.tick()
+        if self.is_on and due_s is not None:
+            self._timer = self._hub.timers.start(due_s * 1000, self._tick)
+
+    def _cut_off(self):
+        self._passage.abort()
+
+
+class Unasked:
+    """Methods that the peer of one connection sends to a link without being asked, which are few.
+
+    Brokers say now and then that they take nothing for a while, or ask for a pause. Each such method is dealt
+    with in Python, and many are answered: a peer that sends nothing else keeps the loop from everybody.
+    """
+
+    __slots__ = ("_count", "_ends_s")
+
+    def __init__(self):
+        self._count, self._ends_s = 0, time.monotonic() + INTERVAL_S
+
+    def count(self):
+        """One more. Raises UnexpectedFrame where there are too many."""
+        self._count += 1
+        if self._count > MOST:
+            now = time.monotonic()
+            if now < self._ends_s:
+                raise UnexpectedFrame(
+                    f"more than {MOST} methods within {INTERVAL_S:.0f} s that nobody has asked for")
+            self._count, self._ends_s = 1, now + INTERVAL_S

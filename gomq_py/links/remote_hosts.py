@@ -1,19 +1,45 @@
-"""Remote hosts: which addresses links may connect to, and connecting to them.
+"""Remote hosts: the addresses of names that links connect to, which of them links may connect to, and
+connecting to them.
+
+Lookups finds addresses in threads of their own. A name server that does not answer holds a thread for half a
+minute. So no other work shares these threads, and among names those that do not resolve hold up no others:
+each has a bounded time, a slow one gives its place to the next, and one that was slow and did not resolve is
+asked for again behind all others. An account is (who set the link, virtual host): accounts take turns, and
+beyond each limit there is a reserve, of whose rest an account may have a half, so that the names of one user
+leave something for those of another.
 
 Whoever may set a shovel decides where this machine connects to, and an HTTP destination is a way to services
 that trust it: those on the loopback, or a cloud's metadata on a link-local address. So the settings say which
-addresses are refused, and each address that a name stands for is held against them at the moment when it is
-connected to: a name that meant something else when the link was set gets nobody further.
+addresses are refused (HostRules), and each address that a name stands for is held against them at the moment
+when it is connected to: a name that meant something else when the link was set gets nobody further.
 """
+import _socket
 import time
+from collections import Counter, OrderedDict
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 import gevent
 from gevent import socket
+from gevent.event import Event
 
-from gomq_py.links.lookups import Lookups, is_address
+from gomq_py.hub import threads
 
+# Places: how many names are asked for at once, of all accounts, and in reserve as many again. With 16, three
+# hundred names of a server that answers in 20 ms are resolved in half a second.
+AT_ONCE = 16
+# A lookup that takes longer gives its place to another one; its thread waits on. A server answers in a tenth
+# of that.
+SLOW_S = 2.0
+# Threads for both, the last quarter in reserve. A lookup that nobody answers ends after some 10 s, so that
+# one of these is always about to be free.
+THREADS_MOST = 64
+# Of these for names that were slow and did not resolve when they were asked for last; in reserve as many.
+LATE_AT_ONCE = 8
+# A resolver asks the second of its servers when the first has said nothing for 5 s, the third after 10 s.
+RESOLVE_S = 15.0
+# Such names that are remembered.
+LATE_NAMES_MOST = 4096
 # Networks of IPv6 addresses that stand for IPv4 ones, and their octets: compatible (RFC 4291 §2.5.5.1),
 # translated (RFC 2765 §2.1), of a gateway (RFC 6052 §2.1), of gateways of one's own, whose prefix may have
 # 48, 56, 64 or 96 bits (RFC 8215, RFC 6052 §2.2), and 6to4 (RFC 3056 §2). The standard library knows
@@ -27,6 +53,187 @@ _EMBEDDING = (
 )
 # Behind any prefix (ISATAP, RFC 5214 §6.1).
 _ISATAP = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
+
+
+class Unresolved(TimeoutError):
+    """A name did not resolve in time."""
+
+
+class Lookups:
+    """Of the links of one broker."""
+
+    def __init__(
+        self, getaddrinfo: Any = _socket.getaddrinfo, at_once: int = AT_ONCE, slow_s: float = SLOW_S,
+        resolve_s: float = RESOLVE_S,
+    ):
+        self._getaddrinfo = getaddrinfo
+        self._at_once = at_once
+        self._slow_s = slow_s
+        self._resolve_s = resolve_s
+        self._waiting: dict[str, _Lookup] = {}
+        # account: {name: lookup}, in the order in which they were asked for; first the account that had its
+        # turn longest ago. A name that several ask for is in the row of each.
+        self._rows: dict[Any, dict[str, _Lookup]] = {}
+        self._late_rows: dict[Any, dict[str, _Lookup]] = {}
+        self._running: dict[str, _Lookup] = {}  # in the order in which they began
+        self._late: OrderedDict[str, bool] = OrderedDict()
+
+    def find(self, host: str, port: int, timeout_s: float = RESOLVE_S, account: Any = None) -> list[Any]:
+        """As getaddrinfo() has them. Raises OSError, Unresolved among them. May switch."""
+        try:
+            encoded = host if host.isascii() else host.encode("idna").decode()
+        except UnicodeError:
+            raise OSError(f"{host!r} is no name of a host") from None
+        if is_address(encoded):
+            return self._look_up(encoded, port)
+        timeout_s = min(timeout_s, self._resolve_s)
+        try:
+            found = self._found(encoded, timeout_s, account)
+        except UnicodeError:  # a label that is empty or too long
+            raise OSError(f"{host!r} is no name of a host") from None
+        if found is None:
+            raise Unresolved(f"the name {host} did not resolve within {timeout_s:g} s")
+        return [(*one[:4], (one[4][0], port, *one[4][2:])) for one in found]
+
+    def _found(self, host: str, timeout_s: float, account: Any) -> list[Any] | None:
+        """Its addresses, None: they are not known in time. May switch."""
+        lookup = self._lookup_of(host, account)
+        lookup.askers += 1
+        try:
+            self._begin_waiting()
+            until = time.monotonic() + timeout_s
+            while not lookup.ended.is_set() and (left_s := until - time.monotonic()) > 0:
+                lookup.ended.wait(min(left_s, self._slow_s))
+                self._begin_waiting()  # one that has become slow holds no place any more
+            return lookup.work.get() if lookup.ended.is_set() else None
+        finally:
+            lookup.askers -= 1
+            if not lookup.askers:
+                self._left(lookup)
+
+    def _lookup_of(self, host: str, account: Any) -> "_Lookup":
+        """The one under way, whoever began it, or a new one that waits."""
+        if host in self._running:
+            return self._running[host]
+        lookup = self._waiting.get(host)
+        if lookup is None:
+            lookup = self._waiting[host] = _Lookup(host, host in self._late)
+        self._rows_of(lookup).setdefault(account, {})[host] = lookup
+        lookup.accounts[account] = None
+        return lookup
+
+    def _rows_of(self, lookup: "_Lookup") -> dict[Any, dict[str, "_Lookup"]]:
+        return self._late_rows if lookup.is_late else self._rows
+
+    def _left(self, lookup: "_Lookup") -> None:
+        """Nobody waits for it any more."""
+        if self._waiting.get(lookup.host) is lookup:  # or it has ended, and others ask anew
+            self._wait_no_more(lookup)
+        if lookup.work is not None and not lookup.ended.is_set() and self._is_slow(lookup):
+            self._note_late(lookup.host)
+
+    def _wait_no_more(self, lookup: "_Lookup") -> None:
+        del self._waiting[lookup.host]
+        rows = self._rows_of(lookup)
+        for account in lookup.accounts:
+            del rows[account][lookup.host]
+            if not rows[account]:
+                del rows[account]
+
+    def _note_late(self, host: str) -> None:
+        self._late[host] = True
+        self._late.move_to_end(host)
+        if len(self._late) > LATE_NAMES_MOST:
+            self._late.popitem(last=False)
+
+    def _begin_waiting(self) -> None:
+        """Begin as many of those that wait as there are places for."""
+        for rows in (self._rows, self._late_rows):
+            while rows and self._begin_one(rows):
+                pass
+
+    def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
+        """Whether there is a place for anybody's."""
+        is_late = rows is self._late_rows
+        running = list(self._running.values())
+        kinds = [
+            (Counter(one.account for one in running), THREADS_MOST - THREADS_MOST // 4, THREADS_MOST),
+            (Counter(one.account for one in running if not self._is_slow(one)), self._at_once,
+             2 * self._at_once),
+        ]
+        if is_late:
+            lates = Counter(one.account for one in running if one.is_late)
+            kinds.append((lates, LATE_AT_ONCE, 2 * LATE_AT_ONCE))
+        for account, row in rows.items():
+            if all(_has_place(account, *kind) for kind in kinds):
+                rows[account] = rows.pop(account)  # behind the others
+                # The newest: when there are too many, those that have waited longest give up soonest.
+                self._begin(row[next(iter(row) if is_late else reversed(row))], account)
+                return True
+        return False
+
+    def _is_slow(self, lookup: "_Lookup") -> bool:
+        return time.monotonic() - lookup.began_s >= self._slow_s
+
+    def _begin(self, lookup: "_Lookup", account: Any) -> None:
+        self._wait_no_more(lookup)
+        lookup.account = account
+        lookup.began_s = time.monotonic()
+        lookup.work = threads.begin_apart(self._look_up, lookup.host, 0)
+        self._running[lookup.host] = lookup
+        lookup.work.call_after(lambda: self._ended(lookup))
+
+    def _ended(self, lookup: "_Lookup") -> None:
+        del self._running[lookup.host]
+        lookup.ended.set()
+        if lookup.has_failed() and self._is_slow(lookup):
+            self._note_late(lookup.host)
+        else:
+            self._late.pop(lookup.host, None)
+        self._begin_waiting()
+
+    def _look_up(self, host: str, port: int) -> list[Any]:
+        return self._getaddrinfo(host, port, socket.AF_UNSPEC, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
+
+class _Lookup:
+    """Of one name, for everybody who asks for it meanwhile: ``accounts``, of which ``account`` had the turn.
+    """
+
+    __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
+
+    def __init__(self, host: str, is_late: bool):
+        self.host = host
+        self.is_late = is_late
+        self.askers = 0
+        self.accounts: dict[Any, None] = {}
+        self.account: Any = None
+        self.began_s = 0.0
+        self.work: Any = None
+        self.ended = Event()
+
+    def has_failed(self) -> bool:
+        """Whether it has ended without an address."""
+        try:
+            self.work.get()
+        except Exception:
+            return True
+        return False
+
+
+def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
+    """Whether one more may begin: up to the limit anybody's, beyond it within a half of what is left."""
+    count = of_accounts.total()
+    return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
+
+
+def is_address(host: str) -> bool:
+    """Whether it is no name."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 class HostRefused(OSError):

@@ -16,7 +16,7 @@ from gevent.event import Event
 
 from gomq_py.hub.buffers import FLOOD_OUTPUT_OCTETS
 from gomq_py.hub.loop_socket import is_plain
-from gomq_py.net.not_now import is_not_now
+from gomq_py.net.receiving import is_not_now
 from gomq_py.observability.log import logger
 
 LOG = logger("net")

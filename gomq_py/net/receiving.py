@@ -1,4 +1,5 @@
-"""Receiving: the functions that read a socket without waiting, whatever kind of socket it is.
+"""Receiving: the functions that read a socket without waiting, whatever kind of socket it is, and what a
+socket raises that has nothing to read, or takes nothing, at this moment.
 
 Beside stream, which calls them.
 """
@@ -6,6 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from gomq_py.hub.loop_socket import is_plain
+
+# Errors of ssl by their names, because that module loads OpenSSL, which with its tables is 5 MB that a broker
+# without TLS does not take.
+_READ, _WRITE = "SSLWantReadError", "SSLWantWriteError"
+
+
+def is_not_now(error: BaseException) -> bool:
+    """Whether the same call is to be made again when the socket is ready, because all is well."""
+    return isinstance(error, BlockingIOError) or type(error).__name__ in (_READ, _WRITE)
+
+
+def has_to_write_first(error: BaseException) -> bool:
+    """Whether TLS has to write before it can read, to answer a change of keys, and the socket has no room."""
+    return type(error).__name__ == _WRITE
 
 
 def parts_function(socket: Any) -> Any:
@@ -27,3 +42,34 @@ def receive_functions(socket: Any) -> tuple[Callable[[Any], int], Callable[[], i
 
     records = RecordReader(socket._sslobj)
     return records.receive_into, records.pending
+
+
+class PutBack:
+    """Octets that were read from a socket too early, to be read once more: its ``receive_into`` and
+    ``pending`` are those of a stream for as long as there are some.
+
+    ``octets``, at least one. ``done()`` is called when the last of them has been read. ``kept(count)``
+    hears how many are kept here, and with 0 that none are any more.
+    """
+
+    __slots__ = ("_left", "_done", "_kept")
+
+    def __init__(self, octets, done, kept):
+        self._left = memoryview(octets)
+        self._done = done
+        self._kept = kept
+        kept(len(octets))
+
+    def pending(self):
+        """How many there are, for which the socket will not call."""
+        return len(self._left)
+
+    def receive_into(self, view):
+        """As a socket's ``recv_into``."""
+        count = min(len(view), len(self._left))
+        view[:count] = self._left[:count]
+        self._left = self._left[count:]
+        if not self._left:
+            self._kept(0)
+            self._done()
+        return count

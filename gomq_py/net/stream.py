@@ -14,9 +14,7 @@ import gevent
 from gevent.event import Event
 
 from gomq_py.net.dense_flood import DenseFlood
-from gomq_py.net.not_now import has_to_write_first, is_not_now
-from gomq_py.net.put_back import PutBack
-from gomq_py.net.receiving import parts_function, receive_functions
+from gomq_py.net.receiving import PutBack, has_to_write_first, is_not_now, parts_function, receive_functions
 
 READABLE = 1
 # A flood of small segments: so many reads in a row, each of fewer octets than this, in less time than this.

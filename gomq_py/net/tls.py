@@ -138,7 +138,7 @@ class Handshaker:
 
     ``replace`` gives connections to come new certificates; those that are open keep what they have agreed on.
     A step of a handshake takes most of a millisecond, and clients whose network fails come back together: all
-    handshakes share the time of ``turns`` (hub.slow_walk).
+    handshakes share the time of ``turns`` (hub.turns).
     """
 
     def __init__(self, contexts: Contexts, timeout_s: float, turns: Any):

@@ -42,7 +42,7 @@ WRITABLE = 2
 # gevent's waits.
 _poll = monkey.get_original("select", "poll")
 _WOULD_BLOCK = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
-# What lists of connections, logins and alarms (hub.alarm_hold) ask the socket below, of TLS or not.
+# What lists of connections, logins and alarms (hub.alarms) ask the socket below, of TLS or not.
 _ASKED_BELOW = frozenset(
     ("getsockname", "getpeername", "getpeercert", "cipher", "version", "family", "getsockopt"))
 
@@ -59,7 +59,7 @@ class WebSocket:
     ):
         """``socket``, a gevent socket, plain or TLS, is owned from here on; ``is_leaving()``: whether the
         server goes away, as peers are told then. A frame costs the library some 25 us: all WebSockets share
-        the time of ``turns`` (hub.slow_walk). ``most_before_login``: octets of heads and control frames that
+        the time of ``turns`` (hub.turns). ``most_before_login``: octets of heads and control frames that
         are taken of a peer that ``is_pending()``, as it has not logged in.
         """
         self._socket = socket

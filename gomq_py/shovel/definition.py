@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.errors import Malformed
 from gomq_py.links import uris
-from gomq_py.links.ack_modes import ACK_MODES, ON_CONFIRM
+from gomq_py.links.ends import ACK_MODES, ON_CONFIRM
 from gomq_py.observability.secrets import without_keys
 
 NEVER, QUEUE_LENGTH = "never", "queue-length"

@@ -6,8 +6,7 @@ Between the supervisor and links, which are imported here alone: a broker withou
 from gomq_py.broker.features.stream_offset import OFFSET, NEXT
 from gomq_py.client.backoff import Backoff
 from gomq_py.client.errors import ChannelClosed
-from gomq_py.links.ack_modes import NO_ACK
-from gomq_py.links.ends import Source, Target
+from gomq_py.links.ends import NO_ACK, Source, Target
 from gomq_py.links.link import FINAL_CODES, Link
 from gomq_py.shovel.definition import is_local, with_vhost
 from gomq_py.shovel.edits import edit_of

@@ -6,7 +6,7 @@ are none of this.
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE, Access, AllAccess, may_enter, refusal
 from gomq_py.errors import NoPermission
-from gomq_py.links.setters import ADMINISTRATOR, Setters
+from gomq_py.links.local import ADMINISTRATOR, Setters
 from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 
 

@@ -11,8 +11,8 @@ import requests
 
 from gomq_py import Broker
 from gomq_py.client.connection import Connection
-from gomq_py.links.lookups import AT_ONCE, Lookups
-from gomq_py.links.shares import LEAST_OCTETS, Shares
+from gomq_py.links.buffers import LEAST_OCTETS, Shares
+from gomq_py.links.remote_hosts import AT_ONCE, Lookups
 from gomq_py.links.turns import Turns, turns_of
 from tests.support.hostile_broker import HostileBroker
 from tests.support.links import fill

@@ -13,7 +13,7 @@ import gevent
 import pytest
 
 from gomq_py.amqp.server import settling, tx
-from gomq_py.amqp.server.settle import REQUEUE
+from gomq_py.amqp.server.settling import REQUEUE
 from gomq_py.amqp.server.withdrawals import Withdrawals
 from gomq_py.amqp.wire.frames import method_frame
 from gomq_py.amqp.wire.methods import (
@@ -28,10 +28,9 @@ from gomq_py.broker.transfer import engine
 from gomq_py.broker.transfer.moves import Move, to_queue
 from gomq_py.content.properties import Properties
 from gomq_py.federation.supervisor import Federation
-from gomq_py.hub import alarm_news, context, slow_walk
 from gomq_py.hub.scheduler import unix_ms
 from gomq_py.hub.slice_clock import SliceClock
-from gomq_py.hub import again
+from gomq_py.hub import again, alarms, context, turns
 from gomq_py.mqtt.model.kinds import all_kinds
 from gomq_py.mqtt.model.session import Subscription
 from gomq_py.mqtt.model.session_kind import EXTRA
@@ -566,17 +565,18 @@ TIMERS = {
     "gomq_py.broker.queues.stream_retention": (1, "of one stream, and forgets its timer first"),
     "gomq_py.hub.scheduler": (1, "catches what each turn and each job raises"),
     "gomq_py.hub.catching_up": (2, "test_catching_up: a look that raises lets all go on"),
-    "gomq_py.hub.leftovers": (1, "forgets its timer first, and starts a greenlet"),
+    "gomq_py.hub.admission": (1, "forgets its timer first, and starts a greenlet"),
     "gomq_py.hub.linger": (1, "of one client, and forgets its timer first"),
     "gomq_py.amqp.server.login": (3, "of one client, forgets its timer first, and ends its stream"),
-    "gomq_py.hub.body_buffers": (2, "forgets its timer first, and drops memory that nobody uses"),
+    "gomq_py.hub.buffers": (2, "forgets its timer first, and drops memory that nobody uses"),
     "gomq_py.amqp.server.memory_delivery": (1, "of one message, whose wait forgets its callback first"),
     "gomq_py.hub.heartbeats": (1, "test_heartbeats: shared, catches what each check raises"),
     "gomq_py.amqp.server.consumer_timeouts": (
         1, "test_consumer_timeouts: shared, catches what each look raises"
     ),
-    "gomq_py.hub.bodies": (1, "forgets its timer first; the next body that ends lets others go on, too"),
-    "gomq_py.hub.budget": (1, "shared, catches what resuming and giving up raise"),
+    "gomq_py.hub.budget": (
+        2, "one catches what resuming and giving up raise, one forgets its timer first: the next body that "
+        "ends lets others go on, too"),
     "gomq_py.amqp.server.connection": (2, "of one connection"),
     "gomq_py.amqp.server.channel": (1, "of one channel of one connection"),
     "gomq_py.broker.verbs.token_life": (1, "of one connection"),
@@ -594,7 +594,7 @@ TIMERS = {
     "gomq_py.shovel.supervisor": (1, "forgets its timer first; what cannot be written is logged"),
     "gomq_py.federation.supervisor": (1, "of one link that has ended, by timers that log what is raised"),
     "gomq_py.launcher": (1, "the limit of a stop, which ends the process"),
-    "gomq_py.links.rest": (1, "of one link; what raises ends its passage, which is made anew"),
+    "gomq_py.links.passage": (1, "of one link; what raises ends its passage, which is made anew"),
     "gomq_py.storage.flush.bell": (1, "forgets its time first, and wakes one greenlet"),
     "gomq_py.testing.chaos": (2, "faults on purpose"),
 }
@@ -608,11 +608,11 @@ def site(tmp_path_factory):
         patch.setattr(engine, "TRY_AGAIN_MS", 5)
         patch.setattr(again, "FIRST_PAUSE_MS", 5)
         patch.setattr(again, "LONGEST_PAUSE_MS", 5)
-        for module in (vhost_deletion, vhost, tx, alarm_news, subscribe, broker_topics):
+        for module in (vhost_deletion, vhost, tx, alarms, subscribe, broker_topics):
             patch.setattr(module, "SliceClock", short_slices)
         patch.setattr(tx, "DROPPED_AT_ONCE", 10)
         patch.setattr(settling, "AT_ONCE", 10)
-        patch.setattr(slow_walk, "WALK_S", 0)
+        patch.setattr(turns, "WALK_S", 0)
         with Door(
             tmp_path_factory.mktemp("faults") / "data", event_exchange=True, log_exchange=True,
             max_deleted_definitions=20, segment_size=SEGMENT,

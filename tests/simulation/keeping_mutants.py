@@ -1,7 +1,7 @@
 """Mutants of what a broker keeps, and of how long it keeps others waiting: see mutants."""
 from gomq_py.broker.signals.resource_watch import ResourceWatch
 from gomq_py.hub.admission import Gate
-from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub.budget import BodyBudget
 from gomq_py.hub.clients import Clients
 from gomq_py.net.stream import Stream
 from gomq_py.storage.disk.files import File

@@ -20,7 +20,7 @@ from gomq_py import node
 from gomq_py.amqp.server import local as amqp_local
 from gomq_py.hub import admission, coalescer, loop_socket, threads
 from gomq_py.links import local as links_local, remote_hosts
-from gomq_py.links.lookups import Lookups
+from gomq_py.links.remote_hosts import Lookups
 from gomq_py.mqtt.model import kinds
 from gomq_py.net import listener, output
 from gomq_py.observability import resources

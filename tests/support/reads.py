@@ -1,7 +1,7 @@
 """What a connection is made with where a test hands it its reads, as net.stream would: no socket of the
 system, and no breaks.
 """
-from gomq_py.hub.slow_walk import SlowWalk
+from gomq_py.hub.turns import SlowWalk
 
 
 class TakingSocket:

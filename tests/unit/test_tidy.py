@@ -338,7 +338,7 @@ _BEGINS_WORK = {
 
 
 def test_nothing_gives_way_without_a_poll_of_the_loop():
-    """hub.turns.give_way() and the turns of hub.slow_walk do: of gevent.sleep(0) and gevent.idle() the loop
+    """hub.turns.give_way() and its Turns do: of gevent.sleep(0) and gevent.idle() the loop
     runs 50 in a row before it looks at a socket, which held others up for a tenth of a second.
     """
     idle = [

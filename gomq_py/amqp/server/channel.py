@@ -8,7 +8,7 @@ through ``replies`` only. Never yields.
 from functools import partial
 from typing import Any
 
-from gomq_py.amqp.server import confirms, consume, events, publish, settle, topology, tx
+from gomq_py.amqp.server import confirms, consume, events, publish, settling, topology, tx
 from gomq_py.amqp.server.hot_channel import HotChannel
 from gomq_py.amqp.server.lifecycle import CLOSING, CLOSING_BOTH, ENDED, OF_CHANNEL, OPEN, RELEASED, moved
 from gomq_py.amqp.server.replies import Replies, in_turn
@@ -211,7 +211,7 @@ class Channel(HotChannel):
         """
         if self.state != OPEN or self.transaction is not None or len(self.returned) >= RETURNED_MAX:
             return False
-        if not self.reject(delivery_tag, False, settle.RETURNED):
+        if not self.reject(delivery_tag, False, settling.RETURNED):
             return False
         self.returned = self.returned or set()
         self.returned.add(delivery_tag)
@@ -479,9 +479,9 @@ HANDLERS = {
     BasicRecover: in_turn(consume.basic_recover),
     BasicRecoverAsync: consume.basic_recover_async,
     BasicPublish: publish.basic_publish,
-    BasicAck: settle.basic_ack,
-    BasicNack: settle.basic_nack,
-    BasicReject: settle.basic_reject,
+    BasicAck: settling.basic_ack,
+    BasicNack: settling.basic_nack,
+    BasicReject: settling.basic_reject,
     ConfirmSelect: in_turn(confirms.confirm_select),
     TxSelect: tx.tx_select,
     TxCommit: tx.tx_commit,

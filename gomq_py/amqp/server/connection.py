@@ -36,9 +36,8 @@ from gomq_py.amqp.wire.errors import (
     UnexpectedFrame,
 )
 from gomq_py.amqp.wire.frames import HEARTBEAT_FRAME, method_frame
-from gomq_py.hub.alarm_hold import AlarmHold
+from gomq_py.hub.alarms import AlarmHold
 from gomq_py.hub.clients import SHUTDOWN
-from gomq_py.hub.slow_walk import SlowWalk
 from gomq_py.amqp.wire.methods import (
     ChannelClose, ChannelCloseOk, ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionCloseOk,
     ConnectionUnblocked, ConnectionUpdateSecret, ConnectionUpdateSecretOk, decode_method,
@@ -48,6 +47,7 @@ from gomq_py.broker.verbs.publishing import remembered_route
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.content.fields import decode_table
 from gomq_py.errors import Refused
+from gomq_py.hub.turns import SlowWalk
 from gomq_py.net.listener import format_address, format_own
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream

@@ -11,7 +11,7 @@ from gomq_py.amqp.server import events
 from gomq_py.amqp.server.consume_stream import check_stream_has_no_get, is_stream, stream_consumer
 from gomq_py.amqp.server.delivery import AMQPConsumer
 from gomq_py.amqp.server.reply_to import ReplyConsumer
-from gomq_py.amqp.server.settle import RETURNED
+from gomq_py.amqp.server.settling import RETURNED
 from gomq_py.amqp.server.topology import REPLY_TO, named_queue
 from gomq_py.amqp.wire.constants import HEADER_OVERHEAD
 from gomq_py.amqp.wire.errors import (

@@ -1,7 +1,7 @@
 from libc.stdint cimport uint64_t
 from gomq_py.amqp.server.unacked cimport Unacked
 from gomq_py.broker.queues.consumers cimport Consumer
-from gomq_py.broker.verbs.unsynced cimport Unsynced
+from gomq_py.broker.verbs.promised cimport Unsynced
 from gomq_py.storage.message cimport Message
 cimport cython
 

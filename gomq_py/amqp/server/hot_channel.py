@@ -5,12 +5,11 @@ The channel of the AMQP door is a plain subclass.
 Holds the confirm counter, the unacked ring and the credit of the channel's consumers; knows nothing of
 methods and replies. Never yields.
 """
-from gomq_py.amqp.server.settle import REQUEUE
-from gomq_py.amqp.server.settling import Settling
+from gomq_py.amqp.server.settling import REQUEUE, Settling
 from gomq_py.amqp.server.unacked import Unacked
 # its .pxd types what resume_consumers walks
 from gomq_py.broker.queues import consumers as _consumers  # noqa: F401
-from gomq_py.broker.verbs.unsynced import Unsynced
+from gomq_py.broker.verbs.promised import Unsynced
 
 # A ``global_prefetch`` that leaves room for no message, acks or not.
 NO_CREDIT = -1

@@ -9,7 +9,7 @@ after a power cut, and never neither. The answer leaves when all of it is on dis
 from array import array
 from collections import deque
 
-from gomq_py.amqp.server import publish, settle
+from gomq_py.amqp.server import publish, settling
 from gomq_py.amqp.server.settling import held_back, release
 from gomq_py.amqp.wire.errors import ContentTooLarge, PreconditionFailed
 from gomq_py.amqp.wire.frames import method_frame
@@ -92,7 +92,7 @@ class Transaction:
                 if tag == 0 or tag > newest:
                     break
                 if self._is_open(tag):
-                    unacked.reject(tag, False, settle.RETURNED)
+                    unacked.reject(tag, False, settling.RETURNED)
                 if clock.is_over():
                     return True
             channel.resume_consumers()
@@ -219,7 +219,7 @@ class Commit:
         """The messages are on disk, or (``error``) are not: then what was to be settled goes back."""
         error = self._refusal(error)
         if error is not None:
-            self._parts = deque((settle.REQUEUE, queue, locations) for _, queue, locations in self._parts)
+            self._parts = deque((settling.REQUEUE, queue, locations) for _, queue, locations in self._parts)
         self._hold_queues()
         settlement = Settlement(self, error)
         if settlement.step():
@@ -247,11 +247,11 @@ class Commit:
             while self._at < len(locations):
                 location = locations[self._at]
                 self._at += 1
-                if how == settle.ACK:
+                if how == settling.ACK:
                     queue.settle(location)
-                elif how == settle.DROP:
+                elif how == settling.DROP:
                     queue.reject(location, False)
-                elif how == settle.REQUEUE:
+                elif how == settling.REQUEUE:
                     queue.requeue(location)
                 else:
                     queue.give_back(location, how)

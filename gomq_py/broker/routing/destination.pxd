@@ -1,7 +1,7 @@
-from gomq_py.hub cimport turn_taker
+from gomq_py.hub cimport scheduler as _scheduler
 from gomq_py.storage.message cimport Message
 
-cdef class Destination(turn_taker.TurnTaker):
+cdef class Destination(_scheduler.TurnTaker):
     cdef public bint durable, unable, failed
     cpdef int publish(self, Message message) except -1
     cpdef next_store(self)

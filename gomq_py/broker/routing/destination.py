@@ -5,13 +5,13 @@ Above storage, below routes and doors. A destination takes one message at a time
 such as delivering, once per read: it puts itself on the scheduler's list (hub.scheduler) when it is first
 touched. Never yields.
 """
-from gomq_py.hub import turn_taker
+from gomq_py.hub import scheduler as _scheduler
 
 # The answer to a message that may wait, where a thread has to make files for it first.
 LATER = 2
 
 
-class Destination(turn_taker.TurnTaker):
+class Destination(_scheduler.TurnTaker):
     """Takes messages.
 
     ``unable``: whether the last message that was refused was refused because the store could not take it (a

@@ -1,5 +1,13 @@
 cimport cython
 
+@cython.final
+cdef class Unsynced:
+    cdef readonly tuple last
+    cdef dict before
+    cpdef add(self, tuple queues)
+    @cython.locals(queues=tuple, before=dict)
+    cpdef tuple take(self)
+
 cdef class Answer:
     cdef tuple queues
     cdef object flush

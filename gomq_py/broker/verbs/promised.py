@@ -1,7 +1,8 @@
 """Promised: answers to publishers that may not leave before what they answer is on disk, in their order.
 
-Between a door's lanes, which make the answers, and the flushes. An answer that waits for no disk still waits
-behind the earlier ones. Once per read, never per message; never stores and never switches.
+Between a door's lanes, which make the answers, and the flushes. A lane notes in Unsynced, per message, which
+queues must be on disk; at the end of the read they go to Promised. An answer that waits for no disk still
+waits behind the earlier ones. Once per read, never per message; never stores and never switches.
 """
 from collections import deque
 from functools import partial
@@ -9,6 +10,32 @@ from functools import partial
 # A flush has succeeded, but one of the queues had failed in an earlier one, while the message went on to the
 # others.
 NOT_KEPT = Exception("a queue that it went to has failed")
+
+
+class Unsynced:
+    """``last``: the queues noted last, or None: a lane compares it in place, because most publishes go where
+    the one before went.
+    """
+
+    __slots__ = ("last", "before")
+
+    def __init__(self):
+        self.last = self.before = None
+
+    def add(self, queues):
+        """A publish to these queues, a tuple, is answered when it is on disk."""
+        if self.last is not None:
+            if self.before is None:
+                self.before = {}  # as an ordered set
+            self.before[self.last] = None
+        self.last = queues
+
+    def take(self):
+        """The tuples of queues added since the last call; empty: nothing has to be waited for."""
+        queues, before, self.last, self.before = self.last, self.before, None, None
+        if queues is None:
+            return ()
+        return (queues,) if before is None else (queues, *before)
 
 
 class Answer:

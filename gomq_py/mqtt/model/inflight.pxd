@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from gomq_py cimport octets
 from gomq_py.broker.routing.destination cimport Destination
-from gomq_py.hub cimport turn_taker
+from gomq_py.hub cimport scheduler as _scheduler
 from gomq_py.hub.scheduler cimport Scheduler
 from gomq_py.storage cimport locations
 from gomq_py.storage.message cimport Message
@@ -14,7 +14,7 @@ cdef int KIND, SENT, RECEIVED, SURE, PARTLY, DOUBT, TRUST, SEGMENTS
 cdef int IS_SURE, BEGUN, MAY_BE_LOST
 cdef Py_ssize_t RECORD_OCTETS, PLACE_OCTETS, PLACES
 
-cdef class Inflight(turn_taker.TurnTaker):
+cdef class Inflight(_scheduler.TurnTaker):
     cdef readonly object vhost
     cdef Scheduler scheduler
     cdef readonly MessageStore store

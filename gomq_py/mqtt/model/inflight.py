@@ -31,8 +31,7 @@ from functools import partial
 
 from gomq_py import octets
 from gomq_py.errors import Refused
-from gomq_py.hub import scheduler as _scheduler  # noqa: F401  (its .pxd types the scheduler)
-from gomq_py.hub import turn_taker
+from gomq_py.hub import scheduler as _scheduler
 from gomq_py.mqtt.model.found import (
     BEGUN, DOUBT, IS_SURE, KIND, MAY_BE_LOST, PARTLY, PLACE_OCTETS, RECEIVED, RECORD_OCTETS, SENT, SURE,
     TRUST, Found, places_in,
@@ -58,7 +57,7 @@ SEGMENTS = 3
 NO_ROUTING = b"\0\0"
 
 
-class Inflight(turn_taker.TurnTaker):
+class Inflight(_scheduler.TurnTaker):
     """Those of one vhost, which makes its store when the first is noted.
 
     Nothing here fails for the disk's sake: what cannot be kept is not, and said in the log. Where its store
@@ -74,7 +73,7 @@ class Inflight(turn_taker.TurnTaker):
     )
 
     def __init__(self, vhost):
-        turn_taker.TurnTaker.__init__(self, f"QoS 2 identifiers of vhost '{vhost.name}'")
+        _scheduler.TurnTaker.__init__(self, f"QoS 2 identifiers of vhost '{vhost.name}'")
         self.vhost = vhost
         self.scheduler = self.store = self.moving = None
         self.failed = self.doubts = self.is_stuck = False

@@ -1,19 +1,30 @@
 """What MQTT adds to a broker's kinds of queues and exchanges.
 
 For whoever builds a broker or reads its folder, whether or not MQTT's ports are open: what an earlier run has
-kept is there all the same.
+kept is there all the same. What a session needs by itself, compiled modules for the most part, is imported
+for the first one (session), or when the doors of MQTT are opened: 1.3 MB.
 """
 from functools import partial
 
+from gomq_py.broker.features import (
+    consumer_timeout, deduplication, delivery_limit, queue_type, retry, stream_retention,
+)
 from gomq_py.broker.names import TOPIC_EXCHANGE
-from gomq_py.broker.topology.kinds import Kinds
+from gomq_py.broker.topology.kinds import Kinds, QueueKind
 from gomq_py.mqtt.model import retained, wills
 from gomq_py.mqtt.model.exchange import MQTTExchange
-from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE, KIND, PREFIX
+from gomq_py.mqtt.model.session_kind import EXTRA, INFLIGHT_STORE, PREFIX, TYPE
 from gomq_py.mqtt.model.sessions import Sessions
 from gomq_py.mqtt.model.source import COMPONENT, SourceComponent
 
 EXCHANGE = "mqtt.default"
+# What orders, keeps or hands out messages in ways that a session has not: it has one consumer, which gets
+# them in order and as often as it takes.
+_LEFT_OUT = frozenset(
+    row.policy
+    for module in (consumer_timeout, deduplication, delivery_limit, queue_type, retry, stream_retention)
+    for row in module.ROWS if row.policy is not None
+)
 
 
 def all_kinds(source=TOPIC_EXCHANGE):
@@ -25,7 +36,8 @@ def all_kinds(source=TOPIC_EXCHANGE):
 
 def register(kinds, source=TOPIC_EXCHANGE):
     """Add them to broker.topology.kinds.Kinds."""
-    kinds.add_queue_kind(KIND)
+    kinds.add_queue_kind(
+        QueueKind(name=TYPE, make=_make_queue, is_state=True, left_out=_LEFT_OUT))
     kinds.add_exchange_type(MQTTExchange)
     kinds.reserve(PREFIX)
     kinds.predeclare(EXCHANGE, MQTTExchange.type, internal=True)
@@ -35,6 +47,12 @@ def register(kinds, source=TOPIC_EXCHANGE):
     kinds.on_vhost(partial(_vhost_made, source), _vhost_gone)
     kinds.on_exchange(_exchange_added)
     kinds.add_component(COMPONENT, SourceComponent(source))
+
+
+def _make_queue(parts):
+    from gomq_py.mqtt.model.session_queue import SessionQueue
+
+    return SessionQueue(parts)
 
 
 def _vhost_made(source, vhost):

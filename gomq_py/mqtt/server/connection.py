@@ -21,8 +21,8 @@ from gomq_py.broker.verbs import publishing
 from gomq_py.broker.verbs.caller import Caller
 from gomq_py.broker.verbs.token_life import EXPIRED, TokenLife
 from gomq_py.errors import Refused, ResourceLocked
-from gomq_py.hub.alarm_hold import AlarmHold
-from gomq_py.hub.slow_walk import SlowWalk
+from gomq_py.hub.alarms import AlarmHold
+from gomq_py.hub.turns import SlowWalk
 from gomq_py.mqtt.model import administration
 from gomq_py.mqtt.model.session_kind import EXTRA, TYPE, kept_arguments
 from gomq_py.mqtt.server import subscribe, will

@@ -1,7 +1,6 @@
 cimport cython
 from gomq_py cimport octets
-from gomq_py.broker.verbs.promised cimport Answer, Promised
-from gomq_py.broker.verbs.unsynced cimport Unsynced
+from gomq_py.broker.verbs.promised cimport Answer, Promised, Unsynced
 from gomq_py.mqtt.model.inflight cimport Inflight
 from gomq_py.mqtt.model.received cimport Received
 from gomq_py.mqtt.server.acknowledgements cimport Acknowledgements

@@ -10,8 +10,7 @@ from functools import partial
 
 from gomq_py import octets
 from gomq_py.broker.verbs.held_publish import WAITS_FOR
-from gomq_py.broker.verbs.promised import Answer, Promised
-from gomq_py.broker.verbs.unsynced import Unsynced
+from gomq_py.broker.verbs.promised import Answer, Promised, Unsynced
 from gomq_py.mqtt.model import received as _received  # noqa: F401  (its .pxd types what is received)
 from gomq_py.mqtt.model.inflight import Inflight
 from gomq_py.mqtt.server.acknowledgements import Acknowledgements

@@ -1,6 +1,6 @@
 """Large packet: one that does not fit in front of a read, gathered read by read.
 
-Between the fast lane and the budget for bodies (hub.bodies), whose client it is. What a PUBLISH needs, rights
+Between the fast lane and the budget for bodies (hub.budget), whose client it is. What a PUBLISH needs, rights
 and room for its payload, is asked for as soon as its head is there; if it is refused, no more of it is kept.
 """
 from gomq_py.mqtt.server.inbound import Refusal

@@ -8,11 +8,10 @@ import pytest
 from gomq_py.config.settings import Settings
 from gomq_py.links import link as links_link
 from gomq_py.links import wire
-from gomq_py.links.buffers import buffers_of
+from gomq_py.links.buffers import LEAST_OCTETS, Shares, buffers_of
 from gomq_py.links.ends import Source, Target
 from gomq_py.links.local import Connector
-from gomq_py.links.lookups import THREADS_MOST, Lookups
-from gomq_py.links.shares import LEAST_OCTETS, Shares
+from gomq_py.links.remote_hosts import THREADS_MOST, Lookups
 from tests.support.federated import start_gomq
 from tests.support.hanging import hanging_peers
 from tests.support.links import connect, ended, fill, numbers, take_all, until

@@ -7,8 +7,8 @@ import pytest
 from gevent import socket
 
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.hub.slow_walk import Turns
 from gomq_py.http.upgrades import LINGERING_MAX, Upgrades
+from gomq_py.hub.turns import Turns
 from tests.support.waiting import in_time
 
 

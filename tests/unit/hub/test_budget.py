@@ -11,8 +11,7 @@ import pytest
 import gomq_py.hub
 import gomq_py.links
 from gomq_py.config.settings import Settings
-from gomq_py.hub.bodies import BodyBudget
-from gomq_py.hub.budget import AT_ONCE, LOOK_S, WINDOW_S, Budget
+from gomq_py.hub.budget import AT_ONCE, LOOK_S, WINDOW_S, BodyBudget, Budget
 from gomq_py.hub.context import Hub
 from gomq_py.hub.large_output import LargeOutput
 from gomq_py.links.buffers import LinkBuffers
@@ -118,7 +117,7 @@ SHARED = {
     "lingering": ["sockets after the close"],
     "shares": ["messages that links keep until they are confirmed"],
     "links.turns": ["turns of links to connect"],
-    "links.lookups": ["threads for names that links look up"],
+    "links.remote_hosts": ["threads for names that links look up"],
     "auth.costly": ["threads for costly password hashes"],
     "http.clients": ["places at a management port"],
     "http.turns": ["turns of requests at a management port"],

@@ -13,7 +13,7 @@ import pytest
 
 from gomq_py.auth.costly import CostlyHashes
 from gomq_py.config.settings import Settings
-from gomq_py.hub import admission, catching_up, slow_walk
+from gomq_py.hub import admission, catching_up, turns as turns_module
 from gomq_py.hub.admission import Admission
 from gomq_py.hub.context import Hub
 from gomq_py.hub.endings import Endings
@@ -23,8 +23,8 @@ from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.http import clients as http_clients, live
 from gomq_py.http.errors import Unavailable
 from gomq_py.http.turns import Turns as RequestTurns
-from gomq_py.links.lookups import Lookups
-from gomq_py.links.shares import LEAST_OCTETS, Shares
+from gomq_py.links.buffers import LEAST_OCTETS, Shares
+from gomq_py.links.remote_hosts import Lookups
 from gomq_py.links.turns import turns_of
 from tests.support.clocks import StepClock
 from tests.support.jobs import Doing
@@ -35,7 +35,7 @@ from tests.support.waiting import in_time, wait_until
 from tests.unit.hub.test_budget import LOOK_S, MIB, PATIENCE_S, Bodies, Output, Peer, dripping
 from tests.unit.hub.test_catching_up import Clock, Queue, waiting
 from tests.unit.hub.test_scheduler import Turning
-from tests.unit.links.test_lookups import NameServer
+from tests.unit.links.test_remote_hosts_lookups import NameServer
 from tests.unit.source_tree import ROOT
 
 GREEDY, HONEST = ("greedy", "/"), ("honest", "/")
@@ -67,9 +67,9 @@ def links_memory():
 
 def slow_time(monkeypatch):
     """Polls: each has time for one of those that are busy all the time."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     loop, served = HandLoop(), []
-    turns = slow_walk.Turns(Scheduler(loop=loop))
+    turns = turns_module.Turns(Scheduler(loop=loop))
     turns._loop = SimpleNamespace(iteration=0)
 
     def busy():

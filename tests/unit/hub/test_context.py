@@ -14,8 +14,8 @@ from gomq_py.amqp.wire.methods import (
 )
 from gomq_py.auth.users import User
 from gomq_py.config.settings import Settings
-from gomq_py.hub import leftovers
-from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub import admission
+from gomq_py.hub.budget import BodyBudget
 from gomq_py.hub.context import Hub
 from gomq_py.hub.turns import give_way
 from tests.support.door import Door
@@ -166,11 +166,11 @@ def test_buffers_are_made_once_and_for_the_largest_frame(hub):
 
 def test_memory_is_given_back_when_many_who_were_let_in_have_left(hub, monkeypatch):
     given_back, gate, loop = [], hub.admission.gate(""), gevent.get_hub()
-    monkeypatch.setattr(leftovers, "MANY", 3)
-    monkeypatch.setattr(leftovers, "LULL_MS", 0)
-    monkeypatch.setattr(leftovers, "give_memory_back", lambda: given_back.append(gevent.get_hub()))
+    monkeypatch.setattr(admission, "MANY", 3)
+    monkeypatch.setattr(admission, "LULL_MS", 0)
+    monkeypatch.setattr(admission, "give_memory_back", lambda: given_back.append(gevent.get_hub()))
     with socket.socket() as strange:
-        for _ in range(leftovers.MANY):
+        for _ in range(admission.MANY):
             with no_switch():
                 gate.leave(gate.enter(strange, "192.0.2.1"))
 

@@ -3,10 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from gomq_py.links.buffers import Shares
 from gomq_py.links.inlet import FRUITLESS_WALKS, Inlet
 from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
-from gomq_py.links.shares import Shares
 from gomq_py.storage.message import Message
 
 PUBLISH = b"\x01\x00\x01\x00\x00\x00\x00\xce"

@@ -7,9 +7,9 @@ import pytest
 import trustme
 from gevent import socket, ssl
 
-from gomq_py.hub import slow_walk
+from gomq_py.hub import turns as turns_module
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.hub.slow_walk import Turns
+from gomq_py.hub.turns import Turns
 from gomq_py.net import openssl, tls
 from gomq_py.net.listener import Listener, bind_tcp
 from gomq_py.net.socket_options import SocketOptions
@@ -336,7 +336,7 @@ def test_handshakes_that_come_together_have_the_time_of_one_in_each_poll(listen,
     """Connections that say hello at once: a step of a handshake takes most of a millisecond. Here a poll has
     time for the first one who asks.
     """
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     turns, polls = Turns(Scheduler()), []
     take = turns.take
 

@@ -10,11 +10,11 @@ from gevent import socket
 from wsproto import ConnectionType
 from wsproto.connection import Connection
 
-from gomq_py.hub import slow_walk
+from gomq_py.hub import turns as turns_module
 from gomq_py.hub.buffers import HubBuffers
 from gomq_py.hub.coalescer import Coalescer
 from gomq_py.hub.scheduler import Scheduler
-from gomq_py.hub.slow_walk import Turns
+from gomq_py.hub.turns import Turns
 from gomq_py.net.output import Output
 from gomq_py.net.stream import Stream
 from gomq_py.net.websocket import WebSocket
@@ -234,7 +234,7 @@ def test_after_our_end_what_comes_is_read_as_it_comes_and_nothing_is_answered(en
 
 def test_flood_of_tiny_frames_is_cut_into_reads(ends, monkeypatch):
     """With no time at all a read takes one frame, and the first one of a poll two."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     ends.peer.sendall(frame(b"x") * 30)
     buffer = memoryview(bytearray(65536))
 
@@ -244,7 +244,7 @@ def test_flood_of_tiny_frames_is_cut_into_reads(ends, monkeypatch):
 
 
 def test_flood_of_empty_frames_is_cut_too_and_does_not_pass_for_the_end(ends, monkeypatch):
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     ends.peer.sendall(frame(b"") * 10 + frame(b"x"))
     buffer = memoryview(bytearray(65536))
 
@@ -256,7 +256,7 @@ def test_flood_of_empty_frames_is_cut_too_and_does_not_pass_for_the_end(ends, mo
 
 def test_all_websockets_together_take_no_more_time_of_a_poll_than_one(monkeypatch):
     """What each is read is one frame, as much as those have that send no more."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     turns, buffer = Turns(Scheduler()), memoryview(bytearray(65536))
     many = [Ends(turns=turns) for _ in range(50)]
     for one in many:
@@ -292,7 +292,7 @@ def test_stream_with_frames_left_is_held_until_its_turn():
 
 
 def test_frames_that_a_reset_connection_left_are_dropped(monkeypatch):
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(1)
@@ -314,7 +314,7 @@ def test_frames_that_a_reset_connection_left_are_dropped(monkeypatch):
 
 def test_frames_that_a_client_sent_before_it_left_in_order_are_taken(ends, monkeypatch):
     """Messages at QoS 0, and nobody who waits for an answer to them."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     ends.peer.sendall(frame(b"x") * 100)
 
     ends.peer.close()
@@ -467,7 +467,7 @@ def test_login_reads_and_writes_as_on_a_socket(ends):
 
 def test_login_of_tiny_frames_gives_others_a_turn(ends, monkeypatch):
     """A poll of the loop, in which all sockets are looked at, and not 50 of its callbacks."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     loop = gevent.get_hub().loop
     ends.socket.feed(frame(b"") * 20 + frame(b"x"))
     before = loop.iteration

@@ -21,10 +21,10 @@ from gomq_py.amqp.wire.methods import (
 from gomq_py.broker.envelope import MAX_EXTRA_WORDS
 from gomq_py.content.fields import decode_table, encode_table
 from gomq_py.content.properties import Properties
-from gomq_py.hub import slow_walk
-from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub import turns
+from gomq_py.hub.budget import BodyBudget
 from gomq_py.net import stream
-from gomq_py.net.put_back import PutBack
+from gomq_py.net.receiving import PutBack
 from tests.support.door import Door, poll_the_loop, publish_frames
 from tests.support.virtual_time import VirtualTime
 from tests.support.waiting import wait_until
@@ -782,7 +782,7 @@ PASSED = [{"cluster-name": "one", "vhost": "/"}, {"cluster-name": "two", "vhost"
     "none", "others", "one broker", "two brokers"])
 def test_publishes_to_a_federated_exchange_go_by_the_fast_lane(door, monkeypatch, headers):
     """The exchange in between looks at a header. A look at each message costs 20 us."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 60)  # two routes are asked for, and their time may be over
+    monkeypatch.setattr(turns, "WALK_S", 60)  # two routes are asked for, and their time may be over
     client, looked_at = door.client(), []
     client.call(ExchangeDeclare(exchange="x", type="fanout"), ExchangeDeclareOk)
     client.call(ExchangeDeclare(exchange="between", type="x-federation-upstream", arguments={

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from gomq_py.amqp.wire.constants import FRAME_METHOD
 from gomq_py.amqp.wire.frames import frame, header_payload, method_frame
-from gomq_py.hub import slow_walk
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicNack, BasicPublish, ChannelClose, ConfirmSelect, ConfirmSelectOk, ConnectionClose,
     ExchangeDeclare, ExchangeDeclareOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, TxCommit,
     TxCommitOk, decode_method,
 )
 from gomq_py.content.properties import Properties
+from gomq_py.hub import turns
 from gomq_py.storage.message import Message
 from tests.support.door import Door
 
@@ -173,7 +173,7 @@ def drain(queue):
 def test_both_lanes_answer_and_store_the_same(tmp_path, monkeypatch):
     # Where a walk breaks off for others' sake, confirms leave earlier,
     # and so before an error that would swallow them.
-    monkeypatch.setattr(slow_walk, "WALK_S", 60)
+    monkeypatch.setattr(turns, "WALK_S", 60)
     with Door(tmp_path / "fast") as fast, Door(tmp_path / "slow") as slow:
         set_up(fast)
         set_up(slow)

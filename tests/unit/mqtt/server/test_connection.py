@@ -8,7 +8,7 @@ import pytest
 from gevent import socket
 
 from gomq_py.broker.verbs.token_life import EXPIRED
-from gomq_py.hub import slow_walk
+from gomq_py.hub import turns
 from tests.support.mqtt_outbound import mqtt_message
 from tests.support.waiting import in_time, wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
@@ -197,7 +197,7 @@ def test_client_that_writes_on_hears_the_last_word(mqtt, modern):
 
 def test_pings_without_end_give_others_their_turn(mqtt, modern, monkeypatch):
     """A read of 64 KiB holds 32 000 of them. Here a connection has had its time after two."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns, "WALK_S", 0)
     held, wait = [], mqtt.hub.slow_turns.wait
 
     def noted(stream):
@@ -225,7 +225,7 @@ def test_clients_that_are_lost_together_end_in_turns(mqtt, monkeypatch):
     names = [f"{number:02}" for number in range(40)]
     connect = CONNECT_311.replace(b"\x10\x1b", b"\x10\x1c").replace(b"\x00\x01c", b"\x00\x02%s")
     clients = [mqtt.client(connect % name.encode()) for name in names]
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns, "WALK_S", 0)
     monkeypatch.setattr(mqtt.hub.clients, "forget", noted)
 
     for client in clients:

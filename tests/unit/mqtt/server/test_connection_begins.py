@@ -2,7 +2,7 @@
 import gevent
 import pytest
 
-from gomq_py.hub import slow_walk
+from gomq_py.hub import turns
 from gomq_py.mqtt.model.session_kind import EXTRA
 from tests.support.waiting import wait_until
 from tests.unit.mqtt.server.conftest import CONNACK_5, CONNACK_311, CONNECT_5, CONNECT_311
@@ -103,7 +103,7 @@ def test_connect_right_behind_disconnect_finds_what_it_left(
     client = mqtt.client(connect(properties=expiry(60)), connack())
     session = sessions_of(mqtt)["c"]
     if is_busy:  # the DISCONNECT waits for its turn, too
-        monkeypatch.setattr(slow_walk.SlowWalk, "is_over", lambda self: True)
+        monkeypatch.setattr(turns.SlowWalk, "is_over", lambda self: True)
 
     client.send(b"\xe0\x07\x00\x05" + expiry(seconds))
     wait_until(lambda: waiting_ends, sleep=gevent.sleep)

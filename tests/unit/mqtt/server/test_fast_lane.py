@@ -10,8 +10,7 @@ import pytest
 
 from gomq_py.broker.routing.destination import LATER, Destination
 from gomq_py.errors import OutOfResources
-from gomq_py.hub import alarm_hold, slow_walk
-from gomq_py.hub import again as again_module
+from gomq_py.hub import again as again_module, alarms, turns as turns_module
 from gomq_py.mqtt.server import connection as connection_module
 from gomq_py.mqtt.server.inbound import WAITS_FOR_IDENTIFIERS
 from tests.support.door import poll_the_loop
@@ -146,7 +145,7 @@ def test_walk_over_messages_to_many_destinations_ends_with_its_time_and_goes_on_
             log.append(message.get_body())
             return 1
 
-    def wait(turns, stream, wait=slow_walk.Turns.wait):
+    def wait(turns, stream, wait=turns_module.Turns.wait):
         breaks.append(len(log))
         wait(turns, stream)
 
@@ -155,8 +154,8 @@ def test_walk_over_messages_to_many_destinations_ends_with_its_time_and_goes_on_
     client = mqtt.client()
     client.send(publish(b"t", b"0") + PING)
     client.expect(PONG)  # its route is remembered
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
-    monkeypatch.setattr(slow_walk.Turns, "wait", wait)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
+    monkeypatch.setattr(turns_module.Turns, "wait", wait)
 
     client.send(b"".join(publish(b"t", b"%d" % number) for number in range(1, 11)) + PING)
     client.expect(PONG)
@@ -173,7 +172,7 @@ def test_walk_over_messages_to_one_destination_is_not_timed(mqtt, lane, monkeypa
     client = mqtt.client()
     client.send(publish(b"t", b"0") + PING)
     client.expect(PONG)
-    monkeypatch.setattr(slow_walk.SlowWalk, "has_time", lambda walk: pytest.fail("asked for its time"))
+    monkeypatch.setattr(turns_module.SlowWalk, "has_time", lambda walk: pytest.fail("asked for its time"))
 
     client.send(publish(b"t", b"1") * 300)
 
@@ -520,7 +519,7 @@ def test_alarm_holds_publishing_clients(mqtt, modern):
 
 
 def test_client_that_vanishes_while_an_alarm_holds_it_is_ended_before_the_alarm_is(mqtt, modern, monkeypatch):
-    monkeypatch.setattr(alarm_hold, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(alarms, "INTERVAL_S", 0.01)
     mqtt.hub.clients.alarmed("the disk is full")
     modern.send(PING + publish(b"t", b"1", 1, 1, 5))
     wait_until(lambda: mqtt.connection().flow == "blocked", what="it is not held")

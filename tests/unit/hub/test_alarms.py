@@ -6,8 +6,8 @@ import pytest
 from wsproto import ConnectionType
 from wsproto.connection import Connection
 
-from gomq_py.hub import alarm_hold
-from gomq_py.hub.alarm_hold import AlarmHold
+from gomq_py.hub import alarms
+from gomq_py.hub.alarms import AlarmHold
 from gomq_py.hub.heartbeats import Heartbeats
 from gomq_py.net.websocket import WebSocket
 from tests.support.sockets import socket_pair
@@ -36,7 +36,7 @@ class Held:
 
 @pytest.fixture
 def ends(monkeypatch):
-    monkeypatch.setattr(alarm_hold, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(alarms, "INTERVAL_S", 0.01)
     both = socket_pair()
     yield both
     for end in both:

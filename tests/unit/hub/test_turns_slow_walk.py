@@ -10,7 +10,7 @@ from gomq_py.amqp.wire.methods import (
     QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
 from gomq_py.content.properties import Properties
-from gomq_py.hub import slow_walk
+from gomq_py.hub import turns as turns_module
 from tests.support.door import publish_frames
 from tests.support.waiting import wait_until
 
@@ -19,7 +19,7 @@ COUNT = 1000
 
 def test_one_clients_many_declares_let_another_through(door, monkeypatch):
     """With no time at all, a walk ends after two frames: the other is answered long before the thousandth."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     busy, other = door.client(), door.client()
     busy.call(QueueDeclare(queue="q"), QueueDeclareOk)
 
@@ -35,7 +35,7 @@ def test_one_clients_many_declares_let_another_through(door, monkeypatch):
 
 def test_everything_arrives_in_order_across_the_breaks(door, monkeypatch):
     """Mandatory publishes go to the slow lane; others between them go to the fast one."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     client = door.client()
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.call(ConfirmSelect(), ConfirmSelectOk)
@@ -54,11 +54,11 @@ def test_routes_that_are_looked_for_have_no_more_time_than_slow_frames(door, mon
     a look through a large topic exchange takes milliseconds.
     """
     breaks = []
-    wait = slow_walk.Turns.wait
+    wait = turns_module.Turns.wait
     monkeypatch.setattr(
-        slow_walk.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
+        turns_module.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
     )
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     client = door.client()
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
     client.call(QueueBind(queue="q", exchange="amq.topic", routing_key="#"), QueueBindOk)
@@ -78,11 +78,11 @@ def test_messages_to_many_queues_have_no_more_time_than_slow_frames(door, monkey
     and what is left of the read comes later, in order and confirmed.
     """
     breaks = []
-    wait = slow_walk.Turns.wait
+    wait = turns_module.Turns.wait
     monkeypatch.setattr(
-        slow_walk.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
+        turns_module.Turns, "wait", lambda turns, stream: breaks.append(stream) or wait(turns, stream)
     )
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     client = door.client()
     for number in range(20):
         client.call(QueueDeclare(queue=f"q{number}"), QueueDeclareOk)
@@ -102,7 +102,7 @@ def test_messages_to_many_queues_have_no_more_time_than_slow_frames(door, monkey
 
 
 def test_client_that_leaves_amid_the_breaks_is_gone(door, monkeypatch):
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     client = door.client()
     client.call(QueueDeclare(queue="q"), QueueDeclareOk)
 
@@ -117,7 +117,7 @@ def test_client_that_leaves_amid_the_breaks_is_gone(door, monkeypatch):
 def test_all_that_are_busy_together_have_the_time_of_one(door, monkeypatch):
     """Of each poll, from the first read on: before, every client's first walk had as much as all others."""
     asked, granted = Counter(), Counter()
-    has_time = slow_walk.Turns.has_time
+    has_time = turns_module.Turns.has_time
 
     def noted(turns):
         answer = has_time(turns)
@@ -128,8 +128,8 @@ def test_all_that_are_busy_together_have_the_time_of_one(door, monkeypatch):
 
     clients = [door.client() for _ in range(30)]
     clients[0].call(QueueDeclare(queue="q"), QueueDeclareOk)
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
-    monkeypatch.setattr(slow_walk.Turns, "has_time", noted)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
+    monkeypatch.setattr(turns_module.Turns, "has_time", noted)
 
     for client in clients:
         client.send(method_frame(1, QueueDeclare(queue="q", passive=True)) * 20)
@@ -149,7 +149,7 @@ def test_connections_that_end_together_do_so_in_turns(door, monkeypatch):
         forget(connection)
 
     clients = [door.client() for _ in range(40)]
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     monkeypatch.setattr(door.hub.clients, "forget", noted)
 
     for client in clients:
@@ -172,7 +172,7 @@ def test_connections_that_wait_for_their_end_are_lent_nothing(door, monkeypatch)
         client.publish("q", b"x")
     for client in clients:
         client.expect_message(BasicDeliver)
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
 
     for client in clients:
         client.close()
@@ -204,9 +204,9 @@ class Loop:
 @pytest.fixture
 def bench(monkeypatch):
     """(turns, poll): ``poll()`` is one of the loop, and has those begin whose turn it is."""
-    turns = slow_walk.Turns(Starter())
+    turns = turns_module.Turns(Starter())
     turns._loop = Loop()
-    monkeypatch.setattr(slow_walk.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(turns_module.time, "monotonic", lambda: 0.0)
 
     def poll():
         turns._loop.iteration += 1
@@ -237,7 +237,7 @@ def test_who_needs_all_the_time_has_the_next_poll_alone(bench, monkeypatch):
         poll()
     before = len(gone_on)
 
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     turns._loop.iteration += 1
     assert turns.has_time() and not turns.has_time()
     turns.step()
@@ -247,7 +247,7 @@ def test_who_needs_all_the_time_has_the_next_poll_alone(bench, monkeypatch):
 
 def test_greenlet_that_came_too_late_in_its_turn_goes_on_in_the_next(bench, monkeypatch):
     """Or those who are always quicker would keep it waiting for ever. Those that wait keep their order."""
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     turns, poll = bench
     turns._loop.iteration += 1
     assert turns.has_time()
@@ -265,7 +265,7 @@ def test_greenlet_that_came_too_late_in_its_turn_goes_on_in_the_next(bench, monk
 
 
 def test_calls_have_their_turns_in_order_and_all_at_the_end(bench, monkeypatch):
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     turns, poll = bench
     turns._loop.iteration += 1
     done = []
@@ -283,7 +283,7 @@ def test_calls_have_their_turns_in_order_and_all_at_the_end(bench, monkeypatch):
 
 
 def test_one_frame_does_not_wait_for_all_that_end_or_come_back_together(bench, monkeypatch):
-    monkeypatch.setattr(slow_walk, "WALK_S", 0)
+    monkeypatch.setattr(turns_module, "WALK_S", 0)
     turns, poll = bench
     turns._loop.iteration += 1
     assert turns.has_time()

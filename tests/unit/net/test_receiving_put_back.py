@@ -1,5 +1,5 @@
 """Octets that are read once more."""
-from gomq_py.net.put_back import PutBack
+from gomq_py.net.receiving import PutBack
 
 
 def test_octets_come_again_in_their_order_and_their_end_is_told_once():

@@ -1,7 +1,7 @@
 """Shares: what links may keep is the less the more all of them keep, and never nothing."""
 import pytest
 
-from gomq_py.links.shares import ALL_OCTETS, LEAST_OCTETS, MOST_OCTETS, Shares
+from gomq_py.links.buffers import ALL_OCTETS, LEAST_OCTETS, MOST_OCTETS, Shares
 
 MIB = 1 << 20
 

@@ -1,7 +1,7 @@
 """The budget for message bodies received in part."""
 import pytest
 
-from gomq_py.hub.bodies import BodyBudget
+from gomq_py.hub.budget import BodyBudget
 from tests.support.virtual_time import VirtualTime
 
 

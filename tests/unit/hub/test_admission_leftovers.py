@@ -1,7 +1,7 @@
 """Memory that many clients took is given back once it is quiet, and not while clients come and go."""
 import pytest
 
-from gomq_py.hub.leftovers import LULL_MS, MANY, Leftovers
+from gomq_py.hub.admission import LULL_MS, MANY, Leftovers
 from tests.support.queues import HandTimers
 
 

@@ -3,7 +3,7 @@ import ssl
 
 import pytest
 
-from gomq_py.net.not_now import has_to_write_first, is_not_now
+from gomq_py.net.receiving import has_to_write_first, is_not_now
 
 
 @pytest.mark.parametrize("kind", [BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError])

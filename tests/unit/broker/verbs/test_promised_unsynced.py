@@ -1,5 +1,5 @@
 """The queues that answers of one read have to wait for."""
-from gomq_py.broker.verbs.unsynced import Unsynced
+from gomq_py.broker.verbs.promised import Unsynced
 
 
 def test_nothing_was_added():

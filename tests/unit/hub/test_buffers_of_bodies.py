@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gomq_py.hub.body_buffers import KEPT_MS, KEPT_OCTETS, STEP_OCTETS, BodyBuffers
+from gomq_py.hub.buffers import KEPT_MS, KEPT_OCTETS, STEP_OCTETS, BodyBuffers
 from tests.support.queues import HandTimers
 
 
