@@ -1,150 +1,139 @@
-"""Which modules of the broker work on one thing that a client asks for. A profiler tells it, in the
-interpreted mode.
+"""Which modules of the broker work on one thing that a client asks for, from the socket to the disk and back.
+A profiler tells it, in the interpreted mode.
 
-``python -m tests.support.files_entered FOLDER`` prints them as JSON:
+``python -m tests.support.files_entered`` prints them as JSON:
 
-    {what was asked for: {"entered": [...], "chain": [...]}}
+    {what was asked for: {module: [function, ...]}}
 
-``entered``: the modules between the socket and the disk of which a function ran. ``chain``: those on the
-stack when the thing was done: the ack written, the copy of a dead letter written, the declare refused. Each
-thing is done several times. Only what every time entered counts, so that a timer which came between does not.
+The broker is an embedded one with flushes, so its thread and those of its pool hold nothing but the broker;
+the clients are in the main thread, which is not profiled. Each thing is done several times. A module counts
+that most of these times entered, so that a timer which came between does not.
 """
 import json
 import os
+import socket
 import sys
+import tempfile
+import threading
+from collections import Counter
 from pathlib import Path
-
-import gevent
 
 import gomq_py
 from gomq_py.amqp.wire.methods import (
     BasicAck, BasicGet, BasicGetOk, BasicReject, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk,
-    QueueDeclare, QueueDeclareOk,
+    ConfirmSelect, ConfirmSelectOk, QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk,
 )
-from tests.support.door import Door
-from tests.support.waiting import wait_until
+from tests.support.door import Client
+from tests.support.mqtt_wire import octets
+from tests.support.shovels import Shovelled
+from tests.support.waiting import in_time, wait_until
 
 PACKAGE = os.path.dirname(gomq_py.__file__) + os.sep
-# Where the way begins and ends, and what only translates octets: neither is counted.
-SOCKET = ("net.",)
-DISK = (
-    "storage.disk.files", "storage.flush.group_commit", "storage.flush.bell", "storage.flush.flushing",
-    "storage.flush.gathering",
-)
-WIRE_AND_CODEC = ("amqp.wire.", "content.", "octets", "storage.format.")
-NOT_COUNTED = SOCKET + DISK + WIRE_AND_CODEC
-
+# What lets this module into the broker's thread.
+NOT_COUNTED = {"embedded"}
+TIMES = 5
 DURABLE = b"\x10\0\2"
-TIMES = 3
-# Polls of the loop after which all that follows from what a client sent is done: each step of a job has a
-# poll.
-POLLS = 50
 
 
-class Profile:
-    """The modules entered while it is on; ``done`` names the function whose stack is the chain."""
+class Journeys:
+    """A broker, its clients, and what its threads enter while one thing is done."""
 
-    def __init__(self, done):
-        self.done = done
+    def __init__(self, folder):
+        self.broker = gomq_py.Broker(folder, http_port=0, mqtt_port=0)
         self.entered = set()
-        self.chain = None
 
     def __enter__(self):
-        sys.setprofile(self._called)
+        self.broker.start()
         return self
 
     def __exit__(self, *_):
-        sys.setprofile(None)
+        self.broker.close()
+
+    def client(self):
+        """A logged-in AMQP client with a channel."""
+        client = Client(self._connected("amqp"))
+        client.log_in()
+        client.call(ChannelOpen(), ChannelOpenOk)
+        return client
+
+    def mqtt_client(self):
+        """The socket of a connected MQTT client."""
+        connected = self._connected("mqtt")
+        connected.sendall(octets("10 LL 00 04 'MQTT' 04 C2 00 00 00 01 'c' 00 05 'guest' 00 05 'guest'"))
+        assert received(connected, 4) == octets("20 02 00 00")
+        return connected
+
+    def _connected(self, protocol):
+        connected = socket.create_connection(self.broker.addresses[protocol])
+        connected.settimeout(in_time(30))
+        return connected
+
+    def queue(self, name):
+        """The broker's queue, to be looked at only."""
+        return self.broker.call(lambda launcher: launcher.broker.vhosts["/"].queues[name])
+
+    def measured(self, act, prepare=lambda: None):
+        """{module: functions} of what doing it enters; ``act`` returns when a client has seen that it is
+        done. The first time is not counted.
+        """
+        every = []
+        for _ in range(TIMES + 1):
+            prepared = prepare()
+            self._settle()
+            self.entered = set()
+            self._profile(self._called)
+            act(prepared)
+            self._settle()
+            self._profile(None)
+            every.append(self.entered)
+        times = Counter(module for entered in every[1:] for module in {module for module, _ in entered})
+        functions = set().union(*every[1:])
+        return {
+            module: sorted(function for of, function in functions if of == module)
+            for module in sorted(times) if 2 * times[module] > TIMES
+        }
+
+    def _settle(self):
+        """Until the disk has all that was asked for, acks that nobody waits for among it."""
+        disk = self.broker.call(lambda launcher: launcher._node.durability.disk)
+        wait_until(lambda: disk.is_idle and disk.is_done_aside)
+
+    def _profile(self, function):
+        threading.setprofile(function)  # the pool's threads ask for it before each piece of work
+        self.broker.call(lambda _: sys.setprofile(function))
 
     def _called(self, frame, event, _argument):
-        name = module(frame) if event == "call" else None
-        if name is None:
-            return
-        self.entered.add(name)
-        if self.chain is None and frame.f_code.co_qualname == self.done:
-            self.chain = {module(one) for one in stack(frame)} - {None}
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE):
+            name = path[len(PACKAGE):].removesuffix(".py").replace(os.sep, ".")
+            if name not in NOT_COUNTED:
+                self.entered.add((name, frame.f_code.co_qualname))
 
 
-def module(frame):
-    """``broker.queues.queue`` and the like for a frame of the package that is counted, or None."""
-    path = frame.f_code.co_filename
-    if not path.startswith(PACKAGE):
-        return None
-    name = path[len(PACKAGE):].removesuffix(".py").replace(os.sep, ".")
-    return None if name.startswith(NOT_COUNTED) else name
-
-
-def stack(frame):
-    """A frame and those that called it."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def polls(count=POLLS):
-    """Let the loop poll so often."""
-    for _ in range(count):
-        gevent.sleep(0)
-
-
-def measured(door, done, prepare, act, is_done):
-    """What doing it entered each time, after a first time that is not counted."""
-    every, chains = [], []
-    for _ in range(TIMES + 1):
-        prepared = prepare()
-        settle(door)
-        with Profile(done) as profile:
-            act(prepared)
-            wait_until(is_done, sleep=gevent.sleep)
-            settle(door)
-        every.append(profile.entered)
-        chains.append(profile.chain)
-    return {"entered": sorted(set.intersection(*every[1:])), "chain": sorted(set.intersection(*chains[1:]))}
-
-
-def settle(door):
-    """Let everything end that a client's frame has begun, the disk's part too."""
-    polls()
-    while door.committer.finish():
-        polls()
+def received(connected, size):
+    """So many octets."""
+    taken = b""
+    while len(taken) < size:
+        more = connected.recv(size - len(taken))
+        assert more, "the broker has closed the socket"
+        taken += more
+    return taken
 
 
 def declare(client, name, arguments):
     client.send_method(QueueDeclare(queue=name, durable=True, arguments=arguments))
 
 
-def get(door, client, queue):
-    """Publish a message into a durable queue and take it. Returns its delivery tag."""
+def publish(client, queue):
+    """Publish a durable message and wait for its confirm."""
     client.publish(queue, b"x", properties=DURABLE)
-    wait_until(lambda: door.queue(queue).ready_count, sleep=gevent.sleep)
-    client.send_method(BasicGet(queue=queue))
-    return client.expect_message(BasicGetOk)[0].delivery_tag
+    client.expect(BasicAck)
 
 
-def measure(folder):
-    """All three."""
-    with Door(folder, manual=True) as door:
-        client = door.client()
-        dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-        for name, arguments in (("acked", {}), ("dead", {}), ("dying", dead)):
-            declare(client, name, arguments)
-            wait_until(door.committer.finish, sleep=gevent.sleep)
-            client.expect(QueueDeclareOk)
-        acked = measured(
-            door, "Segment.put_ack", lambda: get(door, client, "acked"),
-            lambda tag: client.send_method(BasicAck(delivery_tag=tag)),
-            lambda: door.queue("acked").unacked_count == 0)
-        letter = measured(
-            door, "Segment.append", lambda: get(door, client, "dying"),
-            lambda tag: client.send_method(BasicReject(delivery_tag=tag, requeue=False)),
-            lambda: settle(door) or door.queue("dying").unacked_count == 0)
-        door.broker.users.set_permission("guest", "/", "^allowed", "", "")
-        client.send_method(QueueDeclare(queue="refused"))
-        client.expect(ChannelClose)
-        refused = measured(
-            door, "NoPermission.__init__", lambda: another_channel(client),
-            lambda _: declare(client, "refused", {}), lambda: client.expect(ChannelClose))
-    return {"an ack": acked, "a dead letter": letter, "a refused declare": refused}
+def publish_by_mqtt(client):
+    """Publish at QoS 1 and wait for the PUBACK."""
+    client.sendall(octets("32 LL 00 01 't' 00 01 'x'"))
+    assert received(client, 4) == octets("40 02 00 01")
 
 
 def another_channel(client):
@@ -153,5 +142,61 @@ def another_channel(client):
     client.call(ChannelOpen(), ChannelOpenOk)
 
 
+def measure(folder):
+    """All of them."""
+    with Journeys(folder) as journeys:
+        client, publisher, mqtt = journeys.client(), journeys.client(), journeys.mqtt_client()
+        publisher.call(ConfirmSelect(), ConfirmSelectOk)
+        dead_lettering = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        for name in ("published", "acked", "dying", "dead", "by-mqtt", "shovelled"):
+            declare(client, name, dead_lettering if name == "dying" else {})
+            client.expect(QueueDeclareOk)
+        client.call(QueueBind(queue="by-mqtt", exchange="amq.topic", routing_key="t"), QueueBindOk)
+        acked, dying, dead, shovelled = map(journeys.queue, ("acked", "dying", "dead", "shovelled"))
+
+        def take(queue):
+            publish(publisher, queue)
+            client.send_method(BasicGet(queue=queue))
+            return client.expect_message(BasicGetOk)[0].delivery_tag
+
+        def ack(tag):
+            client.send_method(BasicAck(delivery_tag=tag))
+            wait_until(lambda: acked.unacked_count == 0)
+
+        def reject(tag):
+            count = dead.ready_count
+            client.send_method(BasicReject(delivery_tag=tag, requeue=False))
+            wait_until(lambda: dead.ready_count > count and dying.unacked_count == 0)
+
+        def shovel(_):
+            count = shovelled.ready_count
+            publish(publisher, "source")
+            wait_until(
+                lambda: shovelled.ready_count > count and source.ready_count == source.unacked_count == 0)
+
+        def ask_without_permission(_):
+            declare(client, "refused", {})
+            client.expect(ChannelClose)
+
+        found = {
+            "publish with confirm": journeys.measured(lambda _: publish(publisher, "published")),
+            "ack": journeys.measured(ack, lambda: take("acked")),
+            "dead letter": journeys.measured(reject, lambda: take("dying")),
+            "MQTT QoS 1 to a queue": journeys.measured(lambda _: publish_by_mqtt(mqtt)),
+        }
+        link = Shovelled(journeys.broker, "source").start("amqp://", dest_queue="shovelled")
+        link.wait_for(state="running")
+        source = journeys.queue("source")
+        found["shovelled message"] = journeys.measured(shovel)
+        link.close()
+        journeys.broker.call(
+            lambda launcher: launcher.broker.users.set_permission("guest", "/", "^allowed", "", ""))
+        ask_without_permission(None)
+        found["permission check"] = journeys.measured(
+            ask_without_permission, lambda: another_channel(client))
+    return found
+
+
 if __name__ == "__main__":
-    print(json.dumps(measure(Path(sys.argv[1]))))
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(measure(Path(folder) / "data"), indent=1))
