@@ -68,16 +68,20 @@ def test_shipped_file_loads_without_a_word():
     assert settings.origins == {}
 
 
-def test_guide_shows_key_default_flags_and_environment():
+def test_guide_shows_key_default_flags_and_environment_and_whether_it_works():
     rows = {}
     for section, text in guide_sections():
+        works = True
         for line in text.splitlines():
+            if line.startswith("| key |"):
+                works = not line.endswith("| waits for |")
             if line.startswith("| `"):
                 key, *cells = [cell.strip() for cell in line.strip("|").split(" |")]
-                rows[section, key.strip("`")] = cells
+                rows[section, key.strip("`")] = [works, *cells]
 
     assert rows == {
         (option.section, option.key): [
+            not option.pending,
             f"`{shown}`" if (shown := option.kind.show(option.default)) else "",
             " ".join(f"`{flag}`" for flag in option.flags),
             " ".join(f"`GOMQ_{name}`" for name in option.environment),
