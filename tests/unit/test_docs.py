@@ -1,5 +1,5 @@
-"""docs/arguments.md is what the table of features says, and modules that the pages of the architecture name
-are there.
+"""docs/arguments.md is what the table of features says, and modules that the glossary and the pages of the
+architecture name are there.
 """
 import re
 
@@ -64,8 +64,10 @@ def lost_modules(text):
     ]
 
 
-def test_modules_that_the_architecture_names_are_there():
-    pages = [PAGE.with_name("architecture.md"), *PAGE.with_name("architecture").glob("*.md")]
+def test_modules_that_the_architecture_and_the_glossary_name_are_there():
+    pages = [
+        *map(PAGE.with_name, ("architecture.md", "glossary.md")), *PAGE.with_name("architecture").glob("*.md")
+    ]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
     assert len(pages) > 5 and len(_MODULE.findall(text)) > 10
