@@ -2,7 +2,9 @@
 # make test    the whole suite, in an environment of its own; SPARK=0 leaves out what needs Spark (1 GB on the disk)
 # make spark-kills   kill Spark ten times and the broker once over 2 million messages: every offset once. Some minutes
 # make bench-spark   what reading through Spark costs (docs/spark.md)
-# make lint    flake8 and mypy
+# make check gomq_py/net/output.py   what to run before a push: builds, then the tests of the rooms of these files and of the
+#              house; without files, of what differs from the upstream branch
+# make lint    flake8, mypy, and the subjects of new commits
 # make docs    writes the tables of docs/arguments.md
 # make bench   the performance table (docs/performance.md)
 # make bench-scaling  how cost grows with consumers, bindings, queues, messages and connections: plots in docs/images, ten minutes
@@ -40,7 +42,7 @@ SOURCES := $(shell find gomq_py -name '*.py' -o -name '*.pxd')
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 COMPILE := $(BIN)/python setup.py -q build_ext --inplace
 
-.PHONY: run test lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
+.PHONY: run test check lint docs screenshots bench bench-scaling expectations kills fuzz asan processors harness fuzz-http simulate load load-ui bench-tasks wheel clean build test-spark spark-kills bench-spark
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/gomq-py --data-dir $(DATA) --bind 127.0.0.1 $(RUN)
@@ -61,9 +63,19 @@ spark-kills: $(VENV)/spark.stamp build
 bench-spark: $(VENV)/spark.stamp build
 	$(BIN)/python -m load.spark
 
+# The words behind check are its files, and nothing to make.
+ifeq ($(firstword $(MAKECMDGOALS)),check)
+FILES := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+MAKEFLAGS += --silent
+$(FILES): ;
+endif
+check: $(VENV)/dev.stamp build
+	$(BIN)/python -m tests.check $(FILES)
+
 lint: $(VENV)/dev.stamp
 	$(BIN)/flake8
 	$(BIN)/mypy
+	$(BIN)/python -m tests.check --subjects
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.docs
