@@ -71,7 +71,7 @@ class Doctor:
             for name, age_s in paced(unacked[vhost.name], LOOK):
                 judge.look_at_age(name, age_s)
             yield from ((vhost.name, one) for one in judge.findings())
-            yield from ((vhost.name, findings.of_store(vhost.name, name)) for name in vhost.closed_stores())
+            yield from ((vhost.name, findings.of_store(vhost.name, name)) for name in vhost.stores.closed())
         self._lengths = lengths
 
     def _judge(self, judge, queue, lengths):

@@ -287,9 +287,9 @@ class Driver:
         queue, name, key = self.some_queue(), self.random.choice(list(EXCHANGES)), self.random.choice(KEYS)
         if queue is not None and name in self.life.vhost.exchanges:
             if self.random.random() < 0.7:
-                if self.life.vhost.bind_queue(queue.name, name, key):
+                if self.life.vhost.bindings.bind_queue(queue.name, name, key):
                     self.world.definitions.set(("binding", name, queue.name, key), True)
-            elif self.life.vhost.unbind_queue(queue.name, name, key):
+            elif self.life.vhost.bindings.unbind_queue(queue.name, name, key):
                 self.world.definitions.set(("binding", name, queue.name, key), None)
 
     def publish(self):

@@ -253,7 +253,7 @@ def release_delayed(node):
     exchange = node.vhost.declare_exchange(
         "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
     )
-    node.vhost.bind_queue("target", "x", "")
+    node.vhost.bindings.bind_queue("target", "x", "")
     headers = {"x-delay": 1}
     properties = Properties(headers=headers, delivery_mode=2).encode()
     message = Message()

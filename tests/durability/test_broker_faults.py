@@ -65,7 +65,7 @@ class Scenario:
             definitions.set(("queue", name), incarnation)
         self.change({("exchange", "x1"): "fanout"}, vhost.declare_exchange, "x1", "fanout", True)
         for name in ("q0", "q1"):
-            self.change({("binding", "x1", name, ""): True}, vhost.bind_queue, name, "x1", "")
+            self.change({("binding", "x1", name, ""): True}, vhost.bindings.bind_queue, name, "x1", "")
         self.answer()
 
     def change(self, values, verb, *arguments):

@@ -36,7 +36,7 @@ def original(tmp_path):
     vhost.declare_queue("q", durable=True)
     vhost.declare_queue("p", durable=True, arguments={"x-max-length": 5})
     vhost.declare_exchange("x", "topic", True)
-    vhost.bind_queue("q", "x", "#")
+    vhost.bindings.bind_queue("q", "x", "#")
     node.broker.users.set_user("u", password_hash="", tags=("management",))
     node.broker.users.set_permission("u", "/", "a", "b", "c")
     node.stop()

@@ -117,9 +117,9 @@ def change(broker, random, number):
     elif draw < 0.65:
         vhost.delete_exchange(f"x{number % 2}")
     elif draw < 0.85 and queue in vhost.queues and exchange in vhost.exchanges:
-        vhost.bind_queue(queue, exchange, key)
+        vhost.bindings.bind_queue(queue, exchange, key)
     elif draw < 0.93:
-        vhost.unbind_queue(queue, exchange, key)
+        vhost.bindings.unbind_queue(queue, exchange, key)
     else:
         broker.users.set_user(f"u{number % 3}", password_hash="", tags=(str(number),))
         broker.users.set_permission(f"u{number % 3}", vhost.name, str(number), "", "")

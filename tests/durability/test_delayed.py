@@ -27,7 +27,7 @@ def declare(node):
         "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
     )
     node.vhost.declare_queue("q", durable=True)
-    node.vhost.bind_queue("q", "x", "")
+    node.vhost.bindings.bind_queue("q", "x", "")
 
 
 def publish(node, number, delay_ms):

@@ -49,7 +49,7 @@ def prepare(node):
     declare(node, "log", {"x-queue-type": "stream"})
     node.vhost.declare_exchange(
         "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
-    node.vhost.bind_queue("jobs", "later", "")
+    node.vhost.bindings.bind_queue("jobs", "later", "")
     node.vhost.extras[STORE].put("first", made("first", b"1"))
 
 

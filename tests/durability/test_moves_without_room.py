@@ -53,7 +53,7 @@ def node(tmp_path, files):
 def declare(node, name, bound_to=None, **arguments):
     queue, _ = node.vhost.declare_queue(name, durable=True, arguments=arguments)
     if bound_to:
-        node.vhost.bind_queue(name, bound_to, "")
+        node.vhost.bindings.bind_queue(name, bound_to, "")
     return queue
 
 

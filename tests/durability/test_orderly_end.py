@@ -51,7 +51,7 @@ def test_message_on_its_way_arrives_once(tmp_path, send):
     node.vhost.declare_exchange(
         "later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
     )
-    node.vhost.bind_queue("q", "later", "")
+    node.vhost.bindings.bind_queue("q", "later", "")
     node.committer.wait()
     files.go_on.clear()
 

@@ -183,7 +183,7 @@ def test_repeat_of_a_message_whose_flush_fails_is_nacked_too(door, files, how):
         first.publish("", exchange="once", properties=once())
         wait_for_messages(door, sick=2)
         if how == "unroutable":
-            door.vhost.unbind_queue("sick", "once", "")
+            door.vhost.bindings.unbind_queue("sick", "once", "")
         second.publish("", exchange="once", properties=once(1 if how == "transient" else 2))
         wait_until(
             lambda: door.broker.vhosts["/"].exchanges["once"].state.publish_in == 2, sleep=gevent.sleep

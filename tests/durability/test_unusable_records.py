@@ -14,6 +14,7 @@ from gomq_py.broker.policies.parameters import Parameters
 from gomq_py.broker.policies.vhost_limits import LimitsComponent
 from gomq_py.broker.policies.vhost_policies import PolicyComponent
 from gomq_py.broker.topology import recovery
+from gomq_py.broker.topology.bindings import Bindings
 from gomq_py.broker.topology.definitions import exported
 from gomq_py.broker.topology.queue_factory import QueueFactory
 from gomq_py.broker.topology.vhost import VHost
@@ -112,7 +113,7 @@ class ItemFault(Exception):
 
 @pytest.mark.parametrize("owner, name", [
     (Parameters, "restore"), (VHost, "add_exchange"), (QueueFactory, "create"), (VHost, "recover_queue"),
-    (VHost, "add_binding"),
+    (Bindings, "add"),
     (QueueFactory, "configure"), (VHost, "set_alternate"), (VHost, "set_tee"), (PolicyComponent, "check"),
     (PolicyComponent, "changed"),
     (LimitsComponent, "changed"), (recovery, "decoded"), (recovery, "_binding_key"),
@@ -124,7 +125,7 @@ def test_whatever_one_definition_brings_about_the_others_are_there(root, owner, 
     node = Node(root)
     node.vhost.declare_exchange("x", "topic", durable=True)
     node.vhost.declare_queue("last", durable=True, arguments={"x-max-length": 5})
-    node.vhost.bind_queue("last", "x", "k")
+    node.vhost.bindings.bind_queue("last", "x", "k")
     node.broker.parameters.set(node.vhost, "policy", "p", {"pattern": ".*", "definition": {
         "alternate-exchange": "amq.topic", "max-length": 7, "tee-to-stream": "log"}})
     node.broker.parameters.set(node.vhost, "vhost-limits", "limits", {"max-queues": 100})

@@ -121,13 +121,13 @@ def test_patterns_with_words_behind_a_hash_are_limited_at_every_door_and_what_is
 
     client.expect_error(ChannelClose, 406, f"PRECONDITION_FAILED - {text}", blamed=QueueBind)
     with pytest.raises(PreconditionFailed, match=re.escape(text)):
-        door.vhost.bind_queue("kept", "amq.topic", "#.c")
-    door.vhost.bind_queue("q", "amq.topic", "#.a.b")
-    door.vhost.unbind_queue("kept", "amq.topic", "x.#.y", {})
-    door.vhost.bind_queue("kept", "amq.topic", "#.c")
+        door.vhost.bindings.bind_queue("kept", "amq.topic", "#.c")
+    door.vhost.bindings.bind_queue("q", "amq.topic", "#.a.b")
+    door.vhost.bindings.unbind_queue("kept", "amq.topic", "x.#.y", {})
+    door.vhost.bindings.bind_queue("kept", "amq.topic", "#.c")
     delayed = door.vhost.declare_exchange("d", "x-delayed-message", arguments={"x-delayed-type": "topic"})
     with pytest.raises(PreconditionFailed, match=r"\(max_topic_words\)"):
-        door.vhost.bind_queue("kept", delayed.name, "#.1.2.3.4.5.6")
+        door.vhost.bindings.bind_queue("kept", delayed.name, "#.1.2.3.4.5.6")
 
     door.__exit__()
     door = limited(max_topic_words=1)
@@ -135,9 +135,9 @@ def test_patterns_with_words_behind_a_hash_are_limited_at_every_door_and_what_is
     assert {binding.routing_key for binding in door.vhost.exchanges["amq.topic"].bindings()} == {
         "#.a.b", "#.c", "a.#", "*.*.*.*"
     }
-    door.vhost.bind_queue("kept", "amq.topic", "#.c")
+    door.vhost.bindings.bind_queue("kept", "amq.topic", "#.c")
     with pytest.raises(PreconditionFailed):
-        door.vhost.bind_queue("kept", "amq.topic", "#.d")
+        door.vhost.bindings.bind_queue("kept", "amq.topic", "#.d")
 
 
 # bodies in flight

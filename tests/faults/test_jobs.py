@@ -95,9 +95,9 @@ class Site:
         )
         self.vhost.declare_queue("arrived", durable=True)
         self.arrived = self.vhost.queue("arrived")
-        self.vhost.bind_queue("arrived", "later", "arrived")
-        self.vhost.bind_queue("arrived", "amq.rabbitmq.event", "told")
-        self.vhost.bind_queue("arrived", "amq.rabbitmq.log", "error")
+        self.vhost.bindings.bind_queue("arrived", "later", "arrived")
+        self.vhost.bindings.bind_queue("arrived", "amq.rabbitmq.event", "told")
+        self.vhost.bindings.bind_queue("arrived", "amq.rabbitmq.log", "error")
 
     def declare(self, durable=False, **arguments):
         name = f"q{next(numbers)}"
@@ -136,7 +136,7 @@ class Site:
     def letters_without_room(self):
         target = NoRoom("no room")
         exchange = self.vhost.declare_exchange(f"x{next(numbers)}", "fanout")
-        self.vhost.add_binding(Binding(exchange, target, "", {}))
+        self.vhost.bindings.add(Binding(exchange, target, "", {}))
         self.publish(self.declare(max_length=0, dead_letter_exchange=exchange.name), 3)
         wait(lambda: target.seen == 4)
 
@@ -266,9 +266,9 @@ class Site:
         exchange = self.vhost.declare_exchange(f"x{next(numbers)}", "direct")
         queues = [self.declare() for _ in range(5)]
         for queue in queues:
-            self.vhost.bind_queue(queue.name, exchange.name, "")
+            self.vhost.bindings.bind_queue(queue.name, exchange.name, "")
         self.vhost.delete_exchange(exchange.name)
-        wait(lambda: not any(self.vhost.bindings_to(queue)[1:] for queue in queues))
+        wait(lambda: not any(self.vhost.bindings.to(queue)[1:] for queue in queues))
 
     def cancelling(self):
         queue = self.declare()

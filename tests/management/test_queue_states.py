@@ -93,7 +93,7 @@ def test_closed_queue_opens_again_with_its_messages_and_bindings(tmp_path, argum
     node = Node(tmp_path / "data")
     queue, _ = node.vhost.declare_queue("q", durable=True, arguments=arguments)
     node.vhost.declare_exchange("x", "topic", durable=True)
-    node.vhost.bind_queue("q", "x", "a.*")
+    node.vhost.bindings.bind_queue("q", "x", "a.*")
     for body in (b"1", b"2", b"3"):
         node.publish("x", "a.b", body, **PERSISTENT)
     message = Message()
@@ -114,14 +114,14 @@ def test_closed_queue_opens_again_with_its_messages_and_bindings(tmp_path, argum
     queue.settle(held)  # by a channel that still holds it from before
     queue.requeue(held)
     assert node.publish("x", "a.b", b"4", **PERSISTENT) == [1]
-    assert node.vhost.bindings_to(queue) == []
+    assert node.vhost.bindings.to(queue) == []
     assert [node.take("q")[0] for _ in range(3)] == [b"2", b"3", b"4"]
     with pytest.raises(PreconditionFailed):
         node.vhost.restart_queue(again)
     node.stop()
 
     last = Node(tmp_path / "data")
-    assert [binding.routing_key for binding in last.vhost.bindings_to(last.vhost.queue("q"))] == ["a.*"]
+    assert [binding.routing_key for binding in last.vhost.bindings.to(last.vhost.queue("q"))] == ["a.*"]
     assert last.vhost.queue("q").ready_count == 0
     last.stop()
 

@@ -38,7 +38,7 @@ def expiring(node):
 def delayed(node):
     node.vhost.declare_exchange("later", "x-delayed-message", True, arguments={"x-delayed-type": "direct"})
     node.vhost.declare_queue("q", durable=True)
-    node.vhost.bind_queue("q", "later", "k")
+    node.vhost.bindings.bind_queue("q", "later", "k")
     from gomq_py.content.properties import Properties
     headers = {"x-delay": 3_600_000}
     properties = Properties(headers=headers).encode()

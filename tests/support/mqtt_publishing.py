@@ -8,7 +8,7 @@ def bound(door, pattern="#", name="q", durable=False, **arguments):
     vhost = door.vhost
     arguments = {key.replace("_", "-"): value for key, value in arguments.items()}
     queue = vhost.create_queue(name, durable, False, arguments, None)
-    vhost.attach(vhost.exchange("amq.topic"), queue, pattern, {})
+    vhost.bindings.attach(vhost.exchange("amq.topic"), queue, pattern, {})
     return queue
 
 

@@ -11,7 +11,7 @@ DOORS = ("gomq_py.amqp.server.", "gomq_py.mqtt.server.", "gomq_py.http.")
 VERBS = "gomq_py.broker.verbs"
 # What asks for a right of somebody: methods of users, permissions and Access.
 CHECKS = {"allows", "permission", "topic_permission", "write_topic", "read_topic", "may_write", "may_publish"}
-# What needs a right: methods of VHost and Queue.
+# What needs a right: methods of VHost, Bindings and Queue.
 NEEDS_A_RIGHT = {
     "declare_queue", "delete_queue", "pause_queue", "restart_queue", "purge", "purge_some",
     "declare_exchange", "delete_exchange", "bind_queue", "bind_exchange", "unbind_queue", "unbind_exchange",
@@ -75,8 +75,8 @@ def test_exceptions_are_still_needed():
     ("channel.access.write('queue', name)", ["channel.access.write"]),
     ("there.declare_queue(name)", ["there.declare_queue"]),
     (
-        "do = there.bind_queue if kind == 'q' else there.bind_exchange",
-        ["there.bind_queue", "there.bind_exchange"],
+        "do = there.bindings.bind_queue if kind == 'q' else there.bindings.bind_exchange",
+        ["there.bindings.bind_queue", "there.bindings.bind_exchange"],
     ),
     (
         "g.user.permission(vhost).allows('read', name)",

@@ -14,14 +14,14 @@ from gomq_py.content.properties import Properties
 
 
 class Routing:
-    """Base of VHost. ``exchanges`` and ``queues`` are by name; ``_bindings_to`` is {destination: {binding:
-    None}}.
+    """Base of VHost. ``exchanges`` and ``queues`` are by name; ``bindings_to(destination)`` returns the
+    bindings that lead to it.
     """
 
-    def __init__(self):
+    def __init__(self, bindings_to):
         self.exchanges = {}
         self.queues = {}
-        self._bindings_to = {}
+        self._bindings_to = bindings_to
         self.needs_properties = False  # some exchange looks at properties besides headers
         self._alternates = {}  # name of an alternate exchange: {exchange that uses it: None}
         self._onward_of = {}  # exchange: {exchange that hands on to it: None}
@@ -143,7 +143,7 @@ class Routing:
         if isinstance(entity, Exchange):
             self.routes_changed(entity)
             return
-        for source in {binding.source for binding in self._bindings_to.get(entity, ())}:
+        for source in {binding.source for binding in self._bindings_to(entity)}:
             self.routes_changed(source)
         self.routes_changed(self.exchanges[""])
 
@@ -223,7 +223,7 @@ class Routing:
         while ahead:
             current = ahead.pop()
             current.state.revision += 1
-            upstream = [binding.source for binding in self._bindings_to.get(current, ())]
+            upstream = [binding.source for binding in self._bindings_to(current)]
             upstream.extend(self._alternates.get(current.name, ()))
             upstream.extend(self._onward_of.get(current, ()))
             for source in upstream:

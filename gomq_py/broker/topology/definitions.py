@@ -523,7 +523,8 @@ class Importer:
                 and entry["destination"] not in vhost.queues):
             self._ignored("bindings", entry, _RESERVED_NOTE)
             return _NOT_TAKEN
-        bind = vhost.bind_exchange if entry["destination_type"] == "exchange" else vhost.bind_queue
+        bindings, to_exchange = vhost.bindings, entry["destination_type"] == "exchange"
+        bind = bindings.bind_exchange if to_exchange else bindings.bind_queue
         bind(entry["destination"], entry["source"], entry["routing_key"], with_octets(entry.get("arguments")))
         return None
 

@@ -133,7 +133,7 @@ class Kinds:
         self.components[component] = handler
 
     def add_store(self, name, opened):
-        """Each vhost may keep a store of its own under this name (VHost.make_store), beside those of queues.
+        """Each vhost may keep a store of its own under this name (OwnStores.make), beside those of queues.
 
         ``opened(vhost, store)`` is called at boot with that of an earlier run, when all else of the vhost is
         there, the stores that were added before it included; None where it cannot be opened. It must not

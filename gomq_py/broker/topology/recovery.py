@@ -257,11 +257,11 @@ def _restore_binding(_key, record, vhost):
         raise LookupError("one end is missing")
     binding = Binding(source, destination, text(record["key"]), record["arguments"])
     if source.find(binding.identity) is None:
-        vhost.add_binding(binding)
+        vhost.bindings.add(binding)
 
 
 def _restore_store(name, record, vhost):
-    vhost.recover_store(name, record["incarnation"])
+    vhost.stores.recover(name, record["incarnation"])
 
 
 def snapshot(vhosts, parameters, being_removed=tuple):
@@ -282,7 +282,7 @@ def snapshot(vhosts, parameters, being_removed=tuple):
             yield partial(_parameter_record, vhosts, vhost, key)
         for key in list(vhost.notes):
             yield partial(_note_record, vhosts, vhost, key)
-        for name in vhost.store_names():
+        for name in vhost.stores.names():
             yield partial(_store_record, vhosts, vhost, name)
         for exchange in list(vhost.exchanges.values()):
             is_kept = exchange.durable and not exchange.predeclared
@@ -326,7 +326,7 @@ def _note_record(vhosts, vhost, key):
 
 
 def _store_record(vhosts, vhost, name):
-    return vhost.store_record(name) if vhosts.get(vhost.name) is vhost else None
+    return vhost.stores.record_of(name) if vhosts.get(vhost.name) is vhost else None
 
 
 def _exchange_record(vhosts, vhost, exchange):

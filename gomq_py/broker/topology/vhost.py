@@ -1,4 +1,4 @@
-"""VHost: names to exchanges and queues, and every rule about declaring, binding and deleting them.
+"""VHost: names to exchanges and queues, and every rule about declaring and deleting them.
 
 Above exchanges, queues and the log of definitions, below the doors. A verb checks everything first, then
 writes the log, then changes the model, all without yielding; what it raises is what the peer is told, in
@@ -6,15 +6,12 @@ RabbitMQ's words. Permissions are the business of broker.verbs; waiting for the 
 about something durable leaves is the doors'. ``owner`` is any object that stands for a connection.
 """
 import time
-from collections import Counter
 from functools import partial
-from operator import attrgetter
 
 from gomq_py.broker import names
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.default import DefaultExchange
 from gomq_py.broker.exchanges.delayed import DelayedExchange
-from gomq_py.broker.exchanges.exchange import Exchange
 from gomq_py.broker.exchanges.types import COMPARED_ARGUMENTS, check_exchange_arguments
 from gomq_py.broker.features.arguments import (
     CLASSIC, QUEUE_TYPE, check_may_be_unnamed, check_queue_arguments, check_same_arguments, queue_type_of,
@@ -31,7 +28,9 @@ from gomq_py.broker.signals import events as events_
 from gomq_py.broker.signals.events import Events
 from gomq_py.broker.signals.totals import EXCHANGE_COUNTERS, Totals
 from gomq_py.broker.tables import TableLimits
-from gomq_py.broker.topology.binding import Binding, frozen, identity_of
+from gomq_py.broker.topology.binding import frozen
+from gomq_py.broker.topology.bindings import Bindings
+from gomq_py.broker.topology.own_stores import OwnStores
 from gomq_py.broker.topology_log import records
 from gomq_py.broker.values import difference, difference_in, same_argument
 from gomq_py.errors import (
@@ -44,7 +43,6 @@ from gomq_py.observability.log import logger
 from gomq_py.storage.errors import StoreError
 
 LOG = logger("broker")
-_source_of = attrgetter("source")
 
 
 class VHost(Routing):
@@ -59,7 +57,8 @@ class VHost(Routing):
     """
 
     def __init__(self, name, factory, log, description="", tags=(), events=None):
-        super().__init__()
+        self.bindings = Bindings(self, events or Events(None))
+        super().__init__(self.bindings.to)
         self.name = name
         self.description = description
         self.tags = list(tags)
@@ -74,20 +73,19 @@ class VHost(Routing):
         self.topic_exchange = TOPIC_EXCHANGE
         self.held = set()  # each HeldPublish (broker.verbs) whose message has not reached all its queues
         self._is_gone = False  # deleted: what is still done in it is not kept
-        self._is_closed = False  # the broker stops
         self._factory = factory
         self._log = log
         self._events = events or Events(None)
         self._tracing_watchers = {}
         self._exclusive = {}  # owner: {queue: None}
         self._restarting = set()
-        self._stores = {}  # name: (store of the vhost's own, or None where it is not open, its incarnation)
         self.parameters = {}  # (component, name): value, see broker.parameters
         self.waiting = set()  # those of them that nobody acted on when they were set
         self.set_by = {}  # (component, name): who set it, see there; of those that nobody is known of nothing
         self.notes = {}  # (room, name): value, see broker.policies.notes
         self.limits = {}
         self.totals = Totals()
+        self.stores = OwnStores(self, factory, self.record)
         self.policies = VHostPolicies(
             self, factory.scheduler, factory.configure, factory.when_safe, self.kinds.left_out,
             self.kinds.policies_looked_at)
@@ -201,7 +199,7 @@ class VHost(Routing):
         exchange = self.make_exchange(kind, name, durable, auto_delete, internal, arguments)
         if exchange.durable:
             try:
-                self._record(self.exchange_record(exchange))
+                self.record(self.exchange_record(exchange))
             except Refused:
                 self._remove_delayed_store(exchange)
                 raise
@@ -334,7 +332,7 @@ class VHost(Routing):
         queue = self._factory.create(self.name, name, durable, auto_delete, owner, arguments)
         if durable:
             try:
-                self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+                self.record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
             except Refused:
                 self._factory.remove(queue, "cannot be recorded")
                 raise
@@ -389,7 +387,7 @@ class VHost(Routing):
         before, queue.paused = queue.paused, paused
         if queue.durable and bool(before) != bool(paused):
             try:
-                self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+                self.record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
             except OutOfResources:
                 queue.paused = before
                 raise
@@ -408,7 +406,7 @@ class VHost(Routing):
         queue.redefine(arguments)
         if queue.durable:
             try:
-                self._record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
+                self.record(records.queue_declared(queue, self._factory.incarnation_of(queue)))
             except Refused:
                 queue.redefine(before)
                 raise
@@ -443,18 +441,13 @@ class VHost(Routing):
 
     def _replace_queue(self, queue, again):
         """The other object for the same queue, with its bindings."""
-        bindings = self.bindings_to(queue)
         again.paused = queue.paused
-        for binding in bindings:
-            binding.source.unbind(binding)
-        self._bindings_to.pop(queue, None)
         self.forget_tee(queue)
         queue.on_unused = None
         if queue.exclusive_owner is not None:
             self._exclusive[queue.exclusive_owner].pop(queue, None)
         self._add_queue(again)
-        for binding in bindings:
-            self.add_binding(Binding(binding.source, again, binding.routing_key, binding.arguments))
+        self.bindings.move(queue, again)
 
     def release_owner(self, owner):
         """A connection is gone: delete its exclusive queues, in slices where they are very many; until then
@@ -473,120 +466,16 @@ class VHost(Routing):
             return bool(queues)
 
         if queues:
-            self._in_slices(drop_one, "deleting exclusive queues")
+            self.in_slices(drop_one, "deleting exclusive queues")
         return count
 
     def owns_queues(self, owner):
         """Whether a connection has exclusive queues here."""
         return owner in self._exclusive
 
-    # bindings
-
-    def bind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.bind, names given.
-
-        Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed,
-        ResourceLocked.
-        """
-        source, destination = self._ends(exchange, queue, self.queue, owner)
-        destination.check_binding_from(source)
-        return self._bind(source, destination, routing_key, arguments or {})
-
-    def bind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.bind, names given.
-
-        Returns whether the binding is new. Raises NotFound, AccessRefused, PreconditionFailed.
-        """
-        self.check_not_default(cleaned(destination))
-        source, target = self._ends(source, destination, lambda name, _owner: self.exchange(name), None)
-        return self._bind(source, target, routing_key, arguments or {})
-
-    def unbind_queue(self, queue, exchange, routing_key, arguments=None, owner=None):
-        """queue.unbind; of a missing queue, exchange or binding too.
-
-        Returns whether there was one. Raises AccessRefused, ResourceLocked.
-        """
-        self.check_not_default(cleaned(exchange))
-        return self._unbind(exchange, self.queues.get(cleaned(queue)), routing_key, arguments or {}, owner)
-
-    def unbind_exchange(self, destination, source, routing_key, arguments=None):
-        """exchange.unbind; of a missing exchange or binding too.
-
-        Returns whether there was one. Raises AccessRefused.
-        """
-        self.check_not_default(cleaned(source))
-        self.check_not_default(cleaned(destination))
-        return self._unbind(source, self.exchanges.get(cleaned(destination)), routing_key, arguments or {})
-
-    def attach(self, source, destination, routing_key, arguments=None):
-        """Bind a Destination, which may have no name, to an exchange, for those who know that they may: the
-        binding is not checked.
-
-        Returns whether it is new. Raises OutOfResources, PreconditionFailed where it is durable and cannot be
-        recorded.
-        """
-        return self._bind_checked(Binding(source, destination, routing_key, arguments))
-
-    def detach(self, source, destination, routing_key, arguments=None):
-        """Undo one attach(). Returns whether there was such a binding. Raises as attach() does."""
-        binding = source.find(identity_of(destination, routing_key, arguments))
-        if binding is None:
-            return False
-        self._unbind_found(binding)
-        return True
-
-    def detach_all(self, destination):
-        """A Destination that is not durable is gone, which nobody can attach again: remove every binding to
-        it, in slices where they are very many.
-        """
-        assert not destination.durable
-        self._unbind_all_from(destination)
-
-    def bindings_to(self, destination):
-        """Every binding that leads to a queue or exchange, without the default exchange's."""
-        return list(self._bindings_to.get(destination, ()))
-
-    def _ends(self, source, destination, find_destination, owner):
-        self.check_not_default(cleaned(source))
-        return self.exchange(source), find_destination(destination, owner)
-
-    def _bind(self, source, destination, routing_key, arguments):
-        source.check_binding(routing_key, arguments)
-        self.tables.check_table(
-            f"arguments of a binding from {described('exchange', source.name, self.name)}", arguments
-        )
-        return self._bind_checked(Binding(source, destination, routing_key, arguments))
-
-    def _bind_checked(self, binding):
-        if binding.source.find(binding.identity) is not None:
-            return False
-        if binding.durable:
-            self._record(records.bound(binding))
-        self.add_binding(binding)
-        self._events.emit("binding.created", events_.binding_made, binding)
-        return True
-
-    def _unbind(self, source_name, destination, routing_key, arguments, owner=None):
-        source = self.exchanges.get(cleaned(source_name))
-        if source is None or destination is None:
-            return False
-        binding = source.find(identity_of(destination, routing_key, arguments))
-        if binding is None:
-            return False
-        if not isinstance(destination, Exchange):
-            self.check_access(destination, owner)
-        self._unbind_found(binding)
-        return True
-
-    def _unbind_found(self, binding):
-        if binding.durable:
-            self._record(records.unbound(binding))
-        self._remove_binding(binding)
-        self._delete_if_unused([binding.source])
-
     # changing the model
 
-    def _in_slices(self, step, name, before_rest=None):
+    def in_slices(self, step, name, before_rest=None):
         """Call ``step()`` until it returns False: for some milliseconds of the processor's time at once, the
         rest as a job that goes on whatever one step raises.
 
@@ -598,7 +487,7 @@ class VHost(Routing):
                 before_rest()
             self._factory.scheduler.start(steps)
 
-    def _record(self, record):
+    def record(self, record):
         """Write a durable change before it is made.
 
         Raises OutOfResources or PreconditionFailed (on the channel); then nothing may change.
@@ -616,38 +505,6 @@ class VHost(Routing):
                 f"cannot write the definitions of vhost '{self.name}': {error.strerror}"
             ) from error
 
-    def add_binding(self, binding):
-        """Put a checked binding into place; for this class and recovery."""
-        binding.source.bind(binding)
-        self._bindings_to.setdefault(binding.destination, {})[binding] = None
-        self.routes_changed(binding.source)
-
-    def _remove_binding(self, binding):
-        binding.source.unbind(binding)
-        rest = self._bindings_to[binding.destination]
-        del rest[binding]
-        if not rest:
-            del self._bindings_to[binding.destination]
-        self.routes_changed(binding.source)
-        self._events.emit("binding.deleted", events_.binding_made, binding)
-
-    def _remove_bindings_from(self, exchange):
-        """Those from an exchange that is gone, through which nothing is routed any more: in slices where they
-        are very many.
-        """
-        bindings = exchange.bindings()
-
-        def remove_one():
-            if bindings:
-                binding = bindings.pop()
-                # it may have gone with its destination
-                if binding in self._bindings_to.get(binding.destination, ()):
-                    self._remove_binding(binding)
-            return bool(bindings)
-
-        bindings.reverse()
-        self._in_slices(remove_one, "removing bindings")
-
     def add_exchange(self, exchange):
         """Put a checked exchange into place; for this class and recovery."""
         exchange.set_defaults(self._factory.exchange_defaults)
@@ -659,7 +516,7 @@ class VHost(Routing):
 
     def _drop_exchange(self, exchange):
         if exchange.durable:
-            self._record(records.exchange_deleted(exchange))
+            self.record(records.exchange_deleted(exchange))
         del self.exchanges[exchange.name]
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._remove_delayed_store(exchange)
@@ -668,8 +525,8 @@ class VHost(Routing):
         self.forget_tee(exchange)
         exchange.state.revision += 1
         self.alternate_changed(exchange.name)
-        self._unbind_all_from(exchange)
-        self._remove_bindings_from(exchange)
+        self.bindings.remove_to(exchange)
+        self.bindings.remove_from(exchange)
         self._events.emit("exchange.deleted", events_.exchange_deleted, exchange)
 
     def _add_queue(self, queue):
@@ -684,7 +541,7 @@ class VHost(Routing):
 
     def _drop_queue(self, queue):
         if queue.durable:
-            self._record(records.queue_deleted(queue))
+            self.record(records.queue_deleted(queue))
         count, heir_of = queue.ready_count, queue.legacy()
         del self.queues[queue.name]
         self.totals.add_queue(queue)
@@ -693,7 +550,7 @@ class VHost(Routing):
         self.forget_tee(queue)
         self.tee_changed(queue.name)
         queue.on_unused = None
-        self._unbind_all_from(queue)
+        self.bindings.remove_to(queue)
         reason = f"{described('queue', queue.name, self.name)} deleted"
         self._factory.remove(queue, reason, heir_of)
         self._events.emit("queue.deleted", events_.queue_deleted, queue)
@@ -713,90 +570,6 @@ class VHost(Routing):
         queue = self._factory.create(self.name, name, True, auto_delete, None, arguments, incarnation)
         queue.paused = paused
         self._add_queue(queue)
-
-    # stores of its own, for who registered them with the kinds
-
-    def make_store(self, name):
-        """The MessageStore that this vhost keeps under a name, made and recorded if it was not there.
-
-        Raises OutOfResources.
-        """
-        if name not in self._stores:
-            if self._is_gone:
-                raise OutOfResources(f"vhost '{self.name}' is deleted")
-            try:
-                store, incarnation = self._factory.open_own(self.name, name)
-            except StoreError as error:
-                raise OutOfResources(f"cannot make store '{name}' of vhost '{self.name}': {error}") from error
-            try:
-                self._record(records.store_made(self.name, name, incarnation))
-            except Refused:
-                self._factory.remove_own(self.name, name, store, incarnation)
-                raise
-            self._stores[name] = store, incarnation
-        store = self._stores[name][0]
-        if store is None:
-            raise OutOfResources(f"store '{name}' of vhost '{self.name}' is closed after a fault")
-        return store
-
-    def replace_store(self, name):
-        """Make and record another store under this name, whose files go: it has failed. As make_store()."""
-        before = self._stores.pop(name, None)
-        try:
-            store = self.make_store(name)
-        except Refused:
-            if before is not None:
-                self._stores[name] = before
-            raise
-        if before is not None:
-            self._factory.remove_own(self.name, name, *before)
-        return store
-
-    def reopen_store(self, name, done):
-        """Open one again that a fault has closed: ``done(store, error)`` is called when that is so, with one
-        of both, unless the vhost has been closed or deleted by then.
-        """
-        if self._is_closed:
-            return
-        before = self._stores[name]
-
-        def opened(store, error):
-            if self._stores.get(name) is before and not self._is_closed:
-                if store is not None:
-                    self._stores[name] = store, before[1]
-                done(store, error)
-            elif store is not None and self._is_closed:
-                store.close()
-            elif store is not None:  # recovery may have made files in its folder
-                self._factory.remove_own(self.name, name, store, before[1])
-
-        self._factory.reopen_own(self.name, name, *before, opened)
-
-    def recover_store(self, name, incarnation):
-        """Open a store of its own of an earlier run; for recovery at boot. Blocks. Raises LookupError where
-        nobody has registered it.
-        """
-        opened = self.kinds.store_opened(name)
-        store = None
-        try:
-            store, _ = self._factory.open_own(self.name, name, incarnation)
-        except StoreError as error:  # it is there, closed, and everything else goes on
-            LOG.error("store %r of vhost %r is closed: %s", name, self.name, error)
-        self._stores[name] = store, incarnation
-        opened(self, store)
-
-    def closed_stores(self):
-        """The names of those that a fault has closed, until they are open again."""
-        return [
-            name for name, (store, _) in self._stores.items() if store is None or store.failure is not None]
-
-    def store_names(self):
-        """The names of its stores."""
-        return list(self._stores)
-
-    def store_record(self, name):
-        """What the log keeps of one."""
-        return records.store_made(self.name, name, self._stores[name][1])
 
     @property
     def scheduler(self):
@@ -834,18 +607,13 @@ class VHost(Routing):
         One that cannot be closed keeps no other one open; the first failure is raised at the end.
         """
         shutdown = Shutdown()
-        self._is_closed = True
         for queue in list(self.queues.values()):
             queue.on_unused = None
             shutdown.do(queue.close, "broker stops")
         for exchange in list(self.exchanges.values()):
             if isinstance(exchange, DelayedExchange):
                 shutdown.do(exchange.delayed_store.close)
-        for store, _ in self._stores.values():
-            if store is not None:
-                if store.listener is not None:
-                    shutdown.do(store.listener.close)  # what is safe later it does not hear of
-                shutdown.do(store.close)
+        self.stores.close(shutdown)
         shutdown.raise_failure()
 
     def durable_stores(self):
@@ -855,7 +623,7 @@ class VHost(Routing):
         for queue in [*self.queues.values(), *(exchange.delayed_store for exchange in delayed)]:
             if queue.durable and queue.store is not None:
                 yield queue.store
-        yield from (store for store, _ in self._stores.values() if store is not None)
+        yield from self.stores.opened()
 
     def incarnations(self):
         """Those of everything in it that has a folder. A generator."""
@@ -863,7 +631,7 @@ class VHost(Routing):
         for queue in [*self.queues.values(), *(exchange.delayed_store for exchange in delayed)]:
             if queue.durable:
                 yield self._factory.incarnation_of(queue)
-        yield from (incarnation for _, incarnation in self._stores.values())
+        yield from self.stores.incarnations()
 
     @property
     def is_gone(self):
@@ -883,17 +651,17 @@ class VHost(Routing):
             yield self._let_go_of_a_queue
         while self.exchanges:
             yield self._let_go_of_an_exchange
-        while self._stores:
-            yield self._let_go_of_a_store
+        while self.stores.names():
+            yield self.stores.remove_one
         yield partial(self.kinds.vhost_gone, self)
-        self._bindings_to.clear()
+        self.bindings.clear()
 
     def _let_go_of_a_queue(self):
         _, queue = self.queues.popitem()
         queue.on_unused = None
         self.totals.add_queue(queue)
         self._disown(queue)
-        self._bindings_to.pop(queue, None)
+        self.bindings.forget(queue)
         reason = f"vhost '{self.name}' deleted"
         self._factory.remove(queue, reason)
         queue.on_deleted(reason)
@@ -905,41 +673,7 @@ class VHost(Routing):
         self.totals.add(exchange.state, EXCHANGE_COUNTERS)
         self._remove_delayed_store(exchange)
 
-    def _let_go_of_a_store(self):
-        name, (store, incarnation) = self._stores.popitem()
-        if store is not None:
-            store.flush()
-        self._factory.remove_own(self.name, name, store, incarnation)
-
-    def _unbind_all_from(self, destination):
-        """Remove every binding to something that is gone, and the auto-delete exchanges that had no other.
-
-        From now on nothing is routed there and nobody is shown them; where they are very many exchanges
-        forget them in slices.
-        """
-        bindings = list(self._bindings_to.pop(destination, ()))
-        bindings.reverse()
-        sources = {}
-
-        def remove_one():
-            if bindings:
-                binding = bindings.pop()
-                sources[binding.source] = None
-                binding.source.unbind(binding)
-                self._events.emit("binding.deleted", events_.binding_made, binding)
-            return bool(bindings)
-
-        def part_with_rest():
-            for source, count in Counter(map(_source_of, bindings)).items():
-                source.part_with(destination, count)
-                sources[source] = None
-
-        self._in_slices(remove_one, "removing bindings", part_with_rest)
-        for source in list(sources):
-            self.routes_changed(source)
-        self._delete_if_unused(list(sources))
-
-    def _delete_if_unused(self, sources):
+    def delete_if_unused(self, sources):
         """Auto-delete: an exchange goes when its last binding has gone (never before it had one)."""
         for source in sources:
             if source.auto_delete and not source.binding_count and self.exchanges.get(source.name) is source:

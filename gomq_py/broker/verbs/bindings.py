@@ -17,9 +17,9 @@ def bind(caller, kind, destination, source, routing_key, arguments=None):
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
     if kind == QUEUE:
-        vhost.bind_queue(destination, source, routing_key, arguments, caller.owner)
+        vhost.bindings.bind_queue(destination, source, routing_key, arguments, caller.owner)
     else:
-        vhost.bind_exchange(destination, source, routing_key, arguments)
+        vhost.bindings.bind_exchange(destination, source, routing_key, arguments)
     return _is_durable(vhost, kind, destination, source)
 
 
@@ -30,9 +30,9 @@ def unbind(caller, kind, destination, source, routing_key, arguments=None):
     vhost = caller.vhost
     _check(caller, kind, destination, source, routing_key)
     if kind == QUEUE:
-        vhost.unbind_queue(destination, source, routing_key, arguments, caller.owner)
+        vhost.bindings.unbind_queue(destination, source, routing_key, arguments, caller.owner)
     else:
-        vhost.unbind_exchange(destination, source, routing_key, arguments)
+        vhost.bindings.unbind_exchange(destination, source, routing_key, arguments)
     return _is_durable(vhost, kind, destination, source)
 
 

@@ -92,7 +92,7 @@ def list_bindings_to(vhost, name):
     """The bindings in which it is the destination: none where it is not there."""
     there = find_vhost(vhost)
     exchange = there.exchanges.get(named(name))
-    bindings = [] if exchange is None else sliced(list(there.bindings_to(exchange)), shapes.binding)
+    bindings = [] if exchange is None else sliced(list(there.bindings.to(exchange)), shapes.binding)
     return listing(bindings, kinds.BY_SOURCE)
 
 

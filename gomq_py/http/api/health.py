@@ -78,7 +78,7 @@ def health():
     closed = [queue.name for vhost in vhosts for queue in list(vhost.queues.values()) if queue.closed]
     if closed:
         return failed("queues closed after a fault of their store", queues=closed[:100])
-    stores = [name for vhost in vhosts for name in vhost.closed_stores()]
+    stores = [name for vhost in vhosts for name in vhost.stores.closed()]
     return failed("stores closed after a fault", stores=stores[:100]) if stores else json_answer(OK)
 
 

@@ -184,7 +184,7 @@ def list_queue_bindings(vhost, name):
     queue = there.queues.get(name)
     bindings = (
         [] if queue is None
-        else [shapes.default_binding(queue), *sliced(list(there.bindings_to(queue)), shapes.binding)]
+        else [shapes.default_binding(queue), *sliced(list(there.bindings.to(queue)), shapes.binding)]
     )
     return listing(bindings, kinds.BY_SOURCE)
 

@@ -471,7 +471,7 @@ class Inflight(_scheduler.TurnTaker):
         """Whether there is a store, made with the first record."""
         if self.store is None and not self.failed:
             try:
-                self._begin(self.vhost.make_store(INFLIGHT_STORE))
+                self._begin(self.vhost.stores.make(INFLIGHT_STORE))
             except (StoreError, Refused) as error:
                 self._complain(error)
         return self.store is not None and not self.failed

@@ -159,7 +159,7 @@ class KeyedStore(Destination):
     def _opened(self):
         """The Shelf, made with the first message. Raises Refused, StoreError."""
         if self._shelf is None:
-            self._begin(self.vhost.make_store(self._store_name))
+            self._begin(self.vhost.stores.make(self._store_name))
         return self._shelf
 
     def _begin(self, store):
@@ -408,7 +408,7 @@ class Reopening(Again):
 
     def start(self):
         if self._kept.closed and not self._vhost.is_gone:
-            self._vhost.reopen_store(self._store_name, self._opened)
+            self._vhost.stores.reopen(self._store_name, self._opened)
 
     def _opened(self, store, error):
         if error is not None:

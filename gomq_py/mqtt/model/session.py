@@ -161,8 +161,8 @@ class Session:
         # Before the old one goes, so that a kill in between leaves a subscription. One that is there already
         # goes first where a later one is in force.
         if len(old) < len(before) and before[-1].identity != now:
-            vhost.detach(source, destination, subscription.topic_filter, options)
-        vhost.attach(source, destination, subscription.topic_filter, options)
+            vhost.bindings.detach(source, destination, subscription.topic_filter, options)
+        vhost.bindings.attach(source, destination, subscription.topic_filter, options)
         try:
             for binding in old:
                 self._detach(binding)
@@ -179,7 +179,7 @@ class Session:
         return bool(bindings)
 
     def _detach(self, binding):
-        self._sessions.vhost.detach(
+        self._sessions.vhost.bindings.detach(
             self._sessions.exchange, binding.destination, binding.routing_key, binding.arguments)
 
     def _destination(self, qos):

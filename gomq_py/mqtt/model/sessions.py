@@ -262,7 +262,7 @@ class Sessions:
         """Put a new one with a new store in the place of inflight. Returns the sessions that have anything
         under way. Raises OutOfResources.
         """
-        self.vhost.replace_store(INFLIGHT_STORE)
+        self.vhost.stores.replace(INFLIGHT_STORE)
         before, self._inflight = self._inflight, self.make_inflight()
         self._inflight.is_stuck = True
         self._inflight.open()
@@ -340,7 +340,7 @@ class Sessions:
     def _drop_sink(self, session):
         sink, session.sink = session.sink, None
         if sink is not None:
-            self.vhost.detach_all(sink)
+            self.vhost.bindings.remove_to(sink)
 
     def _ended(self, session, reason):
         if self.by_client.get(session.client_id) is session:

@@ -125,8 +125,8 @@ def test_durable_topology_survives(start, restart):
         vhost.declare_queue(
             "q", durable=True, auto_delete=True, arguments={"x-max-length": 5, "x-list": ["a", {"b": None}]}
         )
-        vhost.bind_queue("q", "x", "a.#", {"k": b"\xff"})
-        vhost.bind_exchange("x", "amq.headers", "", {"x-match": "any", "n": 1})
+        vhost.bindings.bind_queue("q", "x", "a.#", {"k": b"\xff"})
+        vhost.bindings.bind_exchange("x", "amq.headers", "", {"x-match": "any", "n": 1})
 
     vhost = restart(node).broker.vhosts["/"]
 
@@ -138,10 +138,10 @@ def test_durable_topology_survives(start, restart):
     assert (queue.durable, queue.auto_delete, queue.arguments) == (
         True, True, {"x-max-length": 5, "x-list": ["a", {"b": None}]}
     )
-    assert [binding.arguments for binding in vhost.bindings_to(queue)] == [{"k": b"\xff"}]
+    assert [binding.arguments for binding in vhost.bindings.to(queue)] == [{"k": b"\xff"}]
     assert routed(vhost, "x", "a.b") == ["q"]
     assert routed(vhost, "amq.headers", "a.b") == []
-    assert [binding.arguments for binding in vhost.bindings_to(exchange)] == [{"x-match": "any", "n": 1}]
+    assert [binding.arguments for binding in vhost.bindings.to(exchange)] == [{"x-match": "any", "n": 1}]
 
 
 def with_half_a_deletion(node):
@@ -199,7 +199,7 @@ def test_transient_topology_does_not_survive(start, restart):
     vhost.declare_queue("q")
     vhost.declare_queue("mine", durable=True, exclusive=True, owner=object())
     vhost.declare_exchange("x", "fanout")
-    vhost.bind_queue("q", "amq.topic", "k")
+    vhost.bindings.bind_queue("q", "amq.topic", "k")
 
     vhost = restart(node).broker.vhosts["/"]
 
@@ -213,17 +213,17 @@ def test_deletions_survive(start, restart):
     vhost = node.broker.vhosts["/"]
     for name in ("q", "r"):
         vhost.declare_queue(name, durable=True)
-        vhost.bind_queue(name, "amq.topic", "k")
+        vhost.bindings.bind_queue(name, "amq.topic", "k")
     vhost.declare_exchange("x", "fanout", durable=True)
-    vhost.bind_queue("r", "x", "")
+    vhost.bindings.bind_queue("r", "x", "")
     vhost.delete_queue("q")
-    vhost.unbind_queue("r", "amq.topic", "k")
+    vhost.bindings.unbind_queue("r", "amq.topic", "k")
     vhost.delete_exchange("x")
 
     vhost = restart(node).broker.vhosts["/"]
 
     assert list(vhost.queues) == ["r"]
-    assert vhost.bindings_to(vhost.queues["r"]) == []
+    assert vhost.bindings.to(vhost.queues["r"]) == []
     assert "x" not in vhost.exchanges
 
 
@@ -231,7 +231,7 @@ def test_names_that_are_not_utf8_survive(start, restart):
     node = start()
     name = b"\xff/\x00..".decode("utf-8", "surrogateescape")
     node.broker.vhosts["/"].declare_queue(name, durable=True)
-    node.broker.vhosts["/"].bind_queue(name, "amq.direct", name)
+    node.broker.vhosts["/"].bindings.bind_queue(name, "amq.direct", name)
 
     vhost = restart(node).broker.vhosts["/"]
 
@@ -288,7 +288,7 @@ def fill(vhost, count):
     for number in range(count):
         queue, _ = vhost.declare_queue(f"q{number}", durable=True)
         vhost.declare_exchange(f"x{number}", "fanout", durable=True)
-        vhost.bind_queue(f"q{number}", f"x{number}", "k")
+        vhost.bindings.bind_queue(f"q{number}", f"x{number}", "k")
         message = Message()
         message.assign(b"", b"q", b"\0\0", b"x", 1, persistent=True)
         queue.publish(message)
@@ -452,7 +452,7 @@ def test_memory_of_a_deleted_queue_needs_no_garbage_collection(start, durable, a
     """
     node = start()
     queue, _ = node.vhost.declare_queue("q", durable=durable, arguments=arguments)
-    node.vhost.bind_queue("q", "amq.topic", "k")
+    node.vhost.bindings.bind_queue("q", "amq.topic", "k")
     node.publish("", "q")
     message = Message()
     queue.get(message, True)

@@ -35,14 +35,14 @@ class Mirror:
 
 
 def test_bindings_that_ask_for_the_same_are_one_upstream_up_to_the_last(vhost):
-    vhost.bind_queue("a", "fed", "k.#")
+    vhost.bindings.bind_queue("a", "fed", "k.#")
     mirror = Mirror(vhost)
 
     first = mirror.bindings.begin()
-    vhost.bind_queue("b", "fed", "k.#")
-    vhost.unbind_queue("a", "fed", "k.#")
+    vhost.bindings.bind_queue("b", "fed", "k.#")
+    vhost.bindings.unbind_queue("a", "fed", "k.#")
     between = mirror.bindings.take_changes()
-    vhost.unbind_queue("b", "fed", "k.#")
+    vhost.bindings.unbind_queue("b", "fed", "k.#")
 
     assert first == [("k.#", {})]
     assert between == []
@@ -51,13 +51,13 @@ def test_bindings_that_ask_for_the_same_are_one_upstream_up_to_the_last(vhost):
 
 
 def test_what_changes_while_all_bindings_are_made_is_done_afterwards(vhost):
-    vhost.bind_queue("a", "fed", "old")
+    vhost.bindings.bind_queue("a", "fed", "old")
     mirror = Mirror(vhost)
     mirror.bindings.begin()
 
-    vhost.bind_queue("a", "fed", "new", {"n": 1})
+    vhost.bindings.bind_queue("a", "fed", "new", {"n": 1})
     vhost.delete_queue("b")
-    vhost.unbind_queue("a", "fed", "old")
+    vhost.bindings.unbind_queue("a", "fed", "old")
 
     assert mirror.bindings.take_changes() == [("new", {"n": 1}, True), ("old", {}, False)]
 
@@ -66,8 +66,8 @@ def test_binding_that_comes_and_goes_costs_nothing_upstream(vhost):
     mirror = Mirror(vhost)
     mirror.bindings.begin()
 
-    vhost.bind_queue("a", "fed", "k")
-    vhost.unbind_queue("a", "fed", "k")
+    vhost.bindings.bind_queue("a", "fed", "k")
+    vhost.bindings.unbind_queue("a", "fed", "k")
 
     assert mirror.bindings.take_changes() == []
     assert mirror.calls == 2
@@ -75,9 +75,9 @@ def test_binding_that_comes_and_goes_costs_nothing_upstream(vhost):
 
 def test_arguments_are_part_of_what_is_asked_for(vhost):
     mirror = Mirror(vhost)
-    vhost.bind_queue("a", "fed", "k", {"n": 1})
-    vhost.bind_queue("a", "fed", "k", {"n": True})
-    vhost.bind_queue("b", "fed", "k", {"n": 1})
+    vhost.bindings.bind_queue("a", "fed", "k", {"n": 1})
+    vhost.bindings.bind_queue("a", "fed", "k", {"n": True})
+    vhost.bindings.bind_queue("b", "fed", "k", {"n": 1})
 
     assert mirror.bindings.begin() == [("k", {"n": 1}), ("k", {"n": True})]
 

@@ -20,10 +20,10 @@ from tests.support.waiting import wait_until
 def door(tmp_path):
     with Door(tmp_path, event_exchange=True) as door:
         door.vhost.declare_queue("told")
-        door.vhost.bind_queue("told", events.NAME, "connection.*")
-        door.vhost.bind_queue("told", events.NAME, "channel.*")
-        door.vhost.bind_queue("told", events.NAME, "consumer.*")
-        door.vhost.bind_queue("told", events.NAME, "user.#")
+        door.vhost.bindings.bind_queue("told", events.NAME, "connection.*")
+        door.vhost.bindings.bind_queue("told", events.NAME, "channel.*")
+        door.vhost.bindings.bind_queue("told", events.NAME, "consumer.*")
+        door.vhost.bindings.bind_queue("told", events.NAME, "user.#")
         yield door
 
 
@@ -121,8 +121,8 @@ def test_consumer_is_told_however_it_ends(door):
 
 
 def test_user_who_declares_is_named_and_an_expiry_is_nobodys(door):
-    door.vhost.unbind_queue("told", events.NAME, "user.#")
-    door.vhost.bind_queue("told", events.NAME, "queue.*")
+    door.vhost.bindings.unbind_queue("told", events.NAME, "user.#")
+    door.vhost.bindings.bind_queue("told", events.NAME, "queue.*")
     client = door.client()
     client.call(QueueDeclare(queue="q", arguments={"x-expires": 1}), QueueDeclareOk)
 
@@ -131,7 +131,7 @@ def test_user_who_declares_is_named_and_an_expiry_is_nobodys(door):
 
 
 def test_alarm_is_told(door):
-    door.vhost.bind_queue("told", events.NAME, "alarm.*")
+    door.vhost.bindings.bind_queue("told", events.NAME, "alarm.*")
     door.broker.alarms.set("test", "disk")
     door.broker.alarms.clear("test")
 

@@ -20,7 +20,7 @@ def hashing(weights, arguments=None, headers=None):
     vhost.declare_exchange("x", "x-consistent-hash", arguments=arguments)
     for name, weight in weights.items():
         vhost.declare_queue(name)
-        vhost.bind_queue(name, "x", str(weight))
+        vhost.bindings.bind_queue(name, "x", str(weight))
     return vhost
 
 
@@ -55,11 +55,11 @@ def test_one_that_goes_takes_only_its_own_keys_along():
     vhost = hashing({"a": 50, "b": 50, "c": 50}, {"x-algorithm": "ring"})
     before = placement(vhost)
 
-    vhost.unbind_queue("b", "x", "50")
+    vhost.bindings.unbind_queue("b", "x", "50")
     after = placement(vhost)
 
     assert all(after[key] == before[key] for key in KEYS if before[key] != ["b"])
-    vhost.bind_queue("b", "x", "50")
+    vhost.bindings.bind_queue("b", "x", "50")
     assert placement(vhost) == before
 
 
@@ -67,7 +67,7 @@ def test_last_one_that_goes_takes_only_its_own_keys_along_with_jump():
     vhost = hashing({"a": 1, "b": 1, "c": 1}, {"x-algorithm": "jump"})
     before = placement(vhost)
 
-    vhost.unbind_queue("c", "x", "1")
+    vhost.bindings.unbind_queue("c", "x", "1")
     after = placement(vhost)
 
     assert all(after[key] == before[key] for key in KEYS if before[key] != ["c"])
@@ -95,11 +95,11 @@ def test_nobody_bound_gets_nothing(arguments):
 
 def test_queue_bound_twice_and_unbound_once_stays(arguments):
     vhost = hashing({"a": 3}, arguments)
-    vhost.bind_queue("a", "x", "5")
+    vhost.bindings.bind_queue("a", "x", "5")
 
-    vhost.unbind_queue("a", "x", "3")
+    vhost.bindings.unbind_queue("a", "x", "3")
     assert routed(vhost, "x", "k") == ["a"]
-    vhost.unbind_queue("a", "x", "5")
+    vhost.bindings.unbind_queue("a", "x", "5")
 
     assert routed(vhost, "x", "k") == []
 
@@ -110,7 +110,7 @@ def test_binding_key_must_be_a_weight(weight):
     vhost.declare_queue("q")
 
     with pytest.raises(PreconditionFailed, match="binding key"):
-        vhost.bind_queue("q", "x", weight)
+        vhost.bindings.bind_queue("q", "x", weight)
 
 
 @pytest.mark.parametrize("wrong", [
@@ -169,7 +169,7 @@ def test_default_algorithm_is_the_brokers():
     for name in "abc":
         vhost.declare_queue(name)
         for exchange in ("default", "jump"):
-            vhost.bind_queue(name, exchange, "1")
+            vhost.bindings.bind_queue(name, exchange, "1")
 
     assert [routed(vhost, "default", key) for key in KEYS] == [routed(vhost, "jump", key) for key in KEYS]
 

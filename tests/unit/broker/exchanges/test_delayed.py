@@ -106,12 +106,12 @@ def test_only_what_is_to_come_later_is_parked():
     vhost, _, _ = make_vhost()
     vhost.declare_exchange("x", "x-delayed-message", arguments={"x-delayed-type": "topic"})
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "x", "a.*")
+    vhost.bindings.bind_queue("q", "x", "a.*")
 
     assert routed(vhost, "x", "a.b", {"x-delay": 5}) == ["amq.delayed-x"]
     assert routed(vhost, "x", "a.b", {"x-delay": -5}) == ["q"]
     assert routed(vhost, "x", "a.b", {}) == routed(vhost, "x", "a.b") == ["q"]
-    vhost.unbind_queue("q", "x", "a.*")
+    vhost.bindings.unbind_queue("q", "x", "a.*")
     assert routed(vhost, "x", "a.b") == []
 
 
@@ -143,7 +143,7 @@ def declare(node):
         "x", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
     )
     node.vhost.declare_queue("q", durable=True)
-    node.vhost.bind_queue("q", "x", "k")
+    node.vhost.bindings.bind_queue("q", "x", "k")
 
 
 def test_message_arrives_when_its_time_has_come(start):
@@ -229,7 +229,7 @@ def test_message_whose_further_keys_are_no_texts_goes_by_its_own(start, cc):
     node = start()
     declare(node)
     node.vhost.declare_queue("others")
-    node.vhost.bind_queue("others", "x", "other")
+    node.vhost.bindings.bind_queue("others", "x", "other")
 
     publish(node, {"x-delay": 1, "CC": cc}, now_ms=NOW_MS)
 
@@ -243,10 +243,10 @@ def test_delayed_messages_are_spread_by_a_property_that_an_exchange_behind_hashe
     node = start()
     node.vhost.declare_exchange("x", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
     node.vhost.declare_exchange("spread", "x-consistent-hash", arguments={"hash-property": "message_id"})
-    node.vhost.bind_exchange("spread", "x", "")
+    node.vhost.bindings.bind_exchange("spread", "x", "")
     queues = [node.vhost.declare_queue(name)[0] for name in "abc"]
     for queue in queues:
-        node.vhost.bind_queue(queue.name, "spread", "10")
+        node.vhost.bindings.bind_queue(queue.name, "spread", "10")
 
     for number in range(50):
         made = Message()

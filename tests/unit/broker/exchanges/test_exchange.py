@@ -18,9 +18,9 @@ def test_default_exchange_routes_by_queue_name(vhost):
 
 
 def test_direct_exchange_routes_by_equal_key(vhost):
-    vhost.bind_queue("q", "amq.direct", "k")
-    vhost.bind_queue("r", "amq.direct", "k")
-    vhost.bind_queue("r", "amq.direct", "other")
+    vhost.bindings.bind_queue("q", "amq.direct", "k")
+    vhost.bindings.bind_queue("r", "amq.direct", "k")
+    vhost.bindings.bind_queue("r", "amq.direct", "other")
 
     assert routed(vhost, "amq.direct", "k") == ["q", "r"]
     assert routed(vhost, "amq.direct", "other") == ["r"]
@@ -28,36 +28,36 @@ def test_direct_exchange_routes_by_equal_key(vhost):
 
 
 def test_fanout_exchange_routes_to_all_once(vhost):
-    vhost.bind_queue("q", "amq.fanout", "1")
-    vhost.bind_queue("q", "amq.fanout", "2")
-    vhost.bind_queue("r", "amq.fanout", "")
+    vhost.bindings.bind_queue("q", "amq.fanout", "1")
+    vhost.bindings.bind_queue("q", "amq.fanout", "2")
+    vhost.bindings.bind_queue("r", "amq.fanout", "")
 
     assert routed(vhost, "amq.fanout", "any") == ["q", "r"]
-    vhost.unbind_queue("q", "amq.fanout", "1")
+    vhost.bindings.unbind_queue("q", "amq.fanout", "1")
     assert routed(vhost, "amq.fanout", "any") == ["q", "r"]
 
 
 def test_queue_reached_twice_gets_one_copy(vhost):
-    vhost.bind_queue("q", "amq.topic", "#")
-    vhost.bind_queue("q", "amq.topic", "a.*")
-    vhost.bind_exchange("amq.fanout", "amq.topic", "a.b")
-    vhost.bind_queue("q", "amq.fanout", "")
+    vhost.bindings.bind_queue("q", "amq.topic", "#")
+    vhost.bindings.bind_queue("q", "amq.topic", "a.*")
+    vhost.bindings.bind_exchange("amq.fanout", "amq.topic", "a.b")
+    vhost.bindings.bind_queue("q", "amq.fanout", "")
 
     assert routed(vhost, "amq.topic", "a.b") == ["q"]
 
 
 def test_cycles_of_exchanges_end(vhost):
-    vhost.bind_exchange("amq.fanout", "amq.topic", "#")
-    vhost.bind_exchange("amq.topic", "amq.fanout", "")
-    vhost.bind_queue("q", "amq.topic", "a")
+    vhost.bindings.bind_exchange("amq.fanout", "amq.topic", "#")
+    vhost.bindings.bind_exchange("amq.topic", "amq.fanout", "")
+    vhost.bindings.bind_queue("q", "amq.topic", "a")
 
     assert routed(vhost, "amq.fanout", "a") == ["q"]
 
 
 def test_alternate_exchange_gets_what_matches_nothing(vhost):
     vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "amq.fanout"})
-    vhost.bind_queue("q", "x", "k")
-    vhost.bind_queue("r", "amq.fanout", "")
+    vhost.bindings.bind_queue("q", "x", "k")
+    vhost.bindings.bind_queue("r", "amq.fanout", "")
 
     assert routed(vhost, "x", "k") == ["q"]
     assert routed(vhost, "x", "unknown") == ["r"]
@@ -67,8 +67,8 @@ def test_alternate_exchange_is_not_asked_when_a_bound_exchange_led_nowhere(vhost
     """RabbitMQ's rule: what counts is whether the exchange itself matched something."""
     vhost.declare_exchange("x", "fanout", arguments={"alternate-exchange": "amq.fanout"})
     vhost.declare_exchange("dead-end", "fanout")
-    vhost.bind_exchange("dead-end", "x", "")
-    vhost.bind_queue("r", "amq.fanout", "")
+    vhost.bindings.bind_exchange("dead-end", "x", "")
+    vhost.bindings.bind_queue("r", "amq.fanout", "")
 
     assert routed(vhost, "x", "k") == []
 
@@ -88,8 +88,8 @@ def test_alternates_that_form_a_cycle_end(vhost):
 
 def test_alternate_exchange_is_asked_when_none_of_several_keys_matches(vhost):
     vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "amq.fanout"})
-    vhost.bind_queue("q", "x", "copy")
-    vhost.bind_queue("r", "amq.fanout", "")
+    vhost.bindings.bind_queue("q", "x", "copy")
+    vhost.bindings.bind_queue("r", "amq.fanout", "")
 
     assert routed(vhost, "x", "unknown", more_keys=("copy",)) == ["q"]
     assert routed(vhost, "x", "unknown", more_keys=("nope",)) == ["r"]
@@ -100,9 +100,11 @@ def revision(vhost, exchange):
 
 
 @pytest.mark.parametrize("change", [
-    lambda vhost: vhost.bind_queue("q", "end", "new"), lambda vhost: vhost.unbind_queue("q", "end", "k"),
+    lambda vhost: vhost.bindings.bind_queue("q", "end", "new"),
+    lambda vhost: vhost.bindings.unbind_queue("q", "end", "k"),
     lambda vhost: vhost.delete_queue("q"),
-    lambda vhost: vhost.delete_exchange("end"), lambda vhost: vhost.unbind_exchange("end", "middle", ""),
+    lambda vhost: vhost.delete_exchange("end"),
+    lambda vhost: vhost.bindings.unbind_exchange("end", "middle", ""),
     lambda vhost: vhost.declare_exchange("late", "fanout"),
 ])
 def test_a_change_downstream_makes_routes_upstream_stale(change):
@@ -111,8 +113,8 @@ def test_a_change_downstream_makes_routes_upstream_stale(change):
     vhost.declare_exchange("start", "direct", arguments={"alternate-exchange": "middle"})
     vhost.declare_exchange("middle", "fanout")
     vhost.declare_exchange("end", "direct", arguments={"alternate-exchange": "late"})
-    vhost.bind_exchange("end", "middle", "")
-    vhost.bind_queue("q", "end", "k")
+    vhost.bindings.bind_exchange("end", "middle", "")
+    vhost.bindings.bind_queue("q", "end", "k")
     before = revision(vhost, "start")
 
     change(vhost)
@@ -141,6 +143,6 @@ def test_deleting_an_exchange_makes_its_own_routes_stale(vhost):
 def test_an_unrelated_change_leaves_routes_alone(vhost):
     before = revision(vhost, "amq.topic")
 
-    vhost.bind_queue("q", "amq.direct", "k")
+    vhost.bindings.bind_queue("q", "amq.direct", "k")
 
     assert revision(vhost, "amq.topic") == before

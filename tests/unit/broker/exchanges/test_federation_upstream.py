@@ -34,8 +34,8 @@ def test_exchange_routes_to_every_queue_what_goes_on():
     vhost.declare_exchange("between", "x-federation-upstream", internal=True, auto_delete=True, arguments={
         "x-max-hops": 2, "x-downstream-name": "here", "x-downstream-vhost": "/"})
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "between", "whatever")
-    vhost.bind_exchange("between", "x", "a.#")
+    vhost.bindings.bind_queue("q", "between", "whatever")
+    vhost.bindings.bind_exchange("between", "x", "a.#")
     exchange = vhost.exchange("x")
 
     got = [

@@ -8,7 +8,7 @@ from tests.support.model import make_vhost, routed
 def bound(arguments):
     vhost, _, _ = make_vhost()
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "amq.headers", "", arguments)
+    vhost.bindings.bind_queue("q", "amq.headers", "", arguments)
     return vhost
 
 
@@ -51,16 +51,16 @@ def test_unknown_mode_is_refused(mode, text):
     vhost.declare_queue("q")
 
     with pytest.raises(PreconditionFailed) as refused:
-        vhost.bind_queue("q", "amq.headers", "", {"x-match": mode})
+        vhost.bindings.bind_queue("q", "amq.headers", "", {"x-match": mode})
 
     assert refused.value.text == text
 
 
 def test_unbinding_one_of_two_rules_leaves_the_other():
     vhost = bound({"a": 1})
-    vhost.bind_queue("q", "amq.headers", "", {"a": 2})
+    vhost.bindings.bind_queue("q", "amq.headers", "", {"a": 2})
 
-    vhost.unbind_queue("q", "amq.headers", "", {"a": 1})
+    vhost.bindings.unbind_queue("q", "amq.headers", "", {"a": 1})
 
     assert routed(vhost, "amq.headers", "", {"a": 1}) == []
     assert routed(vhost, "amq.headers", "", {"a": 2}) == ["q"]

@@ -7,7 +7,7 @@ def test_each_message_goes_to_one_and_in_time_to_all():
     vhost.declare_exchange("x", "x-random")
     for name in "abc":
         vhost.declare_queue(name)
-        vhost.bind_queue(name, "x", "ignored")
+        vhost.bindings.bind_queue(name, "x", "ignored")
 
     drawn = [routed(vhost, "x", "same key") for _ in range(200)]
 
@@ -20,7 +20,7 @@ def test_unbound_ones_get_nothing():
     vhost, _, _ = make_vhost()
     vhost.declare_exchange("x", "x-random")
     vhost.declare_queue("a")
-    vhost.bind_queue("a", "x", "")
-    vhost.unbind_queue("a", "x", "")
+    vhost.bindings.bind_queue("a", "x", "")
+    vhost.bindings.unbind_queue("a", "x", "")
 
     assert routed(vhost, "x", "k") == []

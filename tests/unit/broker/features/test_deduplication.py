@@ -212,7 +212,7 @@ def test_repeat_is_confirmed_when_the_first_is_safe_and_is_new_when_that_was_ref
     with Door(tmp_path / "data", manual=True) as door:
         door.vhost.declare_queue("q", durable=True)
         exchange = door.vhost.declare_exchange("x", "direct", durable=True, arguments=ON)
-        door.vhost.bind_queue("q", "x", "q")
+        door.vhost.bindings.bind_queue("q", "x", "q")
         client = door.client()
         client.call(ConfirmSelect(), ConfirmSelectOk)
         message = Properties(delivery_mode=2, headers={"x-deduplication-header": "a"}).encode()

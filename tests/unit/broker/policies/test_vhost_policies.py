@@ -86,7 +86,7 @@ def test_policy_for_a_type_of_queue(model):
 def test_alternate_exchange_by_policy_comes_and_goes(model):
     vhost = model[0]
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "amq.fanout", "")
+    vhost.bindings.bind_queue("q", "amq.fanout", "")
     exchange = vhost.declare_exchange("x", "direct")
     revision = exchange.state.revision
 

@@ -19,7 +19,7 @@ def vhost():
     vhost, _, _ = make_vhost()
     for name in ("q", "r"):
         vhost.declare_queue(name)
-        vhost.bind_queue(name, "amq.direct", name)
+        vhost.bindings.bind_queue(name, "amq.direct", name)
     vhost.declare_queue("log", durable=True, arguments=STREAM)
     return vhost
 
@@ -39,7 +39,7 @@ def revisions(vhost, *exchanges):
 
 
 def test_what_reaches_a_queue_goes_to_its_tee_whatever_exchange_it_came_over(vhost):
-    vhost.bind_exchange("amq.direct", "amq.topic", "#")
+    vhost.bindings.bind_exchange("amq.direct", "amq.topic", "#")
 
     tee(vhost, "^q$")
 
@@ -56,9 +56,9 @@ def test_what_an_exchange_routes_goes_to_its_tee(vhost):
 
 
 def test_tee_gets_one_copy_of_a_message_that_reaches_several_queues_of_it(vhost):
-    vhost.bind_queue("q", "amq.fanout", "")
-    vhost.bind_queue("r", "amq.fanout", "")
-    vhost.bind_queue("log", "amq.fanout", "")
+    vhost.bindings.bind_queue("q", "amq.fanout", "")
+    vhost.bindings.bind_queue("r", "amq.fanout", "")
+    vhost.bindings.bind_queue("log", "amq.fanout", "")
 
     tee(vhost, ".*")
 
@@ -105,7 +105,7 @@ def test_tee_that_is_declared_later_or_deleted_changes_remembered_routes(vhost):
 
 @pytest.mark.parametrize("pattern", ["^amq.direct$", "^q$"])
 def test_tee_that_comes_or_goes_by_its_policy_changes_remembered_routes_upstream(vhost, pattern):
-    vhost.bind_exchange("amq.direct", "amq.topic", "#")
+    vhost.bindings.bind_exchange("amq.direct", "amq.topic", "#")
     before = revisions(vhost, "amq.topic", "amq.direct")
 
     tee(vhost, pattern)
@@ -146,7 +146,7 @@ def test_queues_and_exchanges_that_go_are_forgotten(vhost):
 
 def test_delayed_message_goes_to_the_tee_of_its_exchange_when_its_time_has_come(vhost):
     vhost.declare_exchange("late", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
-    vhost.bind_queue("q", "late", "")
+    vhost.bindings.bind_queue("q", "late", "")
     tee(vhost, "^late$")
 
     assert routed(vhost, "late", "", {"x-delay": 1000}) == ["amq.delayed-late"]
@@ -174,7 +174,7 @@ def test_policy_of_an_operator_has_no_tee():
 def onward(vhost):
     """The exchange to which amq.direct hands on; the queue far is bound to that with the key q."""
     vhost.declare_queue("far")
-    vhost.bind_queue("far", "amq.topic", "q")
+    vhost.bindings.bind_queue("far", "amq.topic", "q")
     vhost.set_onward(vhost.exchange("amq.direct"), vhost.exchange("amq.topic"))
     return vhost.exchange("amq.topic")
 
@@ -186,7 +186,7 @@ def test_what_an_exchange_gets_is_routed_by_the_one_it_hands_on_to_as_well(vhost
 
 
 def test_each_queue_gets_one_copy_of_what_is_handed_on(vhost, onward):
-    vhost.bind_queue("q", "amq.topic", "#")
+    vhost.bindings.bind_queue("q", "amq.topic", "#")
 
     assert [each.name for each in vhost.route(vhost.exchange("amq.direct"), "q")].count("q") == 1
 
@@ -194,14 +194,14 @@ def test_each_queue_gets_one_copy_of_what_is_handed_on(vhost, onward):
 def test_alternate_gets_nothing_that_is_taken_where_its_exchange_hands_on_to(vhost, onward):
     vhost.declare_queue("unmatched")
     vhost.declare_exchange("x", "direct", arguments={"alternate-exchange": "amq.fanout"})
-    vhost.bind_queue("unmatched", "amq.fanout", "")
+    vhost.bindings.bind_queue("unmatched", "amq.fanout", "")
     vhost.set_onward(vhost.exchange("x"), onward)
     remembered = Route(vhost.route_by_key(vhost.exchange("x"), "q"), vhost.exchange("x").state)
 
     assert routed(vhost, "x", "q") == ["far"]
     assert routed(vhost, "x", "nobody") == ["unmatched"]
     assert [queue.name for queue in vhost.route(vhost.exchange("x"), "nobody", None, ("q",))] == ["far"]
-    vhost.unbind_queue("far", "amq.topic", "q")
+    vhost.bindings.unbind_queue("far", "amq.topic", "q")
     assert not remembered.is_current() and routed(vhost, "x", "q") == ["unmatched"]
 
 
@@ -218,12 +218,12 @@ def test_exchanges_that_hand_on_to_one_another_end(vhost, onward):
 
 
 def test_remembered_routes_upstream_hear_of_a_binding_of_the_exchange_that_is_handed_on_to(vhost, onward):
-    vhost.bind_exchange("amq.direct", "amq.fanout", "")
+    vhost.bindings.bind_exchange("amq.direct", "amq.fanout", "")
     before = revisions(vhost, "amq.direct", "amq.fanout")
 
-    vhost.bind_queue("r", "amq.topic", "q")
+    vhost.bindings.bind_queue("r", "amq.topic", "q")
     between = revisions(vhost, "amq.direct", "amq.fanout")
-    vhost.unbind_queue("r", "amq.topic", "q")
+    vhost.bindings.unbind_queue("r", "amq.topic", "q")
 
     after = revisions(vhost, "amq.direct", "amq.fanout")
     assert all(a < b < c for a, b, c in zip(before, between, after, strict=True))
@@ -233,7 +233,7 @@ def test_route_that_is_remembered_is_found_anew_after_a_change_of_what_is_handed
     source = vhost.exchange("amq.direct")
     remembered = Route(vhost.route_by_key(source, "q"), source.state)
 
-    vhost.bind_queue("r", "amq.topic", "q")
+    vhost.bindings.bind_queue("r", "amq.topic", "q")
 
     assert not remembered.is_current()
     assert sorted(queue.name for queue in vhost.route_by_key(source, "q")) == ["far", "q", "r"]
@@ -255,7 +255,7 @@ def test_route_that_depends_on_a_list_in_one_header_is_told_with_its_name(vhost)
 
 def test_no_route_is_remembered_where_one_exchange_on_the_way_looks_at_more_than_that_list(vhost):
     source = federated(vhost)
-    vhost.bind_exchange("amq.match", "x", "", {"a": 1})
+    vhost.bindings.bind_exchange("amq.match", "x", "", {"a": 1})
 
     assert vhost.route_watching(source, "k") is None
 
@@ -264,8 +264,8 @@ def test_no_route_is_remembered_where_one_exchange_on_the_way_looks_at_more_than
 def test_routes_of_what_is_delayed_and_of_what_is_not_are_found_together(vhost, kind):
     vhost.declare_exchange("x", "fanout")
     vhost.declare_exchange("later", "x-delayed-message", arguments={"x-delayed-type": kind})
-    vhost.bind_exchange("later", "x", "")
-    vhost.bind_queue("q", "later", "k")
+    vhost.bindings.bind_exchange("later", "x", "")
+    vhost.bindings.bind_queue("q", "later", "k")
 
     at_once, delayed = vhost.route_by_delay(vhost.exchange("x"), "k")
 
@@ -277,9 +277,9 @@ def test_routes_of_what_is_delayed_and_of_what_is_not_are_found_together(vhost, 
 @pytest.mark.parametrize("kind, behind", [("headers", None), ("fanout", "amq.match")])
 def test_no_route_of_what_is_delayed_is_remembered_where_other_headers_count(vhost, kind, behind):
     vhost.declare_exchange("later", "x-delayed-message", arguments={"x-delayed-type": kind})
-    vhost.bind_queue("q", "later", "k")
+    vhost.bindings.bind_queue("q", "later", "k")
     if behind is not None:
-        vhost.bind_exchange(behind, "later", "k")
+        vhost.bindings.bind_exchange(behind, "later", "k")
 
     assert vhost.route_by_delay(vhost.exchange("later"), "k") is None
 
@@ -289,8 +289,8 @@ def federated(vhost):
     vhost.declare_exchange("x", "fanout")
     vhost.declare_exchange("between", "x-federation-upstream", arguments={
         "x-max-hops": 2, "x-downstream-name": "there"})
-    vhost.bind_queue("q", "between", "")
-    vhost.bind_exchange("between", "x", "")
+    vhost.bindings.bind_queue("q", "between", "")
+    vhost.bindings.bind_exchange("between", "x", "")
     return vhost.exchange("x")
 
 
@@ -316,7 +316,7 @@ def test_handing_on_can_be_changed_and_ended(vhost, onward, other):
 def test_exchange_that_is_deleted_hands_on_nothing_and_is_handed_nothing(vhost, gone):
     for name in ("from", "to"):
         vhost.declare_exchange(name, "fanout")
-    vhost.bind_queue("q", "to", "")
+    vhost.bindings.bind_queue("q", "to", "")
     source = vhost.exchange("from")
     vhost.set_onward(source, vhost.exchange("to"))
 
@@ -332,8 +332,8 @@ def test_destinations_come_in_the_order_of_their_bindings_and_keys():
     names = [f"q{number * 7 % 20}" for number in range(20)]
     for name in names:
         vhost.declare_queue(name)
-        vhost.bind_queue(name, "amq.fanout", "")
-        vhost.bind_queue(name, "amq.direct", "a")
+        vhost.bindings.bind_queue(name, "amq.fanout", "")
+        vhost.bindings.bind_queue(name, "amq.direct", "a")
 
     routes = [vhost.route(vhost.exchange(exchange), key, more_keys=keys) for exchange, key, *keys in (
         ("amq.fanout", ""), ("amq.direct", "a"), ("", *names))]

@@ -7,6 +7,10 @@ from gomq_py.broker.routing.trial import STEPS_MAX, try_out
 from gomq_py.broker.topology.binding import Binding
 
 
+def bindings_to(destination):
+    return ()
+
+
 def fan(count):
     exchange = FanoutExchange("all", "/")
     for number in range(count):
@@ -15,14 +19,14 @@ def fan(count):
 
 
 def test_a_trial_tells_a_bounded_number_of_steps():
-    found = try_out(Routing(), fan(STEPS_MAX + 1), ("k",), None, 0)
+    found = try_out(Routing(bindings_to), fan(STEPS_MAX + 1), ("k",), None, 0)
 
     assert (len(found.steps), found.is_whole) == (STEPS_MAX, False)
-    assert try_out(Routing(), fan(STEPS_MAX), ("k",), None, 0).is_whole
+    assert try_out(Routing(bindings_to), fan(STEPS_MAX), ("k",), None, 0).is_whole
 
 
 def test_a_trial_finds_what_a_publish_would_and_goes_in_no_circles():
-    routing = Routing()
+    routing = Routing(bindings_to)
     one, two = TopicExchange("one", "/"), TopicExchange("two", "/")
     ends = [Destination(f"d{number}") for number in range(3)]
     for source, destination, key in (
@@ -47,14 +51,15 @@ def test_a_binding_is_tried_with_all_keys_of_a_message_at_once(monkeypatch):
         TopicExchange, "__init__",
         lambda self, *args, **given: (made.append(1), init(self, *args, **given))[1])
 
-    found = try_out(Routing(), exchange, (*(f"k{number}" for number in range(1000)), "last"), None, 0)
+    keys = (*(f"k{number}" for number in range(1000)), "last")
+    found = try_out(Routing(bindings_to), exchange, keys, None, 0)
 
     assert [step.binding.routing_key for step in found.steps] == ["last"]
     assert len(made) == 3
 
 
 def test_an_alternate_is_no_step_where_the_exchange_hands_on_to_one_that_takes_the_message():
-    routing = Routing()
+    routing = Routing(bindings_to)
     one, mqtt, spare = TopicExchange("one", "/"), TopicExchange("mqtt", "/"), FanoutExchange("spare", "/")
     subscriber, rest = Destination("subscriber"), Destination("rest")
     for source, destination, key in ((mqtt, subscriber, "a"), (spare, rest, "")):

@@ -19,7 +19,7 @@ from tests.support.node import Node
 def node(tmp_path):
     node = Node(tmp_path / "data", event_exchange=True)
     node.vhost.declare_queue("told", durable=True)
-    node.vhost.bind_queue("told", events.NAME, "#")
+    node.vhost.bindings.bind_queue("told", events.NAME, "#")
     node.wait(lambda: node.vhost.queue("told").ready_count == 1)  # of its own binding
     node.vhost.queue("told").purge()
     yield node
@@ -69,7 +69,7 @@ def test_queue_that_comes_and_goes_is_told(node):
 
 def test_exchange_and_binding_are_told(node):
     node.vhost.declare_exchange("x", "topic", durable=True)
-    node.vhost.bind_queue("told", "x", "a.#", {"k": 1})
+    node.vhost.bindings.bind_queue("told", "x", "a.#", {"k": 1})
     node.vhost.delete_exchange("x")
 
     binding = {
@@ -88,7 +88,7 @@ def test_exchange_and_binding_are_told(node):
 
 def test_redeclaring_and_passing_by_tell_nothing(node):
     node.vhost.declare_queue("told", durable=True)
-    node.vhost.bind_queue("told", events.NAME, "#")
+    node.vhost.bindings.bind_queue("told", events.NAME, "#")
     node.vhost.delete_queue("missing")
     node.vhost.declare_queue("last")
 
@@ -204,7 +204,7 @@ def test_passwords_are_in_no_event(node):
     set_(node.vhost, OPERATOR_POLICY, "p", {"pattern": "^amqp:", "definition": {"max-length": 5}})
     node.vhost.declare_queue("q", arguments={"x-from": uri, "x-password": "sesame"})
     node.vhost.declare_exchange("x", "headers", arguments={"x-from": [uri, {"uri": uri}]})
-    node.vhost.bind_queue("q", "x", "", {"from": uri})
+    node.vhost.bindings.bind_queue("q", "x", "", {"from": uri})
     node.broker.events.emit(
         "connection.created", dict, {"client_properties": {"connection_name": uri, "token": "sesame"}}
     )
@@ -252,9 +252,9 @@ def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypa
     for number in range(10):
         vhost.declare_queue(f"mine-{number}", exclusive=True, owner=node)
         vhost.declare_queue("doomed")
-        vhost.bind_queue("doomed", "amq.topic", f"k.{number}")
+        vhost.bindings.bind_queue("doomed", "amq.topic", f"k.{number}")
         vhost.declare_exchange("gone", "direct")
-        vhost.bind_queue("told", "gone", f"k.{number}")
+        vhost.bindings.bind_queue("told", "gone", f"k.{number}")
     told(node, 10 + 1 + 10 + 1 + 10)
 
     acts("anna", vhost.delete_queue, "doomed")
@@ -269,7 +269,7 @@ def test_what_a_deletion_does_in_later_slices_is_told_of_its_user(node, monkeypa
 
 
 def test_headers_are_not_made_when_nobody_is_bound(node):
-    node.vhost.unbind_queue("told", events.NAME, "#")
+    node.vhost.bindings.unbind_queue("told", events.NAME, "#")
 
     node.broker.events.emit("queue.created", pytest.fail, "nobody asked")
 

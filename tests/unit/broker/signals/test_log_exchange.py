@@ -21,7 +21,7 @@ def node(tmp_path):
 
 
 def bind(node, key):
-    node.vhost.bind_queue("lines", "amq.rabbitmq.log", key)
+    node.vhost.bindings.bind_queue("lines", "amq.rabbitmq.log", key)
 
 
 def test_line_is_a_message_whose_key_is_its_severity(node):

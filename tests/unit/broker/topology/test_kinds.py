@@ -113,14 +113,14 @@ def own_vhost(kinds=None):
 def test_registered_queue_and_its_binding_to_a_predeclared_exchange_survive_a_restart(nodes, told):
     node = nodes()
     queue = node.vhost.create_queue("own.q", True, False, OWN)
-    node.vhost.attach(node.vhost.exchange("own.default"), queue, "k", {"x-number": 1})
+    node.vhost.bindings.attach(node.vhost.exchange("own.default"), queue, "k", {"x-number": 1})
     node.publish("amq.topic", "a.b", b"kept", persistent=True)
 
     again = nodes().vhost
 
     queue = again.queue("own.q")
     assert (type(queue), queue.arguments, queue.ready_count) == (OwnQueue, OWN, 1)
-    assert [(binding.routing_key, binding.arguments) for binding in again.bindings_to(queue)] == [
+    assert [(binding.routing_key, binding.arguments) for binding in again.bindings.to(queue)] == [
         ("k", {"x-number": 1})
     ]
     assert routed(again, "amq.topic", "any") == ["own.q"]
@@ -143,7 +143,7 @@ def test_queue_of_a_kind_that_is_not_known_costs_itself_and_keeps_its_messages(n
     node = nodes()
     node.vhost.create_queue("own.q", True, False, OWN)
     node.vhost.declare_queue("plain", durable=True)
-    node.vhost.bind_queue("own.q", "amq.fanout", "")
+    node.vhost.bindings.bind_queue("own.q", "amq.fanout", "")
     node.publish("amq.fanout", "", b"kept", persistent=True)
 
     vhost = nodes(Kinds()).vhost
@@ -241,7 +241,7 @@ def test_predeclared_exchange_cannot_be_deleted():
 def test_queue_says_who_may_take_from_it_and_can_be_purged_all_the_same(nodes):
     node = nodes()
     node.vhost.create_queue("own.q", True, False, OWN)
-    node.vhost.bind_queue("own.q", "amq.fanout", "")
+    node.vhost.bindings.bind_queue("own.q", "amq.fanout", "")
     node.publish("amq.fanout", "")
     caller = Caller(node)
 
@@ -301,8 +301,8 @@ def test_state_and_what_is_predeclared_are_in_no_export(nodes, tmp_path, export)
     state = node.vhost.create_queue("own.q", True, False, OWN)
     node.vhost.declare_queue("plain", durable=True)
     for queue in (state, node.vhost.queue("plain")):
-        node.vhost.attach(node.vhost.exchange("own.default"), queue, "k")
-    node.vhost.attach(node.vhost.exchange("own.default"), Sink(), "k")
+        node.vhost.bindings.attach(node.vhost.exchange("own.default"), queue, "k")
+    node.vhost.bindings.attach(node.vhost.exchange("own.default"), Sink(), "k")
     node.committer.wait()
     node.wait(lambda: not node.committer._is_syncing, what="the log is not written")
 
@@ -403,11 +403,11 @@ def test_sink_is_attached_and_detached_by_itself_and_leaves_no_record():
     source = vhost.exchange("amq.direct")
 
     assert (
-        vhost.attach(source, one, "k") and vhost.attach(source, other, "k")
-        and not vhost.attach(source, one, "k")
+        vhost.bindings.attach(source, one, "k") and vhost.bindings.attach(source, other, "k")
+        and not vhost.bindings.attach(source, one, "k")
     )
     both = vhost.route(source, "k")
-    assert vhost.detach(source, one, "k") and not vhost.detach(source, one, "k")
+    assert vhost.bindings.detach(source, one, "k") and not vhost.bindings.detach(source, one, "k")
 
     assert (set(both), vhost.route(source, "k"), log.records) == ({one, other}, (other,), [])
 
@@ -417,13 +417,13 @@ def test_sink_that_is_gone_leaves_every_exchange():
     sink = Sink()
     sources = [vhost.exchange(name) for name in ("amq.direct", "amq.topic")]
     for source in sources:
-        vhost.attach(source, sink, "k")
+        vhost.bindings.attach(source, sink, "k")
     before = [source.state.revision for source in sources]
 
-    vhost.detach_all(sink)
+    vhost.bindings.remove_to(sink)
 
     assert [vhost.route(source, "k") for source in sources] == [(), ()]
-    assert vhost.bindings_to(sink) == [] and [source.binding_count for source in sources] == [0, 0]
+    assert vhost.bindings.to(sink) == [] and [source.binding_count for source in sources] == [0, 0]
     assert all(
         later > earlier
         for earlier, later in zip(before, [source.state.revision for source in sources], strict=True)
@@ -435,7 +435,7 @@ def test_attaching_a_durable_queue_is_recorded_and_so_is_detaching_it():
     queue = vhost.create_queue("own.q", True, False, OWN)
     source = vhost.exchange("amq.direct")
 
-    vhost.attach(source, queue, "k", {"x-number": 1})
-    vhost.detach(source, queue, "k", {"x-number": 1})
+    vhost.bindings.attach(source, queue, "k", {"x-number": 1})
+    vhost.bindings.detach(source, queue, "k", {"x-number": 1})
 
     assert [(record["op"], record["key"]) for record in log.records[1:]] == [("bind", "k"), ("unbind", "k")]

@@ -14,7 +14,7 @@ def node(tmp_path):
     node = Node(tmp_path / "data")
     node.vhost.declare_exchange("x", "fanout", durable=True)
     node.vhost.declare_queue("q", durable=True)
-    node.vhost.bind_queue("q", "x", "k")
+    node.vhost.bindings.bind_queue("q", "x", "k")
     yield node
     node.stop()
 
@@ -50,7 +50,7 @@ def test_bindings_of_a_queue_that_is_deleted_after_they_were_listed_are_not_writ
     Written behind the end of the queue, they would be those of a later one of its name.
     """
     for number in range(3):
-        node.vhost.bind_queue("q", "x", f"{number}")
+        node.vhost.bindings.bind_queue("q", "x", f"{number}")
     found = definitions(node)
     monkeypatch.setattr(vhost_module, "SliceClock", lambda clock: SliceClock(0))
     node.vhost.delete_queue("q")

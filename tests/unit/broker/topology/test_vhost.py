@@ -97,10 +97,11 @@ def test_unknown_exchange_type_is_refused(vhost):
 
 @pytest.mark.parametrize("call", [
     lambda vhost: vhost.declare_exchange("", "direct"), lambda vhost: vhost.delete_exchange(""),
-    lambda vhost: vhost.bind_queue("q", "", "k"),
-    lambda vhost: vhost.unbind_queue("q", "", "k"), lambda vhost: vhost.bind_exchange("", "amq.topic", "k"),
-    lambda vhost: vhost.bind_exchange("amq.topic", "", "k"),
-    lambda vhost: vhost.unbind_exchange("", "amq.topic", "k"),
+    lambda vhost: vhost.bindings.bind_queue("q", "", "k"),
+    lambda vhost: vhost.bindings.unbind_queue("q", "", "k"),
+    lambda vhost: vhost.bindings.bind_exchange("", "amq.topic", "k"),
+    lambda vhost: vhost.bindings.bind_exchange("amq.topic", "", "k"),
+    lambda vhost: vhost.bindings.unbind_exchange("", "amq.topic", "k"),
 ])
 def test_default_exchange_takes_no_topology(vhost, call):
     vhost.declare_queue("q")
@@ -129,7 +130,7 @@ def test_line_breaks_are_dropped_from_names(vhost):
     vhost.declare_queue("n\r\nq")
 
     assert vhost.exchange("ab").name == "ab"
-    assert vhost.bind_queue("nq\n", "\nab", "k")
+    assert vhost.bindings.bind_queue("nq\n", "\nab", "k")
 
 
 def test_alternate_exchange_must_be_a_name(vhost):
@@ -143,7 +144,7 @@ def test_alternate_exchange_must_be_a_name(vhost):
 def test_deleting_an_exchange_in_use_can_be_refused(vhost):
     vhost.declare_exchange("x", "fanout")
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "x", "")
+    vhost.bindings.bind_queue("q", "x", "")
 
     assert refusal(vhost.delete_exchange, "x", if_unused=True) == (
         PreconditionFailed, "exchange 'x' in vhost '/' in use"
@@ -155,13 +156,13 @@ def test_deleting_an_exchange_in_use_can_be_refused(vhost):
 def test_auto_delete_exchange_goes_with_its_last_binding(vhost):
     vhost.declare_exchange("x", "fanout", auto_delete=True)
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "x", "1")
-    vhost.bind_queue("q", "x", "2")
+    vhost.bindings.bind_queue("q", "x", "1")
+    vhost.bindings.bind_queue("q", "x", "2")
 
-    vhost.unbind_queue("q", "x", "1")
+    vhost.bindings.unbind_queue("q", "x", "1")
     assert "x" in vhost.exchanges
 
-    vhost.unbind_queue("q", "x", "2")
+    vhost.bindings.unbind_queue("q", "x", "2")
     assert "x" not in vhost.exchanges
 
 
@@ -169,9 +170,9 @@ def test_auto_delete_goes_up_a_chain_of_exchanges(vhost):
     vhost.declare_queue("q")
     for name in ("a", "b", "c"):
         vhost.declare_exchange(name, "fanout", auto_delete=True)
-    vhost.bind_exchange("b", "a", "")
-    vhost.bind_exchange("c", "b", "")
-    vhost.bind_queue("q", "c", "")
+    vhost.bindings.bind_exchange("b", "a", "")
+    vhost.bindings.bind_exchange("c", "b", "")
+    vhost.bindings.bind_queue("q", "c", "")
 
     vhost.delete_queue("q")
 
@@ -181,8 +182,8 @@ def test_auto_delete_goes_up_a_chain_of_exchanges(vhost):
 def test_auto_delete_cycle_of_exchanges_ends(vhost):
     vhost.declare_exchange("a", "fanout", auto_delete=True)
     vhost.declare_exchange("b", "fanout", auto_delete=True)
-    vhost.bind_exchange("b", "a", "")
-    vhost.bind_exchange("a", "b", "")
+    vhost.bindings.bind_exchange("b", "a", "")
+    vhost.bindings.bind_exchange("a", "b", "")
 
     vhost.delete_exchange("a")
 
@@ -191,14 +192,14 @@ def test_auto_delete_cycle_of_exchanges_ends(vhost):
 
 def test_exchange_bound_to_itself_can_be_deleted(vhost):
     vhost.declare_exchange("a", "fanout", auto_delete=True)
-    vhost.bind_exchange("a", "a", "")
+    vhost.bindings.bind_exchange("a", "a", "")
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "a", "")
+    vhost.bindings.bind_queue("q", "a", "")
 
     assert routed(vhost, "a", "k") == ["q"]
     vhost.delete_exchange("a")
 
-    assert vhost.bindings_to(vhost.queues["q"]) == []
+    assert vhost.bindings.to(vhost.queues["q"]) == []
 
 
 # queues
@@ -206,18 +207,19 @@ def test_exchange_bound_to_itself_can_be_deleted(vhost):
 def test_missing_entities_are_named(vhost):
     assert refusal(vhost.queue, "q") == (NotFound, "no queue 'q' in vhost '/'")
     assert refusal(vhost.exchange, "x") == (NotFound, "no exchange 'x' in vhost '/'")
-    assert refusal(vhost.bind_queue, "q", "x", "k") == (NotFound, "no exchange 'x' in vhost '/'")
-    assert refusal(vhost.bind_queue, "q", "amq.topic", "k") == (NotFound, "no queue 'q' in vhost '/'")
-    assert refusal(vhost.bind_exchange, "x", "amq.topic", "k") == (NotFound, "no exchange 'x' in vhost '/'")
+    bindings, no_exchange = vhost.bindings, (NotFound, "no exchange 'x' in vhost '/'")
+    assert refusal(bindings.bind_queue, "q", "x", "k") == no_exchange
+    assert refusal(bindings.bind_queue, "q", "amq.topic", "k") == (NotFound, "no queue 'q' in vhost '/'")
+    assert refusal(bindings.bind_exchange, "x", "amq.topic", "k") == no_exchange
 
 
 def test_unbinding_and_deleting_what_is_not_there_is_fine(vhost):
     vhost.declare_queue("q")
 
-    assert vhost.unbind_queue("nope", "amq.topic", "k") is False
-    assert vhost.unbind_queue("q", "nope", "k") is False
-    assert vhost.unbind_queue("q", "amq.topic", "k") is False
-    assert vhost.unbind_exchange("nope", "amq.topic", "k") is False
+    assert vhost.bindings.unbind_queue("nope", "amq.topic", "k") is False
+    assert vhost.bindings.unbind_queue("q", "nope", "k") is False
+    assert vhost.bindings.unbind_queue("q", "amq.topic", "k") is False
+    assert vhost.bindings.unbind_exchange("nope", "amq.topic", "k") is False
     assert vhost.delete_queue("nope") == 0
 
 
@@ -280,7 +282,7 @@ def test_exclusive_queue_belongs_to_its_owner(vhost):
         lambda: vhost.queue("q", other), lambda: vhost.declare_queue("q", owner=other),
         lambda: vhost.declare_queue("q", exclusive=True, owner=other),
         lambda: vhost.declare_queue("q", owner=owner), lambda: vhost.delete_queue("q", owner=other),
-        lambda: vhost.bind_queue("q", "amq.topic", "k", owner=other),
+        lambda: vhost.bindings.bind_queue("q", "amq.topic", "k", owner=other),
     ):
         assert refusal(call) == (ResourceLocked, LOCKED)
 
@@ -288,11 +290,12 @@ def test_exclusive_queue_belongs_to_its_owner(vhost):
 def test_binding_of_an_exclusive_queue_is_only_unbound_by_its_owner(vhost):
     owner, other = object(), object()
     vhost.declare_queue("q", exclusive=True, owner=owner)
-    vhost.bind_queue("q", "amq.topic", "k", owner=owner)
+    vhost.bindings.bind_queue("q", "amq.topic", "k", owner=owner)
 
-    assert refusal(vhost.unbind_queue, "q", "amq.topic", "k", owner=other) == (ResourceLocked, LOCKED)
-    assert vhost.unbind_queue("q", "amq.topic", "no such", owner=other) is False
-    assert vhost.unbind_queue("q", "amq.topic", "k", owner=owner) is True
+    unbind_queue = vhost.bindings.unbind_queue
+    assert refusal(unbind_queue, "q", "amq.topic", "k", owner=other) == (ResourceLocked, LOCKED)
+    assert unbind_queue("q", "amq.topic", "no such", owner=other) is False
+    assert vhost.bindings.unbind_queue("q", "amq.topic", "k", owner=owner) is True
 
 
 def test_exclusive_queue_is_never_durable(vhost):
@@ -309,7 +312,7 @@ def test_exclusive_queues_go_with_their_owner():
     owner, other = object(), object()
     queue, _ = vhost.declare_queue("q", exclusive=True, owner=owner)
     vhost.declare_queue("r", exclusive=True, owner=other)
-    vhost.bind_queue("q", "amq.fanout", "", owner=owner)
+    vhost.bindings.bind_queue("q", "amq.fanout", "", owner=owner)
 
     assert vhost.release_owner(owner) == 1
 
@@ -348,17 +351,17 @@ def test_bindings_of_a_deleted_exchange_go_in_slices(monkeypatch):
     vhost.declare_queue("gone")
     vhost.declare_exchange("x", "topic")
     for number in range(35):
-        vhost.bind_queue("gone" if number % 5 == 0 else "q", "x", f"k.{number}")
+        vhost.bindings.bind_queue("gone" if number % 5 == 0 else "q", "x", f"k.{number}")
 
     vhost.delete_exchange("x")
-    left = len(vhost.bindings_to(queue))
+    left = len(vhost.bindings.to(queue))
     vhost.delete_queue("gone")
     vhost.declare_exchange("x", "topic")
-    vhost.bind_queue("q", "x", "k.30")
+    vhost.bindings.bind_queue("q", "x", "k.30")
     factory.run_all()
 
     assert left == 20
-    assert [binding.routing_key for binding in vhost.bindings_to(queue)] == ["k.30"]
+    assert [binding.routing_key for binding in vhost.bindings.to(queue)] == ["k.30"]
     assert routed(vhost, "x", "k.30") == ["q"] and routed(vhost, "x", "k.1") == []
     assert vhost.exchanges["amq.fanout"].binding_count == 0
 
@@ -375,15 +378,15 @@ def test_bindings_of_a_deleted_queue_count_no_more_and_go_in_slices(monkeypatch,
     doomed, _ = vhost.declare_queue("doomed")
     vhost.declare_queue("stays")
     for number in range(35):
-        vhost.bind_queue("doomed", "x", "7", {"number": number, "x-match": "any"})
-    vhost.bind_queue("stays", "x", "7", {"number": 30})
+        vhost.bindings.bind_queue("doomed", "x", "7", {"number": number, "x-match": "any"})
+    vhost.bindings.bind_queue("stays", "x", "7", {"number": 30})
     keys_and_headers = [("7", {"number": number}) for number in range(35)]
 
     vhost.delete_queue("doomed")
     left = sum(exchange.departed.values())
     told = [routed(vhost, "x", key, headers) for key, headers in keys_and_headers]
     vhost.declare_queue("doomed")
-    vhost.bind_queue("doomed", "x", "7", {"number": 34})
+    vhost.bindings.bind_queue("doomed", "x", "7", {"number": 34})
     shown = [(binding.destination.name, binding.arguments["number"]) for binding in exchange.bindings()]
     count = exchange.binding_count
     factory.run_all()
@@ -392,7 +395,7 @@ def test_bindings_of_a_deleted_queue_count_no_more_and_go_in_slices(monkeypatch,
     assert told == [routed_to(type_, number) for number in range(35)]
     assert shown == [("stays", 30), ("doomed", 34)] and count == 2
     assert exchange.departed == {} and exchange.binding_count == 2 and exchange.bindings() == [
-        *vhost.bindings_to(vhost.queue("stays")), *vhost.bindings_to(vhost.queue("doomed"))]
+        *vhost.bindings.to(vhost.queue("stays")), *vhost.bindings.to(vhost.queue("doomed"))]
     assert {name for key, headers in keys_and_headers for name in routed(vhost, "x", key, headers)} <= {
         "stays", "doomed"
     }
@@ -411,10 +414,10 @@ def test_exchange_of_a_deleted_queue_with_very_many_bindings_is_as_without_them(
         vhost.declare_queue(name)
     vhost.declare_exchange("used", "topic", auto_delete=True)
     vhost.declare_exchange("asks", "topic", arguments={"alternate-exchange": "amq.fanout"})
-    vhost.bind_queue("elsewhere", "amq.fanout", "")
+    vhost.bindings.bind_queue("elsewhere", "amq.fanout", "")
     for number in range(30):
-        vhost.bind_queue("gone", "used", f"k.{number}")
-        vhost.bind_queue("gone", "asks", f"k.{number}")
+        vhost.bindings.bind_queue("gone", "used", f"k.{number}")
+        vhost.bindings.bind_queue("gone", "asks", f"k.{number}")
 
     vhost.delete_queue("gone")
     told = routed(vhost, "asks", "k.29")
@@ -455,10 +458,10 @@ def test_auto_delete_queue_goes_with_its_last_consumer(vhost):
 def test_binding_twice_is_one_binding(vhost):
     vhost.declare_queue("q")
 
-    assert vhost.bind_queue("q", "amq.topic", "k", {"a": 1}) is True
-    assert vhost.bind_queue("q", "amq.topic", "k", {"a": 1}) is False
-    assert vhost.bind_queue("q", "amq.topic", "k", {"a": True}) is True
-    assert vhost.unbind_queue("q", "amq.topic", "k", {"a": 1}) is True
+    assert vhost.bindings.bind_queue("q", "amq.topic", "k", {"a": 1}) is True
+    assert vhost.bindings.bind_queue("q", "amq.topic", "k", {"a": 1}) is False
+    assert vhost.bindings.bind_queue("q", "amq.topic", "k", {"a": True}) is True
+    assert vhost.bindings.unbind_queue("q", "amq.topic", "k", {"a": 1}) is True
     assert routed(vhost, "amq.topic", "k") == ["q"]
 
 
@@ -470,9 +473,9 @@ def test_only_what_is_durable_is_recorded():
     vhost.declare_queue("transient")
     for queue in ("q", "transient"):
         for exchange in ("x", "transient"):
-            vhost.bind_queue(queue, exchange, "k")
-    vhost.unbind_queue("q", "transient", "k")
-    vhost.unbind_queue("q", "x", "k")
+            vhost.bindings.bind_queue(queue, exchange, "k")
+    vhost.bindings.unbind_queue("q", "transient", "k")
+    vhost.bindings.unbind_queue("q", "x", "k")
     vhost.delete_queue("transient")
     vhost.delete_exchange("transient")
 
@@ -498,7 +501,7 @@ def test_declare_that_cannot_be_recorded_changes_nothing():
 
 def test_deleting_a_queue_removes_its_bindings(vhost):
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "amq.topic", "k")
+    vhost.bindings.bind_queue("q", "amq.topic", "k")
 
     vhost.delete_queue("q")
     vhost.declare_queue("q")
@@ -510,8 +513,8 @@ def test_route_by_key_gives_up_where_an_exchange_on_the_way_looks_at_headers(vho
     vhost.declare_exchange("first", "topic")
     vhost.declare_exchange("second", "headers")
     vhost.declare_queue("q")
-    vhost.bind_queue("q", "first", "plain")
-    vhost.bind_exchange("second", "first", "deep")
+    vhost.bindings.bind_queue("q", "first", "plain")
+    vhost.bindings.bind_exchange("second", "first", "deep")
 
     assert [queue.name for queue in vhost.route_by_key(vhost.exchange("first"), "plain")] == ["q"]
     assert vhost.route_by_key(vhost.exchange("first"), "deep") is None

@@ -210,7 +210,7 @@ def declare(node, name, **arguments):
 def test_dead_letter_reaches_the_exchange_and_leaves_its_queue(node):
     node.vhost.declare_exchange("dlx", "topic")
     declare(node, "dead")
-    node.vhost.bind_queue("dead", "dlx", "k.#")
+    node.vhost.bindings.bind_queue("dead", "dlx", "k.#")
     queue = declare(node, "q", dead_letter_exchange="dlx", dead_letter_routing_key="k.dead", message_ttl=20)
 
     node.publish("", "q", b"one", persistent=True)
@@ -315,7 +315,7 @@ def test_letter_that_a_cycle_ends_leaves_no_copy_in_a_tee(node, exchange):
     declare(node, "copies", queue_type="stream")
     first = declare(node, "a", message_ttl=10, dead_letter_exchange="", dead_letter_routing_key="b")
     second = declare(node, "b", message_ttl=10, dead_letter_exchange=exchange, dead_letter_routing_key="a")
-    node.vhost.bind_queue("a", "amq.headers", "", {"x-match": "all"})
+    node.vhost.bindings.bind_queue("a", "amq.headers", "", {"x-match": "all"})
     node.vhost.set_tee(first, "copies")
 
     node.publish("", "a")
@@ -362,7 +362,7 @@ def test_rejected_message_may_go_round_through_a_retry_queue(node):
 
 def test_letter_to_a_headers_exchange_is_routed_by_its_new_headers(node):
     declare(node, "dead")
-    node.vhost.bind_queue(
+    node.vhost.bindings.bind_queue(
         "dead", "amq.headers", "", {"x-match": "all-with-x", "x-first-death-reason": "maxlen"}
     )
     declare(node, "q", max_length=0, dead_letter_exchange="amq.headers")
@@ -460,7 +460,7 @@ def test_alike_letters_to_a_random_exchange_are_spread(node):
     node.vhost.declare_exchange("dice", "x-random")
     for name in ("one", "two"):
         declare(node, name)
-        node.vhost.bind_queue(name, "dice", "")
+        node.vhost.bindings.bind_queue(name, "dice", "")
     declare(node, "q", max_length=0, dead_letter_exchange="dice")
 
     for _ in range(100):
@@ -502,7 +502,7 @@ def test_slice_of_letters_ends_with_its_time(node, monkeypatch, again):
     monkeypatch.setattr(engine, "CLOCK", partial(SliceClock, clock=StepClock()))
     target = Full(node.broker.scheduler)
     target.unable = again
-    node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
+    node.vhost.bindings.add(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
     declare(node, "q", dead_letter_exchange="amq.fanout", max_length=0)
     monkeypatch.setattr(engine, "TRY_AGAIN_MS", 5)
 
@@ -619,7 +619,7 @@ def test_letter_that_waited_for_room_and_then_cannot_go_is_set_aside_and_those_b
 ):
     monkeypatch.setattr(engine, "TRY_AGAIN_MS", 5)
     target = IllAtSecondSight()
-    node.vhost.add_binding(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
+    node.vhost.bindings.add(Binding(node.vhost.exchange("amq.fanout"), target, "", {}))
     queue = declare(node, "q", dead_letter_exchange="amq.fanout", max_length=0)
 
     for body in (b"1", b"2", b"3"):

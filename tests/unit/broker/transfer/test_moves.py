@@ -209,7 +209,7 @@ def letters(node):
     node.vhost.declare_exchange("x", "topic")
     dead = declare(node, "dead")
     work = declare(node, "work", dead_letter_exchange="", dead_letter_routing_key="dead")
-    node.vhost.bind_queue("work", "x", "k.#")
+    node.vhost.bindings.bind_queue("work", "x", "k.#")
     for number in range(3):
         node.publish(
             "x", f"k.{number}", b"%d" % number, Properties(headers={"mine": number}).encode(), persistent=True
@@ -244,7 +244,7 @@ def test_letters_go_back_to_the_queue_they_died_in(node, letters):
 
 def test_letters_go_back_to_their_exchange_clean(node, letters):
     other = declare(node, "other")
-    node.vhost.bind_queue("other", "x", "k.1")
+    node.vhost.bindings.bind_queue("other", "x", "k.1")
 
     run(node, letters, to_origin(node.vhost, letters, allow, allow, to="exchange", clean=True))
 
@@ -255,7 +255,7 @@ def test_letters_go_back_to_their_exchange_clean(node, letters):
 def test_letters_that_would_go_back_to_their_own_queue_stay_there_though_it_has_a_tee(node, letters):
     """The stream alone would not do: whoever consumes the queue would never see them again."""
     node.vhost.delete_queue("work")
-    node.vhost.bind_queue("dead", "x", "k.#")
+    node.vhost.bindings.bind_queue("dead", "x", "k.#")
     log = declare(node, "log", queue_type="stream")
     PolicyComponent().changed(node.vhost, "tee", {"pattern": ".*", "definition": {"tee-to-stream": "log"}})
 
@@ -267,7 +267,8 @@ def test_letters_that_would_go_back_to_their_own_queue_stay_there_though_it_has_
 
 def test_a_tee_takes_no_letter_that_the_queues_of_its_origin_refuse(node, letters):
     node.vhost.delete_queue("work")
-    node.vhost.bind_queue(declare(node, "full", max_length=0, overflow="reject-publish").name, "x", "k.#")
+    full = declare(node, "full", max_length=0, overflow="reject-publish")
+    node.vhost.bindings.bind_queue(full.name, "x", "k.#")
     log = declare(node, "log", queue_type="stream")
     PolicyComponent().changed(node.vhost, "tee", {"pattern": ".*", "definition": {"tee-to-stream": "log"}})
 
@@ -388,7 +389,7 @@ def test_letters_go_back_to_an_exchange_that_hashes_a_property_as_they_came(node
         for name in "abc"
     ]
     for queue in queues:
-        node.vhost.bind_queue(queue.name, "x", "10")
+        node.vhost.bindings.bind_queue(queue.name, "x", "10")
     for number in range(30):
         properties = Properties(message_id=str(number))
         made = Message()

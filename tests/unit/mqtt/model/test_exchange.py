@@ -22,22 +22,22 @@ def vhost():
 
 def refusal(vhost, topic_filter, arguments=None):
     with pytest.raises(PreconditionFailed) as refused:
-        vhost.bind_queue("q", EXCHANGE, topic_filter, arguments)
+        vhost.bindings.bind_queue("q", EXCHANGE, topic_filter, arguments)
     return refused.value.text
 
 
 @pytest.mark.parametrize("exchange", ["amq.topic", EXCHANGE])
 def test_message_reaches_what_is_bound_by_a_filter_that_matches_its_topic(vhost, exchange):
-    vhost.bind_queue("q", EXCHANGE, "sensors/v1.2/+")
+    vhost.bindings.bind_queue("q", EXCHANGE, "sensors/v1.2/+")
 
     assert routed(vhost, exchange, "sensors.v1/2.t") == ["q"]
     assert routed(vhost, exchange, "sensors.v1.2.t") == []
 
 
 def test_filter_is_matched_no_more_once_it_is_unbound(vhost):
-    vhost.bind_queue("q", EXCHANGE, "a/#")
+    vhost.bindings.bind_queue("q", EXCHANGE, "a/#")
 
-    vhost.unbind_queue("q", EXCHANGE, "a/#")
+    vhost.bindings.unbind_queue("q", EXCHANGE, "a/#")
 
     assert routed(vhost, "amq.topic", "a.b") == []
 
@@ -68,7 +68,7 @@ def test_what_is_no_filter_is_refused(vhost, topic_filter, text):
 
 
 def test_filter_of_the_most_levels_is_bound(vhost):
-    vhost.bind_queue("q", EXCHANGE, "/" * 199)
+    vhost.bindings.bind_queue("q", EXCHANGE, "/" * 199)
 
     assert routed(vhost, EXCHANGE, "." * 199) == ["q"]
 
@@ -81,17 +81,17 @@ def test_options_of_subscriptions_are_refused(vhost):
 
 def test_filters_that_would_make_matching_slow_are_refused_and_others_are_not(vhost, monkeypatch):
     monkeypatch.setattr(module, "MAX_COSTLY_LEVELS", 5)
-    vhost.bind_queue("q", EXCHANGE, "a/+")
+    vhost.bindings.bind_queue("q", EXCHANGE, "a/+")
 
     assert refusal(vhost, "+/+/b/c").endswith(
         "topic filters of virtual host '/' have their + in too many different places (limit of 5 levels)")
     for harmless in ("b/+", "c/+/#", "+/a/#", "a/b/c/d/e/f"):
-        vhost.bind_queue("q", EXCHANGE, harmless)
+        vhost.bindings.bind_queue("q", EXCHANGE, harmless)
 
 
 @pytest.mark.parametrize("routing_key", ["", "a.+", "a.#", "a.\0", "a.\udcff", "a.\x01"])
 def test_routing_key_that_is_no_topic_goes_to_nobody(vhost, routing_key):
-    vhost.bind_queue("q", EXCHANGE, "#")
+    vhost.bindings.bind_queue("q", EXCHANGE, "#")
 
     assert routed(vhost, EXCHANGE, routing_key) == []
 
@@ -99,7 +99,7 @@ def test_routing_key_that_is_no_topic_goes_to_nobody(vhost, routing_key):
 def test_what_is_to_be_retained_goes_to_the_retained_as_well(vhost):
     exchange = vhost.exchange(EXCHANGE)
     exchange.retained = FakeQueue("retained")
-    vhost.bind_queue("q", EXCHANGE, "a")
+    vhost.bindings.bind_queue("q", EXCHANGE, "a")
 
     assert routed(vhost, "amq.topic", "a", {"mqtt.retain": True}) == ["q", "retained"]
     assert routed(vhost, "amq.topic", "b", {"mqtt.retain": True}) == ["retained"]

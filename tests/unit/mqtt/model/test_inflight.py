@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gomq_py.broker.topology.vhost import VHost
+from gomq_py.broker.topology.own_stores import OwnStores
 from gomq_py.broker.verbs.held_publish import HeldPublish
 from gomq_py.content import forms
 from gomq_py.errors import OutOfResources
@@ -177,7 +177,7 @@ def test_nothing_new_is_sent_at_qos_2_before_a_new_store_of_identifiers_is_named
         raise OutOfResources("no disk")
 
     with monkeypatch.context() as patch:
-        patch.setattr(vhost, "replace_store", refuse)
+        patch.setattr(vhost.stores, "replace", refuse)
         sessions.inflight.store.fence(OSError(errno.EIO, "the disk failed"))
         publish(node, mqtt_message("t", b"2", qos=2))
         node.wait(lambda: len(attempts) > 2)
@@ -306,19 +306,21 @@ def test_a_store_that_fails_again_is_made_anew_after_a_while(nodes):
 def test_a_store_that_cannot_be_opened_is_made_anew(nodes, monkeypatch):
     """A client whose identifiers it had may send a message a second time, and goes on."""
     note_received(Peer(nodes()).session.received_ids(), 5)
-    recover_store = VHost.recover_store
+    recover = OwnStores.recover
 
-    def fail(vhost, name, incarnation):
+    def fail(stores, name, incarnation):
+        factory, vhost = stores._factory, stores._vhost
+
         def open_own(*arguments):
-            vhost._factory._known_folders.add(vhost._factory._folder(vhost.name, name, incarnation))
+            factory._known_folders.add(factory._folder(vhost.name, name, incarnation))
             raise StoreError("folder", 0, "the disk says no")
         with monkeypatch.context() as patch:
             if name == INFLIGHT_STORE:
-                patch.setattr(vhost._factory, "open_own", open_own)
-            recover_store(vhost, name, incarnation)
+                patch.setattr(factory, "open_own", open_own)
+            recover(stores, name, incarnation)
 
     with monkeypatch.context() as patch:
-        patch.setattr(VHost, "recover_store", fail)
+        patch.setattr(OwnStores, "recover", fail)
         node = nodes()
     sessions = node.vhost.extras["mqtt"]
     node.wait(lambda: not sessions.inflight.failed)
@@ -1081,7 +1083,7 @@ def written_anew(nodes, monkeypatch):
 def test_a_full_disk_keeps_nobody_from_their_messages(nodes, monkeypatch):
     node = nodes()
     peer = Peer(node).subscribe("t", qos=2)
-    monkeypatch.setattr(node.vhost, "make_store", no_room)
+    monkeypatch.setattr(node.vhost.stores, "make", no_room)
 
     publish(node, mqtt_message("t", b"x", 2))
 

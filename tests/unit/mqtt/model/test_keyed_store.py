@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from gomq_py.broker.topology.own_stores import OwnStores
 from gomq_py.broker.topology.vhost import VHost
 from gomq_py.hub import again
 from gomq_py.storage.errors import StoreError
@@ -225,22 +226,24 @@ def test_store_that_cannot_be_opened_is_closed_until_it_can_and_the_broker_boots
     node = boot()
     put(node, "a", b"1")
     node.stop()
-    recover_store = VHost.recover_store
+    recover = OwnStores.recover
 
-    def fail(vhost, name, incarnation):
+    def fail(stores, name, incarnation):
+        factory, vhost = stores._factory, stores._vhost
+
         def open_own(*arguments):
             raise StoreError("folder", 0, "the disk says no")
         with monkeypatch.context() as patch:
-            patch.setattr(vhost._factory, "open_own", open_own)
+            patch.setattr(factory, "open_own", open_own)
             # the folder is known all the same
-            vhost._factory._known_folders.add(vhost._factory._folder(vhost.name, name, incarnation))
-            recover_store(vhost, name, incarnation)
+            factory._known_folders.add(factory._folder(vhost.name, name, incarnation))
+            recover(stores, name, incarnation)
 
     with monkeypatch.context() as patch:
-        patch.setattr(VHost, "recover_store", fail)
+        patch.setattr(OwnStores, "recover", fail)
         node = boot()
     assert put(node, "b", b"1") == 0 and kept_of(node).unable and kept_of(node).failed
-    assert not kept_of(node).delete("a") and node.vhost.closed_stores() == [STORE]
+    assert not kept_of(node).delete("a") and node.vhost.stores.closed() == [STORE]
 
     node.wait(lambda: not kept_of(node).closed)
 
@@ -265,14 +268,14 @@ def test_io_error_closes_the_store_until_the_disk_takes_writes_and_nothing_else(
     put(node, "b", b"1")
     node.wait(lambda: kept_of(node).failed)
     assert put(node, "c", b"1") == 0 and not kept_of(node).get("a", made("x", b""))
-    assert node.vhost.closed_stores() == [STORE]
+    assert node.vhost.stores.closed() == [STORE]
     node.wait(lambda: "cannot be opened again" in caplog.text)
     assert kept_of(node).closed and kept_of(node).unable
 
     files.fail_at = None
     node.wait(lambda: not kept_of(node).closed)
 
-    assert content(kept_of(node))["a"] == b"1" and node.vhost.closed_stores() == []
+    assert content(kept_of(node))["a"] == b"1" and node.vhost.stores.closed() == []
     assert put(node, "c", b"2") == 1 and not kept_of(node).failed
     settle(node)
     node.kill(are_answered=False)

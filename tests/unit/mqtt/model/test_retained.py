@@ -490,7 +490,7 @@ def test_record_whose_key_is_no_topic_keeps_nothing_from_booting(world, caplog):
     world.publish("a")
     message = Message()
     message.assign(b"", b"a.#", b"", b"x", 1, persistent=True)
-    world.node.vhost.make_store(STORE).append(message)
+    world.node.vhost.stores.make(STORE).append(message)
 
     world.restart()
 
@@ -528,7 +528,7 @@ def looked_into(world):
     """A world in which routes from amq.topic depend on headers."""
     vhost = world.node.vhost
     vhost.declare_exchange("h", "headers")
-    vhost.bind_exchange("h", "amq.topic", "#", {})
+    vhost.bindings.bind_exchange("h", "amq.topic", "#", {})
     return world
 
 
@@ -536,9 +536,9 @@ def test_dead_letters_are_not_retained(looked_into):
     vhost = looked_into.node.vhost
     vhost.declare_queue("q", arguments={
         "x-max-length": 0, "x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "dead.letter"})
-    vhost.bind_queue("q", "amq.topic", "a.*")
+    vhost.bindings.bind_queue("q", "amq.topic", "a.*")
     vhost.declare_queue("dead")
-    vhost.bind_queue("dead", "amq.topic", "dead.*")
+    vhost.bindings.bind_queue("dead", "amq.topic", "dead.*")
 
     _publish_to_retain(looked_into, "a.b")
 
@@ -550,14 +550,14 @@ def test_what_an_operator_brings_back_is_not_retained_again(looked_into):
     vhost = looked_into.node.vhost
     vhost.declare_queue("q", arguments={
         "x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
-    vhost.bind_queue("q", "amq.topic", "a.*")
+    vhost.bindings.bind_queue("q", "amq.topic", "a.*")
     dead, _ = vhost.declare_queue("dead")
     _publish_to_retain(looked_into, "a.b")
     looked_into.node.wait(lambda: dead.ready_count == 1)
     looked_into.retained.delete("a/b")
     vhost.delete_queue("q")
     vhost.declare_queue("other")
-    vhost.bind_queue("other", "amq.topic", "a.*")
+    vhost.bindings.bind_queue("other", "amq.topic", "a.*")
     results = []
     broker = looked_into.node.broker
 

@@ -110,8 +110,8 @@ def test_queue_of_a_session_is_bound_to_the_exchange_of_subscriptions_alone(node
     session, *_ = connect(node)
 
     with pytest.raises(AccessRefused) as refused:
-        node.vhost.bind_queue("mqtt.c", "amq.fanout", "")
-    node.vhost.bind_queue("mqtt.c", "mqtt.default", "a/+")
+        node.vhost.bindings.bind_queue("mqtt.c", "amq.fanout", "")
+    node.vhost.bindings.bind_queue("mqtt.c", "mqtt.default", "a/+")
 
     assert refused.value.text == (
         "cannot bind queue 'mqtt.c' in vhost '/', of an MQTT session, to exchange 'amq.fanout' in vhost '/': "
@@ -313,7 +313,7 @@ def test_subscribing_again_with_other_options_changes_the_one_subscription(node)
     assert not session.subscribe(Subscription("a/#", 2))
 
     assert session.subscriptions == {"a/#": Subscription("a/#", 2)}
-    assert [binding.arguments for binding in node.vhost.bindings_to(session.queue)] == [{"x-mqtt-qos": 2}]
+    assert [binding.arguments for binding in node.vhost.bindings.to(session.queue)] == [{"x-mqtt-qos": 2}]
 
 
 def test_subscribing_again_as_before_changes_nothing(node):
@@ -338,7 +338,7 @@ def test_unsubscribing_ends_a_subscription_once(node):
 def test_options_of_no_sense_in_a_log_are_taken_as_usual_ones(node):
     session, _, _ = connect(node)
 
-    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", {
+    node.vhost.bindings.attach(sessions_of(node).exchange, session.queue, "a", {
         "x-mqtt-qos": 9, "x-mqtt-nl": 1, "x-mqtt-id": "7", "x-mqtt-rh": True
     })
 
@@ -350,14 +350,15 @@ def test_subscription_that_a_kill_left_twice_is_one(nodes):
     node = nodes()
     session, _, connection = connect(node)
     session.subscribe(Subscription("a", 1, identifier=7))
-    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", Subscription("a", 2).arguments())
+    arguments = Subscription("a", 2).arguments()
+    node.vhost.bindings.attach(sessions_of(node).exchange, session.queue, "a", arguments)
     disconnect(node, session, connection)
 
     node = nodes()
     session = sessions_of(node).by_client["c"]
     found = dict(session.subscriptions)
     is_new = session.subscribe(Subscription("a", 0))
-    changed, bindings = dict(session.subscriptions), len(node.vhost.bindings_to(session.queue))
+    changed, bindings = dict(session.subscriptions), len(node.vhost.bindings.to(session.queue))
     session.unsubscribe("a")
 
     assert (found, is_new) == ({"a": Subscription("a", 2)}, False)
@@ -388,11 +389,12 @@ def test_one_that_was_left_behind_can_be_what_is_wanted_again(node):
     session, _, _ = connect(node)
     wanted = Subscription("a", 1, identifier=7)
     session.subscribe(wanted)
-    node.vhost.attach(sessions_of(node).exchange, session.queue, "a", Subscription("a", 2).arguments())
+    arguments = Subscription("a", 2).arguments()
+    node.vhost.bindings.attach(sessions_of(node).exchange, session.queue, "a", arguments)
 
     assert not session.subscribe(wanted)
 
-    assert session.subscriptions == {"a": wanted} and len(node.vhost.bindings_to(session.queue)) == 1
+    assert session.subscriptions == {"a": wanted} and len(node.vhost.bindings.to(session.queue)) == 1
 
 
 def with_plus_at(places):
@@ -772,9 +774,9 @@ def test_subscription_changes_whole_or_not_at_all_where_the_disk_is_full(node, m
     assert (refused is None, session.subscriptions) == (room > 0, {"a": Subscription("a", qos)})
     assert not session.subscribe(Subscription("a", 0))
     assert session.subscriptions == {"a": Subscription("a", 0)}
-    assert len(node.vhost.bindings_to(session.queue)) == 1
+    assert len(node.vhost.bindings.to(session.queue)) == 1
     assert session.unsubscribe("a") and session.subscriptions == {}
-    assert node.vhost.bindings_to(session.queue) == []
+    assert node.vhost.bindings.to(session.queue) == []
 
 
 def test_store_that_cannot_be_recorded_is_closed_again(node, monkeypatch):
@@ -786,13 +788,13 @@ def test_store_that_cannot_be_recorded_is_closed_again(node, monkeypatch):
     message.assign(b"", b"t", b"", b"x", 1)
 
     with pytest.raises(OutOfResources):
-        node.vhost.make_store("mqtt.wills")
+        node.vhost.stores.make("mqtt.wills")
 
     node.wait(lambda: node.committer.wait() or opened[0][0].failure is not None)
     with pytest.raises(StoreError):
         opened[0][0].append(message)
     monkeypatch.undo()
-    assert node.vhost.make_store("mqtt.wills").append(message) == 0
+    assert node.vhost.stores.make("mqtt.wills").append(message) == 0
 
 
 def test_sessions_are_in_no_export_and_their_names_are_nobodys_to_declare(node):

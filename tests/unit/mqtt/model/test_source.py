@@ -26,7 +26,7 @@ def puback(code):
 
 def queue_behind(vhost, exchange, name="q"):
     queue = vhost.create_queue(name, False, False, {}, None)
-    vhost.attach(vhost.exchange(exchange), queue, "#", {})
+    vhost.bindings.attach(vhost.exchange(exchange), queue, "#", {})
     return queue
 
 

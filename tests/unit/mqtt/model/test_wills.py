@@ -477,12 +477,12 @@ def failed_store(world, monkeypatch):
     """The disk fails the store of wills. Returns what opens it again."""
     vhost, held = world.node.vhost, []
     with monkeypatch.context() as patch:
-        patch.setattr(vhost, "reopen_store", lambda *arguments: held.append(arguments))
+        patch.setattr(vhost.stores, "reopen", lambda *arguments: held.append(arguments))
         world.sessions.wills.kept._shelf.store.fence(OSError(5, "the disk failed"))
         world.pass_time(0)
 
     def open_again():
-        vhost.reopen_store(*held[0])
+        vhost.stores.reopen(*held[0])
         job = world.sessions.wills.kept._reopening
         world.node.wait(lambda: not world.sessions.wills.kept.closed and not job.running)
         world.settle()

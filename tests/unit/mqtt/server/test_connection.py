@@ -273,7 +273,7 @@ def test_answer_that_waits_for_the_disk_does_not_follow_disconnect(make_mqtt, as
     mqtt = make_mqtt(manual=True)
     vhost = mqtt.broker.vhosts["/"]
     vhost.declare_queue("kept", durable=True)
-    vhost.bind_queue("kept", "amq.topic", "#")
+    vhost.bindings.bind_queue("kept", "amq.topic", "#")
     client = mqtt.stranger()
     client.send(KEPT_5)
     wait_until(lambda: "mqtt.c" in vhost.queues, sleep=gevent.sleep)
@@ -412,7 +412,7 @@ def test_will_waits_for_an_exchange_that_is_not_there(make_mqtt, caplog):
     queue = vhost.declare_queue("q")[0]
 
     vhost.declare_exchange("devices", "topic")
-    vhost.bind_queue("q", "devices", "#")
+    vhost.bindings.bind_queue("q", "devices", "#")
 
     wait_until(lambda: queue.ready_count == 1, sleep=gevent.sleep)
 

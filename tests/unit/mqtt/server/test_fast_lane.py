@@ -93,7 +93,7 @@ def test_message_knows_the_session_that_published_it(mqtt, modern):
             seen.append(message.publisher)
             return 1
 
-    mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), Noting("n"), "#", {})
+    mqtt.door.vhost.bindings.attach(mqtt.door.vhost.exchange("amq.topic"), Noting("n"), "#", {})
     modern.send(publish(b"t", b"x", version=5) * 2 + PING)
     modern.expect(PONG)
 
@@ -105,7 +105,7 @@ def test_traced_vhost_gets_copies(mqtt):
     vhost = mqtt.door.vhost
     bound(mqtt.door)
     traces = vhost.create_queue("traces", False, False, {}, None)
-    vhost.attach(vhost.exchange("amq.rabbitmq.trace"), traces, "publish.#", {})
+    vhost.bindings.attach(vhost.exchange("amq.rabbitmq.trace"), traces, "publish.#", {})
     client = mqtt.client()
     client.send(publish(b"t", b"untraced") + PING)
     client.expect(PONG)
@@ -150,7 +150,7 @@ def test_walk_over_messages_to_many_destinations_ends_with_its_time_and_goes_on_
         wait(turns, stream)
 
     for number in range(600):
-        mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), Noting(str(number)), "#", {})
+        mqtt.door.vhost.bindings.attach(mqtt.door.vhost.exchange("amq.topic"), Noting(str(number)), "#", {})
     client = mqtt.client()
     client.send(publish(b"t", b"0") + PING)
     client.expect(PONG)  # its route is remembered
@@ -565,7 +565,7 @@ def bound_later(door, durable=False):
     """What gets everything that is published to topics, LATER, and the queue that it puts it into."""
     queue = door.vhost.create_queue("q", durable, False, {}, None)
     later = Later(queue)
-    door.vhost.attach(door.vhost.exchange("amq.topic"), later, "#", {})
+    door.vhost.bindings.attach(door.vhost.exchange("amq.topic"), later, "#", {})
     return queue, later
 
 
@@ -631,7 +631,7 @@ def test_qos_2_that_some_have_had_in_an_earlier_run_goes_to_the_others_once(mqtt
     client = mqtt.client(KEPT_5, CONNACK_5)
     queues = [mqtt.door.vhost.create_queue(name, True, False, {}, None) for name in ("a", "b")]
     for queue in queues:
-        mqtt.door.vhost.attach(mqtt.door.vhost.exchange("amq.topic"), queue, "#", {})
+        mqtt.door.vhost.bindings.attach(mqtt.door.vhost.exchange("amq.topic"), queue, "#", {})
     received = mqtt.door.vhost.extras["mqtt"].by_client["c"].received_ids()
     received.restore_partly(1, 0, struct.pack("<QQ", queues[0].store.key, 0))
 
@@ -748,7 +748,7 @@ def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifier
         KEPT_5 if version == 5 else CONNECT_311.replace(b"\xc2", b"\xc0", 1),
         CONNACK_5 if version == 5 else CONNACK_311)
     queue, vhost = bound(mqtt.door, durable=True), mqtt.door.vhost
-    sessions, replace, attempts = vhost.extras["mqtt"], vhost.replace_store, []
+    sessions, replace, attempts = vhost.extras["mqtt"], vhost.stores.replace, []
     client.send(publish(b"t", b"1", 2, 1, version))
     client.expect(b"\x50\x02\x00\x01")
 
@@ -756,7 +756,7 @@ def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifier
         attempts.append(name)
         raise OutOfResources("no disk")
 
-    monkeypatch.setattr(vhost, "replace_store", refuse)
+    monkeypatch.setattr(vhost.stores, "replace", refuse)
     sessions.inflight.fail(OSError(errno.EIO, "no disk"))
     client.send(b"\x62\x02\x00\x01" + publish(b"t", b"2", 2, 2, version) + PING)
     wait_until(lambda: len(attempts) > 2, what="nobody tries again")
@@ -767,7 +767,7 @@ def test_publishers_at_qos_2_wait_while_the_disk_refuses_the_store_of_identifier
     assert bodies(queue) == [b"1", b"3"]
     assert sessions.by_client["c"].connection.stream.waits_for == [WAITS_FOR_IDENTIFIERS]
 
-    monkeypatch.setattr(vhost, "replace_store", replace)
+    monkeypatch.setattr(vhost.stores, "replace", replace)
     client.expect(b"\x70\x02\x00\x01")
     client.expect_both(b"\x50\x02\x00\x02", PONG)
     assert bodies(queue) == [b"2"] and not sessions.inflight.failed

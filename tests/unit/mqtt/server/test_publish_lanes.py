@@ -81,8 +81,8 @@ class Broker:
             bound(self.door, "full.#", "full", x_max_length=1, x_overflow="reject-publish")]
         vhost = self.door.vhost
         heads = vhost.create_queue("heads", False, False, {}, None)
-        vhost.attach(vhost.exchange("amq.headers"), heads, "", {"x-match": "any", "k": "v"})
-        vhost.attach(vhost.exchange("amq.topic"), vhost.exchange("amq.headers"), "h.#", {})
+        vhost.bindings.attach(vhost.exchange("amq.headers"), heads, "", {"x-match": "any", "k": "v"})
+        vhost.bindings.attach(vhost.exchange("amq.topic"), vhost.exchange("amq.headers"), "h.#", {})
         self.queues.append(heads)
 
     def outcome(self, version, octets, size):
