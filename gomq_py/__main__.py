@@ -1,9 +1,9 @@
 """``gomq-py`` and ``python -m gomq_py``: the broker.
 
-Patches the standard library first, for the libraries the broker carries; broker code itself never relies on
-it. gevent would look for plugins to tell of that among all installed packages, with modules for mail and
-archives that a broker has no use for: 3 MB; a broker starts no processes, either. ssl, which loads OpenSSL,
-is patched by whoever imports it first: 5 MB that a broker without TLS does not take.
+Patches the standard library first, for the libraries the broker carries; broker code never relies on it.
+gevent's plugin search, which imports 3 MB of mail and archive modules, and its patch of subprocess are off:
+the broker uses neither. ssl is patched when it is first imported: OpenSSL takes 5 MB that a broker without
+TLS saves.
 """
 import sys
 from importlib import import_module
@@ -13,14 +13,14 @@ from gevent import config, events, monkey
 
 
 class SslPatcher:
-    """A finder of modules (importlib) that has ssl patched before anybody has it, whether it or gevent's own
-    is imported first: each imports the other. It stays until that is done: an import may fail, and one may
-    ask where a module is without importing it.
+    """A module finder (importlib) that patches ssl at its first import, whether ssl or gevent.ssl comes
+    first: each imports the other. The finder stays until the patch is done, since an import may fail and a
+    caller may look for a module without importing it.
     """
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        """Where one of the two is; of any other module nothing."""
+        """The spec of ssl or gevent.ssl; None for any other module."""
         if name not in ("ssl", "gevent.ssl"):
             return None
         spec = PathFinder.find_spec(name, path, target)
@@ -38,10 +38,10 @@ class SslPatcher:
         return spec
 
 
-config.track_greenlet_tree = False  # who spawned whom: 1.5 KiB for each greenlet, and nobody looks
+config.track_greenlet_tree = False  # each greenlet's spawner: 1.5 KiB per greenlet that nothing reads
 events.notify_and_call_entry_points = events.notify
 monkey.patch_all(subprocess=False, ssl=False)  # before any other import
-if "ssl" in sys.modules:  # of an interpreter that imports more when it starts (.pth)
+if "ssl" in sys.modules:  # an interpreter whose .pth files import more at start
     monkey.patch_ssl()
 else:
     sys.meta_path.insert(0, SslPatcher)

@@ -1,9 +1,9 @@
-"""What this installation is: version, interpreter, which hot modules are compiled, and from which sources.
+"""Build information: version, interpreter, compiled modules and their sources.
 
-A leaf that imports none of the rooms: it looks at files only, so that ``--build-info`` also answers on a
-broken installation, and so that setup.py can ask it which modules to compile. The build writes a digest of a
-module's sources into the compiled module, as its ELF build ID; a session of tests refuses a module whose
-sources have another. Times of files decide nothing: a checkout, a copy or an unpacked archive makes them lie.
+A leaf that imports none of the rooms: it reads files only, so that ``--build-info`` also answers on a broken
+installation, and setup.py can ask which modules to compile. The build writes a digest of a module's sources
+into the compiled module, as its ELF build ID; the tests refuse a module whose sources have another. File
+times decide nothing: a checkout, a copy or an unpacked archive makes them lie.
 """
 import importlib.util
 import os
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import gomq_py
 
-# The release of RabbitMQ whose manners these are, for clients and tools that know RabbitMQ alone: the same by
-# AMQP, by the management API and in definitions. docs/decisions/0004 says why this one.
+# RabbitMQ release that the broker reports over AMQP, the management API and in definitions, for clients and
+# tools that know RabbitMQ alone. docs/decisions/0004 says why this one.
 RABBITMQ_VERSION = "3.13.7"
 
 
 # The folder that holds the package.
 ROOT = Path(gomq_py.__file__).resolve().parents[1]
-# Those that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for
+# Modules that are inline C in their .pxd have nothing to compile; an __init__.pxd only marks a package for
 # cimport.
 NOT_COMPILED = ("octets", "locations", "sizes", "flush_threads", "bare_send", "ssl_calls", "__init__")
 _CIMPORT_FROM = re.compile(r"^[ \t]*from[ \t]+(gomq_py[\w.]*)[ \t]+cimport[ \t]+([^#\n]+)", re.MULTILINE)
@@ -31,7 +31,7 @@ _CIMPORT = re.compile(r"^[ \t]*cimport[ \t]+(gomq_py[\w.]+)", re.MULTILINE)
 def hot_modules(root: Path = ROOT) -> list[str]:
     """Dotted names of the modules that are compiled: those with C types for them beside the source."""
     found = []
-    for folder, folders, files in os.walk(root / "gomq_py"):  # a third of what Path.rglob takes of each boot
+    for folder, folders, files in os.walk(root / "gomq_py"):  # a third of the time of Path.rglob, each boot
         folders[:] = [name for name in folders if name != "__pycache__"]
         package = os.path.relpath(folder, root).replace(os.sep, ".")
         stems = {stem for stem, suffix in map(os.path.splitext, files) if suffix == ".pxd"}
@@ -42,7 +42,7 @@ def hot_modules(root: Path = ROOT) -> list[str]:
 
 
 def sources_of(name: str, root: Path = ROOT) -> list[Path]:
-    """What a module is compiled from: its ``.py``, its ``.pxd``, and every ``.pxd`` that is cimported."""
+    """The sources of a module: its ``.py``, its ``.pxd``, and every ``.pxd`` that is cimported."""
     path = root.joinpath(*name.split("."))
     found, left = {path.with_suffix(".py")}, [path.with_suffix(".pxd")]
     while left:
@@ -65,8 +65,8 @@ def _cimported(declarations: Path, root: Path) -> list[Path]:
 
 
 def digest_of(name: str, root: Path = ROOT) -> str:
-    """64 hexadecimal digits that change with any source of a module: with its octets, not with its times."""
-    import hashlib  # of which a broker has no need
+    """64 hexadecimal digits that change with the content of any source of a module, not with its times."""
+    import hashlib  # the broker itself does not need it
 
     digest = hashlib.sha256()
     for path in sources_of(name, root):
@@ -83,7 +83,7 @@ def compiled_file(name: str, root: Path = ROOT) -> Path | None:
 
 
 def stale_modules(root: Path = ROOT) -> list[str]:
-    """Hot modules whose compiled twin was built from other sources than those that lie beside it."""
+    """Hot modules whose compiled twin was built from other sources than the ones beside it."""
     stale = []
     for name in hot_modules(root):
         path = compiled_file(name, root)
@@ -93,16 +93,16 @@ def stale_modules(root: Path = ROOT) -> list[str]:
 
 
 def left_over(root: Path = ROOT) -> list[Path]:
-    """Compiled files of modules that are compiled no more, or are gone: an import would take them all the
-    same, even instead of the ``.py``.
+    """Compiled files of modules that are no longer compiled or no longer exist: an import would take them all
+    the same, even instead of the ``.py``.
     """
     found = {path for suffix in EXTENSION_SUFFIXES for path in (root / "gomq_py").rglob("*" + suffix)
-             if "." not in path.name.removesuffix(suffix)}  # or it is another Python's
+             if "." not in path.name.removesuffix(suffix)}  # otherwise another Python's
     return sorted(found - {compiled_file(name, root) for name in hot_modules(root)})
 
 
 def interpreted_modules(hot: list[str] | None = None) -> list[str]:
-    """Those of the ``hot`` modules, of all unless told, that an import would take as plain Python now."""
+    """Those of the ``hot`` modules (default: all) that an import would take as plain Python now."""
     return [name for name in (hot_modules() if hot is None else hot) if not _is_compiled(name)]
 
 
@@ -112,7 +112,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def speed() -> str:
-    """"compiled", "interpreted", or how much of it is which."""
+    """"compiled", "interpreted", or "partly interpreted" with the names."""
     hot = hot_modules()
     interpreted = interpreted_modules(hot)
     if not interpreted:
@@ -121,7 +121,7 @@ def speed() -> str:
 
 
 def describe() -> str:
-    """What ``--build-info`` prints."""
+    """The text that ``--build-info`` prints."""
     stale = stale_modules()
     built = f", but from other sources than these: {', '.join(stale)}" if stale else ""
     return "\n".join((

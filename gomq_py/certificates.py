@@ -1,10 +1,7 @@
-"""Certificates: TLS contexts as the settings describe them: the broker's own, and one per ``[sni:HOST]``
-section.
+"""Certificates: TLS contexts from the settings, the broker's own and one per ``[sni:HOST]`` section.
 
-Beside the launcher.
-
-A section inherits what it does not say; what is for one protocol (``amqp_tls_cert``) goes before what is for
-all. Imports the TLS library.
+Beside the launcher. A section inherits the keys it does not set; a key for one protocol (``amqp_tls_cert``)
+overrides the key for all. Imports the TLS library.
 """
 from typing import Any
 
@@ -24,14 +21,14 @@ def contexts(settings: Settings, protocol: str) -> Contexts:
 
 
 def options(settings: Settings, section: dict[str, Any] | None = None, protocol: str = "") -> TLSOptions:
-    """What the settings say, and a section of a host name on top of them."""
+    """TLS options from the settings, overridden by the section of a host name."""
     said = section or {}
 
     def value(key: str) -> Any:
         return said.get(f"{protocol}_{key}", said.get(key, getattr(settings, key)))
 
     certificate = value("tls_cert")
-    # A certificate of its own has a key of its own, in a file of its own or in the same.
+    # A section's own certificate has its own key, in the key's file or in the certificate's.
     key = (
         value("tls_key") if certificate == settings.tls_cert
         else said.get(f"{protocol}_tls_key", said.get("tls_key", ""))

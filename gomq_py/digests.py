@@ -1,13 +1,13 @@
 """Digests of short texts, by the interpreter's own code.
 
-A leaf of the standard library alone. hashlib loads OpenSSL before it gives out anything, which is 4 MB that a
-broker without TLS does not take; for a password or a name both need the same time.
+A leaf of the standard library alone. hashlib loads OpenSSL, 4 MB that a broker without TLS saves; for a
+password or a name both take the same time.
 """
 from importlib import import_module
 
 
 def _found(name, *modules):
-    """The constructor, from hashlib where the interpreter was built without its own."""
+    """The constructor from the first module that has it, else from hashlib."""
     for module in modules:
         try:
             return getattr(import_module(module), name)

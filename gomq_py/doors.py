@@ -1,11 +1,8 @@
-"""Doors: every address the broker listens on: bound, inherited from a service manager, or left closed, as the
-settings say.
+"""Doors: every address the broker listens on: bound, inherited from a service manager, or left closed.
 
-Beside the launcher.
-
-Binds all before it accepts on any, so that a port in use leaves no client half served. Holds what a reload
-changes for connections to come: certificates, trusted proxies and socket options. Knows which doors there
-are, and nothing of what goes on behind them.
+Beside the launcher. Binds all before it accepts on any, so that a port in use leaves no client half served.
+Holds the certificates, trusted proxies and socket options that a reload changes for new connections. Knows
+the listeners and nothing of the protocols behind them.
 """
 import os
 from collections.abc import Callable, Sequence
@@ -24,10 +21,10 @@ HTTP, HTTPS, METRICS, CONTROL = "http", "https", "metrics", "control"
 
 
 class Served(NamedTuple):
-    """Behind which doors clients of one protocol are served, as options of the settings.
+    """Listeners of one protocol, as names of settings.
 
-    ``tls``: what the encrypted door is called. ``is_needed``: a port that is taken ends the boot though
-    nobody asked for it.
+    ``tls``: name of the encrypted listener. ``is_needed``: a taken port ends the boot even if the
+    configuration does not name the port.
     """
 
     bind: str
@@ -40,7 +37,7 @@ class Served(NamedTuple):
     is_needed: bool
 
 
-# Protocols whose connections the broker's doors keep; whoever makes Doors says who handles them.
+# Protocols whose connections the broker's listeners keep; the caller of Doors supplies their handlers.
 PROTOCOLS = {
     AMQP: Served(
         "amqp_bind", "amqp_port", AMQPS, "amqps_port", "amqp_unix_path", "amqp_unix_mode",
@@ -56,15 +53,14 @@ SIDE_DOORS = {
     HTTP: ("http_bind", "http_port"), HTTPS: ("http_bind", "https_port"),
     METRICS: ("metrics_http_bind", "metrics_http_port"),
 }
-# Who may connect to the unix sockets: the management API's asks for a login, gomq-py-ctl's lets its owner do
-# everything.
+# Modes of the unix sockets: the management API asks for a login, gomq-py-ctl's lets its owner do everything.
 HTTP_UNIX_MODE, CONTROL_UNIX_MODE = 0o660, 0o600
-# What a [sni:HOST] section puts in front of a key that is for one protocol's port only.
+# Prefix of a [sni:HOST] key that is for one protocol's port only.
 SNI_PROTOCOLS = {AMQPS: "amqp", MQTTS: "mqtt", HTTPS: "http"}
 
 
 def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, Any]] = ()) -> bool:
-    """Whether a door of this protocol is to be opened, or was handed over."""
+    """Whether the settings or an inherited socket ask for a listener of this protocol."""
     served = PROTOCOLS[protocol]
     names = {name for name, _ in inherited}
     return bool(
@@ -75,8 +71,8 @@ def is_wanted(protocol: str, settings: Settings, inherited: Sequence[tuple[str, 
 
 
 class Doors:
-    """Opens, changes and closes the listeners of one broker. ``listeners`` are those that are open,
-    ``options`` what is set on the sockets of clients.
+    """Opens, changes and closes the listeners of one broker. ``listeners`` are the open ones, ``options`` the
+    socket options of clients.
     """
 
     def __init__(
@@ -84,11 +80,9 @@ class Doors:
         make_side_door: Callable[[str, Any, Any], Any], turns: Any,
         inherited: Sequence[tuple[str, Any]] = (),
     ):
-        """``handlers``: protocol of PROTOCOLS -> what serves a socket of it, the gate that lets strangers in,
-        and whether the former does not switch; ``make_side_door(protocol, listening, tls)`` makes a door of
-        the management side; ``turns`` are those of handshakes (hub.turns).
-
-        ``inherited`` are (name, listening socket) pairs.
+        """``handlers``: protocol of PROTOCOLS -> (handler of a socket, admission gate, whether the handler
+        never switches); ``make_side_door(protocol, listening, tls)`` makes a listener of the management side;
+        ``turns`` schedules TLS handshakes (hub.turns). ``inherited`` are (name, listening socket) pairs.
         """
         self._settings = settings
         self._handlers = handlers
@@ -103,7 +97,7 @@ class Doors:
     def open(self) -> None:
         """Bind everything, then accept everywhere.
 
-        Raises BindError, TLSError; what is open then is closed by ``close``.
+        Raises BindError, TLSError; the caller then calls ``close``.
         """
         settings = self._settings
         self._apply_options(settings)
@@ -133,7 +127,7 @@ class Doors:
             LOG.info("listening %s %s", listener.protocol, listener.address)
 
     def close(self) -> None:
-        """Accept nobody any more; connections go on. A second call does nothing. May switch."""
+        """Stop accepting; connections stay open. A second call does nothing. May switch."""
         for listener in self.listeners:
             listener.close()
         for _, listening in self._inherited:
@@ -143,19 +137,18 @@ class Doors:
     # changing what is open
 
     def prepare(self, settings: Settings, ports: Sequence[str] | None = None) -> dict[str, Any]:
-        """Contexts by port for a change to ``settings``, which nothing has seen of yet.
-
-        Reads files; may run in a thread. Raises TLSError.
+        """TLS contexts by port for ``settings`` that are not applied yet. Reads files; may run in a thread.
+        Raises TLSError.
         """
         ports = list(self._handshakers) if ports is None else ports
         if not ports or not settings.tls_cert:
             return {}
-        # here, because a broker without certificate should not carry the library
+        # imported here: a broker without certificate needs no TLS library
         from gomq_py import certificates
         return {port: certificates.contexts(settings, SNI_PROTOCOLS[port]) for port in ports}
 
     def apply(self, settings: Settings, contexts: dict[str, Any]) -> None:
-        """Change what connections to come will meet; ``contexts`` are from ``prepare``."""
+        """Apply settings to new connections; ``contexts`` are from ``prepare``."""
         for port, found in contexts.items():
             self._handshakers[port].replace(found, settings.login_timeout)
         self._apply_options(settings)
@@ -171,9 +164,8 @@ class Doors:
     # opening
 
     def _tls_ports(self) -> list[str]:
-        """The ports that want a certificate.
-
-        A socket that was handed over for one wants it as well. Raises BindError where there is none.
+        """The ports that need a certificate, including inherited sockets. Raises BindError for an inherited
+        socket without tls_cert.
         """
         settings = self._settings
         names = {name for name, _ in self._inherited}
@@ -200,7 +192,7 @@ class Doors:
         return [PROTOCOLS[protocol] for protocol in self._handlers]
 
     def _open_protocol(self, protocol: str, contexts: dict[str, Any]) -> None:
-        """The doors of one protocol: its port, the one over TLS, and its unix socket."""
+        """Open one protocol's port, its port over TLS, and its unix socket."""
         settings, served = self._settings, PROTOCOLS[protocol]
         self._open_port(protocol, protocol, served.port)
         if served.tls in contexts:
@@ -236,8 +228,8 @@ class Doors:
     def _bind(
         self, address: str, option: str, is_needed: bool = False, reuse_port: bool = False
     ) -> list[Any]:
-        """A listening socket, or none where the port is off, or is taken, not needed and not asked for: a
-        second broker on a machine still serves AMQP.
+        """A list of one listening socket. Empty if the port is off, or if a port is taken that is neither
+        needed nor named in the configuration: a second broker on a machine still serves AMQP.
         """
         settings, port = self._settings, getattr(self._settings, option)
         if port < 0:
@@ -251,8 +243,8 @@ class Doors:
             return []
 
     def _open_control(self) -> None:
-        """gomq-py-ctl's socket, which is nothing to stop a broker for unless somebody named its path; without
-        the management API only then.
+        """Open gomq-py-ctl's socket. A failure ends the boot only if the configuration names the path;
+        without the management API the socket is opened only then.
         """
         settings = self._settings
         path = settings.control_unix_path
@@ -279,7 +271,7 @@ class Doors:
         self.listeners.append(self._make_side_door(CONTROL, listening, None))
 
     def _take_inherited(self, protocol: str) -> list[Any]:
-        """The sockets that were handed over for a protocol; there may be one per address."""
+        """The inherited sockets of a protocol; there may be one per address."""
         options = {name: served.systemd_name for name, served in PROTOCOLS.items()}
         options[HTTP] = "http_systemd_socket_name"
         name = getattr(self._settings, options[protocol]) if protocol in options else protocol

@@ -14,33 +14,31 @@ import warnings
 from collections import deque
 from urllib.parse import quote
 
-# The brokers of this process that have been started and not closed.
+# Brokers of this process that were started and not closed.
 _RUNNING = set()
 BOOT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 30.0
-# How often a waiting greenlet looks: it must let its own hub run meanwhile, for its clients have to answer
-# the broker's farewell.
+# Poll interval of a waiting greenlet: the caller's hub must run meanwhile, because its clients have to answer
+# the broker's close.
 LOOK_EVERY_S = 0.002
 
 
 class Broker:
     """One broker.
 
-    ``data_dir`` None keeps everything in a temporary folder that goes with it; a port of 0 takes a free one,
-    -1 opens none.
-
-    Further keywords are settings by the names of docs/configuration.md (``heartbeat=10``, ``sync=False``).
-    Nothing runs before ``start``.
+    ``data_dir`` None keeps everything in a temporary folder that is deleted at close. Port 0 takes a free
+    port, -1 switches a listener off. Further keywords are settings by the names of docs/configuration.md
+    (``heartbeat=10``, ``sync=False``). Nothing runs before ``start``.
     """
 
     def __init__(
         self, data_dir=None, *, bind="127.0.0.1", amqp_port=0, http_port=-1, mqtt_port=-1, tls_cert="",
         tls_key="", amqps_port=-1, mqtts_port=-1, **settings,
     ):
-        """Raises TypeError for a name that is no setting, ValueError for a value that a configuration file
-        could not have either.
+        """Raises TypeError for an unknown setting, ValueError for a value that a configuration file would
+        reject.
         """
-        from gomq_py.config.settings import Settings  # here and not above: ``import gomq_py`` costs nothing
+        from gomq_py.config.settings import Settings  # not above: ``import gomq_py`` costs nothing
         self._options = {
             "amqp_bind": bind, "http_bind": bind, "amqp_port": amqp_port, "http_port": http_port,
             "mqtt_bind": bind, "mqtt_port": mqtt_port, "mqtts_port": mqtts_port, "tls_cert": tls_cert,
@@ -52,11 +50,11 @@ class Broker:
         self._own_folder = None
         self._listening = None
         self._inbox = deque()
-        self._knock = None  # wakes the broker's hub; None while it cannot hear
+        self._knock = None  # wakes the broker's hub; None while the hub does not run
         self._stopping = None
         self._launcher = None
         self._failure = None
-        self._told = False  # whether whoever waits for the boot has been let go
+        self._told = False  # whether the thread that waits for the boot has been released
         self._booted = self._ended = None
         self._addresses = {}
 
@@ -69,9 +67,8 @@ class Broker:
         self.close()
 
     def start(self):
-        """Boot and return when clients can connect.
-
-        Raises BootError (one line that says what is wrong). Returns itself.
+        """Boot and return self when clients can connect. Raises BootError with one line that says what is
+        wrong.
         """
         if self._is_running():
             raise RuntimeError("this broker is running already")
@@ -86,18 +83,18 @@ class Broker:
         if self.data_dir is None:
             self.data_dir = self._own_folder = tempfile.mkdtemp(prefix="gomq-")
         _RUNNING.add(self)
-        # An interpreter that ends under a running loop crashes now and then.
+        # An interpreter that ends under a running loop sometimes crashes.
         atexit.register(self._close_at_exit)
         start_new_thread(self._run, ())
         try:
             self.wait_until_listening(BOOT_TIMEOUT_S)
-        except BaseException:  # an interrupt, too, leaves nothing running
+        except BaseException:  # an interrupt leaves nothing running, either
             self.close()
             raise
         return self
 
     def wait_until_listening(self, timeout_s=BOOT_TIMEOUT_S):
-        """Return once clients can connect. Raises TimeoutError, or what kept the broker from starting."""
+        """Return once clients can connect. Raises TimeoutError, or the error that stopped the boot."""
         if not _wait(self._booted, timeout_s):
             raise TimeoutError(f"the broker does not listen after {timeout_s} s")
         self._booted.release()
@@ -115,16 +112,14 @@ class Broker:
             self.close()
 
     def serve(self, listener):
-        """As ``serve_forever``, on a listening TCP socket of the caller's, which the broker closes at the
-        end.
-        """
+        """As ``serve_forever``, on the caller's listening TCP socket, which the broker closes at the end."""
         self._listening = listener
         self.serve_forever()
 
     def close(self):
         """Close every connection and all files, and wait for it; a second call does nothing.
 
-        What was confirmed is on disk either way.
+        Confirmed messages are on disk either way.
         """
         ended = True
         if self._is_running():
@@ -155,25 +150,23 @@ class Broker:
         self.close()
 
     def _forget(self):
-        """In a forked child, in which the broker's thread does not run: it is the parent's, with its folder,
-        port and clients.
-        """
+        """Detach in a forked child: the broker's thread, folder, port and clients are the parent's."""
         self._ended = self._knock = self._own_folder = None
         self._addresses = {}
         if self._launcher is not None:
             self._launcher.abandon()
 
     def _is_running(self):
-        """From ``start`` until the thread has given everything back; the same object may start again
-        afterwards, on the same data.
+        """True from ``start`` until the thread has released everything; then the broker may start again on
+        the same data.
         """
         return self._ended is not None and self._ended.locked()
 
-    # where it is
+    # addresses
 
     @property
     def addresses(self):
-        """(host, port) by protocol: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``; what is open."""
+        """{protocol: (host, port)} of open listeners: ``amqp``, ``amqps``, ``mqtt``, ``mqtts``, ``http``."""
         return dict(self._addresses)
 
     @property
@@ -183,7 +176,7 @@ class Broker:
 
     @property
     def http_url(self):
-        """The management API, without a path."""
+        """URL of the management API, without a path."""
         host, port = self._address("http")
         return f"http://{_in_url(host)}:{port}"
 
@@ -193,8 +186,8 @@ class Broker:
         return self.url(protocol="mqtt", vhost="")
 
     def url(self, user="guest", password="guest", vhost="/", protocol="amqp"):
-        """An AMQP URL, or one of MQTT with the vhost as its path (none: the default one); the parts are
-        encoded as they need to be.
+        """An AMQP URL, or an MQTT URL with the vhost as its path (empty: the default vhost); the parts are
+        percent-encoded.
         """
         host, port = self._address(protocol)
         return url_of(protocol, user, password, host, port, vhost)
@@ -213,9 +206,8 @@ class Broker:
     # calls into the broker's thread
 
     def call(self, function, *arguments):
-        """Run ``function(launcher, *arguments)`` in the broker's thread and return what it returns.
-
-        It may yield; it must not block.
+        """Run ``function(launcher, *arguments)`` in the broker's thread and return its result. It may yield;
+        it must not block.
         """
         if self._knock is None:
             raise RuntimeError("the broker is not running")
@@ -260,7 +252,7 @@ class Broker:
             self._stopping = Event()
             watcher.start(lambda: [gevent.spawn(self._inbox.popleft()) for _ in range(len(self._inbox))])
             self._serve_until_stopped(watcher)
-        except BaseException as error:  # whatever it was, the thread that waits for the boot is told
+        except BaseException as error:  # any error is reported to the thread that waits for the boot
             self._failure = error
         finally:
             self._knock = None
@@ -270,8 +262,8 @@ class Broker:
             watcher.stop()
             watcher.close()
             hub.destroy(destroy_loop=True)
-            # Its last frame still waits in a throw, with the whole broker in the traceback beside it, where
-            # no collector looks.
+            # The hub's last frame still waits in a throw, with the whole broker in the traceback beside it,
+            # where no collector looks.
             hub.throw(gevent.GreenletExit)
             self._ended.release()
 
@@ -301,7 +293,7 @@ class Broker:
         self._stopping.set()
 
     def _adopted(self):
-        """The caller's listening socket as one of gevent's, on a descriptor of its own; None without one."""
+        """The caller's listening socket as a gevent socket with its own descriptor; None without one."""
         if self._listening is None:
             return None
         from gevent import socket
@@ -312,11 +304,11 @@ class Broker:
 
 
 def _import_ahead(with_management):
-    """Import what the broker's thread needs, and make this thread's hub where greenlets run, before there are
-    two threads.
+    """Import the modules the broker's thread needs, and make this thread's hub if it runs greenlets, before
+    there are two threads.
 
     In a patched program the import locks are gevent's: two threads that make their first hub at the same time
-    would wait for each other for ever, and an import in the loop fails that waits for another thread's.
+    would wait for each other for ever, and an import in the loop fails if it waits for another thread's.
     """
     import gomq_py.launcher  # noqa: F401
     if with_management:
@@ -324,7 +316,7 @@ def _import_ahead(with_management):
     if _cooperative_sleep() is not None:
         import gevent
 
-        import gomq_py.client.connection  # noqa: F401  (for links; the program may have clients of its own)
+        import gomq_py.client.connection  # noqa: F401  (for links; the program may have its own clients)
         gevent.get_hub()
 
 
@@ -358,7 +350,7 @@ def _wait(lock, timeout_s):
 
 
 def _cooperative_sleep():
-    """What lets the other greenlets of this thread run, or None in an ordinary thread."""
+    """A sleep that lets this thread's other greenlets run, or None in an ordinary thread."""
     if "gevent.monkey" in sys.modules:
         from gevent import monkey
         if monkey.is_module_patched("time"):
@@ -372,8 +364,8 @@ def _cooperative_sleep():
 
 
 def url_of(protocol, user, password, host, port, vhost):
-    """``protocol://user:password@host:port/vhost``, each part encoded as it needs to be; of MQTT without a
-    path where no vhost is named.
+    """``protocol://user:password@host:port/vhost``, each part percent-encoded; an MQTT URL without a vhost
+    has no path.
     """
     login = f"{quote(user, safe='')}:{quote(password, safe='')}"
     path = f"/{quote(vhost, safe='')}" if vhost or protocol.startswith("amqp") else ""
@@ -385,7 +377,7 @@ def _host(address):
 
 
 def _in_url(host):
-    """A host as URLs write it; nobody can connect to 0.0.0.0 or ::, but the loopback listens there too."""
+    """A host as URLs write it; 0.0.0.0 and :: become the loopback address, which clients can connect to."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -1,13 +1,13 @@
-"""Errors: what the core refuses, whoever asks. A leaf.
+"""Errors: the core's refusals, for every door. A leaf.
 
-Rights, topology, queues and content raise these; a door says them in its protocol's words:
-amqp.server.refusals as reply codes, http.errors as statuses. ``text`` names the thing, its vhost, what was
-asked and what is.
+Rights, topology, queues and content raise these; a door translates them into its protocol's words:
+amqp.server.refusals into reply codes, http.errors into statuses. ``text`` names the thing, its vhost, what
+was asked and what is.
 """
 
 
 class Refused(Exception):
-    """Something that somebody asked for is not done, for a reason that is theirs to know."""
+    """A request is refused; the client is told the reason."""
 
     def __init__(self, text=""):
         super().__init__(text)
@@ -15,14 +15,12 @@ class Refused(Exception):
 
 
 class AccessRefused(Refused):
-    """The user may not do this to that."""
+    """The user may not do this to the entity."""
 
 
 class NoPermission(AccessRefused):
-    """A permission of the user does not reach: ``verb`` is "configure", "write" or "read", or empty where it
-    is a routing key that is not granted.
-
-    The text leaves the verb to doors that tell it.
+    """A permission of the user does not suffice: ``verb`` is "configure", "write" or "read", or empty for a
+    routing key. The text leaves out the verb; doors that tell it add it.
     """
 
     def __init__(self, text="", verb=""):
@@ -39,21 +37,21 @@ class ResourceLocked(Refused):
 
 
 class PreconditionFailed(Refused):
-    """Something else has to be so first: other arguments than it was declared with, a queue in use, a value
-    out of range.
+    """The state of an entity does not allow the request: other arguments than at its declaration, a queue in
+    use, a value out of range.
     """
 
 
 class UnknownType(Refused):
-    """There is no exchange of this type."""
+    """The exchange type does not exist."""
 
 
 class OutOfResources(Refused):
-    """The broker has no room for it: on the disk, or in what it keeps of the thing."""
+    """The disk is full, or a limit is reached."""
 
 
 class Malformed(Refused):
-    """Octets that are no field table or no properties, or nested deeper than they may be."""
+    """Octets that are no valid field table or properties, or are nested too deeply."""
 
 
 class DefinitionsError(ValueError):

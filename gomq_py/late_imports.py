@@ -1,11 +1,11 @@
-"""Late imports: of modules that a broker has no need of before the first that needs them.
+"""Late imports: modules that the broker imports when it first needs them.
 
-A leaf. A broker that serves may have no descriptor left to read a file with, or its package may be gone.
-Whoever imports late does so in ``importing``, and before it has changed anything: then somebody is refused,
-and the next attempt may succeed.
+A leaf. A running broker may have no descriptor left to read a file with, or its package may be gone. A late
+import stands in ``importing``, before any change of state: then the request is refused, and the next attempt
+may succeed.
 
-The package may have been upgraded, too, and compiled modules take each other's layout for granted: the first
-stream then killed the broker. ``Unreplaced`` lets nothing be imported from files that came later than it.
+The package may have been upgraded, too, and compiled modules rely on each other's layout: the first stream
+then killed the broker. ``Unreplaced`` refuses imports from files newer than the broker's start.
 """
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LOG = logger("broker")
 
 
 def _package() -> Any:
-    """Which file the package begins with; None where there is none, as in an archive."""
+    """(device, inode, mtime in ns, size) of the package's first file; None in an archive."""
     try:
         there = os.stat(gomq_py.__file__)
     except OSError:
@@ -29,8 +29,8 @@ def _package() -> Any:
 
 
 class Unreplaced:
-    """A finder of modules (importlib), for sys.meta_path of a broker's own process, that finds none. Raises
-    ImportError where one of the package is wanted, and that is another one by now.
+    """A module finder (importlib) for sys.meta_path that finds nothing: it raises ImportError for a module of
+    a package that was replaced since the start.
     """
 
     begun = _package()
@@ -43,7 +43,7 @@ class Unreplaced:
 
 @contextmanager
 def importing(what: str) -> Iterator[None]:
-    """Raise OutOfResources where what is imported inside cannot be; ``what`` needs it."""
+    """Raise OutOfResources if an import inside fails; ``what`` names the feature that needs it."""
     try:
         yield
     except Exception as error:  # a module of another version may fail in any way

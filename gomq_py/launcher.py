@@ -1,8 +1,8 @@
 """The launcher: boots a node in this process, runs it until a signal comes, and stops it.
 
-Boot: the node leads (data folder, broker), the pidfile, listeners. Stop: listeners first, so that nobody new
-comes; then the connections, then the broker, and the data folder's lock last. Never parses flags (cli) and
-never patches (``__main__``).
+Boot: the node leads (data folder, broker), the pidfile, listeners. Stop: listeners first, so that no client
+connects any more; then the connections, then the broker, and the data folder's lock last. Never parses flags
+(cli) and never patches (``__main__``).
 """
 import faulthandler
 import os
@@ -36,15 +36,15 @@ from gomq_py.storage.errors import StoreError
 from gomq_py.storage.logs.framed_log import LogError
 
 LOG = logger("boot")
-PIDFILE_OCTETS = 64  # ours has fewer; what else stands there may have no end
+PIDFILE_OCTETS = 64  # ours is shorter; another file may be endless
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_STOPPED, EXIT_ABORTED = 0, 1
-# For the last line on standard error, where the broker stops at once.
+# Time limit for the last line on standard error when the broker stops at once.
 LAST_LINE_S = 1.0
 
 
 class BootError(Exception):
-    """The broker cannot start; one line that says what and what to do."""
+    """The broker cannot start; one line says why and what to do."""
 
 
 class Launcher:
@@ -54,10 +54,8 @@ class Launcher:
         self, settings: Settings, listening: Any = None,
         reread: Callable[[], tuple[Settings, list[str]]] | None = None,
     ):
-        """``listening``: a listening socket to serve AMQP on instead of the configured address; it is owned
-        from here on.
-
-        ``reread()`` reads the configuration again, where it comes from somewhere.
+        """``listening``: a listening socket for AMQP instead of the configured address; the launcher owns it.
+        ``reread()`` reads the configuration again; None if it has no source.
         """
         self.settings = settings
         self._reread = reread
@@ -106,8 +104,8 @@ class Launcher:
                 watcher.cancel()
 
     def _watchdog(self) -> Any:
-        """A greenlet that tells the service manager that the hub runs; None where nobody listens, for it
-        would wake an idle broker.
+        """A greenlet that tells the service manager that the hub runs; None without a service manager,
+        because it would wake an idle broker.
         """
         if not self._systemd.watchdog_s:
             return None
@@ -120,16 +118,14 @@ class Launcher:
         return _named("watchdog", tell)
 
     def _on_hangup(self, asked_to_reload: Any, had_terminal: bool) -> None:
-        """Reload; but a broker whose terminal was closed is stopped, as everything else that was started
-        there.
-        """
+        """Reload; but stop a broker whose terminal was closed, as the terminal's other processes."""
         if had_terminal and not os.isatty(0):
             self._on_stop_signal(signal.SIGHUP)
         else:
             asked_to_reload.set()
 
     def _reload_when_asked(self, asked: Any) -> None:
-        """One reload at a time, and one more for any number of signals that come meanwhile. May switch."""
+        """Reload once at a time; signals that come meanwhile cause one more reload. May switch."""
         assert self._node is not None
         reloader = Reloader(
             self.settings, self._reread or (lambda: (self.settings, [])), self._node.doors,
@@ -148,17 +144,14 @@ class Launcher:
             )
 
     def _dump(self) -> None:
-        """In a greenlet of its own: what is going on, into the log. May switch."""
+        """Write the state of the broker into the log, in its own greenlet. May switch."""
         durability = self._node.durability if self._node is not None else None
         StateDump(self.broker, self.hub, durability, self.listeners).write()
 
     def start(self) -> None:
-        """Open the data folder, recover, and listen.
-
-        Raises BootError; nothing stays open then. May switch.
-        """
+        """Open the data folder, recover, and listen. Raises BootError with nothing left open. May switch."""
         began = time.monotonic()
-        speed = build_info.speed()  # goes through the package's folders
+        speed = build_info.speed()  # walks the package's folders
         LOG.info("gomq-py %s, process %d, %s", gomq_py.__version__, os.getpid(), speed)
         self._say_what_is_unusual(speed)
         missing = self.settings.missing()
@@ -182,8 +175,8 @@ class Launcher:
         except BaseException:
             self.stop()
             raise
-        # Of the imports: 1 MB; of the recovery of much: more. In a thread, as later, which is made before
-        # clients come.
+        # Imports leave 1 MB to give back, a large recovery more. The thread, which later calls reuse, is made
+        # before clients come.
         in_thread(resources.give_memory_back)
         LOG.info(
             "ready after %.2f s: %s, data in %s", time.monotonic() - began, self._where(),
@@ -191,7 +184,7 @@ class Launcher:
         )
 
     def _where(self) -> str:
-        """What is open, for people."""
+        """The open listeners, as text for the log."""
         return (
             ", ".join(f"{listener.protocol} on {listener.address}" for listener in self.listeners)
             or "nothing: every port is off"
@@ -199,7 +192,7 @@ class Launcher:
 
     @property
     def listeners(self) -> list[Any]:
-        """What is open, with ``protocol``, ``address`` and ``port``."""
+        """The open listeners, with ``protocol``, ``address`` and ``port``."""
         return self._node.listeners if self._node is not None else []
 
     @property
@@ -214,17 +207,17 @@ class Launcher:
 
     @property
     def mqtt(self) -> Any:
-        """The MQTT door while the broker runs; None where it has not been opened, either."""
+        """The MQTT door while the broker runs; None if it has not been opened."""
         return self._node.mqtt if self._node is not None else None
 
     @property
     def connector(self) -> Any:
-        """What connects links to brokers, this one among them, while the broker runs."""
+        """Connects links to brokers, this one included, while the broker runs."""
         return self._node.connector if self._node is not None else None
 
     @property
     def hub(self) -> Any:
-        """What the broker and its doors share, the connections for one, while the broker runs."""
+        """State that the broker and its doors share, such as the connections, while the broker runs."""
         return self._node.hub if self._node is not None else None
 
     def stop(self) -> None:
@@ -235,10 +228,10 @@ class Launcher:
             LOG.info("stopped")
 
     def abandon(self) -> None:
-        """In a forked child: give up the sockets, without a word to anybody.
+        """In a forked child: close the sockets without telling the clients.
 
-        A port that a child holds could not be opened again, and clients would not hear that the broker has
-        closed them.
+        Otherwise the parent could not reopen a port that the child holds, and clients would not see that the
+        broker closed their connections.
         """
         for listener in self.listeners:
             listener.abandon()
@@ -247,7 +240,7 @@ class Launcher:
                 abandon_socket(connection.socket)
 
     def _inherited(self) -> list[tuple[str, Any]]:
-        """(name, listening socket) of those that need not be opened."""
+        """(name, listening socket) of sockets that the broker need not open."""
         inherited = list(self._systemd.sockets)
         if self._listening is not None:
             inherited.append((self.settings.amqp_systemd_socket_name, self._listening))
@@ -269,9 +262,8 @@ class Launcher:
             )
 
     def _on_stop_signal(self, number: int) -> None:
-        """First signal: an orderly stop.
-
-        From then on the next one ends the process at once; it may have come together with the first.
+        """Stop in order at the first signal. The next signal ends the process at once, even if it came
+        together with the first.
         """
         if self._asked_to_stop.is_set() and number in STOP_SIGNALS:
             _abort(number, None)
@@ -281,14 +273,14 @@ class Launcher:
         self._asked_to_stop.set()
 
     def _limit_stop(self) -> None:
-        """End the process when the stop has taken ``stop_timeout`` seconds: a disk that does not answer must
-        not keep the broker from leaving. Confirmed messages are on the disk already.
+        """End the process when the stop has taken ``stop_timeout`` seconds: a hung disk must not keep the
+        broker from leaving. Confirmed messages are on disk already.
         """
         limit_s = self.settings.stop_timeout
         if limit_s:
             durability = self._node.durability if self._node is not None else None
             self._limit = gevent.spawn_later(limit_s, _leave, limit_s, durability)
-            # The hub may stand still in a call of the system, and then says nothing.
+            # The hub may hang in a system call and then logs nothing.
             faulthandler.dump_traceback_later(limit_s + LAST_LINE_S, exit=True, file=2)
 
     def _lift_limit(self) -> None:
@@ -297,18 +289,18 @@ class Launcher:
             faulthandler.cancel_dump_traceback_later()
 
     def _write_pidfile(self) -> None:
-        """Only now that the data folder is ours: a second broker must not overwrite the first one's."""
+        """Called with the data folder locked: a second broker must not overwrite the first one's."""
         if self.settings.pidfile:
             try:
                 with open(self.settings.pidfile, "w", encoding="ascii") as file:
                     file.write(f"{os.getpid()}\n")
             except OSError as error:
-                error.filename = self.settings.pidfile  # a disk that is full does not say whose file it was
+                error.filename = self.settings.pidfile  # the error of a full disk does not name the file
                 raise
             self._pidfile = self.settings.pidfile
 
     def _remove_pidfile(self) -> None:
-        """Unless there is none, or somebody did so already, or has put another process's there."""
+        """Remove the pidfile unless it is gone or another process's."""
         path, self._pidfile = self._pidfile, ""
         if not path:
             return
@@ -324,14 +316,14 @@ class Launcher:
 
 
 def _named(name: str, function: Callable[..., None], *arguments: Any) -> Any:
-    """A greenlet that a dump of the state can name."""
+    """A greenlet with a name for the state dump."""
     greenlet = gevent.spawn(function, *arguments)
     greenlet.name = name
     return greenlet
 
 
 def _service_manager() -> Systemd:
-    """systemd, as the environment has it. Raises BootError for a descriptor that cannot be served on."""
+    """systemd, as the environment describes it. Raises BootError for an unusable descriptor."""
     try:
         return Systemd(os.environ)
     except OSError as error:
@@ -339,21 +331,17 @@ def _service_manager() -> Systemd:
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many descriptors as the system lets this process have: the limit it was started with is one for
-    programs that use select().
+    """Raise the limit of descriptors to the system's maximum: the default suits programs that use select().
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _abort_on_next_signal() -> Any:
-    """Let the interpreter's own handler take the next stop signal: it needs no turn of the hub, which may be
-    busy.
+    """Let the interpreter's own handler take the next stop signal: it works even if the hub is busy.
 
-    Returns what must be kept alive.
-
-    The system may deliver the signal to a thread of a pool, which would leave the hub asleep; the
-    interpreter's wakeup socket ends its sleep.
+    Returns an object that the caller keeps alive. The system may deliver the signal to a thread of a pool
+    while the hub sleeps; the interpreter's wakeup socket wakes the hub.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -366,7 +354,7 @@ def _abort_on_next_signal() -> Any:
 
 
 def _leave(limit_s: int, durability: Any) -> None:
-    """The stop takes too long: say what it waits for, and end as a kill does."""
+    """Log what the stop waits for, and end as a kill does."""
     LOG.error(
         "the stop has not ended after %d s (stop_timeout), so the broker leaves without it, as after a kill: "
         "what was confirmed is on the disk, and the next boot reads what is there. Flushes were %s",
@@ -376,10 +364,10 @@ def _leave(limit_s: int, durability: Any) -> None:
 
 
 def _abort(_number: int, _frame: Any) -> None:
-    """Second signal, or a stop that takes too long.
+    """End at once: second signal, or a stop that takes too long.
 
-    Confirmed messages are on disk already, so leaving without a word to anybody loses nothing. Nor is a
-    standard error waited for that takes no more.
+    Confirmed messages are on disk already, so nothing is lost. A blocked standard error holds the last line
+    for LAST_LINE_S at most.
     """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(EXIT_ABORTED))
     signal.setitimer(signal.ITIMER_REAL, LAST_LINE_S)

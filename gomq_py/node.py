@@ -3,12 +3,12 @@
 Builds the rooms of a broker and hands them to each other.
 
 - A *leader* has read the folder (``Broker.recover``) and serves it: broker, doors, listeners.
-- A *follower* only holds it. Somebody writes into it what another node's files are told of
-  (``storage.disk.replication.Replicator``); nothing is read, nothing else is written, no door is open.
-  ``promote`` makes a leader of it, once that somebody has come to an end.
+- A *follower* only holds it. A replication client writes another node's files into it
+  (``storage.disk.replication.Replicator``); the node reads nothing, writes nothing else and opens no door.
+  ``promote`` makes a leader of it once that client has ended.
 
-Below launcher and whatever else runs a broker; the only place that knows every room. Never parses flags,
-never patches, knows no signals.
+Below launcher and every other program that runs a broker; the only place that knows every room. Never parses
+flags, never patches, knows no signals.
 """
 from collections.abc import Callable
 from typing import Any
@@ -35,10 +35,10 @@ from gomq_py.storage.disk.replication import NullReplicator, Replicator
 from gomq_py.storage.flush.durability import Durability
 from gomq_py.storage.flush.group_commit import GroupCommit
 
-# What MQTT's clients publish is read as AMQP's properties wherever somebody asks.
+# MQTT publishes are readable as AMQP properties everywhere.
 forms.register(crossing.MQTTForm())
 LEADER, FOLLOWER = "leader", "follower"
-# How what a node holds ends, in this order.
+# The parts of a node and the method that closes each, in this order.
 _ENDS = (
     ("shovels", "close"), ("federation", "stop"), ("doors", "close"), ("_management", "close"),
     ("hub", "take_leave"), ("broker", "close"), ("_committer", "stop"), ("hub", "close"),
@@ -49,11 +49,11 @@ class Node:
     """``role``: LEADER, FOLLOWER, or None before it is opened and after it was closed.
 
     ``broker``, ``hub``, ``amqp``, ``mqtt`` (once it is wanted), ``doors``, ``durability`` and ``connector``
-    (of links) are the leader's, else None.
+    (of links) belong to a leader; otherwise they are None.
     """
 
     def __init__(self, settings: Settings, replicators: tuple[Replicator, ...] = (NullReplicator(),)):
-        """``replicators`` hear what a leader's files are told."""
+        """``replicators`` hear of every change to a leader's files."""
         self.settings = settings
         self.role: str | None = None
         self.broker: Any = None
@@ -72,11 +72,10 @@ class Node:
         self._data_dir = DataDir(settings.data_dir, self._files, lock=settings.data_dir_lock)
 
     def lead(self) -> None:
-        """Open the data folder and read what is in it: the model is there, and no door is open.
+        """Open the data folder and recover its content; no listener is open yet.
 
-        Blocks. May switch.
-
-        Raises BackendError, DataDirError, DefinitionsError, LogError, OSError, StoreError; then ``close`` it.
+        Blocks. May switch. Raises BackendError, DataDirError, DefinitionsError, LogError, OSError,
+        StoreError; the caller then calls ``close``.
         """
         settings = self.settings
         self._data_dir.open()
@@ -102,28 +101,22 @@ class Node:
         self.role = LEADER
 
     def follow(self) -> None:
-        """Hold the data folder for somebody who writes into it what another node's files are told of.
-
-        Raises DataDirError, OSError.
-        """
+        """Hold the data folder for a replication client. Raises DataDirError, OSError."""
         self._data_dir.follow()
         self.role = FOLLOWER
 
     def promote(self, inherited: Any = ()) -> None:
-        """Make a leader of a follower, and open its doors.
+        """Make a leader of a follower, and open its listeners; the replication client must have ended.
 
-        Whoever wrote into the folder must have come to an end. Blocks. May switch.
-
-        ``inherited`` as in ``open_doors``. Raises as ``lead`` and ``open_doors`` do.
+        Blocks. May switch. ``inherited`` as in ``open_doors``. Raises as ``lead`` and ``open_doors`` do.
         """
         assert self.role == FOLLOWER, self.role
         self.lead()
         self.open_doors(inherited)
 
     def open_doors(self, inherited: Any = ()) -> None:
-        """Listen. ``inherited``: (name, listening socket) of those that need not be opened.
-
-        Raises BindError, OSError. May switch.
+        """Listen. ``inherited``: (name, listening socket) of sockets that are open already. Raises BindError,
+        OSError. May switch.
         """
         handlers = {AMQP: (*self._serving(AMQP), True)}
         if is_wanted(MQTT, self.settings, inherited):
@@ -145,9 +138,9 @@ class Node:
         self.shovels = shovels
 
     def _shovel_link(self, *arguments: Any) -> Any:
-        """A link that carries out a shovel. Raises ValueError."""
+        """A link that runs a shovel. Raises ValueError."""
         if self._open_shovel is None:
-            # here, because a broker without shovels should not carry a client
+            # imported here: a broker without shovels needs no client
             from gomq_py.shovel.ends import Opener
             self._open_shovel = Opener(self.hub, self.connector, self._cluster_name)
         return self._open_shovel(*arguments)
@@ -156,8 +149,8 @@ class Node:
         return self.broker.cluster_name
 
     def _has_wills_to_publish(self) -> bool:
-        """Whether wills of an earlier run wait, and MQTT clients may come back: over WebSocket only, whose
-        first one would otherwise begin to publish them.
+        """Whether wills of an earlier run wait and the only MQTT listener is WebSocket: without this its
+        first client would start their publication.
         """
         is_open = self.settings.mqtt_websocket and any(
             listener.protocol in (HTTP, HTTPS) for listener in self.listeners)
@@ -165,15 +158,15 @@ class Node:
 
     @property
     def listeners(self) -> list[Any]:
-        """What is open, with ``protocol``, ``address`` and ``port``."""
+        """The open listeners, with ``protocol``, ``address`` and ``port``."""
         return self.doors.listeners if self.doors is not None else []
 
     def close(self, before_lock: Callable[[], None] | None = None) -> None:
-        """Close everything that is open: doors, connections, the broker; then call ``before_lock()`` and give
-        the folder back. A second call closes nothing. What fails keeps nothing else open, and the first
-        failure is raised at the end (see Shutdown). May switch.
+        """Close everything that is open: listeners, connections, the broker; then call ``before_lock()`` and
+        release the folder. A second call closes nothing. A failure keeps nothing else open; the first one is
+        raised at the end (see Shutdown). May switch.
         """
-        ended = self.broker is not None  # a boot that failed has left things half done
+        ended = self.broker is not None  # a failed boot left the state incomplete
         committer = self._committer
         shutdown = Shutdown()
         held = [(getattr(self, name), end) for name, end in _ENDS]
@@ -191,18 +184,18 @@ class Node:
         shutdown.raise_failure()
 
     def _serving(self, protocol: str) -> tuple[Callable[..., Any], Any]:
-        """What serves clients of AMQP or MQTT, and the gate that lets strangers in."""
+        """(handler, admission gate) of AMQP's or MQTT's clients."""
         if protocol == AMQP:
             return self.amqp.handle, self.amqp.gate
         if self.mqtt is None:
-            # here, because a broker without it should not carry it
+            # imported here: a broker without MQTT needs no MQTT server
             from gomq_py.mqtt.server.server import MQTTServer
             self.mqtt = MQTTServer(self.broker, self.settings, self.hub)
         return self.mqtt.handle, self.mqtt.gate
 
     def _make_side_door(self, protocol: str, listening: Any, tls: Any) -> Any:
         if self._management is None:
-            # here, because a broker without it should not carry Flask
+            # imported here: a broker without management needs no Flask
             from gomq_py.http.door import Management
             self._management = Management(
                 self.broker, self.hub, self.settings, lambda: self.listeners, self._serving,

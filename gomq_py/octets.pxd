@@ -226,8 +226,8 @@ cdef extern from *:
 
 cdef inline unsigned char* pointer(object buffer) except NULL:
     # The export ends with this call: the owner keeps the buffer alive and unresized for as long as the
-    # pointer is used. By hand, because a typed memoryview would put its 20 000 lines of C into every module
-    # that uses octets.
+    # pointer is used. Written by hand, because a typed memoryview would put its 20 000 lines of C into every
+    # module that uses octets.
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     cdef unsigned char* start = <unsigned char*> view.buf

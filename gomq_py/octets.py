@@ -1,9 +1,8 @@
 """Octets: fixed-width integers, copies, comparisons and CRC-32C over raw buffers.
 
-A leaf; the compiled twin is inline C in ``octets.pxd``.
-
-``p`` is any bytes-like object here and a C pointer in compiled modules; ``i`` is an offset into it. Nothing
-is bounds-checked in the compiled twin: the caller has checked every length before it comes here.
+A leaf; the compiled twin is inline C in ``octets.pxd``. ``p`` is any bytes-like object here and a C pointer
+in compiled modules; ``i`` is an offset into it. The compiled twin checks no bounds: callers check every
+length first.
 """
 import sys
 from importlib import machinery, util
@@ -11,7 +10,7 @@ from struct import Struct
 
 
 def _extension():
-    """The compiled part of the package crc32c, without the package: that asks importlib.metadata for its own
+    """The compiled part of the package crc32c. The package itself imports importlib.metadata to know its own
     version, which brings in 3 MB of modules for mail and archives.
     """
     name = "crc32c._crc32c"
@@ -74,8 +73,8 @@ def same(a, a_at, b, b_at, count):
 
 
 def crc32c(seed, p, start, count):
-    """CRC-32C (Castagnoli) of ``count`` octets, continuing from ``seed`` (the CRC of what came before, or any
-    starting value).
+    """CRC-32C (Castagnoli) of ``count`` octets, continuing from ``seed``: the CRC of the octets before, or
+    any start value.
     """
     return _crc32c(bytes(p[start:start + count]), seed)
 

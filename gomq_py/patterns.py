@@ -1,48 +1,48 @@
-"""Patterns: expressions that strangers write (policies, permissions, scopes of tokens, filters of lists),
+"""Patterns: regular expressions of clients (policies, permissions, scopes of tokens, filters of lists),
 matched within a limit of time and memory.
 
-A leaf. The standard library's matcher may take hours for a few characters, ``(a+)+$`` is the classic, and
-nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. What it would blow up
-in memory, nested counts, is refused before it is compiled. The library is imported for the first pattern that
-is not MATCH_ALL: it takes 1.5 MB, and most brokers have none.
+A leaf. The standard library's matcher may take hours for a few characters, for example ``(a+)+$``, and
+nothing can interrupt it; the ``regex`` library takes the same grammar and a time-out. Nested counts, which
+would blow up its memory, are refused before compilation. The library is imported for the first pattern that
+is not MATCH_ALL: it takes 1.5 MB, and most brokers have no other pattern.
 """
 import re
 import time
 
-# Characters of a pattern: RabbitMQ has no limit, honest ones have some dozen.
+# Characters of a pattern: RabbitMQ has no limit, real patterns have some dozen.
 LENGTH_MAX = 1024
 # regex writes x{n} out n times; this many copies are some megabytes.
 COPIES_MAX = 4096
-# Characters of a pattern times copies: 480 of (a?) 4096 times took a second and 800 MiB, so many take 20 ms
+# Characters of a pattern times copies: 480 of (a?) 4096 times took a second and 800 MiB, this many take 20 ms
 # and 13 MiB.
 WRITTEN_OUT_MAX = 65536
-# CPU seconds for one name, which has at most 255 octets: honest patterns take microseconds, so this is for
-# patterns that would never end.
+# CPU seconds for one name of at most 255 octets: real patterns take microseconds; the limit stops patterns
+# that would never end.
 BUDGET_S = 0.002
-# A pattern that ran out of time gets half as much the next time, down to this, so that ten thousand names
+# Smallest budget: a pattern that ran out of time gets half as much the next time, so that ten thousand names
 # cost two seconds and not a minute.
 LEAST_BUDGET_S = 0.0001
-# Tries by this thread's own clock; one that uses the budget by it is the last. More than one where other
-# threads use up the matcher's clock.
+# Attempts per name. Other threads use up the matcher's clock; an attempt that used the budget by this
+# thread's own clock is the last.
 TRIES = 4
-# What most permissions are.
+# Most permissions are one of these.
 MATCH_ALL = (".*", "^.*$")
 
 _COUNT = re.compile(r"\{\s*(\d+)")
-# What PCRE, RabbitMQ's grammar, spells otherwise than ``regex``: quoted text, references by name and
-# characters by number. Any other escape is taken whole, so that an escaped backslash begins none of these.
+# PCRE, RabbitMQ's grammar, spells these otherwise than ``regex``: quoted text, references by name and
+# characters by number. Any other escape is matched whole, so that an escaped backslash begins none of these.
 _PCRE = re.compile(
     r"\\(?:Q(?P<quoted>.*?)(?:\\E|\Z)|(?P<end>E)"
     r"|k(?:<(?P<a>\w+)>|'(?P<b>\w+)'|\{(?P<c>\w+)\})|x\{(?P<code>[0-9A-Fa-f]{1,5})\}|.)", re.DOTALL)
 
 
 class Pattern:
-    """One pattern. ``text`` is what was given."""
+    """One pattern. ``text`` is its source."""
 
     __slots__ = ("text", "_search", "_budget_s", "_clock")
 
     def __init__(self, text, ignore_case=False, clock=time.thread_time):
-        """``clock``: CPU seconds of this thread. Raises ValueError with a line for whoever wrote it."""
+        """``clock``: CPU seconds of this thread. Raises ValueError with one line for the pattern's author."""
         self.text = text
         self._budget_s = BUDGET_S
         self._clock = clock
@@ -52,7 +52,7 @@ class Pattern:
         return f"<Pattern {self.text!r}>"
 
     def found_in(self, name):
-        """Whether it matches somewhere in the name. Raises TimeoutError when that takes too long to say."""
+        """Whether it matches somewhere in the name. Raises TimeoutError when the match takes too long."""
         if self._search is None:
             return True
         try:
@@ -62,12 +62,12 @@ class Pattern:
 
     @property
     def is_costly(self):
-        """Whether it has run out of time for some name."""
+        """Whether a match has run out of time."""
         return self._budget_s < BUDGET_S
 
     def _found_by_own_clock(self, name):
-        """Match again: the matcher's clock is the whole process's, and what other threads used must not cost
-        anybody a right.
+        """Match again: the matcher's clock is the whole process's, and the time of other threads must not
+        cost a user a right.
 
         Raises TimeoutError.
         """
@@ -83,9 +83,8 @@ class Pattern:
 
 
 class Globs:
-    """Texts in which * stands for any text, as a pattern of whole names: one of them matches.
-
-    Takes time in proportion to the name.
+    """Texts in which * stands for any text; a name matches if one of them covers it whole, in time
+    proportional to the name.
     """
 
     __slots__ = ("text", "_parts")
@@ -98,14 +97,13 @@ class Globs:
         return f"<Globs {self.text!r}>"
 
     def found_in(self, name):
-        """Whether one of them is all of the name."""
+        """Whether one of the texts matches the whole name."""
         return any(_is_all_of(name, parts) for parts in self._parts)
 
 
 def _is_all_of(name, parts):
-    """Whether a name is these parts with any text in between.
-
-    The first place of each is as good as any other.
+    """Whether a name is these parts with any text in between. The first place of each part is as good as any
+    other.
     """
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
@@ -144,7 +142,7 @@ def _compiled(text, ignore_case):
     try:
         return regex.compile(
             text, regex.IGNORECASE if ignore_case else 0,
-            cache_pattern=False)  # it would keep 500 of strangers' patterns
+            cache_pattern=False)  # otherwise it would keep 500 patterns of clients
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise ValueError(f"invalid regular expression {text!r}: {error}") from None
 

@@ -1,8 +1,8 @@
 """Run-time switch to the interpreted modules: ``GOMQ_PURE_PYTHON=1``.
 
-An import hook in front of the ordinary finders that loads ``x.py`` of this package even where a compiled
-``x.*.so`` lies beside it. It lets a user step round a fault of a compiled module, and CI run the suite both
-ways on one installation.
+An import hook before the ordinary finders that loads ``x.py`` of this package even if a compiled ``x.*.so``
+lies beside it. A user can bypass a fault of a compiled module, and CI runs the suite both ways on one
+installation.
 """
 import sys
 from importlib.machinery import PathFinder, SourceFileLoader

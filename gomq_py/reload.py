@@ -1,11 +1,10 @@
-"""Reload: reads the configuration anew and applies what can change while the broker runs, or nothing at all.
+"""Reload: reads the configuration again and applies the options that can change while the broker runs, or
+nothing at all.
 
-Beside the launcher.
-
-Everything that can fail comes first, in a thread where it reads files: parsing, certificates, the log file.
-After that nothing fails, so a bad file or a certificate without its key leaves the old configuration whole,
-with one line in the log. An option is applied where its table entry says that it takes effect at run time; of
-the others that differ, the log says that they need a restart.
+Beside the launcher. Every step that can fail comes first, in a thread if it reads files: parsing,
+certificates, the log file. After that nothing fails, so a bad file or a certificate without its key leaves
+the old configuration whole, with one line in the log. An option is applied if its table entry says that it
+takes effect at run time; the log names the changed options that need a restart.
 """
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +19,7 @@ LOG = log.logger("reload")
 
 
 class Reloader:
-    """Reloads for one broker. ``settings`` are the ones that every room holds, and are changed in place."""
+    """Reloads for one broker. ``settings`` are the object that every room holds; it is changed in place."""
 
     def __init__(
         self, settings: Settings, reread: Callable[[], tuple[Settings, list[str]]], doors: Any,
@@ -35,9 +34,8 @@ class Reloader:
         self._applied = applied
 
     def reload(self) -> bool:
-        """Read and apply; False when nothing was changed because something was wrong.
-
-        The log file is opened anew either way. May switch.
+        """Read and apply; False if an error kept the old configuration. The log file is reopened either way.
+        May switch.
         """
         try:
             new, warnings = in_thread(self._reread)
@@ -59,7 +57,7 @@ class Reloader:
         return False
 
     def reopen_log(self) -> None:
-        """Go on in a new file where the old one was moved away."""
+        """Open a new log file in place of a rotated one."""
         settings = self._settings
         try:
             log.use(log.open_handler(settings.log_format, settings.log_file))
@@ -92,7 +90,7 @@ class Reloader:
 
 
 def differences(old: Settings, new: Settings) -> tuple[list[Option], list[Option]]:
-    """(options that take effect now, options that need a restart), of those whose value differs."""
+    """(options that take effect now, options that need a restart), of the options whose value differs."""
     changed, waiting = [], []
     for option in OPTIONS:
         before, after = getattr(old, option.attribute), getattr(new, option.attribute)

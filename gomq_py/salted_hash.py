@@ -4,8 +4,7 @@ A leaf of the standard library alone.
 
     base64(salt (4 octets) + digest(salt + password)), digest one of SHA-256 (the default), SHA-512, MD5
 
-Here and not in auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl need hashes, and no
-library for them.
+Not in auth.passwords, which adds bcrypt: the configuration and gomq-py-ctl need hashes without its library.
 """
 import os
 from _operator import _compare_digest  # hmac's compare_digest, which comes with hashlib
@@ -16,14 +15,14 @@ from gomq_py.digests import md5, sha256, sha512
 SHA256, SHA512, MD5 = (
     "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "rabbit_password_hashing_md5"
 )
-SALT_SIZE = 4  # RabbitMQ's; hashes made elsewhere are read with the same
+SALT_SIZE = 4  # as RabbitMQ; hashes made elsewhere are read with it, too
 DIGESTS = {SHA256: sha256, SHA512: sha512, MD5: md5}
 # LavinMQ wrote these in front of the base64; its files may still hold them.
 _LEGACY_PREFIXES = ("$5$", "$6$", "$1$")
 
 
 def make(password, algorithm=SHA256):
-    """A new hash of a password, text or octets, as str."""
+    """A new hash of a password (str or octets), as str."""
     salt = os.urandom(SALT_SIZE)
     return b64encode(salt + _digest(algorithm, salt + octets_of(password))).decode()
 
@@ -42,10 +41,7 @@ def check(salted_hash, algorithm=SHA256):
 
 
 def verify(password, salted_hash, algorithm=SHA256):
-    """Whether the password has this hash; takes as long for a wrong one.
-
-    False for a hash that cannot be read.
-    """
+    """Whether the password has this hash; a wrong one takes as long. False for a malformed hash."""
     try:
         raw = b64decode(_without_prefix(salted_hash), validate=True)
     except ValueError:  # neither base64 nor, with that, ASCII

@@ -1,10 +1,8 @@
-"""State dump: what the broker is doing, as lines of the log, for an operator who wonders.
+"""State dump: the broker's current work, as lines of the log, for an operator.
 
-Asked for with SIGUSR1. Beside the launcher.
-
-Reads everything and changes nothing. Bounded: of connections, queues and greenlets so many lines and the
-number of the rest. Sliced: the broker goes on in between, so the lines are not of one moment. Names only;
-never a password, a property that a client sent, or a message.
+Asked for with SIGUSR1. Beside the launcher. Reads everything and changes nothing. Bounded: connections,
+queues and greenlets have a limit of lines, then the number of the rest. Sliced: the broker goes on in
+between, so the lines are not of one moment. Names only; never a password, a client's property, or a message.
 """
 import gc
 import heapq
@@ -26,10 +24,10 @@ from gomq_py.observability import resources
 from gomq_py.observability.log import logger
 
 LOG = logger("dump")
-# Lines of one kind; the whole is then under 200 KB.
+# Most lines of one kind; the whole is then under 200 KB.
 CONNECTIONS, QUEUES, GREENLETS = 200, 200, 50
 LINE_CHARACTERS = 400
-# What is looked at or written before others have their turn: some milliseconds' worth.
+# Objects, lines and queues per turn of the hub: some milliseconds.
 OBJECTS_PER_TURN, LINES_PER_TURN, QUEUES_PER_TURN = 20_000, 20, 500
 LAG_SAMPLES = 20
 PACKAGE = os.sep + "gomq_py" + os.sep
@@ -37,7 +35,7 @@ _NUMBERS = re.compile(r"[\[(]?\S*\d\S*")
 
 
 class StateDump:
-    """Of one broker; any part may be None while it boots or stops."""
+    """A dump of one broker; any part may be None while the broker boots or stops."""
 
     def __init__(self, broker: Any, hub: Any, durability: Any, listeners: list[Any]):
         self._broker = broker
@@ -46,7 +44,7 @@ class StateDump:
         self._listeners = listeners
 
     def write(self) -> None:
-        """Write it to the log, part by part. May switch."""
+        """Write the dump to the log, part by part. May switch."""
         count = 0
         for part in (
             self._process, self._loop, self._resources, self._disk, self._connections, self._queues,
@@ -73,7 +71,7 @@ class StateDump:
             yield f"listening: {listener.protocol} {listener.address}"
 
     def _loop(self) -> Iterator[str]:
-        """How late the loop comes to what is due at once: the worst of some turns. May switch."""
+        """Latency of the loop: the slowest of LAG_SAMPLES turns. May switch."""
         worst_s = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
@@ -116,7 +114,7 @@ class StateDump:
             yield f"... and {len(shown) - CONNECTIONS} more connections"
 
     def _queues(self) -> Iterator[str]:
-        """Those with the most messages. May switch."""
+        """The queues with the most messages. May switch."""
         if self._broker is None:
             return
         largest: list[tuple[int, int, Any]] = []
@@ -137,14 +135,14 @@ class StateDump:
         """Kinds of greenlets by where they wait, the most frequent first. May switch."""
         kinds: Counter[str] = Counter()
         here = getcurrent()
-        gc.unfreeze()  # or what boot made would not be among them
+        gc.unfreeze()  # otherwise objects made at boot would be missing
         found = gc.get_objects()
         gc.freeze()
         while found:
             part = found[-OBJECTS_PER_TURN:]
             del found[-OBJECTS_PER_TURN:]
             for one in part:
-                # type() and not isinstance(): some objects answer the latter by doing something.
+                # type() and not isinstance(): some objects run code to answer the latter.
                 if issubclass(type(one), greenlet) and one and one is not here:
                     kinds[f"{kind_of(one)} in {where(one)}"] += 1
             part = one = None
@@ -155,7 +153,7 @@ class StateDump:
 
 
 def describe_connection(connection: Any) -> str:
-    """One line: who it is, what it has, and what it waits for."""
+    """One line: the client's name, its channels, and what it waits for."""
     channels = list(connection.channels.values())
     consumers = sum(len(channel.consumers) for channel in channels)
     unacked = sum(channel.unacked.count for channel in channels)
@@ -170,7 +168,7 @@ def describe_connection(connection: Any) -> str:
 
 
 def waits_for(connection: Any, channels: list[Any]) -> str:
-    """What would have to happen for it to go on."""
+    """The events that the connection waits for, as text."""
     reasons = []
     if connection.output.pending_octets():
         reasons.append(f"the client to read {connection.output.pending_octets()} octets")
@@ -184,7 +182,7 @@ def waits_for(connection: Any, channels: list[Any]) -> str:
 
 
 def describe_queue(queue: Any) -> str:
-    """One line: what is in it, and whether it works."""
+    """One line: its messages, consumers and state."""
     states = (
         [state for state, holds in (("closed", queue.closed), ("paused", queue.paused)) if holds]
         or ["running"]
@@ -196,13 +194,13 @@ def describe_queue(queue: Any) -> str:
 
 
 def kind_of(one: Any) -> str:
-    """Its name with N for what tells greenlets of one kind apart; the class of one without a name of ours."""
+    """A greenlet's name with N for its numbers, so that its kind is counted together; else its class."""
     name = getattr(one, "name", "")
     return _NUMBERS.sub("N", name) if name and not name.startswith("Greenlet-") else type(one).__name__
 
 
 def where(one: Any) -> str:
-    """The innermost place of ours on its stack: file:line function."""
+    """The innermost frame of this package on a greenlet's stack: file:line function."""
     innermost = frame = one.gr_frame
     while frame is not None:
         if PACKAGE in frame.f_code.co_filename:
