@@ -1,1 +1,1 @@
-"""Who may do what: users, passwords, permissions."""
+"""Authentication and rights: users, passwords, permissions."""

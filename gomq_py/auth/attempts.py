@@ -1,14 +1,14 @@
-"""Attempts to log in: whoever guesses passwords is slowed down, and a right password comes through, if late.
+"""Login throttle: slows down clients that guess passwords, and lets a right password through, if late.
 
-Failures are counted for each user name at an address, and for each address. Below the limit a password is
-checked at once. Beyond it every further one waits until earlier failures are forgotten, right or wrong alike,
-so that neither the time nor the answer says anything and there are no more tries than that. Where many wait
-already, more are refused unchecked. A name that was logged in with from an address waits for its own failures
-only, not for those of everybody else behind that address.
+Failures are counted per user name at an address, and per address. Below the limit a password is checked at
+once. Above it every further attempt waits until earlier failures are forgotten, whether its password is right
+or wrong, so that neither the time nor the answer reveals anything. Attempts behind a full wait queue are
+refused unchecked. A name that has logged in from an address before waits for its own failures only, not for
+those of other clients behind that address.
 
-All doors count here; an attempt that is being checked counts as failed until it has succeeded, so that many
-at once are no more than as many one after the other. Memory is bounded: what was not used for longest is
-forgotten, and whose failures have been forgotten goes with the next name that comes.
+All doors count here. An attempt counts as failed while it is being checked, so that many at once are no more
+than as many in turn. Memory is bounded: the least recently used counters are dropped, and so are clean ones
+when a new name comes.
 """
 import functools
 import time
@@ -19,17 +19,17 @@ from gevent.event import Event
 from gomq_py.auth.errors import TooManyAttempts
 from gomq_py.hub.admission import network_of
 
-# A person mistypes thrice, a guesser thousands of times.
+# A person mistypes three times, a guesser thousands of times.
 FAILURES_OF_NAME, FORGOTTEN_A_SECOND_OF_NAME = 10, 0.5
 FAILURES_OF_ADDRESS, FORGOTTEN_A_SECOND_OF_ADDRESS = 50, 5.0
-# Who comes behind so many that wait for failures to be forgotten is refused: the last of them waits a minute.
+# Longest wait queue of a counter; its last attempt waits a minute, and further ones are refused.
 WAITING = 30
 REMEMBERED = 4096
-NAME_LENGTH = 256  # of longer names this much is counted by
+NAME_LENGTH = 256  # longer names are counted by their first characters
 
 
 class Attempts:
-    """``now_s`` is any clock that only moves forward."""
+    """The failures of all names and addresses. ``now_s`` is any monotonic clock."""
 
     def __init__(self, now_s=time.monotonic):
         self._names = _Counters(FAILURES_OF_NAME, FORGOTTEN_A_SECOND_OF_NAME, now_s)
@@ -37,9 +37,9 @@ class Attempts:
         self._known = OrderedDict()
 
     def turn(self, name, address):
-        """``with attempts.turn(name, address) as turn:`` is entered when a password may be checked, and
-        counts as failed unless ``turn.succeeded()`` or ``turn.void()`` was called. Raises TooManyAttempts.
-        May switch.
+        """``with attempts.turn(name, address) as turn:`` is entered when a password may be checked; it counts
+        as a failure unless ``turn.succeeded()`` or ``turn.void()`` was called. Raises TooManyAttempts. May
+        switch.
         """
         network = network_of(address)
         key = network, name[:NAME_LENGTH]
@@ -51,8 +51,8 @@ class Attempts:
         )
 
     def is_known(self, name, address):
-        """Whether the name was logged in with from this address, and no failure since is remembered: then a
-        right password waits for nobody and leaves nothing behind, and needs no turn.
+        """Whether the name has logged in from this address before, and no failure since is remembered: then a
+        right password needs no turn.
         """
         key = network_of(address), name[:NAME_LENGTH]
         if key not in self._known or key in self._names:
@@ -83,7 +83,7 @@ class Turn:
             for counter in self._counters:
                 counter.enter()
                 self._entered.append(counter)
-        except BaseException:  # the client has gone, too
+        except BaseException:  # also when the client disconnects
             self._failed = False
             self._leave()
             raise
@@ -98,7 +98,7 @@ class Turn:
         self._know()
 
     def void(self):
-        """Nothing was tried that could be guessed."""
+        """The attempt does not count: no password was guessed."""
         self._failed = False
 
     def _leave(self):
@@ -132,7 +132,7 @@ class _Counters:
         return counter
 
     def _drop_oldest_clean(self):
-        """Two, so that those whose failures are forgotten do not stay until there are REMEMBERED of them."""
+        """Drop two clean counters at most, so that clean ones do not pile up to REMEMBERED."""
         for _ in range(2):
             oldest = next(iter(self._counters), None)
             if oldest is None or not self._counters[oldest].is_clean():
@@ -140,8 +140,8 @@ class _Counters:
             del self._counters[oldest]
 
     def drop_if_clean(self, key):
-        """Names that were refused with their address, or logged in,
-        must not push out those that are guessed at.
+        """Drop a clean counter: names that were refused with their address, or logged in, must not evict
+        names that are being guessed.
         """
         counter = self._counters.get(key)
         if counter is not None and counter.is_clean():
@@ -149,16 +149,15 @@ class _Counters:
 
 
 class _Place(Event):
-    """A place in the row of those who wait; it is set when there is something to look at.
-
-    ``refused``: the row has become too long for it.
+    """A place in the wait queue, set when the attempt should look again. ``refused``: the queue has become
+    too long for it.
     """
 
     refused = False
 
 
 class _Counter:
-    """Failures under one key, who is being checked, and who waits, in the order of their coming."""
+    """Failures under one key, attempts being checked, and waiting attempts in order of arrival."""
 
     __slots__ = ("_limit", "_rate", "_now_s", "_failures", "_since_s", "_checked", "_waiting")
 
@@ -173,16 +172,16 @@ class _Counter:
 
     @property
     def is_busy(self):
-        """Whether somebody is being checked or waits."""
+        """Whether an attempt is being checked or waits."""
         return bool(self._checked or self._waiting)
 
     def is_clean(self):
-        """Whether it has nothing to remember."""
+        """Whether no failure and no attempt is left."""
         self._forget()
         return not self.is_busy and not self._failures
 
     def enter(self):
-        """Come back when a password may be checked. Raises TooManyAttempts. May switch."""
+        """Return when a password may be checked. Raises TooManyAttempts. May switch."""
         if self._waiting or self._missing() > 0:
             self._wait()
         self._checked += 1
@@ -215,12 +214,12 @@ class _Counter:
                 self._wake()
 
     def _waits_for_failures(self):
-        """Whether the row waits for failures to be forgotten, and not only for checks to end."""
+        """Whether the queue waits for failures to be forgotten, not only for checks to end."""
         return self._failures + 1 > self._limit
 
     def _shorten(self):
-        """Refuse those behind WAITING others: they came while checks were under way that have failed since,
-        and would wait for hours.
+        """Refuse attempts behind the first WAITING: they joined during checks that have failed since, and
+        would wait for hours.
         """
         while len(self._waiting) > WAITING:
             last = self._waiting.pop()
@@ -228,11 +227,11 @@ class _Counter:
             last.set()
 
     def _pause_s(self):
-        """When the first in the row should look again; those that are being checked wake it when they end."""
+        """Seconds until the first in the queue should look again; None if a check that ends will wake it."""
         return self._missing() / self._rate if self._missing() <= self._failures else None
 
     def _missing(self):
-        """How many failures too many there would be if the next attempt failed as well."""
+        """By how many failures the limit would be exceeded if the next attempt failed as well."""
         self._forget()
         return self._failures + self._checked + 1 - self._limit
 

@@ -1,9 +1,8 @@
-"""Client certificates: whose name is in one, and how it is shown.
+"""Client certificates: the user name in a certificate, and how it is shown.
 
-Functions over what ``SSLSocket.getpeercert()`` gives.
-
-Names are made as RabbitMQ makes them (``ssl_cert_login_from``), so that its users' names move over unchanged.
-Only a certificate that the TLS library has verified comes here.
+Functions over the result of ``SSLSocket.getpeercert()``. Names are made as RabbitMQ makes them
+(``ssl_cert_login_from``), so that its user names move over unchanged. The TLS library has verified every
+certificate that comes here.
 """
 from collections.abc import Mapping
 from typing import Any
@@ -13,8 +12,7 @@ DISTINGUISHED_NAME, COMMON_NAME, ALTERNATIVE_NAME = (
 )
 ALTERNATIVE_NAME_TYPES = {"dns": "DNS", "ip": "IP Address", "email": "email", "uri": "URI"}
 
-# OpenSSL's long names -> what stands for them in a distinguished name;
-# others appear by the name or number OpenSSL gives.
+# OpenSSL's long names -> short names in a distinguished name; others keep the name or number OpenSSL gives.
 _SHORT = {
     "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST",
     "organizationName": "O", "organizationalUnitName": "OU", "streetAddress": "STREET",
@@ -28,7 +26,7 @@ _SPECIAL = frozenset(',+"\\<>;')
 def user_name(
     certificate: Mapping[str, Any], login_from: str, alternative_type: str = "dns", alternative_index: int = 0
 ) -> str | None:
-    """The name that a certificate logs in, or None where it has none of the kind that is asked for."""
+    """The user name in a certificate, or None without a name of the configured kind."""
     if login_from == DISTINGUISHED_NAME:
         return distinguished_name(certificate.get("subject", ())) or None
     if login_from == COMMON_NAME:
@@ -42,8 +40,8 @@ def user_name(
 
 
 def certified_name(socket: Any, settings: Any) -> str | None:
-    """Whom a verified client certificate on this socket names, "" if nobody;
-    None where no certificate was shown.
+    """The user name in the verified client certificate of this socket: "" without a name of the configured
+    kind; None without a certificate.
     """
     certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     if not certificate:
@@ -61,7 +59,7 @@ def distinguished_name(parts: Any) -> str:
 
 
 def validity(certificate: Mapping[str, Any]) -> str:
-    """From when until when, in OpenSSL's form."""
+    """Start and end of validity, in OpenSSL's form."""
     return f"{certificate.get('notBefore', '')} - {certificate.get('notAfter', '')}"
 
 
@@ -77,5 +75,5 @@ def _escaped(value: str) -> str:
 
 
 def _visible(character: str) -> str:
-    """Control characters as the octets they are."""
+    """A control character as its hexadecimal octet."""
     return f"\\{ord(character):02X}" if ord(character) < 32 or ord(character) == 127 else character

@@ -1,7 +1,7 @@
-"""Costly hashes: computed in a thread, few at once, the addresses in turn.
+"""Costly hashes: computed in a few threads, the addresses in turn.
 
-Strangers can ask for as many as they like. So they never hold more than some threads of the hub's pool, which
-names, files and keys need too, and one address with many attempts is as far as the next with one.
+Unauthenticated peers can trigger any number of them. So they occupy only some threads of the hub's pool,
+which names, files and keys need too, and every address gets as many turns as the others.
 """
 import os
 from collections import OrderedDict, deque
@@ -10,24 +10,24 @@ from gevent.event import Event
 
 from gomq_py.hub.threads import begin
 
-# Computing is all that they do: more than there are processors would only be slower each.
+# Hashing is bound by the CPU: more threads than processors would only make each slower.
 AT_ONCE = max(1, min(4, (os.cpu_count() or 2) // 2))
 
 
 class CostlyHashes:
-    """``run`` is the only verb."""
+    """Runs costly functions in the pool; ``run`` is the only verb."""
 
     def __init__(self, at_once=AT_ONCE):
         self._free = at_once
-        # address -> deque of Events; first the address that was served longest ago
+        # address -> deque of Events; the address served longest ago comes first
         self._waiting = OrderedDict()
 
     def run(self, address, function, *arguments):
-        """``function(*arguments)`` in a thread, when it is this address's turn. May switch."""
+        """Run ``function(*arguments)`` in a thread at this address's turn; returns its result. May switch."""
         if self._free:
             self._free -= 1
         else:
-            self._wait(address)  # whoever is done hands the thread on
+            self._wait(address)  # a finished job hands its thread on
         job = None
         try:
             job = begin(function, *arguments)
@@ -35,7 +35,7 @@ class CostlyHashes:
         finally:
             if job is None or job.ready():
                 self._hand_on()
-            else:  # who waited for it has given up, but the thread is at work
+            else:  # the caller has given up, but the thread still works
                 job.call_after(self._hand_on)
 
     def _wait(self, address):
@@ -43,7 +43,7 @@ class CostlyHashes:
         self._waiting.setdefault(address, deque()).append(mine)
         try:
             mine.wait()
-        except BaseException:  # the client has gone
+        except BaseException:  # the client has disconnected
             if mine.is_set():
                 self._hand_on()
             else:
@@ -63,4 +63,4 @@ class CostlyHashes:
         address, row = self._waiting.popitem(last=False)
         row.popleft().set()
         if row:
-            self._waiting[address] = row  # behind the others
+            self._waiting[address] = row  # to the end of the line

@@ -1,14 +1,13 @@
-"""What login says no with."""
+"""Errors of logins."""
 
 
 class LoginRefused(Exception):
-    """Not let in. The text is for the log, never for the peer, and holds no secret."""
+    """The login is refused. The text is for the log, never for the peer, and holds no secret."""
 
 
 class TooManyAttempts(LoginRefused):
-    """Nobody looked at the password: too many wait to be checked already.
-
-    ``retry_after_s`` is when to come again.
+    """The password was not checked, because too many attempts wait already. ``retry_after_s``: seconds until
+    another attempt makes sense.
     """
 
     def __init__(self, retry_after_s):
@@ -17,8 +16,8 @@ class TooManyAttempts(LoginRefused):
 
 
 class BackendError(Exception):
-    """The backends cannot be used as they are set; the text says what to set or install."""
+    """An authentication backend is unusable as configured; the text says what to set or install."""
 
 
 class LoopbackOnly(LoginRefused):
-    """The password was right, the address was not."""
+    """The password was right, but the user may log in from this machine only."""

@@ -1,12 +1,12 @@
-"""The public keys of a token issuer: found by OpenID discovery, kept for as long as the issuer says, fetched
-again when a token names a new one.
+"""Public keys of a token issuer: found by OpenID discovery, cached for as long as the issuer says, fetched
+again when a token names an unknown key.
 
     <issuer>/.well-known/openid-configuration  ->  jwks_uri  ->  {"keys": [JWK, ...]}
     (OpenID Connect Discovery 1.0 §4, RFC 7517 §5)
 
-Fetches run in the hub's thread pool with a limit on time and size, one at a time. Kept keys that have grown
-old are used once more while new ones are on their way, so that a slow issuer delays nobody; only when it
-stays away for long are they given up. No timer: an issuer nobody asks for is left alone.
+Fetches run in the hub's thread pool, one at a time, with a limit on time and size. Expired keys are used
+while new ones are fetched, so that a slow issuer delays no login; they are dropped after LIVES times their
+lifetime. No timer: an unused issuer is not asked.
 """
 import http.client
 import json
@@ -26,9 +26,9 @@ LOG = logger("auth")
 
 FETCH_TIMEOUT_S = 5
 DOCUMENT_OCTETS_MAX = 1024 * 1024  # a key set has some kilobytes
-# Tokens with made-up key ids must not become a flood of requests to the issuer.
+# Limits the requests that tokens with made-up key ids cause at the issuer.
 PAUSE_BETWEEN_FETCHES_S = 5
-# While the issuer cannot be reached, keys it once gave are believed for so many times their life.
+# While the issuer is unreachable, its keys stay valid for this many times their lifetime.
 LIVES = 24
 DISCOVERY = "/.well-known/openid-configuration"
 
@@ -36,10 +36,8 @@ DISCOVERY = "/.well-known/openid-configuration"
 class IssuerKeys:
     """``key(kid)`` for the tokens of one issuer.
 
-    ``ttl_s`` is how long keys are kept where the issuer does not say.
-
-    ``fetch(url)`` returns (document, seconds it may be kept or None) and runs in a thread;
-    it raises OSError or ValueError.
+    ``ttl_s`` is the lifetime of keys for which the issuer gives none. ``fetch(url)`` returns (document,
+    seconds it may be kept or None) and runs in a thread; it raises OSError or ValueError.
     """
 
     def __init__(self, issuer, ttl_s, fetch=None, now_s=time.monotonic):
@@ -72,9 +70,8 @@ class IssuerKeys:
             ) from None
 
     def _refresh(self):
-        """Fetch, unless that was tried a moment ago; what went wrong is logged and kept for the next refusal.
-
-        May switch.
+        """Fetch the keys, unless an attempt was made a moment ago; an error is logged and kept for the next
+        refusal. May switch.
         """
         with self._turn:
             if self._tried_s is not None and self._now_s() - self._tried_s < PAUSE_BETWEEN_FETCHES_S:
@@ -93,7 +90,7 @@ class IssuerKeys:
             self._fetched_s = self._now_s()
 
     def _fetch_keys(self):
-        """In a thread: ({kid: JWK}, seconds to keep or None). Raises OSError, ValueError."""
+        """({kid: JWK}, seconds to keep or None), in a thread. Raises OSError, ValueError."""
         discovered, _ = self._fetch(self._issuer.rstrip("/") + DISCOVERY)
         named = discovered.get("issuer")
         if not isinstance(named, str) or named.rstrip("/") != self._issuer.rstrip("/"):
@@ -109,9 +106,8 @@ class IssuerKeys:
 
 
 def fetch_json(url):
-    """(a JSON object, seconds its Cache-Control allows or None).
-
-    For a thread: blocks. Raises OSError, ValueError.
+    """(a JSON object, seconds that its Cache-Control allows or None). Runs in a thread: blocks. Raises
+    OSError, ValueError.
     """
     if not isinstance(url, str) or not url.startswith(("https://", "http://")):
         raise ValueError(f"{url!r} is not an https address")

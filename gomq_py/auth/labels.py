@@ -1,19 +1,19 @@
-"""Labels: what operators call users, and what they say about users and virtual hosts: how long it may be.
+"""Labels: limits on user names, tags and descriptions.
 
-Beside users; for every door, and for imports. Each list of users or virtual hosts shows all of it, and the
-log keeps it, so that one request of a megabyte would be one of every answer. RabbitMQ has no limits.
+Beside users; for every door, and for imports. RabbitMQ has no limits. Each list of users or virtual hosts
+shows all labels, and the log keeps them, so a label of a megabyte would make every answer a megabyte longer.
 """
 from gomq_py.errors import PreconditionFailed
 
-# AMQP's short string, in which a message names its user.
+# The limit of AMQP's short string, in which a message names its user.
 NAME_OCTETS_MAX = 255
-# Those with a meaning are seven, of 16 characters at most.
+# Seven tags have a meaning; they have 16 characters at most.
 TAGS_MAX = 64
 DESCRIPTION_OCTETS_MAX = 4096
 
 
 def check_user_name(name):
-    """Raises PreconditionFailed."""
+    """Raise PreconditionFailed for a name with NUL or over the limit."""
     if "\0" in name:
         raise PreconditionFailed("user name has the character NUL")
     if _octets(name) > NAME_OCTETS_MAX:
@@ -21,7 +21,7 @@ def check_user_name(name):
 
 
 def check_tags(tags):
-    """Raises PreconditionFailed."""
+    """Raise PreconditionFailed for too many tags or a tag over the limit."""
     if len(tags) > TAGS_MAX:
         raise PreconditionFailed(f"{len(tags)} tags are over the limit of {TAGS_MAX}")
     if any(_octets(tag) > NAME_OCTETS_MAX for tag in tags):
@@ -29,7 +29,7 @@ def check_tags(tags):
 
 
 def check_description(description):
-    """Raises PreconditionFailed."""
+    """Raise PreconditionFailed for a description over the limit."""
     if _octets(description) > DESCRIPTION_OCTETS_MAX:
         raise PreconditionFailed(f"description is longer than {DESCRIPTION_OCTETS_MAX} octets")
 

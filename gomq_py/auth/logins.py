@@ -1,8 +1,7 @@
-"""Logins: who comes in with which password.
+"""Logins: checks names, passwords, certificates and tokens for every door.
 
-Asks the backends in the order of ``auth_backends``; every door logs in through here.
-
-Above users and tokens. A costly hash is computed and an issuer's keys are fetched in the hub's thread pool.
+Asks the backends in the order of ``auth_backends``. Above users and tokens. Costly hashes are computed and
+issuers' keys are fetched in the hub's thread pool.
 """
 from gomq_py.auth import passwords
 from gomq_py.auth.attempts import Attempts
@@ -14,9 +13,8 @@ _ALIASES = {"basic": LOCAL, "internal": LOCAL, "oauth2": OAUTH}
 
 
 class Logins:
-    """``users`` are the broker's own.
-
-    ``tokens`` is an auth.tokens.Tokens where OAuth is among ``backends``, else None.
+    """``users`` are the broker's own; ``tokens`` is an auth.tokens.Tokens if ``backends`` has OAuth, else
+    None.
     """
 
     def __init__(self, users, backends=(LOCAL,), tokens=None):
@@ -27,7 +25,7 @@ class Logins:
         self._hashes = CostlyHashes()
 
     def login(self, name, password, address):
-        """The User that has this name and password (text or octets) and may come from this address.
+        """The User with this name and password (str or octets) who may log in from this address.
 
         Waits after too many failures, whether the password is right or not. Raises LoginRefused. May switch.
         """
@@ -41,8 +39,8 @@ class Logins:
             return user
 
     def login_at_once(self, name, password, address):
-        """What ``login`` would answer, where this user came in from this address with this password before
-        and nobody has failed as it since. None: ask ``login``, which counts.
+        """The User that ``login`` would return, if this password was verified before from this address
+        without a failure of the name since. None: call ``login``, which counts failures.
         """
         if self._backends[0] == LOCAL and self._attempts.is_known(name, address):
             return self._users.get_verified(name, password, address)
@@ -78,12 +76,12 @@ class Logins:
         return self._tokens.login(token)
 
     def renew(self, user, token):
-        """Give a user that came in by token a newer one. Raises LoginRefused. May switch."""
+        """Give a user that logged in by token a newer one. Raises LoginRefused. May switch."""
         user.renew(self._tokens.verify(token))
 
     def ask_ahead(self, name, password, address=""):
-        """Compare a password that is about to be set with a costly hash, so that ``Users.set_user`` knows
-        whether the user has it. May switch.
+        """Compare a new password with the user's costly hash in a thread, so that ``Users.set_user`` can tell
+        whether it is the same. May switch.
         """
         if self._users.is_costly(name, password):
             self._matching_hash(name, password, address)
@@ -110,7 +108,7 @@ class Logins:
         return user
 
     def _by_token(self, name, password):
-        # here, because a broker without OAuth should not carry the library
+        # imported here: a broker without OAuth needs no library
         from gomq_py.auth.tokens import looks_like_token
         if not looks_like_token(password):
             raise LoginRefused(f"what user '{name}' gave is not a token")
@@ -118,7 +116,7 @@ class Logins:
 
 
 def backends_named(names):
-    """("local", "oauth") from what the setting says; empty is local. Raises BackendError."""
+    """("local", "oauth") from the setting; empty is local. Raises BackendError."""
     backends = tuple(_ALIASES.get(name.lower(), name.lower()) for name in names) or (LOCAL,)
     for name, backend in zip(names, backends):
         if backend not in (LOCAL, OAUTH):
@@ -127,7 +125,7 @@ def backends_named(names):
 
 
 def make_logins(users, settings, make_state):
-    """Logins as the settings say. Raises BackendError that says what to set or install."""
+    """Logins as configured. Raises BackendError, whose text says what to set or install."""
     backends = backends_named(settings.auth_backends)
     if OAUTH not in backends:
         return Logins(users, backends)

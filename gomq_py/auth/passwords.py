@@ -4,23 +4,23 @@ A leaf of auth; pure functions, safe in threads.
 
     $2a$, $2b$ or $2y$ ...                    bcrypt: slow on purpose (0.1 to 1 s), verified in a thread
 
-An empty hash is a user without a password, who cannot log in with one.
+A user with an empty hash cannot log in with a password.
 """
 from gomq_py import salted_hash
-# The names by which auth knows them.
+# Re-exported for auth.
 from gomq_py.salted_hash import DIGESTS, MD5, SALT_SIZE, SHA256, SHA512, octets_of  # noqa: F401
 
 BCRYPT = "bcrypt"
 
 _ALIASES = {"sha256": SHA256, "sha512": SHA512, "md5": MD5, "lavinmq_bcrypt": BCRYPT}
 _BCRYPT_PREFIXES = ("$2a$", "$2b$", "$2y$")
-# Lower ones are not allowed; higher ones take seconds, and are not spent in vain.
+# bcrypt refuses lower costs; higher ones take seconds and are not matched by ``spend``.
 BCRYPT_COSTS = range(4, 16)
-_BCRYPT_OCTETS = 72  # bcrypt looks at no more; newer libraries refuse longer ones instead of cutting
+_BCRYPT_OCTETS = 72  # bcrypt reads no more; newer libraries refuse longer passwords instead of cutting
 
 
 def algorithm_named(name):
-    """The full name of a hashing algorithm, from that or a short one. Raises ValueError."""
+    """The full name of a hashing algorithm, from its full or short name. Raises ValueError."""
     name = _ALIASES.get(name.lower(), name.lower())
     if name not in DIGESTS and name != BCRYPT:
         raise ValueError(f"unknown password hashing algorithm {name!r}")
@@ -49,12 +49,12 @@ def check_hash(password_hash, algorithm=SHA256):
 
 
 def is_costly(password_hash):
-    """Whether verifying takes long enough to belong into a thread pool."""
+    """Whether verifying takes so long that it needs a thread."""
     return password_hash.startswith(_BCRYPT_PREFIXES)
 
 
 def bcrypt_cost(password_hash):
-    """The cost of a bcrypt hash, each one twice as much as the one before; 0 for any other."""
+    """The cost of a bcrypt hash (each step doubles its time); 0 for any other hash."""
     digits = password_hash[4:6] if is_costly(password_hash) else ""
     cost = int(digits) if digits.isascii() and digits.isdigit() else 0
     return cost if cost in BCRYPT_COSTS else 0
@@ -68,10 +68,7 @@ def spend(costs):
 
 
 def verify(password, password_hash, algorithm=SHA256):
-    """Whether the password has this hash; takes as long for a wrong one.
-
-    False for a hash that cannot be read.
-    """
+    """Whether the password has this hash; a wrong one takes as long. False for a malformed hash."""
     if not password_hash:
         return False
     if password_hash.startswith(_BCRYPT_PREFIXES):
@@ -83,7 +80,7 @@ def verify(password, password_hash, algorithm=SHA256):
 
 
 def _library():
-    """bcrypt: 0.4 MB that a broker without such hashes does not take."""
+    """Import bcrypt: 0.4 MB that a broker without such hashes saves."""
     import bcrypt
 
     return bcrypt

@@ -1,21 +1,20 @@
-"""Patience: the time that a login may take, of which the wait for its password to be checked is no part.
+"""Login deadline: limits the time of a login, not counting the wait for its password check.
 
-For the door a client comes through, in the greenlet that serves it.
+For the door a client connects to, in the greenlet that serves it.
 """
 import contextlib
 import time
 
 from gevent import Timeout
 
-# Seconds that a login may wait for its password to be checked: a minute behind others' failures
-# (auth.attempts), and as long for the check. Hashes with a cost of 15 take 3 s each, and the row of those who
-# wait for one has no end.
+# Seconds that a login may wait for its password check: a minute behind others' failures (auth.attempts), and
+# as long for the check. Hashes with a cost of 15 take 3 s each, and their wait queue has no limit.
 PAUSE_S = 120
 
 
 class Patience:
-    """``with Patience(seconds, error):`` raises ``error`` in this greenlet when the client has taken so long,
-    up to PAUSE_S of the time ``paused()`` not counted.
+    """``with Patience(seconds, error):`` raises ``error`` in this greenlet after this time, not counting up
+    to PAUSE_S seconds inside of ``paused()``.
     """
 
     def __init__(self, seconds, error, clock=time.monotonic):
@@ -28,7 +27,7 @@ class Patience:
 
     @property
     def left_s(self):
-        """The seconds that were left at the end."""
+        """Seconds left when the block ended."""
         return self._left_s
 
     def __enter__(self):
@@ -43,7 +42,7 @@ class Patience:
 
     @contextlib.contextmanager
     def paused(self):
-        """What is done in here takes none of the client's time, until that comes to PAUSE_S."""
+        """Stop the client's clock inside of this block, for PAUSE_S seconds in all at most."""
         if self._timeout is None:
             yield
             return

@@ -1,27 +1,26 @@
-"""Permissions: what a user may do with the exchanges and queues of one vhost, as three regular expressions
-over their names; and with which routing keys at a topic exchange, as two more.
+"""Permissions: a user's rights on exchanges and queues of one vhost, as three regular expressions over their
+names; and on routing keys at a topic exchange, as two more.
 
-Below users. The expressions are searched, not anchored, as in RabbitMQ; an empty one matches the empty name
-only, and no entity has that: the default exchange is asked for as ``amq.default``. One that takes too long
-for a name does not match it, which is said in the log.
+Below users. The expressions are searched, not anchored, as in RabbitMQ. An empty one matches the empty name
+only, which no entity has: the default exchange is checked as ``amq.default``. An expression that takes too
+long for a name does not match it, and the log says so.
 """
 from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 from gomq_py.patterns import Pattern, escaped
 
-# A client can ask for names that its expressions take too long for as often as it likes.
+# A client can trigger slow matches as often as it likes.
 QUIET = QuietLog(logger("auth"))
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 DEFAULT_EXCHANGE = "amq.default"
 
-# Answers kept per permission and verb; at the bound all are forgotten,
-# which costs one regex search per name again.
+# Answers cached per permission and verb; a full cache is cleared, which costs one regex search per name
+# again.
 CACHED_NAMES = 4096
-# Found in every name, whatever it is: nothing has to be looked at for it, nor kept. Most users have it.
+# Matches every name without a search or cache entry. Most users have it.
 EVERYTHING = ".*"
-# Expressions kept of a topic permission that names the client id;
-# at the bound all are forgotten and made again.
+# Expressions cached of a topic permission that names the client id; a full cache is cleared.
 CACHED_CLIENTS = 1024
 
 
@@ -31,9 +30,8 @@ class Permission:
     __slots__ = ("user", "vhost", "configure", "write", "read", "_patterns", "_answers", "_unlimited")
 
     def __init__(self, user, vhost, configure, write, read, make=None):
-        """``make`` makes a pattern of what is given for a verb, by default of a regular expression.
-
-        Raises ValueError for one that is none.
+        """``make`` makes a pattern from a verb's value, by default from a regular expression. Raises
+        ValueError for an invalid one.
         """
         make = make or compiled
         self.user = user
@@ -61,19 +59,18 @@ class Permission:
 
 
 class TopicPermission:
-    """With which routing keys a user may publish to (write) and bind from (read) one topic exchange.
-
+    """The routing keys with which a user may publish to (write) and bind from (read) one topic exchange.
     Immutable.
 
     ``{username}``, ``{vhost}`` and ``{client_id}`` in an expression stand for the connection's own,
-    literally: a user cannot be called ``.*`` to see everything. Without any TopicPermission for an exchange
-    every key is allowed.
+    literally: a user called ``.*`` sees no more than others. Without a TopicPermission for an exchange every
+    key is allowed.
     """
 
     __slots__ = ("user", "vhost", "exchange", "write", "read", "_patterns", "_by_client")
 
     def __init__(self, user, vhost, exchange, write, read):
-        """Raises ValueError for a regular expression that is none."""
+        """Raises ValueError for an invalid regular expression."""
         self.user = user
         self.vhost = vhost
         self.exchange = exchange

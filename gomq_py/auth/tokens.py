@@ -22,14 +22,13 @@ from gomq_py.patterns import Globs
 
 ALGORITHMS = ("RS256", "ES256")
 VERBS = (CONFIGURE, WRITE, READ)
-# Rights kept per user by vhost, and by exchange; at the bound all are worked out again.
+# Rights cached per user by vhost, and by exchange; a full cache is cleared.
 CACHED_VHOSTS = 1024
 
 
 class Claims:
-    """What a verified token says: ``username``, ``tags``, ``expires_at_s``, and ``scopes``.
-
-    A scope is (verb, vhost glob, name glob, routing key glob or None).
+    """Content of a verified token: ``username``, ``tags``, ``expires_at_s``, and ``scopes``. A scope is
+    (verb, vhost glob, name glob, routing key glob or None).
     """
 
     __slots__ = ("username", "tags", "scopes", "expires_at_s")
@@ -42,8 +41,8 @@ class Claims:
 
 
 class TokenUser(User):
-    """A user from a token: its rights are the token's, in every vhost that a scope of it names,
-    until it expires or is renewed. ``local_users``: names of users that it must not be taken for.
+    """A user from a token: it has the token's rights, in every vhost that a scope names, until the token
+    expires or is renewed. ``local_users``: names of local users, for which it must not pass.
     """
 
     __slots__ = ("scopes", "expires_at_s", "_by_vhost", "_by_exchange", "_local_users")
@@ -56,18 +55,18 @@ class TokenUser(User):
         self._take(claims)
 
     def may_sign(self, user_id):
-        """See User. Whoever reads such a message takes it for one of the local user, where there is one."""
+        """See User. A token's user must not sign as a local user of the same name."""
         return "impersonator" in self.tags or user_id == self.name and user_id not in self._local_users
 
     def renew(self, claims):
-        """Take over what a newer token of the same user says. Raises LoginRefused for another's."""
+        """Take over a newer token of the same user. Raises LoginRefused for another user's."""
         if claims.username != self.name:
             raise LoginRefused(f"the new token is of user '{claims.username}', not of '{self.name}'")
         self._take(claims)
         self.state.revision += 1
 
     def permission(self, vhost):
-        """The Permission in this vhost, or None where no scope reaches it."""
+        """The Permission in this vhost, or None if no scope matches it."""
         try:
             return self._by_vhost[vhost]
         except KeyError:
@@ -77,9 +76,7 @@ class TokenUser(User):
             return permission
 
     def topic_permission(self, vhost, exchange):
-        """The TopicPermission at this exchange, or None where no scope that reaches it says
-        anything of routing keys.
-        """
+        """The TopicPermission at this exchange, or None if no matching scope limits routing keys."""
         try:
             return self._by_exchange[vhost, exchange]
         except KeyError:
@@ -90,7 +87,7 @@ class TokenUser(User):
 
     @property
     def seconds_left(self):
-        """Until the token expires; negative once it has."""
+        """Seconds until the token expires; negative afterwards."""
         return self.expires_at_s - time.time()
 
     def _take(self, claims):
@@ -126,8 +123,8 @@ class TokenUser(User):
 
 
 class TokenTopicPermission:
-    """With which routing keys a token lets its user publish to (write) and bind from (read) one topic
-    exchange: as a TopicPermission, from globs.
+    """The routing keys with which a token's user may publish to (write) and bind from (read) one topic
+    exchange: a TopicPermission from globs.
     """
 
     __slots__ = ("_globs",)
@@ -142,7 +139,7 @@ class TokenTopicPermission:
 
 
 class Tokens:
-    """Verifies tokens as the [oauth] settings say. ``keys`` is an IssuerKeys, by default the issuer's;
+    """Verifies tokens by the [oauth] settings. ``keys`` is an IssuerKeys, by default the issuer's;
     ``local_users`` are the broker's own, by name.
     """
 
@@ -159,9 +156,8 @@ class Tokens:
         return TokenUser(self.verify(token), self._make_state(), self._local_users)
 
     def verify(self, token):
-        """The Claims of a token, text. Raises LoginRefused.
-
-        May switch: the issuer's keys may have to be fetched.
+        """The Claims of a token (str). Raises LoginRefused. May switch: the issuer's keys may have to be
+        fetched.
         """
         try:
             header = jwt.get_unverified_header(token)
@@ -183,8 +179,7 @@ class Tokens:
         except jwt.PyJWTError as error:
             raise LoginRefused(f"the token is not valid: {error}") from None
         except (TypeError, ValueError):
-            # text that is not ASCII, a key set with a strange key:
-            # the library does not say it in words of its own
+            # for text that is not ASCII or a malformed key the library raises no error of its own
             raise LoginRefused("the token or the key of its issuer is malformed") from None
         self._check_issuer(payload)
         self._check_audience(payload)
@@ -223,7 +218,7 @@ class Tokens:
         return Claims(username, tuple(dict.fromkeys(tags)), scopes, float(payload["exp"]))
 
     def _own_scopes(self, payload):
-        """Every scope of the token that begins with this broker's prefix, without it."""
+        """The token's scopes that begin with this broker's prefix, without the prefix."""
         settings = self._settings
         server = settings.oauth_resource_server_id
         found = _words(payload.get("scope"))
@@ -238,14 +233,12 @@ class Tokens:
 
 
 def looks_like_token(password):
-    """Whether a password may be a JSON Web Token at all:
-    three parts, nothing else that people choose looks like it.
-    """
+    """Whether a password may be a JSON Web Token at all: two dots, which chosen passwords hardly have."""
     return password.count(b"." if isinstance(password, bytes) else ".") == 2
 
 
 def _words(value):
-    """A claim of scopes: a text of words, or a list of them."""
+    """The words of a scope claim: a text of words, or a list of them."""
     if isinstance(value, str):
         return value.split()
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []

@@ -1,10 +1,8 @@
-"""Users: who may come in, with which tags, and what they may do in which vhost.
+"""Users: names, passwords, tags, limits, and permissions by vhost, kept in the data folder's ``users`` log.
 
-Kept in the data folder's ``users`` log.
-
-Ground: above storage, below broker and doors. Changes are written before they are made and are on disk when
-the committer has synced. Nothing yields; verifying a bcrypt hash takes long and is a plain function
-(``Users.matching_hash``) that a door runs in a thread pool when ``is_costly`` says so.
+Ground: above storage, below broker and doors. A change is written before it takes effect, and is on disk when
+the committer has synced. Nothing yields. Verifying a bcrypt hash takes long: it is a plain function
+(``Users.matching_hash``) that a door runs in a thread pool if ``is_costly`` is true.
 """
 import os
 import time
@@ -24,29 +22,26 @@ from gomq_py.storage.logs.log_records import RecordError, are_numbers, is_str, i
 LOG = logger("auth")
 TAGS = ("administrator", "monitoring", "management", "policymaker", "impersonator")
 
-# Passwords lately verified, as keyed digests: what a fleet that reconnects all at once needs.
+# Verified passwords that are remembered, as keyed digests: a fleet that reconnects at once needs them.
 REMEMBERED_LOGINS = 4096
 _RIGHTS = ("permission", "permission-delete", "topic-permission", "topic-permission-delete")
-# Changes beyond twice what a snapshot would hold before the log is compacted: some 100 KB.
+# Log records beyond twice a snapshot's before the log is compacted: some 100 KB.
 _SLACK = 1000
 
 
 class User:
     """A user.
 
-    ``state.revision`` (an ExchangeState) changes with every change of the permissions,
-    so that cached routes notice.
-
-    ``login_revision`` changes when the user gets another password or other tags, or is deleted: see
-    LoginProof. ``limits``: {name: whole number}, what the operator set; broker.user_limits says what they
-    mean.
+    ``state.revision`` (an ExchangeState) changes with every change of the permissions, so that cached routes
+    notice. ``login_revision`` changes when the password or tags change, or the user is deleted: see
+    LoginProof. ``limits``: {name: whole number}, set by the operator; broker.user_limits explains them.
     """
 
     __slots__ = (
         "name", "password_hash", "hashing_algorithm", "tags", "permissions", "topic_permissions", "limits",
         "state", "login_revision")
 
-    expires_at_s = None  # Unix time at which the login ends; auth.tokens has users for whom it does
+    expires_at_s = None  # Unix time at which the login ends; only auth.tokens sets it
     of_token = False
 
     def __init__(self, name, password_hash, hashing_algorithm, tags, state):
@@ -65,32 +60,32 @@ class User:
 
     @property
     def identity(self):
-        """(name, whether a token has named it): a token's user is not the local user of the same name."""
+        """(name, whether it comes from a token): a token's user is not the local user of the same name."""
         return self.name, self.of_token
 
     def may_sign(self, user_id):
-        """Whether its messages may say that they are of the user of this name."""
+        """Whether its messages may carry this user_id."""
         return user_id == self.name or "impersonator" in self.tags
 
     def permission(self, vhost):
-        """The Permission in this vhost, or None: no access at all."""
+        """The Permission in this vhost, or None without any access."""
         return self.permissions.get(vhost)
 
     def topic_permission(self, vhost, exchange):
-        """The TopicPermission at this exchange, or None: every routing key is allowed."""
+        """The TopicPermission at this exchange, or None if every routing key is allowed."""
         return self.topic_permissions.get((vhost, exchange))
 
     def has_tag(self, tag):
         return tag in self.tags
 
     def has_login(self, password_hash, hashing_algorithm, tags):
-        """Whether these are the user's already, the tags in this order."""
+        """Whether the user has this hash, algorithm and tags, in this order."""
         return (self.password_hash, self.hashing_algorithm, self.tags) == (
             password_hash, hashing_algorithm, tuple(tags)
         )
 
     def change_login(self, password_hash, hashing_algorithm, tags):
-        """Take these over. Where they are those that there were, whoever has logged in stays so."""
+        """Set hash, algorithm and tags. Existing logins end if a value changes."""
         before = self.password_hash, self.hashing_algorithm, frozenset(self.tags)
         self.password_hash, self.hashing_algorithm, self.tags = password_hash, hashing_algorithm, tuple(tags)
         if before != (password_hash, hashing_algorithm, frozenset(tags)):
@@ -98,10 +93,8 @@ class User:
 
 
 class LoginProof:
-    """That somebody has just logged in as ``user``, for whoever acts on that later:
-    when a body has come, or for a session.
-
-    What the user may do in vhosts is no part of it: that is looked up whenever it is needed.
+    """Proof of a login as ``user``, for a later action: when a body has come, or for a session. Rights in
+    vhosts are not part of it; they are looked up when needed.
     """
 
     __slots__ = ("user", "_revision")
@@ -111,8 +104,8 @@ class LoginProof:
         self._revision = user.login_revision
 
     def is_good(self, unix_s=None):
-        """Whether the user still exists with the same password and tags, and the token, if any,
-        has not expired.
+        """Whether the user still exists with the same password and tags, and its token, if any, has not
+        expired.
         """
         expires_at_s = self.user.expires_at_s
         if expires_at_s is not None and expires_at_s <= (time.time() if unix_s is None else unix_s):
@@ -121,14 +114,12 @@ class LoginProof:
 
 
 class Users:
-    """Every user by name: none before ``open``.
+    """All users by name; empty before ``open``.
 
-    ``make_state`` gives each its state; ``only_local`` are names that get in from this machine only;
-    ``left`` and ``note``: see DefinitionLog.
-
-    ``on_change(record)``, where somebody sets it, is called with each change that is written, before it is
-    made: what was is still to be seen. ``rights_watchers`` are called with the User after its permissions or
-    tags have changed; they must not raise.
+    ``make_state`` makes each user's state; ``only_local`` are names that may log in from this machine only;
+    ``left`` and ``note``: see DefinitionLog. ``on_change(record)``, if set, is called with each written
+    change before it takes effect. ``rights_watchers`` are called with the User after its permissions or tags
+    have changed; they must not raise.
     """
 
     def __init__(self, files, path, committer, scheduler, make_state, only_local=(), left=None, note=None):
@@ -139,15 +130,15 @@ class Users:
         self._users = {}
         self._cache_key = os.urandom(32)
         self._verified = {}
-        self._costliest = None  # bcrypt cost among the users' hashes; None: not known since one changed
+        self._costliest = None  # highest bcrypt cost among the users' hashes; None: unknown after a change
         self._files = files
         self._log = DefinitionLog(
             files, path, committer, scheduler, "users", SHAPES, _SLACK, born_whole=True,
-            fails_all=False,  # a message that is kept does not depend on who may read it
+            fails_all=False,  # stored messages do not depend on their readers' rights
             left=left, note=note, notes_growth=True)
 
     def open(self):
-        """Read the log. For boot: blocks. Raises LogError, OSError. Returns itself."""
+        """Read the log; returns itself. For boot: blocks. Raises LogError, OSError."""
         self._log.open()
         self._replay()
         self._log.compact_when_long(self._snapshot)
@@ -160,7 +151,7 @@ class Users:
 
     @property
     def damage(self):
-        """What reading the log found broken, see storage.logs.framed_log.Damage."""
+        """Damage that was found while reading the log, see storage.logs.framed_log.Damage."""
         return self._log.damage
 
     @property
@@ -170,15 +161,13 @@ class Users:
 
     @property
     def is_new(self):
-        """Whether this is the first boot of all: a file that was damaged, or whose users were deleted,
-        is not.
-        """
+        """Whether the data folder is new; false if the file was damaged or its users were deleted."""
         return self._log.is_new
 
     def begin(self, users):
-        """The first boot: create these users, each as (name, checked hash, its algorithm, tags, grants).
+        """Create the first users at the first boot, each (name, checked hash, its algorithm, tags, grants).
 
-        On disk when this returns, all of them or none: there is no other first boot. Blocks. Raises OSError.
+        All or none of them are on disk when this returns. Blocks. Raises OSError.
         """
         self._log.begin([user_record(*user) for user in users])
         for user in users:
@@ -200,7 +189,7 @@ class Users:
     # logging in
 
     def is_costly(self, name, password):
-        """Whether ``matching_hash`` takes long for these, and so belongs into a thread pool."""
+        """Whether ``matching_hash`` takes so long that it needs a thread."""
         user = self._users.get(name, _NOBODY)
         return (
             passwords.is_costly(user.password_hash)
@@ -208,9 +197,8 @@ class Users:
         )
 
     def costs_left(self, name):
-        """What to ``passwords.spend`` in a thread after a password of this name was refused, so that every
-        refusal takes as long as one of the user whose hash is costliest, and the time does not tell which
-        users there are.
+        """Costs to ``passwords.spend`` in a thread after a refusal of this name, so that every refusal takes
+        as long as the user's with the costliest hash: the time does not reveal which users exist.
         """
         if self._costliest is None:
             self._costliest = max(
@@ -218,17 +206,16 @@ class Users:
             )
         spent = passwords.bcrypt_cost(self._users.get(name, _NOBODY).password_hash)
         if spent:
-            # as each costs twice the one before, together: the costliest
+            # each step costs twice the one before, so these add up to the costliest
             return range(spent, self._costliest)
         return (self._costliest,) if self._costliest else ()
 
     def matching_hash(self, name, password):
-        """The hash that this password of the user matches, or None; repeated logins are cheap.
+        """The user's hash if this password matches it, else None; repeated logins are cheap.
 
-        Safe in a thread: then the user may have got another password meanwhile, or be another user of the
-        name, and ``is_hash_of`` tells.
+        Safe in a thread: the password or the user may have changed meanwhile; ``is_hash_of`` tells.
         """
-        # somebody who tries names learns nothing from the time it takes
+        # an unknown name takes as long, so the time reveals nothing
         user = self._users.get(name, _NOBODY)
         password_hash = user.password_hash
         proof = self._proof(password_hash, password)
@@ -242,8 +229,8 @@ class Users:
         return password_hash
 
     def get_verified(self, name, password, address):
-        """The user of this name, if ``matching_hash`` knows, without computing a hash, that this is its
-        password, and it ``may_come_from`` this address; else None.
+        """The user of this name, if this password was verified before and the user ``may_come_from`` this
+        address; else None. Computes no hash.
         """
         user = self._users.get(name)
         if (
@@ -254,11 +241,11 @@ class Users:
         return None
 
     def is_hash_of(self, name, password_hash):
-        """Whether this is what the user's password is checked against now."""
+        """Whether this is the user's hash now."""
         return self._users.get(name, _NOBODY).password_hash == password_hash
 
     def may_come_from(self, name, address):
-        """Whether this user is let in from a peer address (text; empty for a unix socket)."""
+        """Whether this user may log in from a peer address (str; empty for a unix socket)."""
         return name not in self._only_local or is_loopback(address)
 
     # changing
@@ -266,15 +253,13 @@ class Users:
     def set_user(
         self, name, password=None, password_hash=None, hashing_algorithm=passwords.SHA256, tags=(), grants=()
     ):
-        """Create a user or change password and tags of one; neither password nor hash: no login by password.
+        """Create a user, or change its password and tags; without password and hash it cannot log in by
+        password.
 
-        Raises ValueError, PreconditionFailed, OSError.
-
-        ``grants`` are vhosts the user gets all rights in, in the same record: a crash leaves both or neither.
-
-        A password that the user has already keeps its hash, for another salt would end the user's sessions;
-        whether it has a costly hash must have been asked before, see Logins.ask_ahead. What changes nothing
-        is not written.
+        Raises ValueError, PreconditionFailed, OSError. ``grants`` are vhosts in which the user gets all
+        rights, in the same record: a crash leaves both or neither. An unchanged password keeps its hash,
+        because a new salt would end the user's sessions; for a costly hash Logins.ask_ahead must have run
+        before. A call that changes nothing writes nothing.
         """
         algorithm = passwords.algorithm_named(hashing_algorithm)
         check_user_name(name)
@@ -286,7 +271,7 @@ class Users:
             password_hash = passwords.hash_password(password, algorithm)
         password_hash = passwords.check_hash(password_hash or "", algorithm)
         is_same = user is not None and not grants and user.has_login(password_hash, algorithm, tags)
-        if is_same and not self._log.has_failed:  # else it may not be on the disk
+        if is_same and not self._log.has_failed:  # otherwise the record may not be on disk
             return user
         self._append(user_record(name, password_hash, algorithm, tags, grants))
         return self._put(name, password_hash, algorithm, tags, grants)
@@ -305,7 +290,7 @@ class Users:
         user.limits = dict(limits)
 
     def delete_user(self, name):
-        """Returns the user that went, or None. Raises OSError."""
+        """Delete a user; returns it, or None. Raises OSError."""
         user = self._users.get(name)
         if user is None:
             return None
@@ -331,7 +316,7 @@ class Users:
         return permission
 
     def delete_permission(self, name, vhost):
-        """Take a user's access to a vhost away. Returns whether there was any. Raises OSError."""
+        """Revoke a user's access to a vhost; returns whether it had any. Raises OSError."""
         user = self._users.get(name)
         if user is None or vhost not in user.permissions:
             return False
@@ -353,9 +338,8 @@ class Users:
         return permission
 
     def delete_topic_permissions(self, name, vhost, exchange=None):
-        """Lift the limits at one exchange of a vhost, or at all of them.
-
-        Returns whether there was any. Raises OSError.
+        """Remove the user's limits at one exchange of a vhost, or at all of them; returns whether it had any.
+        Raises OSError.
         """
         user = self._users.get(name)
         limited = (
@@ -369,14 +353,13 @@ class Users:
         return bool(limited)
 
     def forget_vhost(self, vhost, name):
-        """A vhost is gone, and with it every permission of this user in it. Raises OSError."""
+        """Remove every permission of this user in a deleted vhost. Raises OSError."""
         self.delete_permission(name, vhost)
         self.delete_topic_permissions(name, vhost)
 
     def forget_vhosts(self, vhosts):
-        """Drop all rights in these vhosts: the rest of deletions that a crash cut short.
-
-        They are kept beside the log. For boot: blocks.
+        """Remove all rights in these vhosts, to finish deletions that a crash interrupted; the records are
+        kept beside the log. For boot: blocks.
         """
         left = [
             (user, record)
@@ -415,7 +398,7 @@ class Users:
             self._rights_changed(user)
 
     def _keeps_hash(self, user, password, algorithm):
-        """Whether this password has the user's hash, and that is as good as one of the algorithm."""
+        """Whether the user's hash matches this password and need not be replaced by one of this algorithm."""
         if (
             user is None
             or user.hashing_algorithm != algorithm and not passwords.is_costly(user.password_hash)
@@ -424,11 +407,11 @@ class Users:
         return not self.is_costly(user.name, password) and self.matching_hash(user.name, password) is not None
 
     def _proof(self, password_hash, password):
-        """What is remembered of a password that was right:
-        useless outside this process, and void when the hash changes.
+        """Digest under which a right password is remembered: useless outside this process, and void when the
+        hash changes.
         """
         octets = password.encode("utf-8", "surrogateescape") if isinstance(password, str) else bytes(password)
-        # keyed, as HMAC is, at a fifth of what that costs
+        # keyed, as HMAC is, at a fifth of its cost
         return blake2b(password_hash.encode() + b"\0" + octets, key=self._cache_key).digest()
 
     def _put(self, name, password_hash, algorithm, tags, grants=()):
@@ -460,7 +443,7 @@ class Users:
         self._log.leave_out(left_out)
 
     def _can_apply(self, record):
-        """Apply the record if it can be used. No record keeps the broker from booting."""
+        """Apply a usable record; returns whether it was. No record keeps the broker from booting."""
         try:
             self._apply(record)
             return True
@@ -510,12 +493,12 @@ class Users:
                     user.name, vhost, record["configure"], record["write"], record["read"]
                 )
             except ValueError as error:
-                # an expression of an earlier release's grammar: no access rather than no boot
+                # an expression of an earlier release's grammar: no access is better than no boot
                 LOG.error("users: permissions of %r in vhost %r are left out: %s", user.name, vhost, error)
 
     def _snapshot(self):
-        """Users, limits and rights, see DefinitionLog.compact_when_long: by names, since what has a name now
-        may be another than it was.
+        """Records of users, limits and rights, see DefinitionLog.compact_when_long. Each is read by name when
+        it is written, since it may have changed until then.
         """
         for name in list(self._users):
             yield partial(self._login_now, name)
@@ -549,7 +532,7 @@ class Users:
         return None if limit is None else _topic_record(limit)
 
 
-# What a record about each thing must hold to be used: {op: {field: check}}.
+# Fields that a usable record has: {op: {field: check}}.
 SHAPES = {
     "user": {
         "name": is_text, "hash": is_str, "algorithm": is_str, "tags": is_texts, "grants": optional(is_texts)
@@ -566,7 +549,7 @@ SHAPES = {
 
 
 def user_record(name, password_hash, algorithm, tags, grants=()):
-    """What the log says of a user, and that there are all rights in the vhosts ``grants``."""
+    """The log's record of a user, with all rights in the vhosts ``grants``."""
     record = {"op": "user", "name": name, "hash": password_hash, "algorithm": algorithm, "tags": list(tags)}
     return {**record, "grants": list(grants)} if grants else record
 
@@ -590,7 +573,7 @@ def _rights_of(user):
 def _topic_permission(user, vhost, exchange, record):
     try:
         return TopicPermission(user, vhost, exchange, record["write"], record["read"])
-    except ValueError as error:  # as above; leaving it out would allow every routing key
+    except ValueError as error:  # as above; without the limit every routing key would be allowed
         LOG.error(
             "users: topic permissions of %r at exchange %r in vhost %r allow nothing now: %s", user, exchange,
             vhost, error,
@@ -607,8 +590,8 @@ def _topic_record(limit):
 
 @lru_cache(REMEMBERED_LOGINS)
 def is_loopback(address):
-    """Whether a peer address is this machine: loopback in either family, IPv4 mapped into IPv6 too,
-    or a unix socket (empty).
+    """Whether a peer address is this machine: loopback in either family, IPv4 mapped into IPv6 too, or a unix
+    socket (empty).
     """
     if not address:
         return True
@@ -625,5 +608,5 @@ def _text(value):
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
-# Whoever is no user has a password that nobody knows.
+# Stands in for unknown users; its password is random.
 _NOBODY = User("", passwords.hash_password(os.urandom(16)), passwords.SHA256, (), None)
