@@ -1,16 +1,15 @@
-"""Where gomq-py-ctl and the broker meet: the control socket when nobody has named its path, and whom ctl
-believes there.
+"""The control socket of gomq-py-ctl: its default path, and which owner ctl trusts there.
 
-The one place of that rule, for the broker and for ctl. Whoever may connect may do everything, and ctl sends
-passwords: the socket lies where only the broker's user, or root for it, can put one. Folders that everybody
-writes to (/tmp) are out, for another user could be there first.
+The one place of that rule, for the broker and for ctl. A client of the socket may do everything, and ctl
+sends passwords: so the socket lies in a folder that only the broker's user, or root, can write to. Shared
+folders (/tmp) are out: another user could put a socket there first.
 """
 import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
 
-# What control_unix_path says where the rule is wanted.
+# Value of control_unix_path that selects the rule of this module.
 AUTO = "auto"
 SYSTEM_FOLDER = "/run/gomq-py"
 NAME = "ctl.sock"
@@ -18,7 +17,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
-    """Where the socket may lie, the best first."""
+    """Folders for the socket, in order of preference."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     return [
         SYSTEM_FOLDER, *([os.path.join(runtime, "gomq-py")] if os.path.isabs(runtime) else []),
@@ -27,15 +26,15 @@ def folders(data_dir: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def path_to_serve(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """For the broker: in the first folder that is its user's own, or that it may make beside others of its
-    own; else in the data folder.
+    """The broker's path: in the first folder that belongs to its user, or that it can create in such a
+    folder; otherwise in the data folder.
     """
     found = folders(data_dir, environment)
     return os.path.join(next((folder for folder in found[:-1] if _is_own(folder)), found[-1]), NAME)
 
 
 def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> str:
-    """For ctl: the first socket of these that this user may connect to; empty where there is none."""
+    """ctl's path: the first of these sockets that this user may connect to; empty without one."""
     return next(
         (
             path
@@ -46,7 +45,7 @@ def path_to_use(data_dir: str, environment: Mapping[str, str] = os.environ) -> s
 
 
 def is_usable(path: str) -> bool:
-    """Whether there is a socket that this user may connect to."""
+    """Whether the path is a socket that this user may connect to."""
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode) and os.access(path, os.R_OK | os.W_OK)
     except (OSError, ValueError):
@@ -70,7 +69,7 @@ def _belongs_to_me(folder: str) -> bool:
 
 
 def is_shared(folder: str) -> bool:
-    """Whether others than its owner may put something into this folder."""
+    """Whether users other than its owner may write to this folder."""
     try:
         return bool(os.stat(folder).st_mode & _OTHERS_WRITE)
     except OSError:
@@ -78,10 +77,8 @@ def is_shared(folder: str) -> bool:
 
 
 def owner_by_path(path: str) -> int | None:
-    """The user whom the path itself names: the owner of the socket's folder, where nobody but that user and
-    root can change any folder on the way to it.
-
-    None where somebody else can.
+    """The owner of the socket's folder, if only that user and root can change any folder on the way to it;
+    None if others can.
     """
     folder = os.path.dirname(os.path.realpath(path))
     try:

@@ -1,9 +1,8 @@
-"""dispatchd's configuration: a JSON file with a handful of keys, taken over into settings; ``sources`` asks
-for it.
+"""dispatchd's configuration: a JSON file with a handful of keys, taken over into settings by ``sources``.
 
 Its keys: ``amqp-port``, ``admin-port``, ``persist-dir``, ``strict-mode``, ``users``: {name:
-{``password_bcrypt_base64``}}. Anything else, or of another type, is refused: a typing error in a port must
-not end in a broker on another one.
+{``password_bcrypt_base64``}}. Other keys and other types are refused: a typing error in a port must not start
+a broker on another one.
 """
 import base64
 import binascii
@@ -17,18 +16,18 @@ _BCRYPT_LENGTH = 60
 
 
 class DispatchdError(ValueError):
-    """The file cannot be used; the text names the key and what it should be."""
+    """The file is unusable; the text names the key and the expected value."""
 
 
 def read(settings: Settings, text: str, place: str) -> list[str]:
-    """Take over what the file says; returns warnings for the log. Raises DispatchdError."""
+    """Take over the file's values; returns warnings for the log. Raises DispatchdError."""
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
         raise DispatchdError(f"{place}:{error.lineno}: no JSON: {error.msg}") from None
     except DispatchdError as error:
         raise DispatchdError(f"{place}: {error}") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, or braces without end
+    except (ValueError, RecursionError):  # a number of thousands of digits, or very deep nesting
         raise DispatchdError(
             f"{place}: no configuration: numbers too long or objects too deep to be read"
         ) from None
@@ -106,7 +105,7 @@ def _bcrypt(value: Any, place: str) -> str:
 
 
 def _named(value: Any) -> str:
-    """The value's type, and the value where it is no secret's place."""
+    """The type of a value, in words that show no secret."""
     names = {
         type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a text",
         list: "an array", dict: "an object",

@@ -1,7 +1,7 @@
 """INI files in LavinMQ's format: sections, ``key = value`` lines, comments that begin a line with ``;`` or
 ``#``.
 
-The standard library's parser forgets line numbers and joins indented lines; an operator wants
+The standard library's parser forgets line numbers and joins indented lines; an operator needs
 ``gomq.ini:12``. Reads text, knows no option.
 """
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ SHOWN_CHARACTERS = 80
 
 
 class IniError(ValueError):
-    """A line that cannot be read. The text begins with FILE:LINE."""
+    """A malformed line. The text begins with FILE:LINE."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,8 @@ class Entry:
 
 
 def parse(text: str, file_name: str) -> list[Entry]:
-    """The entries of a file in order; a key given twice comes twice.
-
-    A key before the first section belongs to ``main``, as in LavinMQ.
+    """The entries of a file in order; a repeated key is repeated. A key before the first section belongs to
+    ``main``, as in LavinMQ.
 
     Raises IniError on a line that is neither section, entry, comment nor blank, and on a section header
     without its bracket.
@@ -51,13 +50,13 @@ def parse(text: str, file_name: str) -> list[Entry]:
 
 
 def _shown(line: str) -> str:
-    """Its first word: what follows may be a password whose equals sign was forgotten."""
+    """The first word of a line: the rest may be a password whose equals sign was forgotten."""
     word, *more = line.split(None, 1)
     return repr(word[:SHOWN_CHARACTERS] + ("..." if more or len(word) > SHOWN_CHARACTERS else ""))
 
 
 def sections(text: str) -> list[tuple[str, int]]:
-    """Every section header with its line number, also of sections without entries."""
+    """Every section header with its line number, including sections without entries."""
     found = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()

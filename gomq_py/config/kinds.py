@@ -1,7 +1,7 @@
-"""Kinds of values an option can have: text in, Python value out.
+"""Kinds of option values: text in, Python value out.
 
-A kind parses what a file, a flag or an environment variable says and explains in one sentence what it wanted
-when that is something else. Knows no option by name.
+A kind parses the text of a file, a flag or an environment variable; its error says in one sentence what it
+expects. Knows no option by name.
 """
 import os
 import re
@@ -14,10 +14,9 @@ from gomq_py import salted_hash
 
 TRUE_WORDS = ("1", "true", "yes", "on", "y")
 FALSE_WORDS = ("0", "false", "no", "off", "n")
-# Of a number without another bound: 2**53, up to which times and sizes survive being counted in floating
-# seconds, too.
+# Default upper bound of numbers: 2**53, up to which times and sizes survive floating-point seconds, too.
 MOST = 9007199254740992
-# Linux takes no more.
+# Linux's limits.
 KEEPALIVE_S_MAX, PROBES_MAX = 32767, 127
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal", "none")
 
@@ -33,8 +32,7 @@ class Kind:
     """Whether a complaint must not repeat what was given."""
 
     def check(self, value: Any) -> Any:
-        """A value of Python's, or a text as a file would have it, held to the same rules.
-
+        """Check a Python value, or a text as in a file, by the rules of ``parse``; returns the parsed value.
         Raises ValueError as ``parse`` does.
         """
         if isinstance(value, str):
@@ -231,9 +229,9 @@ PROXY_PROTOCOL = Kind(
 )
 PORT = Kind("port", integer(-1, 65535, "a port (1 to 65535, 0 for any free one, -1 for none)").parse)
 COUNT = integer(0)
-SOCKET_BUFFER = integer(0, 1073741823)  # what the kernel doubles into 31 bits
+SOCKET_BUFFER = integer(0, 1073741823)  # the kernel doubles this within 31 bits
 MEMORY = Kind("share or octets", _possible_memory)
 _PATHS = (PATH, FOLDER)
 _LISTS = (NAMES, NETWORKS)
-# Anything can be shown as a text: here only a text, or a path, is one.
+# Every value can be shown as a text; these kinds accept only a text or a path.
 _TEXTS = (_text, _folder, _password_hash)

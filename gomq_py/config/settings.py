@@ -1,8 +1,8 @@
 """Settings: each option of the broker once, with its INI key, flags, environment, kind, default and help.
 
 The INI reader, the command line, ``etc/gomq.ini`` and ``docs/configuration.md`` all follow this table.
-Sections, keys and flags are LavinMQ's, plus GoMQ's flags; what has an effect only in a later version carries
-``pending`` and is said aloud at boot when somebody sets it.
+Sections, keys and flags are LavinMQ's, plus GoMQ's flags; an option without an effect in this version carries
+``pending``, and the boot warns if it is set.
 """
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -14,23 +14,23 @@ from gomq_py.config.kinds import (
     PROXY_PROTOCOL, SOCKET_BUFFER, TEXT, Keepalive, Kind, choice, integer,
 )
 
-# Accepted in front of an option's environment name; the first one that is set wins. LavinMQ's, so that its
-# container and unit files move over unchanged.
+# Prefixes of an option's environment variable; the first one that is set wins. LavinMQ's container and unit
+# files move over unchanged.
 ENVIRONMENT_PREFIXES = ("GOMQ_", "LAVINMQ_")
-# The first user's password itself. Only its hash goes on from here;
-# LavinMQ's variable of this name holds a hash already.
+# The first user's password, of which only the hash is kept. LavinMQ's variable of this name holds a hash
+# already.
 PLAIN_PASSWORD, PASSWORD_HASH_OF_IT, LAVINMQ_PASSWORD_HASH = (
     "GOMQ_DEFAULT_PASSWORD", "GOMQ_DEFAULT_PASSWORD_HASH", "LAVINMQ_DEFAULT_PASSWORD"
 )
 SECTION_ALIASES = {"http": "mgmt"}
 SNI_PREFIX = "sni:"
-# [shovel:NAME]; which keys there are is the shovels' affair.
+# [shovel:NAME]; the shovels check its keys.
 SHOVEL_PREFIX = "shovel:"
 
-# Of a wrong value, in a complaint.
+# Characters of a wrong value that an error repeats.
 SHOWN_CHARACTERS = 200
 
-# Loopback, link-local, and what stands for the machine itself, in both families.
+# Loopback, link-local and unspecified addresses, in both families.
 _OF_THIS_MACHINE = tuple(ip_network(network) for network in (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "::/128", "::1/128", "fe80::/10"))
 _NO_CLUSTERING = "clustering"
@@ -57,18 +57,16 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """The name it has on a ``Settings``: its key, or with the section in front where the key
-        alone would be ambiguous.
-        """
+        """Its name on a ``Settings``: its key, with the section in front if the key alone is ambiguous."""
         return self.name or self.key
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in ``--help``."""
+        """Placeholder of the value in ``--help``."""
         return self.key.rpartition("_")[2].upper()
 
     def is_off(self, value: Any) -> bool:
-        """True when ``value`` asks for nothing: a disabled port, an empty text, a no."""
+        """True if ``value`` is the default or switches the option off: a disabled port, "", a no."""
         return value in (-1, "", False, None, ()) or value == self.default
 
 
@@ -756,28 +754,26 @@ SNI_PROTOCOLS = ("amqp_", "mqtt_", "http_")
 
 
 def complaint(option: Option, place: str, value: Any, error: ValueError) -> str:
-    """The sentence about a value that an option cannot have, as its kind ends it."""
+    """The error sentence about a wrong value; its end comes from the option's kind."""
     return f"{place}: {'what is given' if option.kind.secret else shortened(value)} is not {error}"
 
 
 def shortened(value: Any) -> str:
-    """What somebody gave, as far as a line can hold it."""
+    """A wrong value as text, cut to SHOWN_CHARACTERS."""
     try:
         text = repr(value)
-    except ValueError:  # a number of more digits than the interpreter writes out
+    except ValueError:  # a number of more digits than the interpreter converts
         return f"a number of {value.bit_length()} bits"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 class Settings:
-    """A value for every option, as attributes (``settings.amqp_port``);
-    where each came from is kept for error messages.
+    """A value for every option, as attributes (``settings.amqp_port``), with the place it came from, for
+    error messages.
     """
 
     def __init__(self, **values: Any):
-        """``values`` by attribute name; everything else has its default.
-
-        Raises TypeError on a name that is no option.
+        """``values`` by attribute name; the others have their defaults. Raises TypeError on an unknown name.
         """
         for option in OPTIONS:
             setattr(self, option.attribute, option.default)
@@ -795,14 +791,13 @@ class Settings:
 
     @classmethod
     def checked(cls, **values: Any) -> "Settings":
-        """As the constructor, with every value held to the rules of a configuration file.
-
-        Raises TypeError for a name, ValueError for a value.
+        """As the constructor, with every value held to the rules of a configuration file. Raises TypeError
+        for an unknown name, ValueError for a wrong value.
         """
         for attribute, value in values.items():
             option = BY_ATTRIBUTE.get(attribute)
             if option is None:
-                import difflib  # here, because few ever mistype: 0.2 MB
+                import difflib  # imported here, for mistyped names only: 0.2 MB
                 near = difflib.get_close_matches(attribute, BY_ATTRIBUTE, 1)
                 raise TypeError(f"no such setting: {attribute}" + (f"; is {near[0]} meant?" if near else ""))
             try:
@@ -815,15 +810,15 @@ class Settings:
         raise AttributeError(f"no such setting: {name}")
 
     def set(self, attribute: str, value: Any, origin: str) -> None:
-        """Take ``value`` for an option; ``origin`` says where it was given ("--port", "gomq.ini:12")."""
+        """Set an option; ``origin`` says where the value was given ("--port", "gomq.ini:12")."""
         if attribute not in BY_ATTRIBUTE:
             raise TypeError(f"no such setting: {attribute}")
         setattr(self, attribute, value)
         self.origins[attribute] = origin
 
     def missing(self) -> str | None:
-        """What was asked for that may not be done without: whoever turns clustering on believes in a copy on
-        another node. None: nothing.
+        """An error text if a required option is not supported: an operator who turns clustering on relies on
+        a copy on another node. None: nothing is missing.
         """
         if not self.clustering:
             return None
@@ -833,5 +828,5 @@ class Settings:
         )
 
     def origin(self, attribute: str) -> str:
-        """Where the value was given; "default" when nobody gave one."""
+        """Where the value was given; "default" if it was not."""
         return self.origins.get(attribute, "default")

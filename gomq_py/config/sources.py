@@ -1,7 +1,7 @@
 """Where settings come from: flags over environment over INI file over defaults.
 
-Turns text from the three sources into one ``Settings``. What an operator got wrong is a ``ConfigError`` of
-one line that names the place; what can be lived with is a warning for the log.
+Turns text from the three sources into one ``Settings``. An operator's error is a ``ConfigError`` of one line
+that names the place; a harmless one is a warning for the log.
 """
 import argparse
 from collections.abc import Mapping
@@ -21,25 +21,24 @@ from gomq_py.config.settings import (
 
 DEFAULT_FOLDER = "/etc"
 FILE_NAME = "gomq.ini"
-# systemd hands these over without our prefix (StateDirectory=, ConfigurationDirectory=).
+# systemd's variables have no prefix (StateDirectory=, ConfigurationDirectory=).
 SYSTEMD_STATE, SYSTEMD_CONFIGURATION = "STATE_DIRECTORY", "CONFIGURATION_DIRECTORY"
 _OTHER_NAMES = {"data_dir": (SYSTEMD_STATE,), "default_password_hash": (LAVINMQ_PASSWORD_HASH,)}
 BIND_ALL = ("amqp_bind", "mqtt_bind", "http_bind")
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used, as one line for the operator."""
+    """An unusable setting, as one line for the operator."""
 
 
 class _Given(argparse.Action):
-    """Keeps the text together with the flag as it was spelled, so that a complaint can name it."""
+    """Keeps the text and the flag as it was spelled, so that an error can name it."""
 
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
     ) -> None:
         text = self.const if values in ([], None) else values
-        # "-l --": until Python 3.13 argparse takes the dashes for the value's place, from then on for the
-        # value
+        # "-l --": until Python 3.13 argparse takes the dashes for the value's place, later for the value
         if text in (None, "--"):
             parser.error(f"argument {option_string}: expected one argument")
         setattr(namespace, self.dest, (option_string, text))
@@ -57,8 +56,8 @@ class _Text(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Asks how wide the terminal is only when it has something to show there: argparse asks for each flag,
-    and brings in libraries of compression with that (0.2 MB).
+    """Asks for the terminal's width only to print help: argparse asks for each flag, which imports
+    compression libraries (0.2 MB).
     """
 
     def __init__(self, **options: Any):
@@ -73,7 +72,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def flag_parser() -> argparse.ArgumentParser:
-    """The command line of ``gomq-py``, one flag per option that has one."""
+    """The command line of ``gomq-py``; an option may have several flags."""
     parser = _Parser(
         prog="gomq-py", description="A message broker: AMQP 0-9-1 on one durable store.", allow_abbrev=False
     )
@@ -116,7 +115,6 @@ def _add_flags(parser: argparse.ArgumentParser, option: Option) -> None:
 
 def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Settings, list[str]]:
     """Settings from parsed flags, an environment and the INI file they name, with warnings for the log.
-
     Raises ConfigError.
     """
     settings, warnings = Settings(), []
@@ -137,10 +135,7 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple
 
 
 def _with_hash(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with a password's hash in the place of the password.
-
-    Raises ConfigError where both were given.
-    """
+    """The environment with the password replaced by its hash. Raises ConfigError if both are set."""
     if not environment.get(PLAIN_PASSWORD):
         return environment
     if environment.get(PASSWORD_HASH_OF_IT):
@@ -159,9 +154,7 @@ def _is_hash(text: str) -> bool:
 
 
 def of_this_machine(environment: Mapping[str, str]) -> Settings:
-    """What a broker that is started here without flags would have, for tools beside it; without the file
-    where that cannot be read.
-    """
+    """Settings of a broker started here without flags, for tools beside it; an unreadable file is ignored."""
     settings = Settings()
     try:
         path = config_path(None, environment)
@@ -175,9 +168,7 @@ def of_this_machine(environment: Mapping[str, str]) -> Settings:
 
 
 def config_path(given: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The INI file to read: ``--config``, else gomq.ini in the configuration folder where it exists, else
-    none.
-    """
+    """The INI file to read: ``--config``, or gomq.ini in the configuration folder if it exists, else None."""
     if given:
         return Path(given)
     names = [prefix + SYSTEMD_CONFIGURATION for prefix in ENVIRONMENT_PREFIXES] + [SYSTEMD_CONFIGURATION]
@@ -187,9 +178,8 @@ def config_path(given: str | None, environment: Mapping[str, str]) -> Path | Non
 
 
 def read_file(settings: Settings, path: Path) -> list[str]:
-    """Take over what an INI file says, or dispatchd's JSON; returns warnings about keys that nobody knows.
-
-    Raises ConfigError on all else.
+    """Take over the values of an INI file, or of dispatchd's JSON; returns warnings about unknown keys.
+    Raises ConfigError on other errors.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors put a mark in front
@@ -226,7 +216,7 @@ def _check_section(section: str, place: str) -> None:
 
 
 def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Take over one line; a deprecated place yields to the option's own, whichever comes first."""
+    """Take over one line; an option's own key overrides its deprecated aliases, in any order."""
     if entry.section.startswith(SNI_PREFIX):
         return _take_sni(settings, entry)
     if entry.section.startswith(SHOVEL_PREFIX):
@@ -248,7 +238,7 @@ def _take_entry(settings: Settings, entry: ini.Entry) -> list[str]:
 
 
 def _take_sni(settings: Settings, entry: ini.Entry) -> list[str]:
-    """Take over one line of a [sni:HOST] section; its values are of the kinds of [main]."""
+    """Take over one line of a [sni:HOST] section; its values have the kinds of [main]."""
     key = entry.key
     for prefix in SNI_PROTOCOLS:
         key = key.removeprefix(prefix)
@@ -300,9 +290,8 @@ def _parse(option: Option, text: str, place: str) -> Any:
 
 
 def pending_warnings(settings: Settings) -> list[str]:
-    """One line for each option that somebody turned on and that this version cannot do.
-
-    ``--bind`` asks for no protocol in particular.
+    """One line for each option that is set but has no effect in this version. ``--bind`` asks for no protocol
+    in particular.
     """
     return [
         f"{settings.origin(option.attribute)}: {option.key} in [{option.section}] has no effect yet: this "
