@@ -1,7 +1,7 @@
-"""Counters: numbers of 64 bits that lie in one piece of memory, and stay there while they grow.
+"""Counters: 64-bit numbers in one fixed piece of memory.
 
-A leaf. A number of Python's is made anew with each change, amid what a client has that comes or goes; once
-thousands have gone, each such number still holds an arena of 1 MiB that could be given back to the system.
+A leaf. Python makes a new number object at each change, scattered among the objects of clients; after
+thousands of clients have gone, each still holds an arena of 1 MiB that could be given back to the system.
 """
 import ctypes
 
@@ -9,5 +9,5 @@ Counters = ctypes.Structure
 
 
 def counted(*names: str) -> list[tuple[str, type[ctypes.c_uint64]]]:
-    """The ``_fields_`` of a class of Counters: each is 0 at first."""
+    """The ``_fields_`` of a Counters class; each counter starts at 0."""
     return [(name, ctypes.c_uint64) for name in names]

@@ -1,8 +1,7 @@
-"""Garbage: keeping Python's cycle collector off what stays, for it goes through everything at once while
-everybody waits.
+"""Garbage: keeps Python's cycle collector off long-lived objects, because a full collection stops the broker.
 
-Only in a process of the broker's own, which says so when boot is over (``settle``); one that a broker is
-embedded in collects as it likes.
+Only in a process of the broker's own, which calls ``settle`` after boot; a program that embeds a broker keeps
+its collector's settings.
 """
 import contextlib
 import gc
@@ -11,11 +10,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-# CPU seconds that a full collection may take without what it looked at being frozen: the next one looks at
-# that again, and at what has come since.
+# CPU seconds of a full collection above which all objects are frozen; a shorter one leaves them to the next
+# collection.
 PAUSE_S = 0.002
-# Python's but for the last, a full collection after 21 000 new objects instead of 70 000: that one takes 5 to
-# 8 ms instead of 30.
+# Python's but for the last: a full collection after 21 000 new objects instead of 70 000 takes 5 to 8 ms
+# instead of 30.
 THRESHOLDS = (700, 10, 3)
 
 _making = 0
@@ -24,11 +23,11 @@ _began_s = 0.0
 
 
 def settle() -> None:
-    """Boot is over, in a process of the broker's own: what it made stays, and is frozen.
+    """Freeze the objects that boot has made; called after boot, in a process of the broker's own.
 
-    A full collection that looked at it again stalled everybody for 8 ms, with the management API for 31.
+    A full collection that looked at them again stalled the broker for 8 ms, with the management API for 31.
     """
-    global _is_settled  # noqa: PLW0603 - as the collector is the process's, so is this
+    global _is_settled  # noqa: PLW0603 - the collector is global, too
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -38,12 +37,12 @@ def settle() -> None:
 
 
 def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
-    """Called before and after each collection: what made a full one long stays, as a rule, and is not looked
-    at by the next one.
+    """Freeze all objects after a long full collection; called before and after each collection. Most of these
+    objects stay, and the next collection skips them.
 
     With 100 000 queues a full collection took half a second, and came again with each quarter more of them.
-    What is frozen and goes away later goes as soon as nobody has it any more: queues, channels and
-    connections hold themselves in no circle once they have ended, which tests see to.
+    Reference counting still frees frozen objects: closed queues, channels and connections are in no reference
+    cycle, which tests check.
     """
     global _began_s  # noqa: PLW0603
     if info["generation"] < 2:
@@ -51,18 +50,18 @@ def _freeze_what_takes_long(phase: str, info: dict[str, Any]) -> None:
     if phase == "start":
         _began_s = time.thread_time()
         return
-    took_s, _began_s = time.thread_time() - _began_s, 0.0  # no number stays that was made amid what is freed
+    took_s, _began_s = time.thread_time() - _began_s, 0.0  # keeps no number object made amid freed objects
     if took_s > PAUSE_S:
         gc.freeze()
 
 
 @contextlib.contextmanager
 def held_while_making() -> Iterator[None]:
-    """For work that makes very many objects that stay, such as an import: nothing is collected meanwhile, and
-    what was made is frozen.
+    """Switch the collector off during work that makes very many long-lived objects, such as an import, and
+    freeze them afterwards.
 
-    Full collections during an import of 10 000 queues stalled everybody thrice, for up to 90 ms, and once
-    more soon afterwards.
+    Full collections during an import of 10 000 queues stalled the broker three times, for up to 90 ms, and
+    once more soon afterwards.
     """
     global _making  # noqa: PLW0603
     if not _is_settled:
@@ -80,9 +79,9 @@ def held_while_making() -> Iterator[None]:
 
 
 def let_go_of_spares() -> None:
-    """Free what the interpreter keeps of objects that have gone, for the next ones: free lists, which a full
-    collection empties, and names in its cache of methods. gevent asks for ``stop`` with a new string each
-    time that a watcher ends within its callback, and the cache keeps up to 4096 of these.
+    """Free the interpreter's free lists, by a full collection, and the names in its method cache. gevent
+    looks up ``stop`` with a new string each time that a watcher ends within its callback, and the cache keeps
+    up to 4096 of these.
     """
     if not _is_settled:
         return
@@ -93,9 +92,7 @@ def let_go_of_spares() -> None:
 
 
 def collect_everything() -> None:
-    """A full collection that looks at what was frozen, too.
-
-    Holds everybody up for some milliseconds per 100 MB.
+    """Run a full collection that includes frozen objects. Stops the broker for some milliseconds per 100 MB.
     """
     if _is_settled:
         gc.unfreeze()

@@ -1,18 +1,16 @@
-"""Histogram: how often something took how long, in a handful of buckets.
+"""Histogram: counts events by duration, in a handful of buckets.
 
 A leaf; one call per event, no memory per event.
 """
 from bisect import bisect_left
 
-# Seconds: from a flush into a disk's cache to one that hangs.
+# Seconds: from a flush into a disk's cache to a hung one.
 SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Histogram:
     """``counts[n]`` events took at most ``bounds[n]`` and more than the bound before; the last count is of
-    those above.
-
-    ``total`` is their sum.
+    longer ones. ``total`` is the sum of all durations.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -23,12 +21,12 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """One more event."""
+        """Count one more event."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """[(bound as text, events that took at most so long)], the last bound is +Inf: Prometheus' form."""
+        """[(bound as text, events of at most this duration)] in Prometheus' form; the last bound is +Inf."""
         buckets, events = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts):
             events += count

@@ -1,8 +1,8 @@
 """The log: level, time, source and message, as a line of text or a JSON object.
 
-On top of the standard library's logging, so that libraries' messages land in the same place. What a peer sent
-is escaped here, once, whatever the caller did: a user name with a line break cannot forge a line. Secrets
-never come here; callers log names, not credentials.
+Uses the standard library's logging, so that libraries' messages land in the same place. Text from peers is
+escaped here, once for all callers: a user name with a line break cannot forge a line. Callers log names,
+never credentials.
 """
 import json
 import logging
@@ -23,26 +23,26 @@ LEVELS = {
     "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR,
     "fatal": logging.CRITICAL, "none": logging.CRITICAL + 1,
 }
-# Between two complaints that the log cannot be written: a full disk would make one of every line.
+# Seconds between two complaints that the log cannot be written: a full disk would cause one per line.
 COMPLAIN_EVERY_S = 60.0
 _NAMES = {number: name for name, number in LEVELS.items()}
-# C0, DEL, C1 and the two Unicode line separators: what a terminal or a line-wise reader would act on. Lone
+# C0, DEL, C1 and the two Unicode line separators, on which a terminal or a line-wise reader would act. Lone
 # surrogates (octets that are no UTF-8) cannot be written to the stream at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-# A program that embeds a broker and sets up no logging: the standard library would print warnings on its
-# standard error, without time or source.
+# Without it the standard library prints warnings on standard error, without time or source, in a program that
+# embeds a broker and sets up no logging.
 logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 
 def logger(source: str) -> Logger:
-    """The log of one room; ``source`` is what the line shows ("amqp", "store", "boot")."""
+    """The logger of one room; ``source`` is its name in the line ("amqp", "store", "boot")."""
     return logging.getLogger(f"{ROOT}.{source}")
 
 
 def message_of(record: LogRecord) -> str:
-    """What a record says, escaped: made once for all who write or keep it."""
+    """The message of a record, escaped once for all handlers."""
     made = record.__dict__.get("gomq_py_message")
     if made is None:
         made = record.__dict__["gomq_py_message"] = escape(record.getMessage())
@@ -51,7 +51,7 @@ def message_of(record: LogRecord) -> str:
 
 def escape(text: str) -> str:
     """``text`` on one line: control characters as escapes, passwords in URIs as asterisks."""
-    if text.isprintable() and "://" not in text:  # nothing of either, which is told in a tenth of the time
+    if text.isprintable() and "://" not in text:  # neither of the two, found out in a tenth of the time
         return text
     return _UNPRINTABLE.sub(
         lambda match: match.group().encode("unicode_escape").decode("ascii"), without_passwords(text)
@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 
 
 def level_name(record: LogRecord) -> str:
-    """What the log calls the level of a record."""
+    """The log's name for the level of a record."""
     return _NAMES.get(record.levelno) or record.levelname.lower()
 
 
@@ -68,13 +68,13 @@ def _source(record: LogRecord) -> str:
 
 
 def _when(record: LogRecord) -> str:
-    """UTC with milliseconds, so that lines of several nodes sort."""
+    """UTC time with milliseconds, so that lines of several nodes sort."""
     return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
 
 
 @lru_cache(64)
 def _place(level: str, source: str) -> str:
-    """What stands between the time and the message."""
+    """The text between the time and the message."""
     return f" {level:5} {source}: "
 
 
@@ -84,7 +84,7 @@ def _second(unix_s: int) -> str:
 
 
 def forget_second() -> None:
-    """Let go of the text that lines of the same second share: it is as old as the first of them."""
+    """Free the cached time text: it stays in memory among the objects of its time."""
     _second.cache_clear()
 
 
@@ -116,7 +116,7 @@ class JSONFormatter(Formatter):
         return json.dumps(entry)
 
 
-# What a record of the standard library has, and no line of ours says.
+# Fields of a standard record that no line of the broker shows.
 _UNTOLD: dict[str, Any] = {
     **dict.fromkeys(("pathname", "filename", "module"), "(unknown file)"), "lineno": 0,
     "funcName": "(unknown function)", "relativeCreated": 0.0,
@@ -125,18 +125,17 @@ _UNTOLD: dict[str, Any] = {
 
 
 class Line(LogRecord):
-    """A record without thread, process and place in the code: to look for them took a quarter of the time of
-    a line.
+    """A record without thread, process and place in the code: finding them took a quarter of a line's time.
     """
 
-    def __init__(  # noqa: PLR0913 - as the standard library calls it
+    def __init__(  # noqa: PLR0913 - the standard library calls it so
         self, name: str, level: int, _pathname: str, _lineno: int, message: object, args: Any,
         exc_info: Any, _func: str | None = None, sinfo: str | None = None, **_more: object,
     ) -> None:
         self.__dict__.update(_UNTOLD)
         self.name = name
         self.msg = message
-        # one mapping is for %(name)s, as of the standard library's
+        # a single mapping is for %(name)s, as in the standard library
         self.args = args[0] if args and len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args
         self.levelname = logging.getLevelName(level)
         self.levelno = level
@@ -147,17 +146,17 @@ class Line(LogRecord):
 
 
 class SystemLocked(Handler):
-    """A handler with the system's own lock. gevent's, where it is put in place of that, is for greenlets that
-    wait for each other, and costs half of a write; ``emit`` must not switch.
+    """A handler with the system's own lock. gevent's replacement is for greenlets that wait for each other,
+    and costs half of a write; ``emit`` must not switch.
     """
 
     def createLock(self) -> None:
-        """And have it made anew in a forked child."""
+        """Make the lock, in a forked child again."""
         super().createLock()
         self.lock = self._lock = RLock()
 
     def handle(self, record: LogRecord) -> Any:
-        """As the standard library's, in one call where nothing is filtered."""
+        """As the standard library's, in one call if there are no filters."""
         if self.filters:
             return super().handle(record)
         with self._lock:
@@ -166,17 +165,16 @@ class SystemLocked(Handler):
 
 
 class _Complaining(SystemLocked, logging.StreamHandler):
-    """Says in one line that a line of the log was lost, and why.
-
-    The standard library prints a traceback and all arguments of the line.
+    """Reports in one line that a log line was lost, and why. The standard library prints a traceback and all
+    arguments of the line.
     """
 
     _complained_s = -COMPLAIN_EVERY_S
 
     def emit(self, record: LogRecord) -> None:
-        """Write the line. Its lock is held; the standard library takes it again to flush."""
+        """Write the line. The caller holds the lock; the standard library takes it again to flush."""
         stream = self.stream
-        if stream is None:  # closed, and opened again
+        if stream is None:  # closed and reopened
             super().emit(record)
             return
         try:
@@ -188,7 +186,7 @@ class _Complaining(SystemLocked, logging.StreamHandler):
             self.handleError(record)
 
     def handleError(self, record: LogRecord) -> None:
-        """In place of the traceback."""
+        """Print one line instead of a traceback."""
         error = sys.exc_info()[1]
         if time.monotonic() - self._complained_s < COMPLAIN_EVERY_S:
             return
@@ -197,12 +195,12 @@ class _Complaining(SystemLocked, logging.StreamHandler):
             error.strerror if isinstance(error, OSError)
             else f"{type(error).__name__} at {_caller()}"
         )
-        with suppress(OSError, ValueError):  # standard error may be what is gone
+        with suppress(OSError, ValueError):  # standard error itself may be lost
             print(f"gomq-py: lines of the log are lost: {what}", file=sys.stderr, flush=True)
 
 
 def _caller() -> str:
-    """The place, outside of what writes the log, that logged the line which is being written."""
+    """The place outside of logging that logged the current line."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename in (__file__, logging.__file__):
         frame = frame.f_back
@@ -211,7 +209,7 @@ def _caller() -> str:
 
 class _FileHandler(_Complaining, logging.FileHandler):
     def close(self) -> None:
-        # a full disk refuses the line that it refused before, and the new file must not wait for it
+        # a full disk refuses the same line again, and the new file must not wait for it
         with suppress(OSError):
             super().close()
 
@@ -221,10 +219,8 @@ class _StreamHandler(_Complaining):
 
 
 def configure(level: str = "info", format_: str = "text", path: str = "") -> Handler:
-    """Send the log to ``path``, or to standard error when that is empty, in place of an earlier
-    configuration.
-
-    Raises OSError on a path that cannot be opened.
+    """Send the log to ``path`` (empty: standard error) in place of an earlier configuration. Raises OSError
+    on a path that cannot be opened.
     """
     handler = open_handler(format_, path)
     use(handler)
@@ -233,9 +229,8 @@ def configure(level: str = "info", format_: str = "text", path: str = "") -> Han
 
 
 def open_handler(format_: str, path: str) -> Handler:
-    """What writes the log to ``path``, or to standard error when that is empty.
-
-    Raises OSError; nothing has changed then.
+    """A handler that writes the log to ``path`` (empty: standard error). Raises OSError before anything has
+    changed.
     """
     handler: Handler = _FileHandler(path, encoding="utf-8") if path else _StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if format_ == "json" else TextFormatter())
@@ -243,25 +238,25 @@ def open_handler(format_: str, path: str) -> Handler:
 
 
 def use(handler: Handler) -> None:
-    """Write the log with this handler and close the one before; not a line is lost between them."""
+    """Write the log with this handler and close the earlier one; no line is lost between them."""
     root = logging.getLogger()
     before = list(root.handlers)
     root.addHandler(handler)
     for old in before:
         root.removeHandler(old)
         old.close()
-    # Libraries below warn rarely and with cause; their info is noise to an operator.
+    # Libraries warn rarely and with cause; their info is noise to an operator.
     root.setLevel(logging.WARNING)
-    # No line of ours names its thread: asked for it, a greenlet is given an object of a thread first, which
-    # is a quarter of what the line costs (24 of 90 us).
+    # No line names its thread: for that name a greenlet first gets a thread object, which is a quarter of the
+    # line's cost (24 of 90 us).
     logging.logThreads = False
     logging.setLogRecordFactory(Line)
-    # Nor its process, nor its place in the code, which the standard library is told in this way
-    # (howto/logging, "Optimization"); complaints look for the place themselves.
+    # Nor does a line name its process or its place in the code (howto/logging, "Optimization"); complaints
+    # find the place themselves.
     logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
 
 
 def set_level(level: str) -> None:
-    """Change the least severe level that is logged; takes effect at once."""
+    """Set the least severe level that is logged; takes effect at once."""
     logging.getLogger(ROOT).setLevel(LEVELS[level])

@@ -1,7 +1,7 @@
-"""Log ring: the last lines of the log, for whoever looks at them over the management API.
+"""Log ring: the last lines of the log, for the management API.
 
-A handler beside the one that writes. Keeps texts that are escaped as in the log itself, and no record: those
-hold whatever was logged about. Bounded in lines and in octets.
+A handler beside the one that writes. Keeps escaped texts as in the log, not records, which would hold the
+logged objects. Bounded in lines and in octets.
 """
 import logging
 from collections import deque
@@ -11,12 +11,12 @@ from gomq_py.observability.log import ROOT, SystemLocked, escape, level_name, me
 
 LINES = 1000
 OCTETS = 512 * 1024
-# Of one line, its traceback included.
+# Characters of one line, its traceback included.
 LINE_MAX = 8 * 1024
 
 
 class Line:
-    """``number`` follows the one before; ``at_ms`` is Unix milliseconds."""
+    """One log line: ``number`` counts up by one; ``at_ms`` is Unix milliseconds."""
 
     __slots__ = ("number", "at_ms", "level", "source", "message")
 
@@ -29,8 +29,8 @@ class Line:
 
 
 class LogRing(SystemLocked):
-    """The last lines that this process logged at the level that is set. ``heard()`` is called for each new
-    one, maybe by another thread, and must not switch. ``close`` ends it.
+    """The last lines that this process logged at the current level. ``heard()`` is called for each new line,
+    maybe by another thread, and must not switch. ``close`` ends it.
     """
 
     def __init__(self, heard: Callable[[], None] = lambda: None) -> None:
@@ -50,7 +50,7 @@ class LogRing(SystemLocked):
                 trace = logging.Formatter().formatException(record.exc_info)
                 message += "".join("\n    " + escape(part) for part in trace.splitlines())
         except Exception:
-            self.handleError(record)  # as other handlers do: whoever writes a line must not fail over it
+            self.handleError(record)  # as other handlers do: logging must not fail its caller
             return
         self.last += 1
         self._lines.append(Line(
@@ -62,13 +62,13 @@ class LogRing(SystemLocked):
         self._heard()
 
     def since(self, number: int) -> list[Line]:
-        """The lines behind this number, those that are left, the oldest first."""
+        """The kept lines with a higher number, oldest first."""
         missed = min(max(0, self.last - number), len(self._lines))
         lines = list(self._lines)
         return lines[len(lines) - missed:] if missed else []
 
     def close(self) -> None:
-        """Hear no more, and keep nothing."""
+        """Stop hearing, and drop all lines."""
         self._logger.removeHandler(self)
         self._lines.clear()
         super().close()

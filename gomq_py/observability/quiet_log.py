@@ -1,23 +1,23 @@
-"""Quiet log: at most one line per key and some seconds, for what can come about very often: a flood of lines
+"""Quiet log: at most one line per key and interval, for events that may come very often: a flood of lines
 must not fill the disk.
 
-A leaf, over the standard library's logging. What was left out is counted and told with the next line of that
-key.
+A leaf, over the standard library's logging. Suppressed lines are counted, and the next line of their key
+reports the number.
 """
 import logging
 import time
 from collections.abc import Callable, Hashable
 
-# Between two lines of one key. Long enough that 1000 addresses at once write 100 lines a second; short enough
-# to see that something goes on.
+# Seconds between two lines of one key. Long enough that 1000 addresses at once write 100 lines a second;
+# short enough to see that something goes on.
 INTERVAL_S = 10.0
-# Keys that are remembered; the oldest give way, so that many addresses cost no memory.
+# Remembered keys; the oldest is dropped, so that many addresses cost no memory.
 KEYS = 1024
 
 
 class QuietLog:
-    """Over one logger. ``clock`` in seconds. ``most``: lines of all keys in an interval, None: of as many as
-    there are; what is left out beyond is counted and told with the first line of the next.
+    """A quiet log over one logger; ``clock`` returns seconds. ``most``: lines of all keys per interval (None:
+    no limit); the number of suppressed ones comes with the next interval's first line.
     """
 
     def __init__(
@@ -25,24 +25,24 @@ class QuietLog:
         clock: Callable[[], float] = time.monotonic, most: int | None = None,
     ):
         self._most = most
-        self._ends_s, self._lines, self._beyond = 0.0, 0, 0  # of the interval: end, lines, those left out
+        self._ends_s, self._lines, self._beyond = 0.0, 0, 0  # of the interval: end, lines, suppressed lines
         self._log = log
         self._interval_s = interval_s
         self._clock = clock
         self._quiet: dict[Hashable, list[float]] = {}
 
     def warning(self, key: Hashable, text: str, *arguments: object) -> None:
-        """A warning, unless there was one about ``key`` just now."""
+        """Log a warning, unless one with this ``key`` was logged in the interval."""
         self._write(logging.WARNING, key, text, arguments)
 
     def info(self, key: Hashable, text: str, *arguments: object) -> None:
-        """The same at a lower level."""
+        """The same at level info."""
         self._write(logging.INFO, key, text, arguments)
 
     def error(
         self, key: Hashable, text: str, *arguments: object, exc_info: BaseException | None = None
     ) -> None:
-        """The same at a higher level, with the traceback of ``exc_info``."""
+        """The same at level error, with the traceback of ``exc_info``."""
         self._write(logging.ERROR, key, text, arguments, exc_info)
 
     def _write(
@@ -69,7 +69,7 @@ class QuietLog:
         self._log.log(level, text, *arguments, exc_info=exc_info)
 
     def _has_room(self, now: float, level: int) -> bool:
-        """Whether the interval has room for a line; the next one's first line follows what was left out."""
+        """Whether the interval has room for a line; a new one first reports suppressed lines."""
         if now >= self._ends_s:
             beyond, self._beyond, self._lines = self._beyond, 0, 0
             self._ends_s = now + self._interval_s

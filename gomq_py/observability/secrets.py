@@ -1,16 +1,16 @@
-"""Secrets: passwords inside texts and values that are shown to people, as asterisks; and back again where
-somebody returns what was shown.
+"""Secrets: replaces passwords in shown texts and values with asterisks, and restores them when a client sends
+a shown value back.
 
-For the log, the management door and events. Definitions are exported with their passwords, for they are what
-a broker is made of again.
+For the log, the management door and events. Exported definitions keep their passwords, because a broker is
+restored from them.
 """
 import re
 from typing import Any
 
 HIDDEN = "***"
 # user:password@ in a URI. A password may hold "@", as people write it, and, unless it looks like a port, "/",
-# "?" or "#" too, which cannot be told from a path: better to hide some of that. Schemes and the second search
-# are bounded, or a long text that looks like very many would take its length squared: 3 s for 32 KB of
+# "?" or "#" too, which cannot be told from a path: hiding too much is better. Schemes and the second search
+# are bounded; without that a long text of near matches would take its length squared: 3 s for 32 KB of
 # "a.a.a."
 _IN_URI = re.compile(
     r"(\b[a-z][a-z0-9+.-]{0,31}://(?!\[)[^\s:/?#@]*:)(?:[^\s/?#]+|(?!\d+(?:[/?#]|$))[^\s,;\"']{1,512})(@)",
@@ -18,7 +18,7 @@ _IN_URI = re.compile(
 )
 # user@ and user:@: without a password the user's name may be a token.
 _USER_ALONE = re.compile(r"(\b[a-z][a-z0-9+.-]{0,31}://)[^\s:/?#]+(:?@)", re.IGNORECASE)
-# What some URIs have in their query.
+# Secrets in the query of a URI.
 _IN_QUERY = re.compile(
     r"([?&][\w.-]{0,64}?(?:password|passphrase|passwd|secret|token|api[-_]?key)=)[^&#\s]+", re.IGNORECASE
 )
@@ -26,13 +26,13 @@ _IN_QUERY = re.compile(
 _HTTP_QUERY = re.compile(r"(\bhttps?://[^\s?#\"']*\?)([^\s#\"']+)", re.IGNORECASE)
 # A web hook's path may be a key to it, too (Slack, Discord).
 _HTTP_PATH = re.compile(r"(\bhttps?://[^\s/?#]*/)[^\s?#]+", re.IGNORECASE)
-# How names of fields end whose texts are secrets; "-" counts as "_".
+# Ends of the names of fields with secrets; "-" counts as "_".
 _FIELDS = (
     "password", "password_hash", "passphrase", "passwd", "secret", "token", "apikey", "api_key", "access_key",
     "secret_key", "private_key", "account_key", "subscription_key", "functions_key", "auth_key",
     "authorization", "credentials", "cookie",
 )
-# How names of fields end that hold a URI.
+# Ends of the names of fields with a URI.
 _URIS = ("uri", "uris", "url", "urls")
 
 
@@ -45,7 +45,7 @@ def _is_uri(field: Any) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """The text with passwords of URIs hidden, and names of users who have none."""
+    """The text with passwords in URIs hidden, and user names without a password, too."""
     if "://" not in text:
         return text
     text = _USER_ALONE.sub(r"\1" + HIDDEN + r"\2", _IN_URI.sub(r"\1" + HIDDEN + r"\2", text))
@@ -53,7 +53,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_keys(uri: str) -> str:
-    """The text of one URI as ``without_passwords``, and without a web server's path, which the log shows."""
+    """One URI as ``without_passwords``, with a web server's path hidden, too; the log shows that path."""
     return _HTTP_PATH.sub(r"\1" + HIDDEN, without_passwords(uri))
 
 
@@ -63,7 +63,7 @@ def _without_values(query: re.Match[str]) -> str:
 
 
 def shown(value: Any, field: Any = "") -> Any:
-    """A value of JSON, that of ``field``, with every secret hidden; the value itself stays as it is."""
+    """A JSON value, of ``field``, with every secret hidden; the value itself is not changed."""
     if isinstance(value, dict):
         return {
             key: HIDDEN if _is_secret(key) and isinstance(item, str) and item else shown(item, key)
@@ -77,10 +77,10 @@ def shown(value: Any, field: Any = "") -> Any:
 
 
 def restored(value: Any, before: Any, field: Any = "") -> Any:
-    """A value that was made of ``shown(before, field)``: what is as it was shown becomes what it was, so that
+    """A value derived from ``shown(before, field)``: unchanged parts get their original values, so that
     reading and writing back loses no password.
 
-    Raises ValueError for a secret that would be told to another place than it was set for.
+    Raises ValueError for a secret that would go to another place than it was set for.
     """
     if isinstance(value, dict) and isinstance(before, dict):
         return {key: _restored_field(key, value, before) for key in value}
@@ -100,7 +100,7 @@ def _restored_field(key: str, value: dict[str, Any], before: dict[str, Any]) -> 
         return restored(item, before[key], key)
     for place in {*value, *before}:
         if _is_uri(place):
-            # with a web server's path, as far as it is told
+            # with a web server's path, as far as it is shown
             if shown(restored(value.get(place), before.get(place), place)) != shown(before.get(place)):
                 raise ValueError(f"{key}: give it anew, for {place} has changed")
     return before[key]
