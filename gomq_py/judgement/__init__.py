@@ -1,3 +1,3 @@
-"""Judgement: what is wrong with a broker, and what an import of definitions would change; for the management
-door, and for gomq-py-ctl where it speaks to another broker.
+"""Judgement: problems of a broker, and changes by an import of definitions; for the management door, and for
+gomq-py-ctl with other brokers.
 """

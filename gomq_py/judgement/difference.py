@@ -1,6 +1,6 @@
-"""Difference: what an import of definitions would make, leave and not take.
+"""Difference: entries that an import of definitions would create, change, ignore or refuse.
 
-Two exports in, rows for the operator out; asks nobody.
+Compares two exports and returns rows for the operator; asks no broker.
 """
 
 # list: the fields that name an entry
@@ -11,9 +11,9 @@ KEYS = {
     "policies": ("vhost", "name"), "exchanges": ("vhost", "name"), "queues": ("vhost", "name"),
     "bindings": ("vhost", "source", "destination_type", "destination", "routing_key", "arguments"),
 }
-# Of these what is here stays; of the others the import replaces it.
+# An import leaves existing entries of these lists; in the others it replaces them.
 _STAY = ("vhosts", "exchanges", "queues", "bindings")
-# Fields that brokers add for themselves.
+# Fields that brokers add by themselves.
 _NOT_COMPARED = {
     "limits", "metadata", "default_queue_type", "hashing_algorithm", "internal", "type_name", "tracing",
     "cluster_state", "description",
@@ -27,13 +27,12 @@ NO_VHOST_NOTE = f"names no vhost: goes into {DEFAULT_VHOST}"
 
 
 class Difference:
-    """Two exports, and what the broker ``here`` can do: ``exchange_types``, or None when nobody knows.
-
-    ``rows()`` is the answer.
+    """Compares two exports. ``exchange_types`` are those of the broker ``here``, or None if unknown.
+    ``rows()`` is the result.
     """
 
     def __init__(self, here, there, exchange_types=None, paced=iter, is_whole=True):
-        """``paced(entries)`` lets others have their turn in between; ``is_whole``: not of one vhost alone."""
+        """``paced(entries)`` yields to other work; ``is_whole``: the exports are not of a single vhost."""
         self._here = here
         self._there = there
         self._exchange_types = exchange_types
@@ -44,11 +43,11 @@ class Difference:
             for kind in ("vhosts", "users"))
 
     def rows(self):
-        """{action, kind, vhost, name, note} for each entry of ``there`` that is ``new``, ``differs``, or
-        would be ``ignored`` or ``refused``: a generator.
+        """Yield {action, kind, vhost, name, note} for each entry of ``there`` that is ``new``, ``differs``,
+        or would be ``ignored`` or ``refused``.
 
-        One that is the ``same`` is left out, unless it is something else here than it was there. Of ``here``
-        nothing ever goes.
+        A ``same`` entry is left out, unless a note says that it becomes something else here. An import
+        deletes nothing from ``here``.
         """
         for kind, fields in KEYS.items():
             entries = self._there.get(kind) or ()
@@ -61,7 +60,7 @@ class Difference:
                 if not _is_there_anyway(kind, entry):
                     yield from self._row(kind, entry, present.get(_key(entry, fields)))
             for _ in self._paced(range(len(present))):
-                present.popitem()  # all of them together take a while to free
+                present.popitem()  # freeing all at once takes a while
         for kind, value in self._there.items():
             if isinstance(value, list) and kind not in KEYS:
                 yield {
@@ -106,7 +105,7 @@ class Difference:
 
 
 def _is_there_anyway(kind, entry):
-    """Whether every broker has it by itself."""
+    """Whether every broker has this entry by itself."""
     if kind == "exchanges":
         return not entry.get("name") or entry["name"].startswith("amq.")
     return kind == "bindings" and not entry.get("source")

@@ -1,30 +1,30 @@
-"""Findings: what is wrong with a broker or soon will be, with what to do about each.
+"""Findings: present and coming problems of a broker, each with a remedy.
 
-Judges figures that others have read; asks nobody, and decides nothing about output.
+Judges figures that callers have read; asks no broker, and prints nothing.
 """
 from typing import NamedTuple
 
 OK, WARNING, BAD = "ok", "warning", "bad"
-# Of descriptors, memory and disk.
+# Used part of descriptors, memory and disk above which a warning is due.
 NEARLY_FULL = 0.8
 FEW_DESCRIPTORS = 4096
 LITTLE_DISK = 1024 * 1024 * 1024
-# A message that nobody acks for so long is usually forgotten.
+# A message that is unacknowledged for so long is usually forgotten.
 OLD_UNACKED_S = 1800
 SLOW_SYNC_S = 0.1
-# Beyond, heartbeats and deliveries are late for people to notice.
+# Above it people notice late heartbeats and deliveries.
 SLOW_LOOP_S = 0.25
-# ample for whoever renews by hand, and less than what is left when ACME clients renew (30 days)
+# ample for renewal by hand, and shorter than ACME clients' renewal (30 days before the end)
 CERTIFICATE_DAYS = 14
-# Of one kind in one virtual host; of the rest the number is told.
+# Findings of one kind in one virtual host; a last one gives the number of the rest.
 MANY = 5
-# A queue grows where it has so many more than before, in messages and as a part of what it had.
+# A queue grows if it gained more messages than this, and more than this part of its length.
 GROWN_MESSAGES, GROWN_PART = 1000, 0.05
 
 
 class Finding(NamedTuple):
-    """``kind`` and ``vhost`` and ``name`` say what it is about (a page of which there is one for each kind),
-    ``subject`` says so in words; ``remedy`` is what to do.
+    """One problem. ``kind``, ``vhost`` and ``name`` identify its subject (each kind has a page), ``subject``
+    is its text; ``remedy`` says what to do.
     """
 
     level: str
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def of_node(node):
-    """Findings of a node as /api/nodes shows it."""
+    """Findings of a node as shown by /api/nodes."""
     name = node.get("name", "node")
 
     def found(level, text, remedy=""):
@@ -73,7 +73,7 @@ def of_node(node):
 
 
 def of_certificate(days):
-    """The finding of a certificate that ends in so many days (0: it has ended), or None."""
+    """The finding of a certificate that expires within so many days (0: it has expired), or None."""
     if days > CERTIFICATE_DAYS:
         return None
     level, text = (WARNING, f"ends within {CERTIFICATE_DAYS} days") if days > 0 else (
@@ -84,7 +84,7 @@ def of_certificate(days):
 
 
 def of_flushes(mean_s):
-    """The finding of flushes that take so long, or None."""
+    """The finding of slow flushes (mean seconds), or None."""
     if mean_s <= SLOW_SYNC_S:
         return None
     return Finding(
@@ -93,7 +93,7 @@ def of_flushes(mean_s):
 
 
 def of_loop(lag_s):
-    """The finding of an event loop that is so late, or None."""
+    """The finding of a late event loop (seconds), or None."""
     if lag_s <= SLOW_LOOP_S:
         return None
     return Finding(
@@ -102,7 +102,7 @@ def of_loop(lag_s):
 
 
 def of_store(vhost, name):
-    """A store of a vhost's own that a fault has closed."""
+    """The finding of a vhost's own store that a fault has closed."""
     return Finding(
         BAD, "disk", f"store {name}",
         f"closed after a fault, in vhost '{vhost}': what is to be kept there is refused or waits",
@@ -110,7 +110,7 @@ def of_store(vhost, name):
 
 
 def of_damage(damaged, kept):
-    """What is left of damage until somebody has looked at it."""
+    """Findings of damage; they stay until an operator has dealt with them."""
     if damaged:
         yield Finding(
             BAD, "disk", "disk",
@@ -125,7 +125,7 @@ def of_damage(damaged, kept):
 
 
 def of_blocked(count):
-    """The finding of connections that an alarm holds, or None."""
+    """The finding of connections that an alarm blocks, or None."""
     if not count:
         return None
     return Finding(
@@ -143,18 +143,18 @@ def of_link(kind, vhost, name, state, error):
 
 
 class QueueJudge:
-    """Judges the queues of one virtual host, or of a whole broker where ``vhost`` is None: ``look`` at each,
-    then ``findings``.
+    """Judges the queues of one virtual host, or of a whole broker if ``vhost`` is None: call ``look`` for
+    each, then ``findings``.
     """
 
     def __init__(self, vhost=None):
         self._vhost = vhost
         self._by_kind = {}
         self._idle_count = 0
-        self._idle = None  # (ready messages, name) of the longest queue that nobody reads
+        self._idle = None  # (ready messages, name) of the longest queue without a consumer
 
     def look(self, name, state, ready_count, has_consumers):
-        """At one queue as lists show it."""
+        """Judge the state and consumers of one queue, as in lists."""
         if state != "running":
             self._not_running(name, state)
         if ready_count and not has_consumers:
@@ -163,7 +163,7 @@ class QueueJudge:
                 self._idle = ready_count, name
 
     def look_at_growth(self, name, ready_count, before, seconds):
-        """At how many messages it has and had."""
+        """Judge the growth of a queue in ``seconds``."""
         grown = ready_count - before
         if grown > max(GROWN_MESSAGES, GROWN_PART * before):
             self._add(
@@ -172,14 +172,14 @@ class QueueJudge:
                 "add consumers, or see why those there are slow")
 
     def look_at_age(self, name, unacked_s):
-        """At for how long its oldest unacknowledged message has been with its consumer."""
+        """Judge the age of the oldest unacknowledged message."""
         if unacked_s > OLD_UNACKED_S:
             self._add(
                 "old", WARNING, name, f"a message is unacknowledged since {int(unacked_s)} s",
                 "its consumer may hang: give the message back or close the channel")
 
     def look_at_aside(self, name, count, reasons):
-        """At its messages that are set aside."""
+        """Judge the messages that are set aside."""
         if count:
             why = ", ".join(sorted(map(str, reasons))[:MANY])
             self._add(
@@ -187,7 +187,7 @@ class QueueJudge:
                 "mend the reason: they are tried again at the next start")
 
     def findings(self):
-        """All of them, at most MANY of a kind."""
+        """All findings, at most MANY of a kind."""
         for rows in self._by_kind.values():
             yield from rows[:MANY]
             if len(rows) > MANY:
