@@ -1,4 +1,4 @@
 """``gomq-py-ctl``: the operator's command line.
 
-Speaks the management API, or reads a data folder that no broker holds. Entry; nobody imports it.
+Speaks the management API, or reads a data folder that no broker holds. Entry; no other room imports it.
 """

@@ -1,13 +1,13 @@
-"""``gomq-py-ctl`` and ``python -m gomq_py.ctl``."""
+"""The entry of ``gomq-py-ctl`` and ``python -m gomq_py.ctl``."""
 import sys
 
-EXIT_INTERRUPTED = 130  # 128 and the signal's number, as shells have it
+EXIT_INTERRUPTED = 130  # 128 and the signal's number, as in shells
 
 
 def main():
-    """Run one command. Exit codes: 0 done, 1 refused or damaged, 2 wrong usage or nobody there."""
+    """Run one command. Exit codes: 0 done, 1 refused or damaged, 2 wrong usage or no broker."""
     try:
-        # their commands register themselves; here, because Ctrl-C may come while they are read
+        # the modules register their commands; imported here, because Ctrl-C may come meanwhile
         from gomq_py.ctl import (  # noqa: F401
             access, checks, commands, links, listings, messages, migrate, mqtt, node, simple, topology,
             transfer,

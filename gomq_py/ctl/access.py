@@ -1,4 +1,4 @@
-"""Commands about who may do what: users, passwords, tags, rights."""
+"""Commands about access: users, passwords, tags, rights."""
 import sys
 
 import click
@@ -12,7 +12,7 @@ TAGS_HELP = "administrator, monitoring, policymaker, management, impersonator"
 
 
 def asked_password(given):
-    """The password that was given, or one asked for without showing it; from a pipe: its first line."""
+    """The given password, or one that is prompted for without echo; from a pipe: its first line."""
     if given is None and sys.stdin.isatty():
         given = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     elif given is None:

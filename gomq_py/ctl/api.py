@@ -1,6 +1,6 @@
 """API: requests to a broker's management API over TCP, TLS or a unix socket, with the standard library alone.
 
-Knows no command. What goes wrong is an APIError of one line that names the address, never the password.
+Knows no command. A failure is an APIError of one line that names the address, never the password.
 """
 import base64
 import http.client
@@ -20,7 +20,7 @@ EXIT_REFUSED, EXIT_UNREACHABLE = 1, 2
 
 
 class APIError(Exception):
-    """The broker cannot be reached, or says no. ``status`` is 0 when nobody answered."""
+    """The broker is unreachable or refuses. ``status`` is 0 if nothing answered."""
 
     def __init__(self, text, status=0):
         super().__init__(text)
@@ -28,7 +28,7 @@ class APIError(Exception):
 
     @property
     def exit_code(self):
-        """1: the broker refused; 2: there is none, or it is not one that takes orders (503)."""
+        """1: the broker refused; 2: no broker, or it accepts no commands now (503)."""
         return EXIT_UNREACHABLE if self.status in (0, 503) else EXIT_REFUSED
 
 
@@ -39,7 +39,7 @@ class API:
         self, uri=DEFAULT_URI, user="guest", password="guest", unix_path="", verify=True, timeout_s=TIMEOUT_S,
         authorities=None,
     ):
-        """``authorities``: a file (PEM) of those that vouch for the broker's certificate, in place of the
+        """``authorities``: a file (PEM) of the authorities for the broker's certificate, in place of the
         system's.
         """
         try:
@@ -62,7 +62,7 @@ class API:
 
     @property
     def address(self):
-        """Where the requests go, for messages to the operator."""
+        """The address of the requests, for messages to the operator."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.unix_path or f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 
@@ -107,8 +107,8 @@ class API:
             raise APIError(f"what answers at {self.address} is no management API: {octets[:40]!r}") from None
 
     def _lacks(self, path):
-        """Whether this is a request that only a gomq-py understands, and the broker another: its 404 says
-        nothing about the queue then.
+        """Whether only a gomq-py understands this request and the broker is another: then its 404 says
+        nothing about the queue.
         """
         if path[0] != "queues" or path[-1] not in _ONLY_HERE:
             return False
@@ -183,8 +183,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self._check_peer()
 
     def _check_peer(self):
-        """Whoever listens is sent passwords: root, this user, or whom the path itself names.
-
+        """Check that the listener, which receives passwords, is root, this user, or the owner of the path.
         Raises APIError.
         """
         process, peer, _ = struct.unpack(
@@ -206,19 +205,19 @@ def _user_name(number):
 
 
 def redacted(uri):
-    """A URI without what stands before its host."""
+    """A URI without its user and password."""
     scheme, separator, rest = uri.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _header(value):
-    """A text as a header's value: octets, in one line."""
+    """A text as a header's value: octets, on one line."""
     return " ".join(value.split()).encode("utf-8", "surrogateescape")
 
 
 _ONLY_HERE = ("messages", "move", "copy", "replay")
 _SAYS_NOTHING = ("Not Found", "Object Not Found")
-# First part of a path: what it is a list of.
+# First part of a path -> its entity.
 _KINDS = {"users": "user", "vhosts": "virtual host", "connections": "connection"}
 _KINDS_OF_VHOST = {
     "queues": "queue", "exchanges": "exchange", "policies": "policy", "operator-policies": "operator policy",
@@ -229,7 +228,7 @@ _COMPONENTS = {"federation-upstream": "federation upstream"}
 
 
 def _missing(path):
-    """What is not there, by its path: the API itself only says that something is not."""
+    """A text that names the missing entity by its path: the API itself only says "not found"."""
     first, *rest = path
     if first == "federation-links" and len(rest) > 2:
         return f"404: no federation link '{rest[2]}' in virtual host '{rest[1]}'"
@@ -255,7 +254,7 @@ def _reason(status, octets, path=()):
     if text == "vhost_or_user_not_found" and path:
         return f"{status}: no user '{path[-1]}' or no virtual host '{path[-2]}'"
     if isinstance(text, str):
-        # a paragraph each, to RabbitMQ
+        # RabbitMQ's answers have paragraphs
         text = (
             ": ".join(" ".join(line.split()) for line in text.splitlines() if line) if "\n" in text else text
         )

@@ -1,4 +1,4 @@
-"""Commands that say what is wrong: fsck over a data folder, doctor over a running broker and its machine."""
+"""Commands that check: fsck for a data folder, doctor for a running broker and its machine."""
 import click
 
 import gomq_py
@@ -19,7 +19,7 @@ def fsck(context, session, data_dir):
 
     Exit code 1 when something that had been flushed does not check.
     """
-    # which brings the storage's formats: too slow for every other command
+    # imported here: the storage's formats are too slow to import for every command
     from gomq_py.ctl.fsck import check_folder
     from gomq_py.ctl.offline import FolderError
     try:
@@ -64,8 +64,8 @@ def doctor(context, session):
 
 
 def _recovering(context, function, *arguments):
-    """Call a function of ctl.recover by its name; what it refuses is one line and exit code 2."""
-    # as above: half a broker
+    """Call a function of ctl.recover by its name; a refusal is one line and exit code 2."""
+    # imported here: half a broker
     from gomq_py.ctl import recover
     from gomq_py.ctl.offline import FolderError
     try:

@@ -1,4 +1,4 @@
-"""The command group: options that every command has, and how a command gets its API and its output.
+"""The command group: the options of every command, its API and its output.
 
 The commands are in the modules beside.
 """
@@ -15,14 +15,14 @@ from gomq_py.ctl.completion import VHOSTS
 from gomq_py.ctl.output import shown
 from gomq_py.ctl.session import make_session
 
-# What an answer of another shape leads to: commands read answers, they do not check them.
+# Errors of commands on an answer of an unexpected shape: commands read answers, they do not check them.
 UNEXPECTED = (AttributeError, LookupError, TypeError, RecursionError, UnicodeError)
 CONTEXT = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GOMQ_CTL", "max_content_width": 120}
 
 
 class Group(click.Group):
-    """Options that may stand before the command or behind it, as rabbitmqctl's; what the broker says becomes
-    one line and an exit code.
+    """Accepts its options before or after the command, as rabbitmqctl does; the broker's errors become one
+    line and an exit code.
     """
 
     def list_commands(self, ctx):
@@ -32,9 +32,8 @@ class Group(click.Group):
         return super().parse_args(ctx, self._ours_first(ctx, args))
 
     def _ours_first(self, ctx, args):
-        """The arguments, with options of the group that stand behind the command put before it.
-
-        What the command itself knows stays where it is.
+        """The arguments, with the group's options moved before the command. Options of the command itself
+        stay.
         """
         ours = _options(self, ctx)
         at = _first_plain(args, ours)
@@ -74,7 +73,7 @@ class Group(click.Group):
             ctx.exit(1)
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # head has seen enough: click leaves without a word
+                raise  # head has closed the pipe: click leaves silently
             click.echo(f"gomq-py-ctl: {error.filename or 'output'}: {error.strerror or error}", err=True)
             ctx.exit(1)
 
@@ -88,7 +87,7 @@ def _options(command, ctx):
 
 
 def _named(word):
-    """(the option that a word names, whether it holds its value too): ``--vhost=x`` and ``-px`` do."""
+    """(the option that a word names, whether it holds the value too, as ``--vhost=x`` and ``-px`` do)."""
     if word.startswith("--"):
         name, has_value, _ = word.partition("=")
         return name, bool(has_value)
@@ -101,7 +100,7 @@ def _is_alone(option):
 
 
 def _first_plain(args, options):
-    """Where the first word stands that is neither an option nor the value of one."""
+    """Index of the first word that is neither an option nor its value."""
     at = 0
     while at < len(args) and args[at].startswith("-"):
         name, has_value = _named(args[at])

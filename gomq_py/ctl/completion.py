@@ -1,7 +1,6 @@
-"""Completion: what a shell offers for a name, asked of the broker that the command line means so far.
+"""Completion: names that a shell offers, from the broker of the present command line.
 
-Never says why it has nothing to offer, never waits long, and offers no name that a shell would take for
-something else.
+Hides its errors, never waits long, and offers no name that a shell would misread.
 """
 import os
 import re
@@ -12,9 +11,9 @@ from gomq_py.ctl.api import APIError
 from gomq_py.ctl.session import make_session
 
 TIMEOUT_S = 2
-# Names offered at most: more do not fit a screen, and a broker may have a hundred thousand.
+# Most names offered: more do not fit a screen, and a broker may have a hundred thousand.
 MOST = 200
-# bash pastes a completion as it is, and begins a new word at : and =.
+# bash pastes a completion unquoted, and begins a new word at : and =.
 _PLAIN = re.compile(r"[\w./@%+,-]+")
 _PAGED = ("queues", "exchanges", "connections")
 
@@ -57,7 +56,7 @@ USERS = names("users", per_vhost=False)
 VHOSTS = names("vhosts", per_vhost=False)
 CONNECTIONS = names("connections", per_vhost=False)
 
-# Argument of a command: what it is a name of.
+# Argument of a command -> its completion.
 OF_ARGUMENT = {
     "queue": QUEUES, "destination": QUEUES, "exchange": EXCHANGES, "user": USERS, "vhost": VHOSTS,
     "connection": CONNECTIONS,
@@ -69,5 +68,5 @@ OF_ARGUMENT = {
 
 
 def argument(name, **options):
-    """A click argument whose name says what it is a name of, and so how it is completed."""
+    """A click argument that is completed by its name."""
     return click.argument(name, shell_complete=OF_ARGUMENT.get(name), **options)

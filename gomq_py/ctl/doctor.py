@@ -1,7 +1,7 @@
-"""Doctor: asks a broker what is wrong with it, looks at this machine, and says what to do.
+"""Doctor: asks a broker for its problems, looks at this machine, and says what to do.
 
-The judgement is the broker's (/api/doctor). One that has no such route, RabbitMQ or an older gomq-py, is
-judged here, by what its lists show. Decides nothing about output.
+The broker itself judges (/api/doctor). A broker without that route, RabbitMQ or an older gomq-py, is judged
+here from its lists. Prints nothing.
 """
 import resource
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 
 def examine(api, version):
-    """Findings about a broker, the worst not first. Raises APIError when it does not answer at all."""
+    """Yield findings about a broker, in no order. Raises APIError if it does not answer at all."""
     overview = api.get("overview")
     yield Finding(OK, "broker", f"answers at {api.address}")
     theirs = overview.get("product_version") or overview.get("rabbitmq_version", "?")
@@ -65,7 +65,7 @@ def _lines(found):
 
 
 def _optional(api, path, judge):
-    """Judge an answer; a user who may not see it is told so instead."""
+    """Judge an answer; a refused request becomes a finding instead."""
     try:
         answer = api.get(*path)
     except APIError as error:
@@ -80,7 +80,7 @@ def _nodes(nodes):
 
 
 def _certificates(api):
-    """Certificates that have ended or soon will, by the health check that monitoring asks."""
+    """Certificates that have expired or soon will, from the health check."""
     for days in (0, findings.CERTIFICATE_DAYS):
         try:
             api.get("health", "checks", "certificate-expiration", str(days), "days")
@@ -93,7 +93,7 @@ def _certificates(api):
 def _queues(queues):
     judge = findings.QueueJudge()
     for queue in queues:
-        is_stream = queue.get("type") == STREAM  # which keeps what it has
+        is_stream = queue.get("type") == STREAM  # a stream keeps its messages
         judge.look(
             queue["name"], queue.get("state", "running"), 0 if is_stream else queue.get("messages_ready"),
             queue.get("consumers"))
@@ -101,7 +101,7 @@ def _queues(queues):
 
 
 def _ages(api):
-    """Old unacknowledged messages and slow flushes, which only the metrics tell."""
+    """Old unacknowledged messages, damage and slow flushes, which only the metrics show."""
     try:
         samples = list(
             parsed(api.text("/metrics/detailed?family=gomq_queue_ages&family=gomq_sync&family=gomq_damage"))

@@ -1,10 +1,7 @@
 """fsck: check a data folder that no broker holds, octet by octet, through the formats alone.
 
-Reads, never writes.
-
-What a crash leaves is no damage: a torn end, a record behind the last flush, a head that never reached the
-disk. Damage is what had been flushed, or sealed, and does not check any more; and names that do not belong
-where they are.
+Reads, never writes. The traces of a crash are no damage: a torn end, a record behind the last flush, a head
+that was never written. Damage is flushed or sealed data that fails its check, and names in a wrong place.
 """
 import mmap
 import os
@@ -27,13 +24,13 @@ _LEVEL = re.compile(r"level\.\d{3}")
 
 
 class Findings:
-    """``damage`` and ``notes``: (path, text); counts of what was looked at."""
+    """``damage`` and ``notes``: lists of (path, text); ``counts`` of checked things."""
 
     def __init__(self, ended_in_order=False, listed=()):
-        # the last run; or else there may be acks of segments that are gone
+        # of the last run; otherwise acks of deleted segments may be left
         self.ended_in_order = ended_in_order
-        # What it left, {folder: storage.disk.segment_list.Listed}; the folders that were looked at are taken
-        # out.
+        # Segment lists of the last run, {folder: storage.disk.segment_list.Listed}; checked folders are
+        # removed.
         self.listed = dict(listed)
         self.damage = []
         self.notes = []
@@ -41,9 +38,8 @@ class Findings:
 
 
 def check_folder(root):
-    """Check everything in a data folder; returns the Findings.
-
-    Raises FolderError when it is none, or a broker holds it.
+    """Check everything in a data folder; returns the Findings. Raises FolderError for another folder, or if a
+    broker holds it.
     """
     with HeldFolder(root):
         last_end = last_end_of(root)
@@ -79,8 +75,8 @@ def check_folder(root):
 
 
 class _Owned:
-    """Whose the folders below queues/ are, as the definitions say; what keeps those from being read is told
-    by their own check.
+    """Owners of the folders below queues/, from the definitions. Errors of reading those are reported by
+    their own check.
     """
 
     def __init__(self, root, are_lost):
@@ -95,7 +91,7 @@ class _Owned:
             self._folders, self._deleted = definitions.folders()
 
     def is_stream(self, folder, name):
-        """Streams have no acknowledgements."""
+        """Whether the folder belongs to a stream, which has no acknowledgements."""
         if os.path.exists(os.path.join(folder, stream_offsets.NAME)):
             return True
         if self._streams is not None and name in self._folders:
@@ -103,7 +99,7 @@ class _Owned:
         return not any(inner.startswith(("acks.", "level.")) for inner in os.listdir(folder))
 
     def check(self, folder, name, findings):
-        """Name a folder that no queue of the definitions owns."""
+        """Report a folder that no queue in the definitions owns."""
         if self._folders is None or name in self._folders:
             return
         if name.partition(".")[2] in self._deleted:
@@ -152,7 +148,7 @@ def _check_queue(folder, findings, is_stream=False):
         elif _LEVEL.fullmatch(name) and os.path.isdir(path):
             _check_queue(path, findings)
         elif is_stream and (name == stream_offsets.NAME or name.startswith("known.")):
-            pass  # told once
+            pass  # reported already
         elif name.startswith("damaged."):
             findings.notes.append(
                 (path, "kept by an earlier run: delete it when you have what you want from it")
@@ -172,17 +168,16 @@ def _check_queue(folder, findings, is_stream=False):
 
 
 def _incarnation_of(folder):
-    """The first half of the incarnation, in hex, that the queue's folder carries in its name; empty when it
-    carries none.
+    """The first half of the incarnation, in hex, from the name of the queue's folder; empty if it has none.
     """
     if _LEVEL.fullmatch(os.path.basename(folder)):
         folder = os.path.dirname(folder)
-    return os.path.basename(folder).partition(".")[2].partition(".")[0]  # a number follows in set-aside/
+    return os.path.basename(folder).partition(".")[2].partition(".")[0]  # in set-aside/ a number follows
 
 
 def _check_offsets(path, incarnation, left, findings):
-    """Positions that are torn were not flushed: they are written over by and by, and their consumers begin
-    anew. ``left``: what an orderly stop has noted of the file, or None.
+    """Check a stream's offset file. Torn positions were not flushed: they are overwritten later, and their
+    consumers start again. ``left``: the file's checksum at an orderly stop, or None.
     """
     is_there, content = os.path.exists(path), b""
     if is_there:
@@ -226,9 +221,7 @@ def _check_segment(number, pair, incarnation, findings, is_stream, is_wanted):
 
 
 def _head_of(content, pair, number, incarnation, findings):
-    """The msgs file's head, or the one made from its twin; None when there is none, or it is another
-    segment's.
-    """
+    """The msgs file's head, or one made from its twin; None without either, or if it is another segment's."""
     path = pair["msgs"]
     head = head_format.decode(bytes(content[:head_format.HEAD_BYTES]), head_format.MSGS_MAGIC)
     if head is None and "acks" in pair:
@@ -263,7 +256,7 @@ def _head_of(content, pair, number, incarnation, findings):
 
 
 def _count_left(content, head, pair):
-    """How many messages the file holds that the acks file beside it does not say to be gone."""
+    """How many messages of the file are not acked in its acks file."""
     runs = acks_format.Acks().runs
     twin = head.twin(head_format.ACKS_MAGIC)
     if "acks" in pair:
@@ -294,7 +287,7 @@ def _check_records(content, head, pair, findings, is_stream):
     known = known_ranges(os.listdir(os.path.dirname(path))) if is_stream and scanner.damaged else ()
     for first, behind, lost in scanner.damaged:
         if any(begin <= first and behind <= stop for begin, stop in gone):
-            continue  # stepped over and acked by an earlier run
+            continue  # skipped and acked by an earlier run
         sealed = seal is not None or first < synced
         text = f"octets {first} to {behind}: {lost} record(s) do not check"
         if is_known(known, head.number, first, behind):
@@ -317,7 +310,7 @@ def _check_records(content, head, pair, findings, is_stream):
 
 
 def _acks_of(head, pair, findings):
-    """What the acks file says; nothing when there is none."""
+    """The content of the acks file; empty if there is none."""
     path = pair.get("acks")
     if path is None:
         findings.damage.append(

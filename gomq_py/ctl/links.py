@@ -12,7 +12,7 @@ _ACK_MODES = click.Choice(["on-confirm", "on-publish", "no-ack"])
 
 
 class _JSON(click.ParamType):
-    """An object, as JSON writes it."""
+    """A JSON object."""
 
     name = "json"
 
@@ -40,7 +40,7 @@ class _Messages(click.ParamType):
 
 
 JSON, MESSAGES = _JSON(), _Messages()
-# Flags that may be given several times.
+# Flags that may be repeated.
 _LISTS = ("--src-uri", "--dest-uri", "--uri")
 # flag: (key of the definition, type, required, help)
 SHOVEL = {
@@ -136,7 +136,7 @@ def _variable(flag):
 
 
 def _check_there(api, has, what):
-    """Raises APIError where nobody would act on the definition: keeping it would look like success."""
+    """Raises APIError if the broker cannot run the definition: storing it would look like success."""
     try:
         api.get(has)
     except APIError as error:

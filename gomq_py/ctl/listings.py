@@ -1,4 +1,4 @@
-"""Commands that print a list, from one table. lavinmqctl's names and columns, and the lists that it lacks."""
+"""Commands that print a list, from one table: lavinmqctl's names and columns, and lists it lacks."""
 import click
 
 from gomq_py.ctl.commands import ctl
@@ -56,7 +56,7 @@ LISTS = {
         ("name", "component", "value"),
     ),
 }
-# Columns that are shown besides where any row has them: why something has no effect.
+# Columns that are shown if any row has them: why something has no effect.
 MAYBE = dict.fromkeys(("list_parameters", "list_federations"), ("state", "reason"))
 
 

@@ -1,8 +1,8 @@
-"""The command that moves a whole broker over to this one while its clients go on: definitions first, then the
-messages of each queue by a shovel, and back again as long as that is wanted.
+"""The command that moves a whole broker over to this one while its clients go on: first definitions, then the
+messages of each queue by a shovel, and back again on request.
 
-Its shovels are parameters of this broker, named ``migrate: <queue>`` in each vhost: they go on without this
-command, and each run of it finds them.
+Its shovels are parameters of this broker, named ``migrate: <queue>`` in each vhost: they run without this
+command, and each later run finds them.
 """
 import sys
 import time
@@ -17,9 +17,9 @@ from gomq_py.ctl.transfer import bring_in, definitions_of
 
 PREFIX = "migrate: "
 COLUMNS = ("vhost", "queue", "there", "here", "rate", "left", "state", "error")
-# Between two looks at the table.
+# Seconds between two updates of the table.
 LOOK_S = 2.0
-# Whose messages are not moved: what their clients declare anew, and streams, which are read, not emptied.
+# Queues that are not moved: their clients declare them again. Nor are streams, which are read, not emptied.
 _STAYS = ("exclusive", "auto_delete")
 
 
@@ -76,14 +76,14 @@ def migrate(
         _finish(session, moving)
         return
     if not (no_import or back):
-        # its own word about refused entries, and the queues go on all the same
+        # this reports refused entries itself; the queues are moved all the same
         bring_in(session, definitions_of(there), False, (), leaves=False)
     moving.start(back)
     _watch(session, moving, once)
 
 
 class Migration:
-    """The queues of the broker ``there`` that are moved ``here`` (APIs), by shovels to and from
+    """Moves queues between the broker ``there`` and ``here`` (APIs), by shovels to and from
     ``uri_of(vhost)``.
     """
 
@@ -91,8 +91,7 @@ class Migration:
         self._here, self._there, self._uri_of = here, there, uri_of
 
     def start(self, back):
-        """A shovel for each queue, the way that is wanted; those the other way are replaced. Raises APIError.
-        """
+        """Create or turn round a shovel for each queue, in the wanted direction. Raises APIError."""
         for queue in self.queues():
             vhost, name = queue["vhost"], queue["name"]
             here, there = f"amqp:///{quote(vhost, safe='')}", self._uri_of(vhost)
@@ -104,7 +103,7 @@ class Migration:
             self._here.put("parameters", "shovel", vhost, PREFIX + name, body={"value": value})
 
     def queues(self):
-        """Those of the old broker whose messages can be moved."""
+        """The queues of the old broker whose messages can be moved."""
         return sorted(
             (
                 queue for queue in self._there.get("queues")
@@ -113,7 +112,7 @@ class Migration:
             ), key=lambda queue: (queue["vhost"], queue["name"]))
 
     def rows(self):
-        """The table: of each queue what waits there and here, messages a second and seconds left."""
+        """The table: for each queue the messages there and here, messages a second and seconds left."""
         shovels = {(one["vhost"], one["name"]): one for one in self.shovels()}
         here = {(one["vhost"], one["name"]): one for one in self._here.get("queues")}
         rows = []
@@ -133,11 +132,11 @@ class Migration:
         return rows
 
     def shovels(self):
-        """This migration's, as the API shows them."""
+        """The shovels of this migration, as the API shows them."""
         return [one for one in self._here.get("shovels") if one["name"].startswith(PREFIX)]
 
     def finish(self):
-        """Take the shovels away whose source is empty; the rows of those that stay. Raises APIError."""
+        """Delete the shovels whose source is empty; returns the rows of the others. Raises APIError."""
         left = []
         for row in self.rows():
             if row["state"] is None:
@@ -150,15 +149,15 @@ class Migration:
 
 
 def _left(waiting, rate):
-    """Seconds until nothing waits, as a text."""
+    """Seconds until the source is empty, as a text."""
     if not waiting:
         return "0 s"
     return f"{waiting / rate:.0f} s" if rate >= 1 else "?"
 
 
 def _with_login(amqp, there):
-    """A function(vhost) that returns the AMQP URI with a login, the vhost, and the query it came with, which
-    is for the broker to read. Raises BadParameter, whose text repeats nothing of the URI.
+    """A function(vhost) that returns the AMQP URI with a login, the vhost, and its original query, which the
+    broker reads. Raises BadParameter, whose text repeats nothing of the URI.
     """
     try:
         parts = urlsplit(amqp)
@@ -181,7 +180,7 @@ def _with_login(amqp, there):
 
 
 def _watch(session, moving, once):
-    """Show the table until it is interrupted."""
+    """Print the table repeatedly until interrupted."""
     while True:
         session.out.rows("Moving", moving.rows(), COLUMNS)
         if once:

@@ -1,10 +1,10 @@
-"""Commands about MQTT: clients that are kicked, sessions that are ended, and what is retained."""
+"""Commands about MQTT: closing clients, ending sessions, and retained messages."""
 import click
 
 from gomq_py.ctl.commands import ctl
 from gomq_py.ctl.completion import argument
 
-# Of one request.
+# Topics per request.
 PAGE = 1000
 
 

@@ -28,7 +28,7 @@ def close_all_connections(session, reason):
             session.api.delete("connections", connection["name"], headers={"X-Reason": reason})
             closed += 1
         except APIError as error:
-            if error.status != 404:  # gone by itself meanwhile
+            if error.status != 404:  # closed by itself meanwhile
                 raise
     session.out.said(f"{closed} connections closed")
 
@@ -55,7 +55,7 @@ def _uptime(api):
     try:
         nodes = api.get("nodes")
     except APIError:
-        return ""  # takes the tag monitoring, which the overview does not
+        return ""  # needs the tag monitoring, which the overview does not
     return f"{nodes[0].get('uptime', 0) // 1000} s" if nodes else ""
 
 

@@ -1,9 +1,7 @@
-"""Offline: what a data folder says that no broker holds, read from its logs.
+"""Offline: definitions from the logs of a data folder that no broker holds.
 
-Reads, never writes; what it cannot read it names.
-
-The only room of ctl that knows how the broker keeps its definitions and users. Slow to import: commands that
-need it import it when they run.
+Reads, never writes; reports unreadable parts. The only room of ctl that knows how the broker stores
+definitions and users. Slow to import: commands import it when they run.
 """
 import fcntl
 import json
@@ -30,9 +28,8 @@ class FolderError(Exception):
 
 
 class HeldFolder:
-    """A data folder, held against a broker that starts meanwhile.
-
-    Raises FolderError when it is none, or a broker holds it.
+    """A data folder, locked against a broker that starts meanwhile. Raises FolderError for another folder, or
+    if a broker holds it.
     """
 
     def __init__(self, root):
@@ -53,7 +50,7 @@ class HeldFolder:
         self.close()
 
     def close(self):
-        """Let go of it."""
+        """Unlock the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -63,7 +60,7 @@ def _lock(root):
     try:
         fd = os.open(os.path.join(root, LOCK), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return None  # a copy, or of a broker that runs without locks
+        return None  # a copy, or its broker runs without locks
     except OSError as error:
         raise FolderError(f"{root} cannot be read: {error.strerror}") from None
     try:
@@ -86,11 +83,10 @@ def _check_schema(root):
 
 
 class Definitions:
-    """The definitions in a data folder: ``exported()`` as the broker exports them; ``problems`` are lines
-    about what cannot be read.
+    """The definitions in a data folder: ``exported()`` is the broker's export; ``problems`` are lines about
+    unreadable parts.
 
-    ``kinds`` are the broker's (broker.topology.kinds). Raises FolderError when one of the logs cannot be read
-    at all.
+    ``kinds`` are the broker's (broker.topology.kinds). Raises FolderError if a log cannot be read at all.
     """
 
     def __init__(self, root, kinds=None):
@@ -123,13 +119,13 @@ class Definitions:
         )
 
     def _each(self, what):
-        """(vhost's name, description of one thing) of all virtual hosts."""
+        """Yield (vhost's name, *one item) of all virtual hosts."""
         for vhost, description in self._vhosts.items():
             for item in getattr(description, what).items():
                 yield (vhost, *item)
 
     def stream_folders(self):
-        """The names of the folders that streams keep their messages in."""
+        """The names of the folders of streams."""
         return {
             f"{queue_id(vhost, name)}.{record['incarnation'][:8].hex()}"
             for vhost, name, record in self._each("queues")
@@ -137,9 +133,7 @@ class Definitions:
         }
 
     def folders(self):
-        """(names of the folders below queues/ of what there is, ends of the names of those of what was
-        deleted).
-        """
+        """(names of the folders below queues/ that are in use, ends of the names of deleted ones)."""
         owned = {
             (vhost, prefix + name): record["incarnation"]
             for what, prefix in (("queues", ""), ("exchanges", "amq.delayed-"), ("stores", ""))
@@ -152,8 +146,8 @@ class Definitions:
         )
 
     def exported(self):
-        """A dict ready for JSON: what ``broker.topology.definitions.exported`` says of the same broker while
-        it runs, but for what is not durable.
+        """A dict ready for JSON: as ``broker.topology.definitions.exported`` of the running broker, without
+        transient entities.
         """
         parameters = [
             (vhost, *key, json.loads(record["value"])) for vhost, key, record in self._each("parameters")
@@ -207,13 +201,13 @@ def _vhost(name, record):
 
 
 class _Users:
-    """Users and their rights, as the records of their log leave them."""
+    """Users and their rights, from the records of their log."""
 
     def __init__(self):
         self._users = {}
 
     def apply(self, record):
-        """Take one record over."""
+        """Apply one record."""
         op = record["op"]
         if op == "user":
             self._put(record)

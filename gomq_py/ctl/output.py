@@ -1,5 +1,5 @@
-"""Output: lists as aligned tables, tab separated lines or JSON; one place where anything is written to
-standard output.
+"""Output: lists as aligned tables, tab separated lines or JSON; the only place that writes to standard
+output.
 """
 import json
 import sys
@@ -8,18 +8,15 @@ import click
 
 
 class Output:
-    """``form`` is table, text (tab separated, for scripts) or json; ``quiet`` leaves out everything but the
-    data.
-    """
+    """``form`` is table, text (tab separated, for scripts) or json; ``quiet`` prints the data only."""
 
     def __init__(self, form="table", quiet=False):
         self.form = form
         self.quiet = quiet
 
     def rows(self, title, rows, columns):
-        """A list of objects, those of their fields that are columns; a column ``a.b`` is a field of a field.
-
-        A column that none has is told.
+        """Print the chosen columns of a list of objects; a column ``a.b`` is a field of a field. Columns that
+        no row has are reported.
         """
         missing = [column for column in columns if rows and not any(has(row, column) for row in rows)]
         if missing and not self.quiet:
@@ -46,7 +43,7 @@ class Output:
             click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
 
     def fields(self, values):
-        """One object as ``key: value`` lines, or JSON."""
+        """Print one object as ``key: value`` lines, or JSON."""
         if self.form == "json":
             self.json(values)
             return
@@ -54,25 +51,25 @@ class Output:
             click.echo(f"{key}: {shown(value)}")
 
     def value(self, key, value):
-        """As ``fields``, of one field; the value alone when quiet."""
+        """Print one field as ``fields`` does; the value alone if quiet."""
         if self.quiet and self.form != "json":
             click.echo(shown(value))
         else:
             self.fields({key: value})
 
     def said(self, text):
-        """A sentence about what was done; not in JSON, not when quiet."""
+        """Print a sentence about a result; not in JSON, not if quiet."""
         if not self.quiet and self.form != "json":
             click.echo(text, err=True)
 
     @staticmethod
     def json(value):
-        """JSON, indented for a person."""
+        """Print JSON, indented on a terminal."""
         indent = None if not sys.stdout.isatty() else 2
         text = json.dumps(value, indent=indent, ensure_ascii=False)
         try:
             text.encode(sys.stdout.encoding or "utf-8")
-        except UnicodeEncodeError:  # a name that is no text in the terminal's encoding, or in none
+        except UnicodeEncodeError:  # a name that the terminal's encoding, or any, cannot hold
             text = json.dumps(value, indent=indent)
         sys.stdout.write(text + "\n")
 
@@ -94,7 +91,7 @@ def at(row, column):
 
 
 def shown(value):
-    """A value as one cell: no control characters, which a name could smuggle into a terminal."""
+    """A value as one cell, without control characters, which a name could smuggle into a terminal."""
     if value is None:
         text = ""
     elif isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Recover: the ways back where a file of a data folder is lost, or messages lie in set-aside/.
+"""Recover: commands for a lost file of a data folder, or for messages in set-aside/.
 
-Writes into a folder that no broker holds, and nowhere over what can be read.
+Writes into a folder that no broker holds, and never over readable data.
 """
 import os
 import re
@@ -30,9 +30,9 @@ _MAGIC = {"msgs": head_format.MSGS_MAGIC, "acks": head_format.ACKS_MAGIC}
 
 
 def recover_users(root, name, password):
-    """Begin ``users`` anew with one administrator, who has all rights in every vhost of the definitions.
+    """Restart ``users`` with one administrator, who has all rights in every vhost of the definitions.
 
-    Raises FolderError where the file has users, there is no such folder, or the name cannot be one.
+    Raises FolderError if the file has users, the folder is no data folder, or the name is invalid.
     """
     try:
         check_user_name(name)
@@ -53,9 +53,9 @@ def recover_users(root, name, password):
 
 
 def recover_definitions(root):
-    """Begin ``definitions`` anew with the vhost ``/``: the next boot sets aside the messages of all queues.
+    """Restart ``definitions`` with the vhost ``/``: the next boot sets aside the messages of all queues.
 
-    Raises FolderError where the file has definitions, or there is no such folder.
+    Raises FolderError if the file has definitions, or the folder is no data folder.
     """
     with HeldFolder(root):
         path = _lost_log(root, DEFINITIONS, "it is left as it is")
@@ -64,10 +64,8 @@ def recover_definitions(root):
 
 
 def recover_queue(root, folder, vhost, queue):
-    """Give the messages of a folder in set-aside/ to a new queue: the folder gets the queue's place, and the
-    definitions get the queue.
-
-    Returns its arguments. Raises FolderError.
+    """Give the messages of a folder in set-aside/ to a new queue: move the folder to the queue's place, and
+    add the queue to the definitions. Returns the queue's arguments. Raises FolderError.
     """
     with HeldFolder(root):
         source = os.path.join(root, SET_ASIDE, folder)
@@ -93,10 +91,7 @@ def recover_queue(root, folder, vhost, queue):
 
 
 def _lost_log(root, name, otherwise):
-    """The path of a log of which nothing can be read, moved to set-aside/ if there is anything in it.
-
-    Raises FolderError.
-    """
+    """The path of an unreadable log, which is moved to set-aside/ unless it is empty. Raises FolderError."""
     path = os.path.join(root, name)
     try:
         with open(path, "rb") as file:
@@ -115,7 +110,7 @@ def _lost_log(root, name, otherwise):
 
 
 def _what_was(folder):
-    """(arguments of a queue that can have this folder, its incarnation). Raises FolderError."""
+    """(arguments of a queue that fits this folder, its incarnation). Raises FolderError."""
     names = os.listdir(folder)
     levels = [int(match[1]) for match in map(_LEVEL.fullmatch, names) if match]
     inner = [folder, *(os.path.join(folder, f"level.{level:03d}") for level in levels)]

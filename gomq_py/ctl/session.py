@@ -1,6 +1,4 @@
-"""Session: what a command works with: the API of the broker that the command line means, its output and the
-virtual host.
-"""
+"""Session: the API, output and virtual host of a command."""
 import os
 from dataclasses import dataclass
 
@@ -11,7 +9,7 @@ from gomq_py.ctl.output import Output
 
 @dataclass
 class Session:
-    """What a command works with."""
+    """API, output and virtual host of a command."""
 
     api: API
     out: Output
@@ -23,7 +21,7 @@ def make_session(
     control_unix_path=control.AUTO, insecure=False, cacert=None, vhost="/", form="table", quiet=False,
     node=None, timeout_s=TIMEOUT_S,
 ):
-    """The Session that the group's options ask for. Raises APIError."""
+    """The Session for the group's options. Raises APIError."""
     if not vhost:
         raise APIError("--vhost is empty: a virtual host has a name")
     if password_file is not None:
@@ -40,11 +38,7 @@ def make_session(
 
 
 def _control_socket(given):
-    """The control socket to use: the one that was named, else the one of this machine's broker; empty where
-    there is none.
-
-    Raises APIError.
-    """
+    """The named control socket, or the one of this machine's broker; empty without one. Raises APIError."""
     if given not in ("", control.AUTO):
         if not control.is_usable(given):
             raise APIError(f"no control socket at {given}, or you may not use it")

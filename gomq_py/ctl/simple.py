@@ -1,11 +1,11 @@
-"""Commands that are one request about one thing, from one table."""
+"""Commands that send one request each, from one table."""
 import click
 
 from gomq_py.ctl.commands import ctl
 from gomq_py.ctl.completion import argument
 
 VHOST, NAME = object(), object()
-# command: (what it takes or None, verb, path, help). What it takes decides how a shell completes it.
+# command: (its argument or None, verb, path, help). The argument's name selects its completion.
 REQUESTS = {
     "delete_user": ("user", "DELETE", ("users", NAME), "Take a user away; its connections are closed."),
     "clear_permissions": (

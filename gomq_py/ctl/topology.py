@@ -38,7 +38,7 @@ def object_of(text, what):
     """A JSON object given on the command line. Raises click.BadParameter."""
     try:
         value = json.loads(text)
-        # 1e400 was read as infinity, which the broker would not know as JSON
+        # 1e400 is read as infinity, which is no JSON for the broker
         json.dumps(value, allow_nan=False)
     except ValueError as error:
         raise click.BadParameter(f"{what} is no JSON: {error}") from None
@@ -60,14 +60,14 @@ def delete_queue(session, queue, if_unused, if_empty):
     session.api.delete("queues", session.vhost, queue, **conditions)
 
 
-# flag: (argument, type or None, help), and what a flag without a type sets.
+# flag: (argument, type or None, help), and the value that a flag without a type sets.
 _FLAGS = [(row, row.flag) for row in ARGUMENTS.values() if row.flag is not None]
 QUEUE_ARGUMENTS = {flag.name: (row.argument, flag.kind, flag.help) for row, flag in _FLAGS}
 _FLAG_VALUES = {row.argument: flag.value for row, flag in _FLAGS if flag.kind is None}
 
 
 def with_arguments(table):
-    """Options of a command for arguments of a queue or exchange; the command gets them as ``options``."""
+    """Add options for the arguments of a queue or exchange to a command, which gets them as ``options``."""
 
     def decorate(function):
         for flag, (_, kind, text) in reversed(table.items()):
@@ -78,7 +78,7 @@ def with_arguments(table):
 
 
 def arguments_of(table, options):
-    """The arguments that were given."""
+    """The arguments set by these options."""
     arguments = {}
     for flag, (key, kind, _) in table.items():
         value = options[flag.removeprefix("--").replace("-", "_")]

@@ -1,5 +1,5 @@
-"""Commands that bring definitions out and in: from a file, or straight from another broker, with a look at
-the difference first.
+"""Commands that export and import definitions: from a file or another broker, with a dry run that shows the
+difference.
 """
 import json
 import sys
@@ -33,7 +33,7 @@ def definitions_of_folder(context, data_dir, file):
 
     Exit code 1 when something in it cannot be read, 2 when nothing can.
     """
-    # which brings half a broker: too slow for every other command
+    # imported here: half a broker is too slow to import for every command
     from gomq_py.ctl.offline import Definitions, FolderError, HeldFolder
     try:
         with HeldFolder(data_dir):
@@ -99,7 +99,7 @@ def definitions_of(other):
 
 
 def _describe_vhosts(other, definitions):
-    """RabbitMQ before 3.11 exports no more of a virtual host than its name; its list of them has the rest."""
+    """RabbitMQ before 3.11 exports only the name of a virtual host; its list of them has the rest."""
     vhosts = {vhost["name"]: vhost for vhost in other.get("vhosts")}
     for entry in definitions.get("vhosts") or ():
         more = vhosts.get(entry.get("name"), {})
@@ -109,9 +109,9 @@ def _describe_vhosts(other, definitions):
 
 
 def bring_in(session, definitions, dry_run, where, leaves=True):
-    """Import definitions and print the report, or what it would be. Raises APIError.
+    """Import definitions and print the report, or its dry run. Raises APIError.
 
-    ``leaves``: end the command with exit code 1 where an entry is refused.
+    ``leaves``: end the command with exit code 1 if an entry is refused.
     """
     if not isinstance(definitions, dict):
         raise APIError("definitions should be an object", 400)
