@@ -1,8 +1,7 @@
-"""Answers and requests: JSON in and out, in slices, so that ten thousand queues do not hold up a single
+"""Answers and requests: JSON in and out, in slices, so that ten thousand queues do not delay a single
 message.
 
-``listing`` builds a list a slice at a time and lets the loop run in between; sorting and paging are
-``paging``'s.
+``listing`` builds a list a slice at a time and lets the loop run in between; ``paging`` sorts and pages.
 """
 from collections import deque
 
@@ -15,33 +14,32 @@ from gomq_py.http.errors import BadRequest, TooLarge, UnsupportedType
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way, paced
 
-# Octets of a body that are read between two looks at the clock.
+# Octets of a body read between two checks of the clock.
 RECEIVED_OCTETS = 64 * 1024
-# Octets of an answer that are written in one go, between two looks at the clock: some 20 us.
+# Octets of an answer written between two checks of the clock: some 20 us.
 WRITTEN_OCTETS = 64 * 1024
-# Seconds until others have their turn while much is written at once: its reader takes as much of the
-# processors' time again, and with slices of 2 ms messages beside it waited twice as long.
+# Seconds of writing until other work runs: the reader takes as much processor time again, and with slices of
+# 2 ms messages beside it waited twice as long.
 WRITTEN_S = 0.0005
-# A request body: definitions of a large broker are some 10 MiB; everything else is far below.
+# Largest request body; definitions, some 10 MiB on a large broker, have their own limit.
 MAX_BODY_OCTETS = 1024 * 1024
-# Values that the JSON library takes about a millisecond for.
+# Values that the JSON library parses in about a millisecond.
 MANY_VALUES = 5000
-# What a body may be nested: arguments and headers as deep as a client's, in an object or two. Whatever looks
-# into it may recurse.
+# Nesting limit of a body: arguments and headers as deep as a client's, inside an object or two. Code that
+# walks a body may recurse.
 _BODY = TableLimits(WIRE_DEPTH + 3, 1 << 62)
-# Of an answer: far more than a body, and less than the JSON library takes.
+# Nesting limit of an answer: far above a body's, below the JSON library's.
 MAX_SHOWN_DEPTH = 100
 
 
 def node():
-    """The Node this app manages."""
+    """The Node of this app."""
     return current_app.extensions["gomq.node"]
 
 
 def json_answer(value, status=200):
-    """A JSON response, of a GET cut to the query's columns.
-
-    Octets that are no text appear as they can: names are text, bodies are encoded before.
+    """A JSON response; a GET is cut to the query's columns. Octets that are no UTF-8 get replacement
+    characters; message bodies are encoded before.
     """
     paths = paths_in(request.args) if request.method == "GET" and status == 200 else None
     if paths is not None:
@@ -50,10 +48,8 @@ def json_answer(value, status=200):
 
 
 def json_octets(value):
-    """JSON of a value, as octets.
-
-    What JSON cannot say, such as names of arguments that are no UTF-8, is shown as it can be: no list fails
-    for it.
+    """JSON of a value, as octets. Values outside of JSON, such as names that are no UTF-8, are replaced: no
+    list fails because of them.
     """
     try:
         return orjson.dumps(value, default=_as_json, option=orjson.OPT_NON_STR_KEYS)
@@ -78,8 +74,8 @@ def _sayable(value, depth):
 
 
 def paced_answer(parts, content_type="application/json"):
-    """An answer of a list of octets, which is used up, written a bit at a time: writing many megabytes at
-    once would hold everybody up.
+    """A response of a list of octets, which it consumes, written in slices: writing many megabytes at once
+    would stop the loop.
     """
     response = Response(_paced(parts), content_type=content_type)
     response.content_length = sum(map(len, parts))
@@ -90,7 +86,7 @@ def _paced(parts):
     some, octets = [], 0
     clock = SliceClock(WRITTEN_S)
     parts.reverse()
-    while parts:  # each is freed when it is written: 600 of 64 KiB at once take 13 ms
+    while parts:  # each part is freed once written: 600 of 64 KiB at once take 13 ms
         part = parts.pop()
         some.append(part)
         octets += len(part)
@@ -105,10 +101,7 @@ def _paced(parts):
 
 
 def paced_list(values):
-    """An answer of a JSON array, of a GET cut to the query's columns, of values that are made and written a
-    bit at a time.
-
-    May switch.
+    """A JSON array of values, built and written in slices; a GET is cut to the query's columns. May switch.
     """
     paths = paths_in(request.args) if request.method == "GET" else None
     return paced_answer(
@@ -117,10 +110,8 @@ def paced_list(values):
 
 
 def elements(values):
-    """The elements of a JSON array, commas between them, as a list of octets; values are made, and written, a
-    bit at a time.
-
-    May switch.
+    """The elements of a JSON array with commas between them, as a list of octets, built in slices. May
+    switch.
     """
     parts, some, octets = [], [], 0
     for value in paced(values):
@@ -135,19 +126,16 @@ def elements(values):
 
 
 def no_content(status=204, location=None):
-    """An answer without a body."""
+    """A response without a body."""
     response = Response(status=status)
-    del response.headers["Content-Type"]  # of nothing; clients parse what claims to be something
+    del response.headers["Content-Type"]  # there is none; clients parse a body by its type
     if location is not None:
         response.headers["Location"] = location
     return response
 
 
 def sliced(objects, build):
-    """[build(o) for o in objects], yielding to the loop between slices.
-
-    What ``build`` answers None for is left out. May switch.
-    """
+    """[build(o) for o in objects] without None, yielding to the loop between slices. May switch."""
     built = []
     for one in paced(objects):
         value = build(one)
@@ -157,10 +145,8 @@ def sliced(objects, build):
 
 
 def body(required=()):
-    """The request's JSON object.
-
-    Raises BadRequest, TooLarge, UnsupportedType; names every missing key of ``required`` at once, as RabbitMQ
-    does.
+    """The request's JSON object. Raises BadRequest, which names all missing ``required`` keys as RabbitMQ
+    does, TooLarge, UnsupportedType.
     """
     value = g.pop("parsed", None)
     if value is None:
@@ -170,7 +156,7 @@ def body(required=()):
         except orjson.JSONDecodeError:
             raise BadRequest("not_json") from None
     if value is None:
-        value = {}  # as good as no body at all, to RabbitMQ
+        value = {}  # RabbitMQ treats null as an empty body
     if isinstance(value, str):
         raise BadRequest(
             "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
@@ -187,24 +173,22 @@ def body(required=()):
 
 
 def check_required(value, keys):
-    """Raises BadRequest with those of the keys that are missing, in this order."""
+    """Raises BadRequest with the missing keys, in this order."""
     missing = [key for key in keys if key not in value]
     if missing:
         raise BadRequest("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
 
 
 def check_node(wanted):
-    """Raises BadRequest where the body asks for another node than this one to keep the thing."""
+    """Raises BadRequest if the body asks for another node than this one."""
     wanted_node = wanted.get("node")
     if wanted_node not in (None, "", node().name, node().name.partition("@")[0]):
         raise BadRequest(f"Node {wanted_node} could not be contacted")
 
 
 def receive_body(max_octets):
-    """Take in what ``body_octets`` answers, before the view looks at anything: a body may come slowly, and
-    what was found before it could be deleted meanwhile.
-
-    Raises BodyLost. May switch.
+    """Receive the body before the view reads any state: a body may come slowly, and that state could change
+    meanwhile. Raises BodyLost. May switch.
     """
     if request.method in ("PUT", "POST"):
         try:
@@ -216,16 +200,16 @@ def receive_body(max_octets):
 
 
 def _parse_if_long(pieces):
-    """Parse an object of very many values in slices, which the fast library would take 20 ms for. May switch.
+    """Parse an object of very many values in slices; the fast library would take 20 ms at once. May switch.
     """
     octets = b"".join(pieces)
     if octets.count(b",") < MANY_VALUES or b"\\u" in octets:
         return
-    from gomq_py.http.json_slices import NotJSON, TooLong, parsed  # which answers with what is here
+    from gomq_py.http.json_slices import NotJSON, TooLong, parsed  # it imports this module
     try:
         g.parsed = parsed(deque((octets,)))
     except (NotJSON, TooLong):
-        pass  # body() says what is wrong with it
+        pass  # body() reports the error
     give_way()
 
 
@@ -235,9 +219,8 @@ def body_octets():
 
 
 def body_pieces():
-    """The raw request body as a deque of octets, for who takes them apart one after the other.
-
-    Raises TooLarge, UnsupportedType.
+    """The raw request body as a deque of octets, which the caller may consume piece by piece. Raises
+    TooLarge, UnsupportedType.
     """
     pieces = g.pop("body", None) or deque()
     if isinstance(pieces, Exception):
@@ -246,7 +229,7 @@ def body_pieces():
 
 
 def _received(max_octets):
-    """A deque of octets: putting 60 MB together takes 30 ms. May switch."""
+    """A deque of octets, because joining 60 MB takes 30 ms. May switch."""
     length = request.content_length
     if length is not None and length > max_octets:
         raise TooLarge(f"a body of {length} octets is over the limit of {max_octets}")

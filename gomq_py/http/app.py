@@ -1,6 +1,6 @@
 """The management app: blueprints, access, error translation and headers.
 
-A factory, so that several brokers live in one process.
+A factory, so that several brokers can run in one process.
 """
 import contextlib
 from http import HTTPStatus
@@ -27,7 +27,7 @@ RESOURCES = (
 )
 
 POLICY = "Content-Security-Policy"
-# No inline script, no foreign source, no text made HTML: what a queue is called can never run.
+# No inline script, no foreign source, no text made HTML: a queue's name can never run as code.
 SECURITY_HEADERS = {
     POLICY: "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
     "data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -40,10 +40,8 @@ SECURITY_HEADERS = {
 
 
 class NameConverter(UnicodeConverter):
-    """One name in a path.
-
-    The server leaves an encoded slash or percent sign of the request encoded (``server.path_info``); here it
-    is decoded.
+    """One name in a path. The server leaves an encoded slash or percent sign encoded (``server.path_info``);
+    it is decoded here.
     """
 
     def to_python(self, value):
@@ -57,7 +55,7 @@ def create_app(node):
     app.extensions["gomq.logins"] = LoginCounts()
     app.extensions["gomq.sessions"] = Sessions()
     app.url_map.strict_slashes = False
-    # Merging would redirect, and the redirect escape what is escaped already: %2F became the vhost "%2F".
+    # Merging would redirect, and the redirect would escape twice: %2F became the vhost "%2F".
     app.url_map.merge_slashes = False
     app.url_map.converters["default"] = app.url_map.converters["name"] = NameConverter
     for resource in RESOURCES:
@@ -66,12 +64,12 @@ def create_app(node):
     app.before_request(foreign_pages.check)
     app.before_request(_check_path)
     app.after_request(_add_headers)
-    app.after_request(durability.after_request)  # before the one above
+    app.after_request(durability.after_request)  # runs before the one above
     return app
 
 
 def _check_path():
-    """Octets that are no UTF-8 would be replaced, so that two names became one."""
+    """Refuse a path that is no UTF-8: replacement characters would make two names equal."""
     try:
         request.environ["PATH_INFO"].encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
@@ -79,16 +77,14 @@ def _check_path():
 
 
 def create_control_app(node):
-    """The WSGI app of the control socket: as ``create_app``, for the operator of this machine, who need not
-    log in.
-    """
+    """The WSGI app of the control socket: as ``create_app``, for the local operator, without login."""
     app = create_app(node)
     app.extensions["gomq.operator"] = LocalOperator()
     return app
 
 
 def create_metrics_app(node):
-    """The WSGI app of the metrics port: /metrics for everybody who reaches it."""
+    """The WSGI app of the metrics port: /metrics without login."""
     app = Flask("gomq_py.http.metrics", static_folder=None)
     app.extensions["gomq.node"] = node
     app.register_blueprint(metrics.public)
@@ -103,7 +99,7 @@ def _add_headers(response):
     shown = current_app.extensions["gomq.node"]
     if shown is not None:
         response.headers[POLICY] = policy_with(response.headers[POLICY], shown.settings)
-    # The standard's words (RFC 9110), as RabbitMQ sends them; the framework would shout.
+    # RabbitMQ sends the phrases of RFC 9110; the framework would write them in capitals.
     with contextlib.suppress(ValueError):
         response.status = f"{response.status_code} {HTTPStatus(response.status_code).phrase}"
     if request.method == "OPTIONS":

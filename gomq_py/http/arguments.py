@@ -1,11 +1,9 @@
-"""Fields of a request's body: declared types checked, arguments brought into the form that declares by AMQP
-have.
-"""
+"""Fields of a request's body: checks their types, and converts arguments to the form of AMQP declares."""
 from gomq_py.http.errors import BadRequest
 
 
 def boolean_of(wanted, key, default=False):
-    """A boolean field; RabbitMQ takes the words too. Raises BadRequest."""
+    """A boolean field; the words true and false are accepted, as in RabbitMQ. Raises BadRequest."""
     value = wanted.get(key, default)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -23,9 +21,7 @@ def text_of(wanted, key, default=None):
 
 
 def number_in(text):
-    """The whole number that a text says in plain digits; None: it says none, or one longer than any that
-    means something here.
-    """
+    """The whole number in a text of plain digits; None if it has other characters or 20 digits and more."""
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
@@ -41,10 +37,10 @@ def integer_of(wanted, key, default, lowest=0, highest=2**31 - 1):
 
 
 def decoded_arguments(wanted):
-    """The ``arguments`` field: an object; whoever takes it checks what is in it. Raises BadRequest."""
+    """The ``arguments`` field, an object whose content the caller checks. Raises BadRequest."""
     arguments = wanted.get("arguments", {})
     if arguments == []:
-        return {}  # what PHP clients make of an empty object
+        return {}  # PHP clients send this for an empty object
     if not isinstance(arguments, dict):
         raise BadRequest("arguments must be an object")
     return arguments

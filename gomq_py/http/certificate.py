@@ -1,24 +1,21 @@
-"""Certificate: when the certificate in a PEM file ends, for the health check.
+"""Certificate: the end of validity of a certificate in a PEM file, for the health check.
 
-Reads the five fields up to it (X.509, RFC 5280 §4.1) and no more.
-
-The standard library shows only the certificates of peers; a library for one date would be a dependency of
-megabytes.
+Reads the five fields up to it (X.509, RFC 5280 §4.1) and no more. The standard library shows only the
+certificates of peers; a library for one date would be a dependency of megabytes.
 """
 import re
 import ssl
 from datetime import datetime, timezone
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-# Fields of TBSCertificate before its validity, without the version, which has a tag of its own and may be
-# missing.
+# Fields of TBSCertificate before its validity, without the optional version, which has its own tag.
 _BEFORE_VALIDITY = ("serial number", "signature", "issuer")
 _VERSION = 0xA0
 _UTC_TIME = 0x17
 
 
 def end_s(path):
-    """The end of the first certificate in the file, in Unix seconds. Raises OSError, ValueError."""
+    """End of the first certificate in the file, in Unix seconds. Raises OSError, ValueError."""
     with open(path, encoding="ascii", errors="replace") as file:
         found = _PEM.search(file.read())
     if found is None:

@@ -1,10 +1,10 @@
-"""Who is connected to one management port: how many there may be, in all and from one address, and how long
-each may keep us waiting.
+"""Clients of one management port: limits their number, in all and per address, and the time they may keep the
+server waiting.
 
-Between the server, which says when it waits for a client and when it works for one, and the loop's clock: one
-timer, set for whoever is late first. When the port is full and somebody is at the door, the client that has
-kept us waiting longest, among those of the address with the most, gives way once it has had ``PATIENCE_S``:
-so that clients who hold connections open, on purpose or not, keep nobody out. Never reads and never writes.
+The server reports when it waits for a client and when it works for one; one timer is set for the client that
+is late first. If the port is full and another client connects, the one that has kept the server waiting
+longest, among those of the address with the most, is closed once it has had ``PATIENCE_S``: so idle
+connections keep nobody out. Never reads and never writes.
 """
 import socket
 import time
@@ -20,18 +20,18 @@ from gomq_py.observability.quiet_log import QuietLog
 LOG = logger("http")
 # A request and its answer take some milliseconds and a round trip.
 PATIENCE_S = 2.0
-# A body, or the reading of an answer, may take a second longer for so many octets: slower than any line in
-# use, faster than an octet now and then.
+# A body, or the reading of an answer, may take a second longer per this many octets: slower than any line in
+# use, faster than a client that drips octets.
 LEAST_OCTETS_PER_S = 4096
 
 
 class Client:
-    """One connection. ``late``: it has been given up, and what it sends counts no more."""
+    """One connection. ``late``: it was timed out, and further octets from it are ignored."""
 
     __slots__ = ("host", "connection", "awaited_since", "until", "writing", "late")
 
     def __init__(self, host, connection):
-        """``host`` is empty for this machine's sockets."""
+        """``host`` is empty for unix sockets."""
         self.host = host
         self.connection = connection
         self.awaited_since = None
@@ -46,8 +46,7 @@ class Clients:
     """
 
     def __init__(self, settings, room_again, clock=time.monotonic):
-        """``room_again()`` is called when somebody has left, or when it is worth another look at a full port.
-        """
+        """``room_again()`` is called when a client has left, or when a full port should be checked again."""
         self._settings = settings
         self._room_again = room_again
         self._clock = clock
@@ -59,14 +58,12 @@ class Clients:
 
     @property
     def count(self):
-        """How many there are."""
+        """The number of clients."""
         return len(self._clients)
 
     def has_room(self):
-        """True if another client may connect.
-
-        Otherwise ends the client that has kept us waiting longest, if that was long enough, and
-        ``room_again`` is called when it is worth asking anew.
+        """True if another client may connect. Otherwise closes the client that has kept the server waiting
+        longest, if that was PATIENCE_S, and calls ``room_again`` when another check makes sense.
         """
         if len(self._clients) < self._settings.http_max_connections:
             return True
@@ -74,7 +71,7 @@ class Clients:
         return False
 
     def enter(self, connection, host):
-        """The Client of an accepted socket; None: it must be closed, and the log says why."""
+        """The Client of an accepted socket; None if it must be closed, with the reason logged."""
         limit = self._settings.http_max_connections_per_address
         if host and limit and self._hosts[host] >= limit:
             self._log.warning(
@@ -89,7 +86,7 @@ class Clients:
         return client
 
     def leave(self, client):
-        """Its socket is closed."""
+        """Forget a client whose socket is closed."""
         del self._clients[client]
         self._hosts[client.host] -= 1
         if not self._hosts[client.host]:
@@ -97,25 +94,24 @@ class Clients:
         self._room_again()
 
     def close(self):
-        """Watch nobody any more."""
+        """Stop both timers."""
         self._until_late.stop()
         self._until_look.stop()
 
-    # how long they may take
+    # time limits
 
     def allow(self, client, seconds):
-        """From now on it may keep us waiting for so long."""
+        """Let the client keep the server waiting for ``seconds`` from now."""
         client.until = self._clock() + seconds
 
     def took(self, client, octets):
-        """It has sent or taken so many, and may keep us waiting a little longer."""
+        """Extend the limit for octets that the client has sent or taken."""
         client.until += octets / LEAST_OCTETS_PER_S
 
     @contextmanager
     def waiting(self, client, writing=False):
-        """Inside, we wait for the client to send, or (``writing``) to take what it was sent.
-
-        When it is late its socket ends.
+        """Inside, the server waits for the client to send, or (``writing``) to read. A late client's socket
+        is shut down.
         """
         client.awaited_since, client.writing = self._clock(), writing
         self._until_late.start(client.until - self._clock())
@@ -138,8 +134,8 @@ class Clients:
             self._until_late.start(min(left) - now)
 
     def _end_the_slowest(self):
-        """End whoever has kept us waiting longest among those of the address with the most; where that is not
-        long enough, look again when it is.
+        """Close the client that has waited longest, among those of the address with the most; if that was not
+        PATIENCE_S, check again then.
         """
         awaited = [client for client in self._clients if client.awaited_since is not None and not client.late]
         ranks = Counter(client.host for client in awaited)
@@ -157,7 +153,7 @@ class Clients:
 
 
 def _end(client, told):
-    """What waits for it ends. ``told``: it may still be sent an answer."""
+    """Shut down a client's socket; ``told``: it may still be sent an answer."""
     client.late = True
     fileno = client.connection.fileno()
     if fileno >= 0:
@@ -165,7 +161,7 @@ def _end(client, told):
 
 
 class _Alarm:
-    """One timer of this thread's hub: calls once, at the earliest of the times it was started for."""
+    """One timer of this thread's hub: calls back once, at the earliest of its start times."""
 
     def __init__(self, callback):
         self._callback = callback
@@ -173,7 +169,7 @@ class _Alarm:
         self._at = 0.0
 
     def start(self, seconds):
-        """Call in ``seconds``, if not before."""
+        """Call back in ``seconds``, or earlier if already started so."""
         loop = gevent.get_hub().loop
         at = loop.now() + seconds
         if self._timer is not None:
@@ -185,7 +181,7 @@ class _Alarm:
         self._timer.start(self._ring, update=True)
 
     def stop(self):
-        """Do not call."""
+        """Cancel the call."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()

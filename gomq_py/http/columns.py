@@ -1,18 +1,16 @@
-"""Columns: answers cut to the fields that the query's ``columns`` names, as RabbitMQ has it:
+"""Columns: answers cut to the fields in the query's ``columns``, as in RabbitMQ:
 ``name,message_stats.publish_details.rate``.
 """
 
 
 def paths_in(query):
-    """The fields that are asked for, each as a list of names; None where the query asks for none, and gets
-    all.
-    """
+    """The requested fields, each as a list of names; None if the query names none and gets all."""
     wanted = query.get("columns")
     return [column.split(".") for column in wanted.split(",") if column] if wanted else None
 
 
 def at(item, path):
-    """What is there in nested objects, or None."""
+    """The value at a path in nested objects, or None."""
     for part in path:
         if not isinstance(item, dict):
             return None
@@ -21,7 +19,7 @@ def at(item, path):
 
 
 def cut(item, paths):
-    """An object with nothing but these fields; what is no object stays as it is."""
+    """An object with these fields only; other values stay as they are."""
     if not isinstance(item, dict):
         return item
     left = {}

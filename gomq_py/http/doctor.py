@@ -1,8 +1,8 @@
-"""Doctor: examines this broker, at most once in two seconds, whoever asks how often.
+"""Doctor: examines this broker, at most once in two seconds, however many clients ask.
 
-Beside rates and index: reads the model in slices, and judges nothing itself (judgement.findings). Who may see
-a finding is said with each, and the view's business. Growth is what has changed between two examinations, so
-the first one tells of none.
+Beside rates and index: reads the model in slices, and leaves the judgement to judgement.findings. Each
+finding says who may see it; the view filters by it. Growth compares two examinations, so the first one finds
+none.
 """
 import time
 from collections import defaultdict
@@ -19,13 +19,13 @@ from gomq_py.hub.turns import give_way, paced
 from gomq_py.judgement import findings
 from gomq_py.judgement.findings import QueueJudge
 
-# Who may see a finding that is of no virtual host: those with the tag monitoring; and also policymakers.
+# Visibility of findings without a virtual host: users with the tag monitoring; policymakers, too.
 OF_NODE, OF_LINKS = "node", "links"
-# Queues between two looks at the clock: about a microsecond each.
+# Queues between two checks of the clock: about a microsecond each.
 LOOK = 20
-# Queues whose growth is watched, the first of those with so many messages.
+# Queues whose growth is watched: the first ones with this many messages.
 WATCHED_MAX, WATCHED_FROM = 1000, 100
-# Growth is over at least, and at most about twice, so long.
+# Growth is measured over at least this time, and at most about twice the other.
 GROWTH_FROM_S, GROWTH_UNTIL_S = 10.0, 30.0
 # Turns of the loop that are timed.
 LAG_SAMPLES = 5
@@ -34,8 +34,7 @@ EXAMINED_FOR_S = 2.0
 
 
 class Doctor:
-    """``examined()`` answers [(who may see it, Finding)]. ``interval_s``: for how long an examination counts.
-    """
+    """``examined()`` returns [(visibility, Finding)]; an examination is reused for ``interval_s``."""
 
     def __init__(self, interval_s=EXAMINED_FOR_S, now_s=time.monotonic):
         self._interval_s = interval_s
@@ -47,15 +46,15 @@ class Doctor:
         self._flushes = 0, 0.0
 
     def examined(self, node):
-        """The findings about the Node, those of no more than the interval ago. May switch."""
-        with self._lock:  # whoever comes meanwhile takes what is found
+        """The findings about the Node, at most ``interval_s`` old. May switch."""
+        with self._lock:  # concurrent callers share the result
             if self._found is None or self._now_s() - self._at_s >= self._interval_s:
                 self._found = list(self._examine(node))
                 self._at_s = self._now_s()
         return self._found
 
     def close(self):
-        """Forget everything."""
+        """Drop the findings and lengths."""
         self._found, self._lengths = None, {}
 
     def _examine(self, node):
@@ -76,7 +75,7 @@ class Doctor:
 
     def _judge(self, judge, queue, lengths):
         if queue_type_of(queue.arguments) == STREAM:
-            judge.look(queue.name, shapes.queue_state(queue), 0, True)  # it keeps what it has, and grows
+            judge.look(queue.name, shapes.queue_state(queue), 0, True)  # a stream keeps messages and grows
             return
         ready_count = queue.ready_count
         judge.look(
@@ -116,7 +115,7 @@ class Doctor:
                 "federation", link["vhost"], link["upstream"], link["status"], link.get("error"))
 
     def _mean_flush_s(self, node):
-        """How long flushes took since the last examination."""
+        """Mean duration of the flushes since the last examination."""
         taken = node.broker.durability.disk.sync_seconds
         count, total = sum(taken.counts), taken.total
         before, self._flushes = self._flushes, (count, total)
@@ -124,7 +123,7 @@ class Doctor:
 
 
 def _lag_s():
-    """How late the loop is now, the longest of some turns. May switch."""
+    """The loop's latency: the longest of some turns. May switch."""
     worst = 0.0
     for _ in range(LAG_SAMPLES):
         began = time.perf_counter()

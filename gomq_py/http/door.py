@@ -1,9 +1,9 @@
-"""The management doors as the launcher sees them: opened on listening sockets, closed again.
+"""Management doors: opened by the launcher on listening sockets, and closed again.
 
-Importing it is what brings Flask in.
+Importing this module imports Flask.
 
     http, https     users log in; over TCP, TLS or a unix socket
-    control         no login: whoever may connect to the socket's path may do everything
+    control         no login: a client that may connect to the socket's path may do everything
     metrics         /metrics alone, without a login
 
 All of them show one Node and share its rates, its index and its feed.
@@ -29,15 +29,14 @@ _APPS = {HTTP: create_app, CONTROL: create_control_app, METRICS: create_metrics_
 
 
 class Management:
-    """What the doors of one broker have in common."""
+    """State that the doors of one broker share."""
 
     def __init__(self, broker, hub, settings, listeners, serving, options, shovels=None, federation=None):
-        """``listeners()`` answers what is open in this process; ``hub`` knows who is connected.
+        """``listeners()`` returns the open listeners of this process; ``hub`` has the connected clients.
 
-        ``serving(protocol)``: what serves "amqp" or "mqtt" over a WebSocket, and the gate that lets
-        strangers in; ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions).
-        ``shovels`` and ``federation``: those that people ask about (shovel.supervisor,
-        federation.supervisor), where the broker has any.
+        ``serving(protocol)`` returns (handler, admission gate) of "amqp" or "mqtt" over a WebSocket;
+        ``options`` are set on the sockets of those clients (net.socket_options.SocketOptions). ``shovels``
+        and ``federation`` are the broker's supervisors (shovel.supervisor, federation.supervisor), or None.
         """
         self._upgrades = Upgrades(settings, serving, hub, options)
         self._rates = Rates(settings.stats_interval / 1000, settings.stats_log_size, spawn=hub.spawn)
@@ -54,20 +53,19 @@ class Management:
         self._settings = settings
 
     def door(self, protocol, listening, tls=None):
-        """A Door that is not open yet. ``listening`` is bound and listens already, and is owned from here on.
-
-        ``tls`` encrypts (and makes http https): anything with an SSL context's ``wrap_socket``.
+        """A Door that is not open yet; it owns ``listening``, which listens already. ``tls`` encrypts (and
+        makes http https): anything with an SSL context's ``wrap_socket``.
         """
         kind = HTTP if protocol == HTTPS else protocol
         if kind not in self._apps:
             self._apps[kind] = _APPS[kind](self._node)
-        # The control socket's owner needs no login here, and would there.
+        # The control socket needs no login here, but its WebSockets would.
         upgrades = self._upgrades if kind == HTTP else None
         shown = HTTPS if tls is not None else protocol
         return Door(shown, listening, self._apps[kind], self._settings, tls, upgrades)
 
     def close(self):
-        """After the last door was closed: end what they shared. May switch."""
+        """Close the shared state, after the last door. May switch."""
         self._log.close()
         self._doctor.close()
         self._feed.close()
@@ -76,8 +74,8 @@ class Management:
 
 
 def _wake(source, thread_id):
-    """Wake who follows the log. A line of another thread is told with the next one of the hub's: followers
-    are the hub's.
+    """Wake followers of the log. They run in the hub's thread: another thread's line is shown with the hub's
+    next one.
     """
     if threading.get_native_id() == thread_id:
         source.wake()
@@ -100,7 +98,7 @@ class Door:
         self._server.start()
 
     def abandon(self):
-        """In a forked child: give up the socket."""
+        """Close the socket in a forked child."""
         self._server.abandon()
 
     def close(self):

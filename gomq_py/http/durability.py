@@ -1,5 +1,5 @@
-"""Answers about changes leave when the changes are safe, as the AMQP door's do: what was answered outlives a
-power cut.
+"""Holds answers to changes until the changes are safe on disk, as the AMQP door does: an acknowledged change
+survives a power cut.
 """
 from flask import request
 from gevent.event import AsyncResult
@@ -10,12 +10,12 @@ from gomq_py.http.foreign_pages import READING
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
-# While a disk hangs, whoever has gone is looked for so often.
+# While a disk hangs, how often a request checks whether its client has gone.
 LOOK_S = 5.0
 
 
 class NotFlushed(errors.APIError):
-    """500: done, and perhaps undone by a restart."""
+    """500: done, but a restart may undo it."""
 
     def __init__(self):
         super().__init__(
@@ -25,10 +25,10 @@ class NotFlushed(errors.APIError):
 
 
 def after_request(response):
-    """Hold the answer of a request that may have changed something until all of that is safe.
+    """Hold the answer of a request that may have changed something until the change is on disk.
 
-    Requests that come together share a flush, and none is waited for where nothing changed. A failed flush is
-    the answer instead. May switch.
+    Concurrent requests share a flush; a request without a change waits for none. A failed flush replaces the
+    answer by an error. May switch.
     """
     if request.method in READING or response.status_code >= 400:
         return response
@@ -40,8 +40,8 @@ def after_request(response):
 
 
 def wait(when_safe):
-    """Return when ``when_safe(callback)`` has called ``callback(None)``. Raises NotFlushed, also where the
-    client has gone: it keeps no place among the connections while a disk hangs. May switch.
+    """Return when ``when_safe(callback)`` has called ``callback(None)``. Raises NotFlushed, also if the
+    client has gone: it must not occupy a connection while a disk hangs. May switch.
     """
     done = AsyncResult()
     when_safe(done.set)
@@ -53,6 +53,6 @@ def wait(when_safe):
 
 
 def not_flushed(error):
-    """The APIError of a request whose flush failed; it is logged."""
+    """Log a failed flush; returns the APIError of its request."""
     LOG.error("%s %s was done, but not flushed: %s", request.method, request.path, error)
     return NotFlushed()

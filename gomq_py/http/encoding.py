@@ -1,6 +1,4 @@
-"""Message bodies as JSON can hold them: text where they are text, base64 where they are not or where that is
-asked for.
-"""
+"""Message bodies in JSON: text if they are UTF-8, base64 if they are not or if the request asks for it."""
 import base64
 
 from gomq_py.content.properties import Properties
@@ -13,13 +11,13 @@ def encoded(payload, encoding):
         try:
             return payload.decode("utf-8"), "string"
         except UnicodeDecodeError:
-            pass  # not text: shown as base64, as "auto" means
+            pass  # not UTF-8: "auto" means base64 then
     return base64.b64encode(payload).decode(), "base64"
 
 
 def content_shown(message, encoding, most):
-    """Properties of a Message and up to ``most`` octets of its body; of content that is malformed, why it
-    cannot be read in place of the properties.
+    """Properties of a Message and up to ``most`` octets of its body; of malformed content the reason instead
+    of the properties.
     """
     text, used = encoded(message.get_body_start(most), encoding)
     shape = {

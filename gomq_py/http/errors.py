@@ -1,8 +1,8 @@
-"""The one place where the management door turns errors into HTTP answers, in RabbitMQ's form:
-``{"error": ..., "reason": ...}``.
+"""Translates errors into HTTP answers in RabbitMQ's form: ``{"error": ..., "reason": ...}``; the only place
+of the management door that does.
 
-Answers name what the caller asked for and nothing of our insides; what was not foreseen is logged whole and
-answered with 500 and no detail.
+Answers name the requested thing and no internals; an unexpected error is logged whole and answered with 500
+and no detail.
 """
 import orjson
 from flask import Response, request
@@ -27,40 +27,37 @@ class APIError(Exception):
 
 
 class BadRequest(APIError):
-    """400: the request cannot be understood, or contradicts what is there."""
+    """400: the request is malformed, or contradicts the present state."""
 
     status, error = 400, "bad_request"
 
 
 class NotAuthorised(APIError):
-    """401: the rights or tags of the user do not reach."""
+    """401: the rights or tags of the user do not suffice."""
 
     status, error = 401, "not_authorised"
 
 
 class LoginFailed(NotAuthorised):
-    """401: whoever asks is not who they say.
-
-    RabbitMQ spells the word otherwise here, and management tools look for it.
-    """
+    """401: the login failed. RabbitMQ spells the word differently here, and management tools look for it."""
 
     error = "not_authorized"
 
 
 class SessionEnded(LoginFailed):
-    """401: the cookie is of a session that is no more; the page logs in anew, and no browser is to ask for a
+    """401: the cookie's session has ended. The page logs in again; the browser must not prompt for a
     password.
     """
 
 
 class ForeignPage(APIError):
-    """403: whoever asks may, but it is another site's page that has their browser ask."""
+    """403: the user may do this, but the page of another site made the browser send the request."""
 
     status, error = 403, "forbidden"
 
 
 class NoSuchObject(APIError):
-    """404: as RabbitMQ words it, whatever the object."""
+    """404: in RabbitMQ's words, whatever the object."""
 
     status, error = 404, "Object Not Found"
 
@@ -69,13 +66,13 @@ class NoSuchObject(APIError):
 
 
 class MethodNotAllowed(APIError):
-    """405."""
+    """405: the path has no such method."""
 
     status, error = 405, "Method Not Allowed"
 
 
 class PreconditionNotMet(APIError):
-    """412: not while the thing is as it is."""
+    """412: the state of the entity does not allow it."""
 
     status, error = 412, "precondition_failed"
 
@@ -93,13 +90,13 @@ class UnsupportedType(APIError):
 
 
 class Unprocessable(APIError):
-    """422: what is asked for is so already."""
+    """422: the entity is in the requested state already."""
 
     status, error = 422, "unprocessable_entity"
 
 
 class Throttled(APIError):
-    """429: too many failed logins of this user or address, of which too many wait already."""
+    """429: too many failed logins of this user or address, with too many attempts waiting."""
 
     status, error = 429, "too_many_requests"
 
@@ -109,15 +106,13 @@ class Throttled(APIError):
 
 
 class Unavailable(APIError):
-    """503: not now; publishers are held."""
+    """503: not now; publishers are blocked."""
 
     status, error = 503, "service_unavailable"
 
 
 class BodyLost(OSError):
-    """The client did not send the rest of a body.
-
-    ``status`` and ``reason`` are what it is told, if it still listens.
+    """The client did not send the whole body. ``status`` and ``reason`` are its answer, if it still listens.
     """
 
     def __init__(self, status, reason):
@@ -127,20 +122,20 @@ class BodyLost(OSError):
 
 
 def validation_failed(error):
-    """The reason why a policy or parameter is refused, in RabbitMQ's frame."""
+    """The reason why a policy or parameter is refused, in RabbitMQ's form."""
     return f"Validation failed\n\n{error}\n"
 
 
 def answer(status, error, reason):
-    """The JSON body of an error."""
+    """A response with the JSON body of an error."""
     return Response(orjson.dumps({"error": error, "reason": reason}), status, mimetype="application/json")
 
 
 def from_api_error(error):
-    """Our own refusals."""
+    """The response to an APIError."""
     response = answer(error.status, error.error, error.reason)
     if error.status == 401:
-        # A page that logs in by itself says so, and is spared the browser's own dialogue.
+        # A page with its own login form sends this header, and is spared the browser's dialogue.
         if request.headers.get("X-Requested-With") is None and not isinstance(error, SessionEnded):
             response.headers["WWW-Authenticate"] = 'Basic realm="gomq-py management"'
     if isinstance(error, Throttled):
@@ -149,13 +144,13 @@ def from_api_error(error):
 
 
 def from_refused(error):
-    """What the model refuses: RabbitMQ answers 404 for what is missing, 401 for what nobody may do, 400 with
-    the text for the rest.
+    """The response to the core's refusals, as in RabbitMQ: 404 for missing entities, 401 for missing rights,
+    400 with the text for the rest.
     """
     if isinstance(error, NotFound):
         return answer(404, "Object Not Found", error.text)
     if isinstance(error, NoPermission):
-        # RabbitMQ's words: AMQP's, and which right it is that is missing.
+        # As in RabbitMQ: AMQP's text, and the missing right.
         return from_api_error(
             NotAuthorised(f"ACCESS_REFUSED - {error.verb} {error.text}" if error.verb else error.text)
         )
@@ -165,7 +160,7 @@ def from_refused(error):
 
 
 def from_http_error(error):
-    """What Flask itself refuses: unknown paths, methods, malformed requests."""
+    """The response to Flask's refusals: unknown paths, methods, malformed requests."""
     if error.code == 404:
         return answer(404, "Object Not Found", "Not Found")
     response = answer(error.code or 500, error.name, error.name)
@@ -176,12 +171,12 @@ def from_http_error(error):
 
 
 def from_lost_body(error):
-    """Nothing of it was done."""
+    """The response to a request whose body was cut off; nothing was done."""
     return answer(error.status, "bad_request", error.reason)
 
 
 def from_anything(error):
-    """A fault of ours."""
+    """The response to a fault of the broker, which is logged."""
     LOG.exception("%s %s failed", request.method, request.path, exc_info=error)
     return answer(500, "internal_server_error", "unexpected error: see the broker's log")
 
@@ -197,5 +192,5 @@ def register(app):
 
 
 def _forget_routing_exception(_error):
-    """Its traceback holds the request, which holds it."""
+    """Break a reference cycle: the exception's traceback holds the request, which holds the exception."""
     request.routing_exception = None

@@ -1,9 +1,7 @@
-"""Exposition: metric families as Prometheus' text, a slice at a time, so that ten thousand queues hold up no
-message.
+"""Exposition: metric families as Prometheus' text, in slices, so that ten thousand queues delay no message.
 
-Families are prometheus-client's, and so is the text of those that are given whole. Others are given empty and
-paired with their samples, which are made as they are rendered: line by line here, for the client takes 5 us
-for one.
+Families and their text come from prometheus-client. For families with very many samples only the head does:
+their samples are paired with it and rendered line by line here, because the client takes 5 us per sample.
 """
 from itertools import islice
 
@@ -13,17 +11,17 @@ from prometheus_client.utils import floatToGoString
 
 from gomq_py.hub.turns import give_way, paced
 
-# Samples rendered between two turns of the loop: some 1 us each.
+# Samples rendered per turn of the loop: some 1 us each.
 SLICE = 500
-# Families that are given whole between two turns: some 30 us each.
+# Whole families rendered per turn: some 30 us each.
 WHOLE_SLICE = 20
-# Texts of labels that are freed between two looks at the clock: some 0.1 us each.
+# Texts of labels freed between two checks of the clock: some 0.1 us each.
 FREED_LOOK = 100
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class _Some:
-    """What prometheus-client renders: a registry of these families."""
+    """A registry of these families, which prometheus-client renders."""
 
     def __init__(self, families):
         self._families = families
@@ -33,13 +31,11 @@ class _Some:
 
 
 def rendered(families):
-    """The text of families, as a list of octets; pairs of a family and its (values of labels, value) samples
-    are rendered in slices.
-
-    May switch.
+    """The text of families, as a list of octets. A pair (family, iterator of (label values, value)) is
+    rendered in slices. May switch.
     """
     parts, whole = [], []
-    labels = {}  # {(names, values): text}: those of a queue come in many families
+    labels = {}  # {(names, values): text}: a queue's labels recur in many families
     for family in families:
         if isinstance(family, tuple):
             _render_whole(parts, whole)

@@ -1,9 +1,8 @@
-"""Feed: what changed since a number, for viewers who keep up with a broker instead of loading its lists again
-and again.
+"""Feed: changes since a number, for viewers that follow a broker instead of reloading its lists.
 
-Beside rates: hears the broker's events, from the first question for changes on. A ring of the last ones, each
-of which has a number that follows the one before. Numbers begin with the time in microseconds, so that those
-of another run of the broker are below all of this one's.
+Beside rates: subscribes to the broker's events when changes are first asked for. A ring of the last changes,
+numbered consecutively. Numbers begin with the time in microseconds, so that those of an earlier run are below
+all of this run's.
 """
 import time
 from collections import deque
@@ -11,14 +10,13 @@ from itertools import islice
 
 from gomq_py.http.live import Source
 
-# Changes that are kept, some 400 octets each; whoever asks for older ones is told to load anew.
+# Changes kept, some 400 octets each; a viewer that asks for older ones is told to reload.
 KEPT = 10_000
 
 
 class Change:
-    """Something that happened.
-
-    ``vhost`` and ``user`` (a User's identity) are whose it is, or None; ``facts`` is what is shown besides.
+    """One change. ``vhost`` and ``user`` (a User's identity) are its owners, or None; ``facts`` are further
+    fields.
     """
 
     __slots__ = ("what", "at_ms", "vhost", "user", "facts")
@@ -32,7 +30,7 @@ class Change:
 
 
 class Feed:
-    """The changes of one broker, which its Events tell. ``unix_s`` is given by tests."""
+    """The changes of one broker, from its Events. Tests pass ``unix_s``."""
 
     def __init__(self, events, kept=KEPT, unix_s=time.time):
         self._events = events
@@ -43,38 +41,38 @@ class Feed:
 
     @property
     def last(self):
-        """The number of the last change. It is from the first look at it on that changes are kept."""
+        """The number of the last change. The first read starts the recording."""
         if self._last is None:
             self._last = int(self._unix_s() * 1e6)
             self._events.subscribe(self._heard)
         return self._last
 
     def since(self, number):
-        """[(number, Change)] of what came after that number; None where that is too old to say."""
+        """[(number, Change)] after that number; None if it is too old."""
         missed = self.last - number
         if not 0 <= missed <= len(self._changes):
             return None
         return list(enumerate(islice(self._changes, len(self._changes) - missed, None), number + 1))
 
     def close(self):
-        """Hear no more."""
+        """Unsubscribe, and drop the changes."""
         self._events.unsubscribe(self._heard)
         self._changes.clear()
 
     def _heard(self, key, subjects):
         told = _TOLD.get(key.partition(".")[0])
         if told is not None and key not in LEFT_OUT:
-            # The first subject is what it happened to; a door may tell more, such as its protocol.
+            # The first subject is the changed thing; a door may add more, such as its protocol.
             self._changes.append(Change(key, int(self._unix_s() * 1000), *told(subjects[0])))
             self._last += 1
             self.source.wake()
 
 
-# Nothing changes by these.
+# These events change nothing.
 LEFT_OUT = frozenset(("user.authentication.success", "user.authentication.failure"))
 
 
-# (vhost, user, facts) of the first subject of an event
+# each returns (vhost, user, facts) of an event's first subject
 
 def _named(one):
     return one.vhost, None, {"name": one.name}
@@ -124,7 +122,7 @@ def _alarm(reason):
 
 
 def _of_vhost(one):
-    """Of a vhost itself, or of its limits."""
+    """Of a vhost, or of its limits."""
     return _parameter(one) if isinstance(one, dict) else _vhost(one)
 
 

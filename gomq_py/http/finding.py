@@ -1,4 +1,4 @@
-"""Finding what a path names, for somebody who may see it. Raises what the answer will be."""
+"""Finds the entities that a path names, if the user may see them; raises the error to answer with."""
 from flask import g, request
 
 from gomq_py.broker.names import described
@@ -10,7 +10,7 @@ from gomq_py.http.login import sees_vhost
 
 
 def find_vhost(name):
-    """The vhost of this name, for somebody who may look into it. Raises NoSuchObject, NotAuthorised."""
+    """The vhost of this name, if the user may look into it. Raises NoSuchObject, NotAuthorised."""
     vhost = node().broker.vhosts.get(name)
     if vhost is None:
         raise NoSuchObject()
@@ -22,7 +22,7 @@ def find_vhost(name):
 def caller(vhost_name):
     """The request's user in a vhost that it may look into, for verbs. Raises NoSuchObject, NotAuthorised.
 
-    RabbitMQ's API has a connection of its own for it, with one channel, which traces tell of.
+    For tracing it appears as a connection with one channel, as in RabbitMQ.
     """
     return Caller(Access(g.user, vhost_name), find_vhost(vhost_name), None, f"HTTP {request.remote_addr}", 1)
 
@@ -58,10 +58,8 @@ def find_queue(vhost_name, name):
 
 
 def queue_to_take_from(vhost_name, name):
-    """As ``find_queue``, for requests that RabbitMQ hands on to an AMQP channel, whose words a missing queue
-    has there.
-
-    Raises NoSuchObject.
+    """As ``find_queue``, for requests that RabbitMQ passes to an AMQP channel: a missing queue has AMQP's
+    error text. Raises NoSuchObject.
     """
     queue = find_vhost(vhost_name).queues.get(name)
     if queue is None:
@@ -70,9 +68,8 @@ def queue_to_take_from(vhost_name, name):
 
 
 def there_is(kind, one, name, vhost_name):
-    """``one``, if it is not None.
-
-    Raises NoSuchObject that says what is not there, as RabbitMQ does of the ends of bindings.
+    """Return ``one`` if it is not None. Raises NoSuchObject that names the missing entity, as RabbitMQ does
+    for the ends of bindings.
     """
     if one is None:
         raise NoSuchObject(f"no {described(kind, name, vhost_name)}", error="not_found")
@@ -88,9 +85,7 @@ def find_exchange(vhost_name, name):
 
 
 def exchange_to_publish_to(vhost_name, name):
-    """As ``find_exchange``, for publishing: there a missing exchange is a mistake in the request, told in
-    AMQP's words.
-
+    """As ``find_exchange``, for publishing: a missing exchange is a bad request, with AMQP's error text.
     Raises BadRequest.
     """
     exchange = find_vhost(vhost_name).exchanges.get(named(name))
@@ -100,7 +95,5 @@ def exchange_to_publish_to(vhost_name, name):
 
 
 def named(exchange):
-    """The name of the exchange that a path names: the default exchange has none, and ``amq.default`` stands
-    for it.
-    """
+    """The exchange's name in a path; ``amq.default`` stands for the default exchange, whose name is empty."""
     return "" if exchange == "amq.default" else exchange

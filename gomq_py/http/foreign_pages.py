@@ -1,12 +1,11 @@
-"""Foreign pages: a browser that is logged in here must not change anything because some other site's page
-asks it to.
+"""Cross-site requests: a logged-in browser must not change anything because another site's page tells it to.
 
-Browsers add a login that they remember to any request, also to a form that another site posts. They say so,
-too: in ``Sec-Fetch-Site`` where they hold the connection to be safe, and in ``Origin``, which no page can
-forge or leave out of a request that changes something. And without asking us first a page can send no body
-but a form's. Programs send neither header, and JSON. A session's cookie does not come with what other sites'
-pages ask for (``SameSite``), where the browser knows that; a request that changes something with it brings a
-token besides, which only our own pages can read.
+Browsers add a remembered login to any request, even to a form that another site posts. But they also send
+``Sec-Fetch-Site`` on connections they consider safe, and ``Origin``, which no page can forge or omit from a
+request that changes something. Without a preflight a page can send no body but a form's. Programs send
+neither header, and JSON. A browser that knows ``SameSite`` keeps a session's cookie from other sites'
+requests; and a request with it that changes something also needs a token, which only the broker's own pages
+can read.
 """
 import hmac
 import socket
@@ -21,18 +20,18 @@ from gomq_py.http.session import TOKEN_HEADER
 
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 FOREIGN_SITES = frozenset(("cross-site", "same-site"))
-# What a form may be posted as: HTML, "form-submission-algorithm".
+# Content types of a posted form: HTML, "form-submission-algorithm".
 FORMS = frozenset(("application/x-www-form-urlencoded", "multipart/form-data", "text/plain"))
 
 
 def check():
-    """For requests that may change something, before anything else. Raises ForeignPage, UnsupportedType."""
+    """Check any request that may change something, first of all. Raises ForeignPage, UnsupportedType."""
     if request.method in READING:
         return
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if site in FOREIGN_SITES:
         raise ForeignPage(f"a page of another site ({origin or site}) may change nothing here")
-    # A proxy may have changed Host, in which case only the browser knows that page and API are one.
+    # A proxy may have changed Host; then only the browser knows that page and API have one origin.
     if site != "same-origin" and origin is not None and not _is_ours(origin):
         raise ForeignPage(
             f"a page of {origin} may change nothing at {request.headers.get('Host', 'this address')}"
@@ -44,7 +43,7 @@ def check():
 
 
 def check_token(token):
-    """For requests of a session: what may change something brings its token. Raises ForeignPage."""
+    """Check the token of a session's request that may change something. Raises ForeignPage."""
     given = request.headers.get(TOKEN_HEADER, "")
     if (
         request.method not in READING
@@ -57,11 +56,11 @@ def check_token(token):
 
 
 def login_address(address, host, base_url):
-    """The address that a login from ``address`` counts by, whatever is spoken after it: that of no machine
-    where ``host``, the field Host of its request, is no name of this one.
+    """The address that a login from ``address`` counts by, in every protocol: one of no machine if the
+    request's ``host`` (field Host) is not a name of this machine.
 
-    The name of any other site may be made to lead here (DNS rebinding): its page is then no foreign one to
-    the browser, which comes from this machine.
+    A foreign name may resolve to this machine (DNS rebinding): to the browser its page is then not
+    cross-site, and the connection comes from the loopback.
     """
     if not is_loopback(address) or _names_this_machine(host, base_url):
         return address
@@ -69,8 +68,8 @@ def login_address(address, host, base_url):
 
 
 def _names_this_machine(host, base_url):
-    """Whether this is an address, or a name that is known to be this machine's own: localhost, the machine's
-    name, or that of ``base_url``.
+    """Whether the host is an address, or a known name of this machine: localhost, the machine's name, or the
+    host of ``base_url``.
     """
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
@@ -88,14 +87,13 @@ def _names_this_machine(host, base_url):
 
 
 def is_over_tls():
-    """Whether the browser speaks TLS, to us or to a proxy that our page came from."""
+    """Whether the browser uses TLS, to this server or to a proxy in front of it."""
     return request.is_secure or request.headers.get("Origin", "").startswith("https://")
 
 
 def _is_ours(origin):
-    """Whether the page came from the host and port that were asked.
-
-    Not the scheme: a proxy may have ended TLS.
+    """Whether the page came from the host and port of the request. Ignores the scheme: a proxy may have ended
+    TLS.
     """
     try:
         return urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower() != ""

@@ -1,8 +1,8 @@
-"""Heads and chunks of requests: only what means one thing to everybody passes.
+"""Heads and chunks of requests: accepts only unambiguous ones.
 
-A proxy that shares a connection among its clients and reads a request otherwise than we do lets one client
-write the next one's request. So whatever RFC 9112 allows a server to mend, or another server may read
-differently, is refused, and the connection with it: nobody knows where the next request would begin.
+If a proxy that shares a connection among its clients reads a request otherwise than this server, one client
+can write the next one's request. So a request that RFC 9112 allows a server to mend, or that another server
+may read differently, is refused, and its connection is closed: the start of the next request is unknown.
 
     request line   METHOD SP target SP HTTP/1.0|1.1 CRLF       (RFC 9112 §3)
     field line     name ":" OWS value OWS CRLF                 (§5; no white space before the colon, no
@@ -16,28 +16,28 @@ import re
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _TEXT = rb"[\t\x20-\x7e\x80-\xff]*"
-# What a target is, is the router's business; here it holds neither white space nor control characters.
+# The router parses the target; here it must hold neither white space nor control characters.
 _REQUEST_LINE = re.compile(_TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/1\.[01]\r\n")
 _FIELD_LINE = re.compile(rb"(" + _TOKEN + rb"):(" + _TEXT + rb")\r\n")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;" + _TEXT + rb")?\r\n")
 _LENGTH = re.compile(r"[0-9]{1,18}")
-# http.client's, which refuses what is more.
+# Limits of http.client, which refuses more.
 LINE_OCTETS_MAX, FIELDS_MAX = 65536, 100
 CHUNK_LINE_OCTETS_MAX = 4096
-# Of two of these, one server believes the first and another the last.
+# Fields that must not repeat: one server believes the first, another the last.
 _ONCE = ("host", "content-length", "transfer-encoding", "content-type", "authorization")
 
 
 class MalformedHead(ValueError):
-    """The head is refused; the text says what is wrong with it."""
+    """The head is refused; the text says why."""
 
 
 class MalformedChunks(OSError):
-    """The body is refused: it is not in chunks as they should be."""
+    """The body's chunks are malformed."""
 
 
 def check_request_line(line):
-    """Raises MalformedHead."""
+    """Raises MalformedHead for a malformed request line."""
     if _REQUEST_LINE.fullmatch(line) is None:
         raise MalformedHead("the request line is malformed")
 
@@ -46,8 +46,8 @@ def read_fields(file):
     """The octets of the field lines and the empty line behind them, checked, without white space around
     values.
 
-    What is cut by the end of the stream, and too many or too long lines, come back as they are, for others to
-    refuse. Raises MalformedHead. May switch.
+    Truncated lines, and too many or too long ones, are returned unchanged for later checks to refuse. Raises
+    MalformedHead. May switch.
     """
     lines = []
     while len(lines) <= FIELDS_MAX:
@@ -63,10 +63,7 @@ def read_fields(file):
 
 
 def check_framing(fields, version):
-    """Everybody finds the same host, and the same end of the body, of a request with these header fields.
-
-    Raises MalformedHead.
-    """
+    """Check that every server finds the same host and the same end of the body. Raises MalformedHead."""
     for name in _ONCE:
         if len(fields.get_all(name, ())) > 1:
             raise MalformedHead(f"there is more than one {name}")
@@ -84,10 +81,7 @@ def check_framing(fields, version):
 
 
 class Chunks(io.RawIOBase):
-    """The octets of a body in chunks, read from a buffered reader.
-
-    ``before()`` is called before the first read.
-    """
+    """The octets of a chunked body, read from a buffered reader. ``before()`` is called before each read."""
 
     def __init__(self, file, before):
         self._file = file
@@ -99,7 +93,7 @@ class Chunks(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        """Raises MalformedChunks, and what reading the file raises. May switch."""
+        """Raises MalformedChunks, and the errors of the file. May switch."""
         self._before()
         if self._ended:
             return 0

@@ -1,13 +1,12 @@
-"""Index: what long lists are sorted and filtered by, kept for one statistics interval and shared by all
-viewers.
+"""Index: values that long lists are sorted and filtered by, cached for one statistics interval and shared by
+all viewers.
 
-Below paging. A column is one fact of each row (``messages``, whether a name matches a filter), read from the
-model in slices by the first viewer who needs it; the next ones of the interval get it as it is. Which rows
-there are is the viewer's own list, made anew for each request from what that viewer may see: rows that came
-since are looked at by themselves, and those that went are in no list. So a column decides about the order
-alone, never about who sees what.
+Below paging. A column is one fact of each row (``messages``, whether a name matches a filter). The first
+viewer that needs it reads it from the model in slices; later viewers in the interval reuse it. Each request
+makes its own list of rows, of those the viewer may see: new rows are read one by one, and deleted ones are in
+no list. So a column affects the order alone, never what a viewer sees.
 
-Kept are numbers and texts, and rows by a number that stands for them: nothing here keeps a queue in memory.
+The index keeps numbers, texts and row ids, so it keeps no queue in memory.
 """
 import heapq
 import time
@@ -19,28 +18,28 @@ from gevent.lock import BoundedSemaphore
 
 from gomq_py.hub.turns import paced
 
-# Shorter lists are looked at each time, which costs less than the page that is shown of them.
+# Shorter lists are read each time, which costs less than building the page.
 KEPT_FROM = 500
-# Rows of all columns together, 20 to 50 octets each; beyond, what was not used for longest is forgotten.
+# Rows of all columns together, 20 to 50 octets each; above it the least recently used columns are dropped.
 ROWS_MAX = 500_000
-# Of one column: viewers who may see different things have different rows.
+# Lists of rows per column: viewers with different rights have different rows.
 ROW_LISTS_MAX = 3
-# Rows that are gone through in C between two looks at the clock: less than a millisecond.
+# Rows processed in C between two checks of the clock: less than a millisecond.
 CHUNK = 2000
-# Values between two looks at the clock where each is told from others: some 0.1 us.
+# Values between two checks of the clock while they are told apart by type: some 0.1 us each.
 TOLD_LOOK = 100
-# Rows sorted in one go, some 2 ms; more are sorted in such parts, which are merged.
+# Rows sorted at once, some 2 ms; more are sorted in such parts, which are merged.
 SORTED_AT_ONCE = 10_000
-# Rows that are merged between two looks at the clock: less than a microsecond each.
+# Rows merged between two checks of the clock: less than a microsecond each.
 MERGED_LOOK = 100
-# As many rows are read once more rather than looked for among those that were read.
+# Up to this many rows are read again rather than looked up in earlier columns.
 FEW = 100
 NUMBERS = {int, float, bool}
 _UNREAD = object()
 
 
 class Rows:
-    """What one request lists, each of a Kind (http.kinds)."""
+    """The rows of one request, each of a Kind (http.kinds)."""
 
     __slots__ = ("kind", "all", "_numbers")
 
@@ -51,11 +50,11 @@ class Rows:
 
     @property
     def are_kept(self):
-        """Whether facts of them are kept."""
+        """Whether the index keeps their facts."""
         return self.kind.numbers is not None and len(self.all) >= KEPT_FROM
 
     def numbers(self):
-        """What stands for these rows, as octets of 64 bit numbers. May switch."""
+        """The ids of these rows, as octets of 64-bit numbers. May switch."""
         if self._numbers is None:
             numbers = array("q")
             for _, some in chunks(self.all):
@@ -65,7 +64,7 @@ class Rows:
 
 
 class Index:
-    """The columns of one broker. ``interval_s``: for how long one is kept; ``now_s`` is given by tests."""
+    """The columns of one broker, each kept for ``interval_s``. Tests pass ``now_s``."""
 
     def __init__(self, interval_s=5.0, now_s=time.monotonic):
         self._interval_s = interval_s
@@ -75,11 +74,11 @@ class Index:
         self._is_closed = False
 
     def values(self, rows, what, read):
-        """``read(row)`` of each of these Rows, which is the fact named ``what``. May switch."""
+        """``read(row)`` of each of these Rows, cached under the name ``what``. May switch."""
         return self._column(rows, what, read, False).values
 
     def order(self, rows, what, read):
-        """The places of the Rows in the order of their facts, see ``in_order``. May switch."""
+        """Indexes of the Rows in the order of their facts, see ``in_order``. May switch."""
         return self._column(rows, what, read, True).order
 
     def _column(self, rows, what, read, is_ordered):
@@ -90,7 +89,7 @@ class Index:
             return column
         key, numbers = (rows.kind, what), rows.numbers()
         kept = self._fresh(key)
-        with kept.lock:  # whoever comes while it is read waits, and need not read it again
+        with kept.lock:  # concurrent readers wait and reuse the result
             column = kept.get(numbers)
             if column is None:
                 column = kept.add(numbers, read, rows.all)
@@ -100,7 +99,7 @@ class Index:
         return column
 
     def close(self):
-        """Forget everything, and keep nothing for long any more."""
+        """Drop all columns and stop the timer."""
         self._is_closed = True
         self._kept.clear()
         self._stop_timer()
@@ -122,10 +121,10 @@ class Index:
         while self.row_count > ROWS_MAX:
             oldest = next(iter(self._kept))
             if oldest == key:
-                return  # as the only one: a broker with more rows than that is sorted all the same
+                return  # the only one: a broker with more rows is sorted all the same
             del self._kept[oldest]
 
-    # what nobody asks for any more is forgotten
+    # dropping unused columns
 
     def _start_timer(self):
         if self._timer is None and not self._is_closed:
@@ -139,7 +138,7 @@ class Index:
             self._timer = None
 
     def forget(self):
-        """Forget the columns whose interval is over, and come again while there are others."""
+        """Drop the columns whose interval is over; the timer runs on while others are left."""
         self._stop_timer()
         now = self._now_s()
         for key in [key for key, kept in self._kept.items() if now - kept.begun_at >= self._interval_s]:
@@ -149,8 +148,7 @@ class Index:
 
 
 class _Column:
-    """A fact of each of some rows: ``values`` as the rows stand, and once somebody wants it their ``order``.
-    """
+    """A fact of each row: ``values`` in the order of the rows, and their ``order`` once it is needed."""
 
     __slots__ = ("values", "order")
 
@@ -160,7 +158,7 @@ class _Column:
 
 
 class _Kept:
-    """One column as it was read in one interval, for each list of rows that somebody asked for."""
+    """One column as read in one interval, for each requested list of rows."""
 
     __slots__ = ("begun_at", "lock", "_columns")
 
@@ -181,7 +179,7 @@ class _Kept:
         return column
 
     def add(self, numbers, read, rows):
-        """The _Column of these rows; only those that were not read before are read. May switch."""
+        """The _Column of these rows; reads only the rows that no earlier column has. May switch."""
         values = [_UNREAD] * len(rows)
         for before, column in reversed(self._columns.items()):
             if values.count(_UNREAD) > FEW:
@@ -202,19 +200,16 @@ class _Kept:
 
 
 def chunks(sequence):
-    """(start, part) of CHUNK each. A generator; may switch."""
+    """Yield (start, part) of CHUNK elements each. May switch."""
     for start in paced(range(0, len(sequence), CHUNK)):
         yield start, sequence[start:start + CHUNK]
 
 
 def in_order(values):
-    """The places of values in their order, an array: those of None, of numbers, of texts and whatever else,
-    each kind by itself, so that no list fails to sort.
+    """Indexes of values in order, an array: None first, then numbers, then texts and all else as text, so
+    that no list fails to sort. May switch.
 
-    May switch.
-
-    No tuple for each value: those of 100 000 had the cycle collector hold everybody up for 20 to 100 ms,
-    several times over.
+    No tuple per value: 100 000 of them had the cycle collector stop the loop for 20 to 100 ms, several times.
     """
     kinds = {kind for _, some in chunks(values) for kind in set(map(type, some))}
     if kinds <= NUMBERS or kinds == {str}:
@@ -237,7 +232,7 @@ def in_order(values):
 
 
 def _merged(places, value_of):
-    """The places in the order of their values, those of equal values in their own. May switch."""
+    """Indexes in the order of their values; equal values keep their order. May switch."""
     runs = [
         sorted(places[start:start + SORTED_AT_ONCE], key=value_of)
         for start in paced(range(0, len(places), SORTED_AT_ONCE))]

@@ -1,9 +1,9 @@
-"""JSON slices: large JSON read and written a slice at a time, so that definitions of ten thousand queues hold
-up no message.
+"""JSON slices: large JSON read and written in slices, so that definitions of ten thousand queues delay no
+message.
 
-A fast library takes a whole text in one go: 10 ms for each MiB, and more where it holds little but brackets.
-Here the lists of the outermost object are gone through element by element, and so are elements that are
-longer than a glance; one may have so many characters and no more.
+A fast library parses a whole text at once: 10 ms per MiB, and more if it is mostly brackets. Here the lists
+of the outermost object are parsed element by element, and so are elements longer than GLANCE; an element has
+at most ELEMENT_MAX characters.
 """
 import codecs
 import json
@@ -14,9 +14,9 @@ from gomq_py.http.answers import elements, json_octets
 from gomq_py.hub.slice_clock import SliceClock
 from gomq_py.hub.turns import give_way
 
-# Characters of one element, as many as the body of a request that is about one thing.
+# Characters of one element, as many as a request's body about a single thing.
 ELEMENT_MAX = 1024 * 1024
-# Characters that are read in one go, or twice as many: some 2 ms.
+# Characters parsed at once, or twice as many: some 2 ms.
 GLANCE = 64 * 1024
 _SPACES: Any = re.compile("[ \t\r\n]*")
 
@@ -25,18 +25,17 @@ class NotJSON(ValueError):
     """The text is no JSON object."""
 
 
-# In place of a value: it is longer than what was shown.
+# Stands for a value that is longer than the decoded text.
 _LONGER: Any = object()
 
 
 class TooLong(Exception):
-    """An element of it is too long; the text is for whoever sent it."""
+    """An element is too long; the text is for the client."""
 
 
 def parsed(pieces):
-    """The JSON object in octets that came in ``pieces``, a deque that is used up.
-
-    Raises NotJSON, TooLong. May switch.
+    """The JSON object in octets that came in ``pieces``, a deque that is consumed. Raises NotJSON, TooLong.
+    May switch.
     """
     text = _Text(pieces)
     try:
@@ -49,10 +48,8 @@ def parsed(pieces):
 
 
 def dumped(sections):
-    """The JSON object of (key, value) pairs as a list of octets; a value that is no dict, list or text is an
-    iterator of elements.
-
-    May switch.
+    """The JSON object of (key, value) pairs as a list of octets; a value other than a dict, list or str is an
+    iterator of elements. May switch.
     """
     parts = []
     for number, (key, value) in enumerate(sections):
@@ -73,9 +70,8 @@ _scan: Any = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type
 
 
 class _Text:
-    """The text of octets in pieces, and a place in it.
-
-    What has been read is freed, and what lies far ahead not decoded yet.
+    """The text in pieces of octets, with a reading position. Frees the text before it, and decodes little
+    ahead of it.
     """
 
     def __init__(self, pieces):
@@ -87,11 +83,11 @@ class _Text:
         self._clock = SliceClock()
 
     def position(self):
-        """Characters before this place."""
+        """Characters before the reading position."""
         return self._behind + self._at
 
     def peek(self):
-        """The next character that is no white space; "" at the end. Raises ValueError."""
+        """The next character except white space; "" at the end. Raises ValueError."""
         while True:
             self._at = _SPACES.match(self._shown, self._at).end()
             if self._at < len(self._shown):
@@ -102,17 +98,13 @@ class _Text:
             self.give_way()
 
     def expect(self, mark):
-        """Pass over a mark. Raises ValueError where something else stands."""
+        """Skip this character. Raises ValueError if another comes."""
         if self.peek() != mark:
             raise ValueError(f"no {mark}")
         self._at += 1
 
     def scan(self, ahead):
-        """The value that stands here, which is passed over; _LONGER where ``ahead`` characters do not hold
-        it.
-
-        Raises ValueError.
-        """
+        """Read the next value; _LONGER if it does not fit into ``ahead`` characters. Raises ValueError."""
         if not self._is_all and len(self._shown) - self._at < ahead:
             self._look_ahead(2 * ahead)
         try:
@@ -125,15 +117,14 @@ class _Text:
         return value
 
     def give_way(self):
-        """Let others have their turn if it is time. May switch."""
+        """Let other work run if it is time. May switch."""
         if self._clock.is_over():
             give_way()
             self._clock.begin()
 
     def _look_ahead(self, count):
-        """Have so many characters before this place, or all there are.
-
-        Raises ValueError where they are none.
+        """Decode at least ``count`` characters from here, or all that are left. Raises ValueError if they are
+        no UTF-8.
         """
         parts = [self._shown[self._at:]]
         self._behind += self._at
@@ -147,8 +138,8 @@ class _Text:
 
 
 def _object(text, limit):
-    """The object that stands here; ``limit`` is the position where the element that it is in has to end, None
-    for the outermost.
+    """The object at the reading position; ``limit`` is the position where its element has to end, None for
+    the outermost.
     """
     found: dict = {}
     text.expect("{")
@@ -171,7 +162,7 @@ def _object(text, limit):
 
 
 def _list(text, limit):
-    """Likewise the list."""
+    """The list at the reading position, likewise."""
     elements: list = []
     text.expect("[")
     if text.peek() == "]":
@@ -186,7 +177,7 @@ def _list(text, limit):
 
 
 def _limit_of(text, limit):
-    """Where an element has to end that begins here, or is part of one that has a limit."""
+    """The position where the element that begins here, or the one around it, has to end."""
     if limit is None:
         text.peek()
         return text.position() + ELEMENT_MAX
@@ -194,9 +185,8 @@ def _limit_of(text, limit):
 
 
 def _value(text, limit):
-    """The value that stands here.
-
-    One that is longer than a glance is gone through piece by piece. Raises ValueError, TooLong. May switch.
+    """The value at the reading position, piece by piece if it is longer than GLANCE. Raises ValueError,
+    TooLong. May switch.
     """
     text.give_way()
     mark = text.peek()

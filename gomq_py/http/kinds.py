@@ -1,10 +1,8 @@
-"""Kinds: what long lists are of, each with its JSON, what it is filtered and sorted by, and whether it is
-still there.
+"""Kinds of rows in long lists: each with its JSON, the facts it is filtered and sorted by, and a check
+whether it still exists.
 
-Tables; only reads.
-
-A fact is what one field of the JSON would be, read without building all of it. Fields that are not among a
-kind's facts can be sorted by too, and cost the whole object for each row once in an interval.
+Tables; only reads. A fact is the value of one JSON field, read without building the whole object. Lists can
+be sorted by other fields, too, at the cost of the whole object per row once in an interval.
 """
 from operator import itemgetter
 
@@ -14,16 +12,15 @@ from gomq_py.http.answers import node
 from gomq_py.http.columns import at
 from gomq_py.mqtt.model import administration
 
-# Of a text, or of what is shown as one: enough to sort by.
+# Characters kept of a text: enough to sort by.
 KEPT_CHARACTERS = 200
 
 
 class Kind:
-    """``build(row)`` answers its JSON; ``name_of(row)`` what a filter looks at; ``now(row)`` the row as it is
-    now, or None when it is gone.
+    """``build(row)`` returns its JSON; ``name_of(row)`` the text that a filter matches; ``now(row)`` the
+    current row, or None if it is gone.
 
-    ``numbers(rows)``: a number for each that stands for it as long as it is there; None where rows are made
-    for each request.
+    ``numbers(rows)``: an id for each row, valid while the row exists; None if rows are made for each request.
     """
 
     __slots__ = ("build", "name_of", "now", "numbers", "facts")
@@ -45,9 +42,7 @@ class Kind:
 
 
 def _kept(value):
-    """What is kept of a field that nobody is expected to sort by: no objects, which are large where there are
-    many rows.
-    """
+    """The cached form of a field without a fact: no objects, which are large with many rows."""
     return value if value is None or isinstance(value, (int, float)) else str(value)[:KEPT_CHARACTERS]
 
 
@@ -59,9 +54,9 @@ def _name_of(row):
     return row.get("name", "") if isinstance(row, dict) else row.name
 
 
-# Of 63 bits the upper ones are the address, so that no two rows have the same number; addresses are of 48
-# bits at most, and the last four are 0. The rest is of the name: another thing may come to lie where one that
-# is gone has lain.
+# The upper of 63 bits are the address, so that no two rows have the same number; addresses have 48 bits at
+# most, and the last four are 0. The lower bits are the name's: another object may later have the same
+# address.
 _SHIFT = 15
 _ADDRESS, _NAME = (1 << 63) - (1 << 19), (1 << 19) - 1
 
@@ -80,7 +75,7 @@ def _numbers_of_consumers(pairs):
     return [id(consumer) << _SHIFT & _ADDRESS | hash(consumer.tag) & _NAME for consumer, _ in pairs]
 
 
-# what is there now
+# current rows
 
 def _queue_now(queue):
     vhost = node().broker.vhosts.get(queue.vhost)
@@ -130,9 +125,8 @@ def _messages(queue):
 
 
 def _rates(group, first, prefix):
-    """{field: fact} of the rates of a group's counters from the ``first`` on.
-
-    Each reading is a look at the thing, of which its rates come.
+    """{field: fact} of the rates of a group's counters from ``first`` on. Each reading counts as a look, from
+    which rates are computed.
     """
     def rate(index):
         return lambda thing: statistics.view(group, thing).details(index)["rate"]
@@ -189,30 +183,30 @@ def _source(one):
     return one.source.name if isinstance(one, Binding) else ""
 
 
-# JSON that each request makes for itself, and the fields that filters look at.
+# JSON made for each request, and the fields that filters match.
 JSON = Kind()
 BY_USER, BY_VHOST = Kind(name_of=itemgetter("user")), Kind(name_of=itemgetter("vhost"))
 BY_SOURCE, BY_DESTINATION, BY_KEY = (
     Kind(name_of=itemgetter(field)) for field in ("source", "destination", "routing_key")
 )
-# Things of which few are listed, or that are not there for longer than the request.
+# Short lists, and rows that exist only during the request.
 VHOSTS = Kind(shapes.vhost)
-BINDINGS = Kind(_binding, _source)  # and queues, for theirs to the default exchange
+BINDINGS = Kind(_binding, _source)  # and queues, for their bindings to the default exchange
 DEFAULT_BINDINGS = Kind(shapes.default_binding)
 
 QUEUES = Kind(shapes.queue, now=_queue_now, numbers=_numbers_of_named, facts=_QUEUE)
-# As lists with ``disable_stats`` show them, and with ``enable_queue_totals`` too.
+# As in lists with ``disable_stats``, and with ``enable_queue_totals`` too.
 QUEUES_THEMSELVES = Kind(shapes.queue_itself, now=_queue_now, numbers=_numbers_of_named, facts=_ITSELF)
 QUEUES_WITH_TOTALS = Kind(
     shapes.queue_with_totals, now=_queue_now, numbers=_numbers_of_named, facts={**_ITSELF, **_LENGTHS}
 )
 EXCHANGES = Kind(shapes.exchange, now=_exchange_now, numbers=_numbers_of_named, facts=_EXCHANGE)
 CONNECTIONS = Kind(shapes.connection, now=_connection_now, numbers=_numbers_of_named, facts=_CONNECTION)
-# Pairs of a channel and its connection, and of a consumer and its connection.
+# Pairs (channel, its connection) and (consumer, its connection).
 CHANNELS = Kind(
     lambda pair: shapes.channel(*pair), lambda pair: shapes.channel_name(*pair), _channel_now,
     _numbers_of_channels, _CHANNEL)
-# Connections of MQTT; pairs of a session and its vhost; of each subscription, its session and its vhost.
+# MQTT connections; pairs (session, its vhost); triples (subscription, its session, its vhost).
 MQTT_CONNECTIONS = Kind(shapes.mqtt_connection, lambda one: one.client_id, _connection_now, _numbers_of_named)
 MQTT_SESSIONS = Kind(lambda pair: shapes.mqtt_session(*pair), lambda pair: pair[0].client_id, _session_now)
 MQTT_SUBSCRIPTIONS = Kind(

@@ -1,6 +1,6 @@
-"""Link metrics: shovels and links of federation, for Prometheus.
+"""Link metrics: shovels and federation links, for Prometheus.
 
-Beside own_metrics, whose prefix they have. Reads what the supervisors show; URIs and error texts are no part.
+Beside own_metrics, with the same prefix. Reads the supervisors' descriptions, without URIs and error texts.
 """
 from collections import Counter
 
@@ -14,9 +14,9 @@ STATES = ("starting", "running", "stopped", "terminated", "error", "paused", "wa
 FEDERATION_STATES = (*STATES[:5], "waiting")
 SHOVEL_LABELS = ("vhost", "shovel")
 FEDERATION_LABELS = ("vhost", "upstream", "type", "name")
-# Objects between two looks at the clock.
+# Objects between two checks of the clock.
 LOOK = 10
-# field of what is shown, kind of family, name's end, help
+# field of the description, kind of family, end of the name, help
 ROWS = (
     ("moved", CounterMetricFamily, "messages_moved", "Messages that arrived and left their source"),
     ("unconfirmed", GaugeMetricFamily, "messages_unconfirmed", "Messages sent that are not confirmed yet"),
@@ -37,7 +37,7 @@ class LinkFamilies:
         self._node = node
 
     def overview(self):
-        """How many there are in each state. May switch."""
+        """Number of links in each state. May switch."""
         for kind, states, found in (
             (SHOVEL, STATES, (one.state for one in paced(self._shovels(), LOOK))),
             (FEDERATION, FEDERATION_STATES, (one.state for one in paced(self._links(), LOOK))),
@@ -50,7 +50,7 @@ class LinkFamilies:
             yield family
 
     def shovels(self, vhosts=None):
-        """Of each shovel. May switch."""
+        """Families of each shovel. May switch."""
         described = [
             ((one.vhost.name, one.name), self._node.shovels.described(one))
             for one in paced(self._shovels(vhosts), LOOK)
@@ -58,7 +58,7 @@ class LinkFamilies:
         yield from _families(SHOVEL, SHOVEL_LABELS, described, "state", (*ROWS, LAG))
 
     def federation(self, vhosts=None):
-        """Of each link of federation. May switch."""
+        """Families of each federation link. May switch."""
         described = [
             ((one.vhost.name, one.upstream.name, one.type, one.name), one.described())
             for one in paced(self._links(vhosts), LOOK)
@@ -66,7 +66,7 @@ class LinkFamilies:
         yield from _families(FEDERATION, FEDERATION_LABELS, described, "status", ROWS)
 
     def per_object(self):
-        """Of each of both. May switch."""
+        """Families of each shovel and federation link. May switch."""
         yield from self.shovels()
         yield from self.federation()
 

@@ -1,11 +1,10 @@
-"""Live: answers that do not end, as server-sent events (HTML's): what changed, and the log.
+"""Live: endless answers, as server-sent events (HTML's), for changes and for the log.
 
-Between a source, which wakes those who follow it, and the server, which writes what they yield. A follower
-sleeps until there is something to tell, and tells what there is then: events that come together leave
-together, so that a busy broker costs a viewer no more than a few writes a second. Each counts as a connection
-of its port ([mgmt] max_connections), and there are at most so many of them that others still come in. It ends
-with the login that it began with, with the port, or when its client is gone, which a line now and then finds
-out.
+Between a source, which wakes its followers, and the server, which writes what they yield. A follower sleeps
+until there is an event, and sends all that are due together, so that a busy broker costs a viewer no more
+than a few writes a second. Each stream counts as a connection of its port ([mgmt] max_connections), and their
+number is limited, so that other clients find room. It ends with its login or its port, or when its client has
+gone, which an occasional line detects.
 """
 import time
 
@@ -18,32 +17,32 @@ from gomq_py.http.answers import json_octets, node
 from gomq_py.http.errors import Unavailable
 
 MEDIA_TYPE = "text/event-stream"
-# Of one user and of one port; a part of the port's connections, too.
+# Limits per user and per port; the latter is also at most this part of the port's connections.
 OF_USER_MAX, OF_PORT_MAX, PART = 20, 200, 4
-# What comes so soon after the last look is looked at together, also by whom it does not concern.
+# Pause after a wakeup, also one by invisible events, so that the next ones are sent together.
 PAUSE_S = 0.25
-# A line that says nothing: proxies close what is silent, and it finds out whether anybody listens.
+# Seconds until an empty line: proxies close silent connections, and it detects a client that has gone.
 SILENCE_S = 15.0
-# What a browser waits before it comes again, in milliseconds.
+# Milliseconds that a browser waits before it reconnects.
 RETRY_MS = 2000
 
 
 class Viewer:
-    """Whoever asked, as a stream has to know them later on: a request's ``g`` ends with its answer's head."""
+    """The user of a stream, kept beyond the request: ``g`` ends with the answer's head."""
 
     def __init__(self):
         self.user, self.tags = g.user, g.tags
         self._session, self._proof, self._sessions = g.session, g.proof, login.sessions()
 
     def is_good(self):
-        """Whether the login still is. Does not count as a use of the session."""
+        """Whether the login is still valid. Does not count as a use of the session."""
         if self._session is not None and not self._sessions.is_good(self._session):
             return False
         return self._proof.is_good(time.time())
 
 
 class Followers:
-    """Those who follow something over one port, ended with it. ``settings`` are the broker's."""
+    """The event streams of one port, which end with it. ``settings`` are the broker's."""
 
     def __init__(self, settings):
         self._settings = settings
@@ -54,7 +53,7 @@ class Followers:
         return len(self._users)
 
     def enter(self, event, user):
-        """One more, of this User. Raises Unavailable where there are too many."""
+        """Add a stream of this User. Raises Unavailable if there are too many."""
         most = min(OF_PORT_MAX, max(1, self._settings.http_max_connections // PART))
         if self._is_closed or len(self._users) >= most:
             raise Unavailable(f"{len(self._users)} event streams are open, and no more may be")
@@ -64,29 +63,29 @@ class Followers:
         self._users[event] = user.identity
 
     def leave(self, event):
-        """It has ended."""
+        """Remove a stream that has ended."""
         self._users.pop(event, None)
 
     def close(self):
-        """End all of them; nobody comes any more."""
+        """End all streams; no new one is accepted."""
         self._is_closed = True
         for event in list(self._users):
             event.set()
 
     @property
     def is_closed(self):
-        """Whether those that are left have to end."""
+        """Whether the remaining streams have to end."""
         return self._is_closed
 
 
 class Source:
-    """Wakes who follows it: ``followers`` are Events; whoever has something to tell calls ``wake``."""
+    """Wakes its ``followers``, which are Events."""
 
     def __init__(self):
         self.followers = {}
 
     def wake(self):
-        """There is something new. Cheap where nobody follows."""
+        """Wake all followers. Cheap without followers."""
         for event in self.followers:
             event.set()
 
@@ -97,24 +96,24 @@ def is_wanted():
 
 
 def answer(source, tell):
-    """A stream of what ``tell()`` answers: [(event's name or None, number or None, value)] of what is new
-    since its last call, in order; None: it is over.
+    """A stream of the results of ``tell()``: a list of (event's name or None, number or None, value) that are
+    new since its last call, in order; None ends the stream.
     """
     viewer, followers = Viewer(), request.environ.get("gomq.followers")
     event = Event()
-    if followers is None:  # an app that nobody serves
+    if followers is None:  # an app without a server
         followers = Followers(node().settings)
     followers.enter(event, viewer.user)
     event.set()
     stream = _Stream(source, followers, event, viewer, tell)
     response = Response(stream, mimetype=MEDIA_TYPE)
     response.headers["Cache-Control"] = "no-store"
-    response.headers["X-Accel-Buffering"] = "no"  # nginx would keep it until there is a page of it
+    response.headers["X-Accel-Buffering"] = "no"  # nginx would buffer a page of it
     return response
 
 
 class _Stream:
-    """The octets of a stream, as WSGI has them. It is a follower until ``close``, which comes in any case."""
+    """The octets of a stream, for WSGI. It is a follower until ``close``, which is always called."""
 
     def __init__(self, source, followers, event, viewer, tell):
         self._source = source
@@ -130,7 +129,7 @@ class _Stream:
     def close(self):
         self._source.followers.pop(self._event, None)
         self._followers.leave(self._event)
-        self._parts = None  # they hold this
+        self._parts = None  # breaks a reference cycle
 
     def _made(self, tell):
         yield b"retry: %d\n\n" % RETRY_MS
@@ -146,7 +145,7 @@ class _Stream:
             if told:
                 yield b"".join(_written(*one) for one in told)
                 wrote_at = time.monotonic()
-            elif not is_woken or time.monotonic() - wrote_at >= SILENCE_S:  # or woken by what it may not see
+            elif not is_woken or time.monotonic() - wrote_at >= SILENCE_S:  # or woken by invisible events
                 yield b":\n\n"
                 wrote_at = time.monotonic()
             if is_woken:

@@ -1,10 +1,7 @@
-"""Login and access: who asks, and whether this route is for them.
+"""Login and access: authenticates requests, and checks RabbitMQ's tags per route with ``@access``.
 
-RabbitMQ's tags, checked per route by ``@access``.
-
-Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go from here to ``auth.logins``, which
-slows down whoever guesses, and nowhere else. A request without them may be one of a session
-(``http.session``).
+Passwords and tokens come by HTTP Basic, tokens as Bearer too; they go on to ``auth.logins``, which throttles
+guessing, and nowhere else. A request without them may belong to a session (``http.session``).
 """
 import functools
 
@@ -22,7 +19,7 @@ from gomq_py.http.errors import LoginFailed, NotAuthorised, SessionEnded, Thrott
 from gomq_py.observability.log import logger
 
 LOG = logger("http")
-# What a tag reaches besides itself: RabbitMQ's table of management tags.
+# Tags that a tag includes: RabbitMQ's table of management tags.
 IMPLIED = {
     "administrator": frozenset({"administrator", "monitoring", "policymaker", "management"}),
     "monitoring": frozenset({"monitoring", "management"}),
@@ -32,19 +29,19 @@ IMPLIED = {
 MANAGEMENT, MONITORING, POLICYMAKER, ADMINISTRATOR = (
     "management", "monitoring", "policymaker", "administrator"
 )
-# No tag is needed: the view asks for a permission, as AMQP does.
+# No tag is needed: the view checks a permission, as AMQP does.
 ANYBODY = ""
 
 
 class LoginCounts:
-    """How many logins there were over this door."""
+    """The number of logins over this door."""
 
     def __init__(self):
         self.succeeded_count = self.failed_count = 0
 
 
 class LocalOperator(User):
-    """Who speaks over the control socket: may do everything, and is in no list."""
+    """The user of the control socket: may do everything, and is in no list."""
 
     __slots__ = ()
 
@@ -57,7 +54,7 @@ class LocalOperator(User):
 
 
 def reach(user):
-    """Every tag that the user's tags reach."""
+    """All tags that the user's tags include."""
     reached = set()
     for tag in user.tags:
         reached |= IMPLIED.get(tag, frozenset({tag}))
@@ -82,7 +79,7 @@ def _by_session(number):
     """The user of a session. Sets ``g.session``. Raises ForeignPage, SessionEnded."""
     users = node().broker.users
     session = sessions().find(number)
-    # A token's user is none of ours, whatever it is called.
+    # A token's user is not a local user, whatever its name.
     is_kept = session is not None and session.user.expires_at_s is None
     if session is None or is_kept and not users.may_come_from(session.user.name, _address()):
         raise SessionEnded("The session has ended")
@@ -92,21 +89,18 @@ def _by_session(number):
 
 
 def _address():
-    """The address that the login of this request counts by."""
+    """The address that this request's login counts by."""
     return foreign_pages.login_address(
         request.remote_addr or "", request.headers.get("Host", ""), node().settings.oauth_mgmt_base_url)
 
 
 def basic(name, password):
-    """A name and a password as an Authorization header has them."""
+    """A name and a password as an Authorization header."""
     return Authorization("basic", {"username": name, "password": password})
 
 
 def by_password(given):
-    """The user of what an Authorization header gives. Raises NotAuthorised, LoginFailed or Throttled.
-
-    May switch.
-    """
+    """The user of an Authorization header. Raises NotAuthorised, LoginFailed or Throttled. May switch."""
     counts = current_app.extensions["gomq.logins"]
     address = _address()
     try:
@@ -126,9 +120,8 @@ def by_password(given):
 
 
 def _login(logins, given, address):
-    """The user of an Authorization header: Basic, where the password may be a token, or Bearer.
-
-    Raises LoginRefused, LoginFailed. May switch.
+    """The user of an Authorization header: Basic, whose password may be a token, or Bearer. Raises
+    LoginRefused, LoginFailed. May switch.
     """
     if given is not None and given.type == "basic" and given.username is not None:
         return logins.login(given.username, given.password or "", address)
@@ -137,7 +130,7 @@ def _login(logins, given, address):
     raise LoginFailed("Login failed")
 
 
-# RabbitMQ's words, by the tag that is missing.
+# RabbitMQ's texts, by missing tag.
 REFUSALS = {
     MANAGEMENT: "Not management user", POLICYMAKER: "User not authorised to access object",
     MONITORING: "Not monitor user", ADMINISTRATOR: "Not administrator user",
@@ -145,13 +138,11 @@ REFUSALS = {
 
 
 def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
-    """Only for users whose tags reach ``tag``.
+    """Restrict a view to users whose tags include ``tag``.
 
-    Sets ``g.user``, ``g.tags`` and ``g.session`` (None: it came with a password or token).
-
-    The body, of at most ``max_octets``, is there when the view begins, and the login still good then,
-    whichever kind it was. ``who()`` answers the user, and does not switch after it has found that the login
-    is good.
+    Sets ``g.user``, ``g.tags`` and ``g.session`` (None for a password or token). Before the view runs, the
+    body of at most ``max_octets`` has been received and the login, of any kind, is still valid. ``who()``
+    returns the user, and does not switch after it has checked the login.
     """
 
     def decorate(view):
@@ -166,17 +157,17 @@ def access(tag, max_octets=MAX_BODY_OCTETS, who=authenticate):
             check_login()
             return view(*args, **kwargs)
 
-        setattr(guarded, "required_tag", tag)  # for the description
+        setattr(guarded, "required_tag", tag)  # for the OpenAPI document
         return guarded
 
     return decorate
 
 
 def check_login():
-    """After a wait, of whatever length: who logged in may still act. Raises LoginFailed, SessionEnded.
+    """Check after a wait that the login is still valid. Raises LoginFailed, SessionEnded.
 
-    Meanwhile the user may have been deleted or have got another password or other tags, a token may have
-    expired, a page have logged out.
+    Meanwhile the user may have been deleted or have got another password or other tags, the token may have
+    expired, or the page may have logged out.
     """
     if g.session is not None and not sessions().is_good(g.session):
         raise SessionEnded("The session has ended")
@@ -185,14 +176,14 @@ def check_login():
 
 
 def require_tag(tag):
-    """The tags of this request's user reach ``tag``; ANYBODY's do. Raises NotAuthorised."""
+    """Raises NotAuthorised unless the user's tags include ``tag`` or it is ANYBODY."""
     if tag != ANYBODY and tag not in g.tags:
         raise NotAuthorised(REFUSALS[tag if MANAGEMENT in g.tags else MANAGEMENT])
 
 
 def set_by():
-    """Who sets a parameter with this request, as ``Parameters.set`` has it: a token's user is none of ours,
-    whatever it is called.
+    """The author of a parameter set by this request, for ``Parameters.set``: None for a token's user, who is
+    not a local user, whatever its name.
     """
     if isinstance(g.user, LocalOperator):
         return OPERATOR
@@ -205,5 +196,5 @@ def sees_vhost(name):
 
 
 def user_sees_vhost(user, tags, name):
-    """The same of any user, with the tags that it reaches."""
+    """Whether a user with these tags may look into the vhost."""
     return MONITORING in tags or may_enter(user, name)

@@ -1,8 +1,7 @@
-"""Metric rows: RabbitMQ's names for what queues, channels and connections count, and where the model has it.
+"""Metric rows: RabbitMQ's names for the counters of queues, channels and connections, with the functions that
+read them.
 
-Tables only.
-
-A row of QUEUE_... is (name, help, value of a queue, value of the sums over all: a namespace of
+Tables only. A row of QUEUE_... is (name, help, value of a queue, value of the sums over all: a namespace of
 sums.QUEUE_SUMS).
 """
 
@@ -46,7 +45,7 @@ DETAILS = (
         lambda queue: _octets(queue) if queue.durable else 0, lambda sums: sums.persistent_octets,
     ),
 )
-# RabbitMQ has a share of time here; what is told is whether there is a consumer at all, as in the API.
+# RabbitMQ reports a share of time here; this is whether there is a consumer at all, as in the API.
 CAPACITY = (
     ("consumer_capacity", "1 where there are consumers", lambda queue: int(_consumers(queue) > 0), None),
     (
@@ -55,7 +54,7 @@ CAPACITY = (
     ),
 )
 
-# rows of counters: the same expression for a queue and for the sums
+# rows of counters: the same function reads a queue and the sums
 
 DELIVERY = (
     ("get_ack", "Messages taken with basic.get, to be acknowledged", lambda one: one.got - one.auto_got),
@@ -94,7 +93,7 @@ GLOBAL_QUEUES = (
     ("get_empty", "Times that basic.get found no message", lambda one: one.got_none),
     ("redelivered", "Messages that came back", lambda one: one.requeued),
 )
-# Reasons of dead letters: ours, RabbitMQ's.
+# Reasons of dead letters, with their help text.
 DEAD_LETTERS = (
     ("expired", "their time was over"), ("rejected", "a consumer did not want them"),
     ("maxlen", "there were too many"), ("delivery_limit", "they came back too often"),
@@ -141,7 +140,7 @@ CHURN = (
 
 
 def unconfirmed(channel):
-    """Messages of a channel whose confirm is due."""
+    """Messages of a channel that are not confirmed yet."""
     return channel.published - channel.confirmed_count if channel.confirming else 0
 
 

@@ -1,8 +1,8 @@
 """Metrics: the broker's counters under RabbitMQ's names, so that its dashboards work.
 
-One method per family of RabbitMQ's /metrics/detailed, and more. Each yields families in the forms that
-``exposition.rendered`` takes. Reads what the model counts, keeps nothing. What is per object is made lazily;
-sums over many are made in slices.
+One method per family of RabbitMQ's /metrics/detailed, and more, each yielding families for
+``exposition.rendered``. Reads the model's counters, keeps nothing. Series per object are made lazily; sums
+over many objects are made in slices.
 """
 import os
 import resource
@@ -22,20 +22,20 @@ from gomq_py.observability import resources
 
 PREFIX = "rabbitmq_"
 PROTOCOL = "amqp091"
-# What RabbitMQ calls types of queues here.
+# RabbitMQ's names for types of queues.
 QUEUE_TYPES = {CLASSIC: "rabbit_classic_queue", QUORUM: "rabbit_quorum_queue", STREAM: "rabbit_stream_queue"}
-# A dead letter leaves its queue when its copies are on disk.
+# A dead letter leaves its queue once its copies are on disk.
 STRATEGY = "at_least_once"
 QUEUE = ("vhost", "queue")
 
 
 class Families:
-    """Metric families over a node's present state; ``endpoint`` is what identity_info says, which tells two
-    scrapes of one node apart.
+    """Metric families over a node's present state; ``endpoint`` in identity_info tells two scrapes of one
+    node apart.
     """
 
     def __init__(self, node, prefix=PREFIX, endpoint="aggregated", inner=""):
-        """``inner`` comes between the prefix and the names of everything but identity and build."""
+        """``inner`` comes between the prefix and the names of all families but identity and build."""
         self._node = node
         self._outer = prefix
         self._prefix = prefix + inner
@@ -44,7 +44,7 @@ class Families:
     # the broker
 
     def identity(self, _vhosts=None):
-        """Who this is: what dashboards join everything else with."""
+        """Identity and versions, with which dashboards join all other families."""
         node = self._node
         yield InfoMetricFamily(f"{self._outer}identity", "Node and cluster identity", value={
             "rabbitmq_node": node.name, "rabbitmq_cluster": node.cluster_name,
@@ -57,13 +57,13 @@ class Families:
             "product_version": gomq_py.__version__})
 
     def churn(self, _vhosts=None):
-        """What came and went since the start."""
+        """Connections, channels and queues opened and closed since the start."""
         churn = self._node.churn()
         for name, text, counter in rows.CHURN:
             yield self._counter(name, text, churn[counter])
 
     def node_coarse(self, _vhosts=None):
-        """What the process uses."""
+        """Resources that the process uses."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield self._gauge("process_open_fds", "Open file descriptors", len(os.listdir("/proc/self/fd")))
         yield self._gauge(
@@ -80,7 +80,7 @@ class Families:
         yield self._counter("cpu_system_time", "Seconds of CPU in the kernel for the broker", usage.ru_stime)
 
     def node_limits(self, _vhosts=None):
-        """What the process may use, and for how long it has run."""
+        """Resource limits of the process, and its uptime."""
         watch, descriptors = self._node.broker.resource_watch, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield self._gauge("process_max_fds", "Open file descriptors limit", descriptors)
         yield self._gauge(
@@ -96,7 +96,7 @@ class Families:
             yield self._gauge(name, "Node uptime in seconds", self._node.uptime_s())
 
     def alarms(self, _vhosts=None):
-        """1 while publishers are held."""
+        """Alarms: 1 while publishers are blocked."""
         alarms = self._node.broker.alarms
         for name, text, is_on in (
                 ("memory_used_watermark", "for lack of memory", alarms.is_on(MEMORY)),
@@ -108,7 +108,7 @@ class Families:
             yield self._gauge(f"alarms_{name}", f"1 while publishers are held {text}", int(is_on))
 
     def auth(self, _vhosts=None):
-        """Logins."""
+        """Successful and failed logins."""
         churn = self._node.clients.churn
         succeeded, failed = churn.logins_succeeded, churn.logins_failed
         for name, text, value in (
@@ -119,7 +119,7 @@ class Families:
     # totals
 
     def totals(self):
-        """Everything about queues, channels and connections, summed over all of them. May switch."""
+        """All families of queues, channels and connections, summed over all of them. May switch."""
         by_type, exchanges, channels = self._summed()
         queues = SimpleNamespace(**sums.over_types(by_type))
         for name, text, _, value in (*rows.COARSE, *rows.CONSUMERS, *rows.DETAILS):
@@ -132,7 +132,7 @@ class Families:
         yield from self.global_counters(by_type, exchanges, channels)
 
     def counts(self):
-        """How many there are of each kind."""
+        """The number of connections, channels, consumers and queues."""
         connections, vhosts = self._node.connections(), list(self._node.broker.vhosts.values())
         yield self._gauge("connections", "Connections currently open", len(connections))
         yield self._gauge(
@@ -217,10 +217,8 @@ class Families:
         )
 
     def _summed(self):
-        """({type: sums of queues}, sums of exchanges, sums of channels) over all vhosts, those that are gone
-        included.
-
-        May switch.
+        """({type: sums of queues}, sums of exchanges, sums of channels) over all vhosts, including deleted
+        ones. May switch.
         """
         gone = self._node.broker.totals
         by_type, exchanges, channels = [sums.of_gone_queues(gone)], (gone.unroutable, gone.returned), (
@@ -238,7 +236,7 @@ class Families:
             len(channel.consumers) for one in paced(connections) for channel in list(one.channels.values())
         )
 
-    # one series per object; ``vhosts`` names those wanted, None all
+    # one series per object; ``vhosts`` are the wanted names, None for all
 
     def queue_coarse(self, vhosts=None):
         """The lengths of every queue."""
@@ -249,19 +247,19 @@ class Families:
         return self._queue_gauges(rows.CONSUMERS, vhosts)
 
     def queue_details(self, vhosts=None):
-        """What else there is to measure of a queue."""
+        """The other gauges of every queue."""
         return self._queue_gauges((*rows.CONSUMERS, *rows.CAPACITY, *rows.DETAILS), vhosts)
 
     def channel_queue(self, vhosts=None):
-        """What was delivered from every queue, under the names of RabbitMQ's channels."""
+        """Deliveries from every queue, under the names of RabbitMQ's channels."""
         return self._queue_counters("channel", vhosts)
 
     def queue_delivery(self, vhosts=None):
-        """The same under the names that RabbitMQ 4 has for queues."""
+        """Deliveries from every queue, under RabbitMQ 4's names for queues."""
         return self._queue_counters("queue", vhosts)
 
     def queue_published(self, vhosts=None):
-        """What came into every queue."""
+        """Messages published to every queue."""
         queues = self._queues(vhosts)
         yield (
             CounterMetricFamily(
@@ -270,8 +268,8 @@ class Families:
         )
 
     def channel_exchange(self, vhosts=None):
-        """What was published to every exchange, under the names of RabbitMQ's channels, and what every
-        channel has confirmed.
+        """Messages published to every exchange, under the names of RabbitMQ's channels, and confirms of every
+        channel.
         """
         yield from self._exchange_counters("channel_messages", vhosts)
         yield (
@@ -284,8 +282,8 @@ class Families:
         )
 
     def exchanges(self, vhosts=None):
-        """What was published to every exchange, under the names that RabbitMQ 4 has for exchanges, and the
-        copies made of that.
+        """Messages published to every exchange, under RabbitMQ 4's names for exchanges, and the copies routed
+        to queues.
         """
         yield from self._exchange_counters("exchange_messages", vhosts)
         yield (
@@ -298,7 +296,7 @@ class Families:
         )
 
     def connection_octets(self, _vhosts=None):
-        """Every connection's octets."""
+        """Octets of every connection."""
         connections = self._node.connections()
         for name, text, value in rows.CONNECTION_COUNTERS:
             yield (
@@ -307,7 +305,7 @@ class Families:
             )
 
     def connection_channels(self, _vhosts=None):
-        """Every connection's channels."""
+        """Channels of every connection."""
         yield (
             GaugeMetricFamily(
                 f"{self._prefix}connection_channels", "Channels on a connection", labels=("connection",)
@@ -331,7 +329,7 @@ class Families:
         )
 
     def exchange_bindings(self, vhosts=None):
-        """How many bindings start at every exchange; the default exchange's are not kept and not counted."""
+        """Number of bindings of every exchange; the default exchange's are implicit and not counted."""
         yield (
             GaugeMetricFamily(
                 f"{self._outer}cluster_exchange_bindings", "Bindings of the exchange",

@@ -1,22 +1,22 @@
-"""Node: what the management door sees of the process it runs in. Made by the launcher, handed to every app.
+"""Node: the process as the management door sees it. Made by the launcher, handed to every app.
 
-The door never reaches for another door: connections come from the hub's ``clients``, shovels and the like
-from whoever registers them here.
+The door never uses another door: connections come from the hub's ``clients``, shovels and links from their
+supervisors.
 """
 import time
 
 from gomq_py.broker.signals.totals import CHURN
 
-CLUSTER_NAME = "cluster_name"  # the global parameter, as in RabbitMQ
+CLUSTER_NAME = "cluster_name"  # a global parameter, as in RabbitMQ
 
 
 class Node:
     """One running broker.
 
-    ``listeners()`` answers those that are open, with protocol, address and port; ``name`` is the node's:
+    ``listeners()`` returns the open ones, with protocol, address and port; ``name`` is the node's:
     ``gomq@host``. ``shovels``: a shovel.supervisor.Shovels, or None; ``federation``: a
     federation.supervisor.Federation, or None. ``doctor`` is a http.doctor.Doctor, ``log`` a LogRing,
-    ``log_source`` wakes who follows it.
+    ``log_source`` wakes its followers.
     """
 
     def __init__(
@@ -41,31 +41,31 @@ class Node:
 
     @property
     def cluster_name(self):
-        """The broker's name among brokers."""
+        """The name of the cluster."""
         return self.broker.cluster_name
 
     def rename_cluster(self, name):
-        """Another name, for connections to come. Raises OSError."""
+        """Rename the cluster, for new connections. Raises OSError."""
         self.broker.parameters.set_global(CLUSTER_NAME, name)
 
     def uptime_s(self):
-        """Seconds since the start, by the clock that nobody sets."""
+        """Seconds since the start, by the monotonic clock."""
         return time.monotonic() - self.started_monotonic
 
     def connections(self):
-        """Every open connection of every door, in the order of their coming."""
+        """Every open connection of every door, in order of arrival."""
         return self.clients.all()
 
     def connections_in(self, vhost):
-        """Those that opened this vhost."""
+        """The connections to this vhost."""
         return self.clients.in_vhost(vhost)
 
     def totals(self):
-        """The Totals of every vhost and of those that are gone."""
+        """The Totals of every vhost, and those of deleted ones."""
         return [self.broker.totals, *(vhost.totals for vhost in list(self.broker.vhosts.values()))]
 
     def churn(self):
-        """{what came or went: how often}, by the names of statistics.CHURN."""
+        """{event: count}, by the names of statistics.CHURN."""
         totals, churn = self.totals(), self.clients.churn
         return {
             name: getattr(churn, name)

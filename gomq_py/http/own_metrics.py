@@ -1,9 +1,8 @@
-"""Own metrics: what RabbitMQ has no names for.
+"""Own metrics: families without a name in RabbitMQ: ages of messages, how often they came back, durations of
+flushes, latency of the loop.
 
-Ages of messages, how often they came back, how long flushes take, how late the loop is.
-
-Beside metrics. Reads; what costs something (the loop's lag) is measured while somebody scrapes, never at
-other times.
+Beside metrics. Reads only; costly values (the loop's latency) are measured during a scrape, never at other
+times.
 """
 import time
 from collections import Counter
@@ -18,15 +17,15 @@ from gomq_py.mqtt.model import administration
 from gomq_py.mqtt.wire.constants import VERSION_NAMES as MQTT_VERSIONS
 
 PREFIX = "gomq_"
-# How often messages came back: bounds of the distribution.
+# Bounds of the distribution of returns per message.
 RETURNS = (1, 2, 3, 5, 10, 20)
-# Unacknowledged messages of one channel that are looked at for the oldest of each of its queues.
+# Unacknowledged messages of one channel that are searched for the oldest of each queue.
 LOOKED_AT = 2000
-# Turns of the loop that are timed in one scrape.
+# Turns of the loop timed per scrape.
 LAG_SAMPLES = 5
 LABELS = ("vhost", "queue")
 SET_ASIDE = "Messages that are set aside, because they cannot go where they should"
-# Queues between two looks at the clock: some 2 us each, more where messages came back.
+# Queues between two checks of the clock: some 2 us each, more if messages came back.
 LOOK = 10
 
 
@@ -37,7 +36,7 @@ class OwnFamilies:
         self._node = node
 
     def overview(self):
-        """Of the whole broker: flushes, the loop, the oldest messages of all."""
+        """Families of the whole broker: flushes, the loop, damage, jobs, MQTT, the oldest messages."""
         yield from self.sync()
         yield from self.loop()
         yield from self.damage()
@@ -59,7 +58,7 @@ class OwnFamilies:
         )
 
     def sync(self, _vhosts=None):
-        """How long flushes of the group commit took."""
+        """Durations of the group commit's flushes."""
         taken = self._node.broker.durability.disk.sync_seconds
         family = HistogramMetricFamily(
             f"{PREFIX}sync_duration_seconds", "Time of a group commit's flush; confirms wait for one"
@@ -68,7 +67,7 @@ class OwnFamilies:
         yield family
 
     def damage(self, _vhosts=None):
-        """What the disk did not give back as it was written, and what was kept of it. May switch."""
+        """Messages found damaged on disk, and files kept of them. May switch."""
         count, kept = in_thread(self._node.broker.damage)  # it lists folders
         family = CounterMetricFamily(
             f"{PREFIX}damaged_messages",
@@ -82,7 +81,7 @@ class OwnFamilies:
         )
 
     def failed_jobs(self):
-        """How many slices of background work raised, by the work."""
+        """Number of slices of background work that failed, by job."""
         family = CounterMetricFamily(
             f"{PREFIX}jobs_failed", "Slices of background work that ended with an error", labels=("job",)
         )
@@ -91,7 +90,7 @@ class OwnFamilies:
         return family
 
     def mqtt(self):
-        """Of MQTT in the whole broker: clients, what is kept of clients, and what is retained. May switch."""
+        """MQTT in the whole broker: clients, sessions and retained messages. May switch."""
         connected = Counter(
             one.protocol for one in paced(self._node.connections(), LOOK) if one.door == "mqtt")
         clients = GaugeMetricFamily(
@@ -117,10 +116,7 @@ class OwnFamilies:
         yield dropped
 
     def loop(self, _vhosts=None):
-        """How late the event loop is: what a turn takes beyond asking for one.
-
-        Measured now, by waiting for some turns. May switch.
-        """
+        """Latency of the event loop, measured now by waiting for some turns. May switch."""
         worst = 0.0
         for _ in range(LAG_SAMPLES):
             began = time.perf_counter()
@@ -132,7 +128,7 @@ class OwnFamilies:
         )
 
     def ages(self, vhosts=None):
-        """Of each queue: the age of its oldest ready and its oldest unacknowledged message."""
+        """For each queue the age of its oldest ready and its oldest unacknowledged message."""
         now_ms = time.time() * 1000
         queues = self._queues(vhosts)
         yield (
@@ -149,10 +145,7 @@ class OwnFamilies:
         )
 
     def returns(self, vhosts=None):
-        """Of each queue: how many of the messages in it came back how often.
-
-        Only queues in which some did.
-        """
+        """For each queue how many of its messages came back how often, if any did."""
         queues = (queue for queue in paced(self._queues(vhosts), LOOK) if not _is_stream(queue))
         yield (
             GaugeMetricFamily(
@@ -162,7 +155,7 @@ class OwnFamilies:
         )
 
     def lags(self, vhosts=None):
-        """Of each consumer of a stream: messages between it and the end of the stream."""
+        """For each consumer of a stream the messages between it and the end of the stream."""
         samples = []
         for queue in paced(self._queues(vhosts), LOOK):
             if _is_stream(queue) and not queue.closed:
@@ -179,13 +172,13 @@ class OwnFamilies:
         )
 
     def set_aside(self, vhosts=None):
-        """Of each queue: its messages that are set aside. Only queues that have some."""
+        """For each queue the number of its messages that are set aside, if it has any."""
         queues = paced(self._queues(vhosts), LOOK)
         yield GaugeMetricFamily(f"{PREFIX}queue_messages_set_aside", SET_ASIDE, labels=LABELS), (
             ((queue.vhost, queue.name), queue.aside.count) for queue in queues if queue.aside is not None)
 
     def per_object(self, vhosts=None):
-        """Everything that is per queue or consumer."""
+        """All families per queue or consumer."""
         for part in (self.ages(vhosts), self.returns(vhosts), self.lags(vhosts), self.set_aside(vhosts)):
             yield from part
 
@@ -197,7 +190,7 @@ class OwnFamilies:
         return found
 
     def _movers(self):
-        """What may have set messages aside: queues, and the stores of delayed exchanges."""
+        """The entities that may have set messages aside: queues, and the stores of delayed exchanges."""
         exchanges = [
             one for vhost in list(self._node.broker.vhosts.values()) for one in list(vhost.exchanges.values())
         ]
@@ -206,10 +199,8 @@ class OwnFamilies:
         return found
 
     def oldest_unacked(self):
-        """{queue: when its oldest unacknowledged message was delivered, Unix seconds}, over the oldest of
-        each channel.
-
-        May switch.
+        """{queue: delivery time of its oldest unacknowledged message, Unix seconds}; searches the oldest
+        messages of each channel. May switch.
         """
         oldest = {}
         for connection in paced(self._node.connections()):

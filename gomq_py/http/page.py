@@ -1,9 +1,8 @@
-"""The management page's files: `/` is the page, `/ui/...` what it is made of, as it lies in the package.
+"""The management page's files: `/` is the page, `/ui/...` its parts, as they lie in the package.
 
-A blueprint beside those of the API; knows nothing of a broker, needs no login and tells no secret. Files are
-read and compressed once, and anew when they have changed, so that whoever works on the page need not restart
-a broker. A path is either a plain name in plain folders or unknown: nothing else of the disk is ever looked
-at.
+A blueprint beside those of the API; knows no broker, needs no login and tells no secret. Files are read and
+compressed once, and again when they have changed, so that work on the page needs no restart. A path is either
+a plain name in plain folders or unknown: no other file of the disk is ever read.
 """
 import gzip
 import hashlib
@@ -14,7 +13,7 @@ from flask import Blueprint, Response, abort, request
 
 blueprint = Blueprint("page", __name__)
 FOLDER = Path(__file__).parent / "ui"
-# Every path that there can be: no dot but the one before the ending, so that none leads out of the folder.
+# Every valid path: its only dot is before the ending, so that none leads out of the folder.
 _PATH = re.compile(r"(?:[a-z0-9_]+/)*[a-z0-9_]+\.(html|css|js|svg)")
 TYPES = {
     "html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
@@ -24,7 +23,7 @@ _files: dict[str, "_File"] = {}
 
 
 class _File:
-    """A file as it was when it had this ``stamp``; ``packed`` is the same in gzip."""
+    """A file as read at this ``stamp``; ``packed`` is its gzip."""
 
     __slots__ = ("stamp", "octets", "packed", "tag", "content_type")
 
@@ -44,7 +43,7 @@ def index():
 
 @blueprint.get("/ui/<path:path>")
 def file(path):
-    """What the page is made of."""
+    """A file of the page."""
     return _answer(path)
 
 
@@ -62,7 +61,7 @@ def _answer(path):
 
 
 def _found(path):
-    """The _File of a path, or None where there is none."""
+    """The _File of a path, or None."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None

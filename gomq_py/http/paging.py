@@ -1,8 +1,7 @@
-"""Paging, filtering, sorting and columns of a list, by the query's
-``page page_size name use_regex sort sort_reverse columns``, as RabbitMQ has them.
+"""Paging, filtering, sorting and columns of a list, by the query's ``page page_size name use_regex sort
+sort_reverse columns``, as in RabbitMQ.
 
-A pattern from a query is matched with a limit on its length and on the time it may take; a page is at most
-500 objects.
+A query's pattern has limits of length and time; a page has at most 500 objects.
 """
 from typing import Any
 
@@ -23,14 +22,11 @@ MAX_PAGE_SIZE = 500
 
 
 def listing(rows, kind=JSON):
-    """The answer to a list request: ``rows`` filtered, sorted, paged, built and cut to columns as the query
-    asks.
-
+    """The answer to a list request: ``rows`` filtered, sorted, paged, built and cut to columns by the query.
     May switch.
 
-    Only what is shown is built, a slice at a time, as it is then: what has gone since the request came is
-    left out. What rows are filtered and sorted by is read once in a statistics interval for all viewers
-    (``index``).
+    Only the shown rows are built, in slices and in their current state; rows that are gone by then are left
+    out. Facts for filters and sorting are read once in a statistics interval for all viewers (``index``).
     """
     query = request.args
     page, size = _page(query)
@@ -54,7 +50,7 @@ def listing(rows, kind=JSON):
 
 
 def _shown(rows, places, query):
-    """(how many, the elements of a JSON array), built and written a slice at a time. May switch."""
+    """(number of rows, elements of a JSON array), built in slices. May switch."""
     paths, kind, rows = paths_in(query), rows.kind, rows.all
     count = 0
 
@@ -67,11 +63,11 @@ def _shown(rows, places, query):
                 yield kind.build(row) if paths is None else cut(kind.build(row), paths)
 
     parts = elements(built())
-    return count, parts  # counted when they are built
+    return count, parts  # counted while they are built
 
 
 def _page(query):
-    """(page, its size), the page None where none is asked for. Raises BadRequest in RabbitMQ's words."""
+    """(page, its size); page None if the query has none. Raises BadRequest with RabbitMQ's text."""
     texts = [query.get(name) or None for name in ("page", "page_size")]
     page, size = [None if text is None else number_in(text) for text in texts]
     if any(text is not None and number is None for text, number in zip(texts, (page, size))):
@@ -83,10 +79,7 @@ def _page(query):
 
 
 def _places(rows, query):
-    """The places of the rows that the query's filter lets through, in the order that it asks for: a sequence.
-
-    May switch.
-    """
+    """Indexes of the rows that pass the query's filter, in its order: a sequence. May switch."""
     field, wanted = query.get("sort"), query.get("name")
     places: Any = range(len(rows.all))
     if wanted:
@@ -95,7 +88,7 @@ def _places(rows, query):
         places = _in_order(rows, field)
     if wanted:
         places = [place for _, some in chunks(places) for place in some if matches[place]]
-        if field and not rows.are_kept:  # only what is left is read and sorted
+        if field and not rows.are_kept:  # only the remaining rows are read and sorted
             places = [
                 places[number]
                 for number in _in_order(Rows(rows.kind, [rows.all[place] for place in places]), field)
@@ -108,7 +101,7 @@ def _in_order(rows, field):
 
 
 def _matches(rows, wanted, is_pattern):
-    """Whether each row's name has what is wanted in it, or what matches it. Raises BadRequest. May switch."""
+    """Whether each row's name contains the text, or matches the pattern. Raises BadRequest. May switch."""
     name_of = rows.kind.name_of
     if is_pattern:
         pattern = _pattern(wanted)
@@ -121,7 +114,7 @@ def _matches(rows, wanted, is_pattern):
 
 
 def _pattern(text):
-    """A pattern from a stranger. Raises BadRequest."""
+    """A pattern from a client. Raises BadRequest."""
     try:
         return Pattern(text, ignore_case=True)
     except ValueError as error:

@@ -1,16 +1,16 @@
-"""Rates: how fast counters moved since they were last looked at, and their history for whoever draws curves.
+"""Rates: change of counters per second between looks, and their history for curves.
 
-Kept only for what somebody looks at; of what groups that are ``long`` tell, a day is kept, in fewer samples,
-and until nobody has looked for a day.
+Kept only for things that are looked at. Groups that are ``long`` keep a day, in fewer samples, until no
+client has looked for a day.
 
     look(group, thing, windows) -> View             a rate is the change between two looks; without looks
-                                                    nothing is measured windows: the query's
+                                                    nothing is measured. windows: the query's
                                                     ``lengths_age lengths_incr msg_rates_age ...``, in
                                                     seconds: the View then has samples too
 
-A dashboard asks every few seconds, so a rate is the mean of these. History is sampled by one greenlet, which
-runs while there is any; it begins with the first question for it and goes when nobody asked for a while. Both
-are bounded: see LOOKS_MAX and HISTORIES_MAX.
+A dashboard asks every few seconds, so a rate is the mean over these. One greenlet samples histories while
+there are any; a history begins with the first request for it and ends when none came for a while. Both are
+bounded: see LOOKS_MAX and HISTORIES_MAX.
 """
 import time
 import weakref
@@ -21,28 +21,27 @@ from gevent.event import Event
 
 from gomq_py.hub.turns import paced
 
-# Looks closer together than this share one rate, so that two dashboards do not chop each other's windows up.
+# Looks closer together than this share one rate, so that two dashboards do not split each other's windows.
 LEAST_WINDOW_S = 1.0
-# After a pause as long as this a rate would be the mean of what nobody cares for any more: it is forgotten.
+# After a pause of this length a rate would be an outdated mean: it is dropped.
 LONGEST_WINDOW_S = 60.0
-# Things with a rate: some 600 octets each. What is looked at over the bound has the rate 0 until others are
-# forgotten: if it took their place, a list of more things than that would find none of them again, and
-# replace them all each time.
+# Things with a rate: some 600 octets each. Above the bound a new thing has the rate 0 until others are
+# dropped: if it replaced one, a longer list would find none of its things again and replace them all each
+# time.
 LOOKS_MAX = 100_000
-# Looks that are forgotten between two of the clock: less than a microsecond each, and 100 000 at once take 50
-# ms.
+# Looks dropped between two checks of the clock: less than a microsecond each; 100 000 at once take 50 ms.
 FORGOTTEN_LOOK = 100
 # Things with a history: a queue's 120 samples are 13 KiB, so 6 MiB at most.
 HISTORIES_MAX = 500
-# A day's samples are so far apart (720: 90 KiB for the sums over a broker); of so many things at most.
+# A day's history: interval, length (720 samples: 90 KiB for a broker's sums), and most things with one.
 LONG_INTERVAL_S, LONG_S, LONG_MAX = 120.0, 86400.0, 20
 LENGTHS, MESSAGES, DATA, NODE = "lengths", "msg_rates", "data_rates", "node_stats"
 CATEGORIES = (LENGTHS, MESSAGES, DATA, NODE)
 
 
 class Group:
-    """The counters of one kind of thing: ``categories`` maps their names to what they are; ``read(thing)``
-    answers their values in that order. ``long``: their histories are of a day.
+    """The counters of one kind of thing: ``categories`` maps their names to their categories; ``read(thing)``
+    returns their values in that order. ``long``: their histories cover a day.
     """
 
     __slots__ = ("names", "categories", "read", "long")
@@ -67,9 +66,8 @@ class View:
         self._windows = windows
 
     def put(self, shape, first=0, last=None):
-        """Set the counters from ``first`` to before ``last``, with their details, in a JSON object.
-
-        Returns it.
+        """Set the counters from ``first`` to before ``last``, with their details, in a JSON object; returns
+        it.
         """
         names = self.group.names
         for index in range(first, len(names) if last is None else last):
@@ -89,9 +87,8 @@ class View:
 
 
 class Rates:
-    """``interval_s`` between two samples of a history, ``samples_max`` of them are kept.
-
-    ``spawn`` begins the greenlet that takes them; clocks are given by tests.
+    """Rates and histories of one broker: a sample every ``interval_s``, of which ``samples_max`` are kept.
+    ``spawn`` starts the sampling greenlet; tests pass the clocks.
     """
 
     def __init__(
@@ -106,29 +103,26 @@ class Rates:
         self._is_forgotten_at = now_s() + LONGEST_WINDOW_S
         self._histories = {}
         self._keeper = None
-        self._begun = Event()  # a history, or a look at it, while the keeper sleeps long
+        self._begun = Event()  # a history, or a look at one, began while the keeper sleeps long
 
     def look(self, group, thing, windows=None):
-        """A View.
-
-        ``thing`` is hashable, and referenced weakly where it can be. May switch if ``group.read`` may.
+        """The View of a thing, which is hashable and referenced weakly if possible. May switch if
+        ``group.read`` may.
         """
         values = group.read(thing)
         history = self._history((group, _reference(thing)), values, windows) if windows else None
         return View(group, values, self._rates_of(group, thing, values), history, windows)
 
     def forget(self):
-        """Forget everything, as if nobody had looked yet; sampling ends with the next round."""
+        """Drop all looks and histories; sampling ends with the next round."""
         for looks in self._looks.values():
-            looks.clear()  # each of them refers to what holds it
+            looks.clear()  # each of them refers to its holder
         self._looks.clear()
         self._histories.clear()
 
     def close(self):
-        """Forget everything and end the sampling at once: a greenlet that sleeps on keeps the whole broker in
-        memory.
-
-        May switch.
+        """Drop everything and end the sampling at once: a sleeping greenlet would keep the whole broker in
+        memory. May switch.
         """
         self.forget()
         if self._keeper is not None:
@@ -151,8 +145,8 @@ class Rates:
             if self._looks_count() >= LOOKS_MAX:
                 return None
             look = looks.add(thing, now, values)
-        # Changed in place: ten thousand new objects per list would have the collector go through the whole
-        # broker, for 60 ms.
+        # Changed in place: ten thousand new objects per list would make the collector scan the whole broker,
+        # for 60 ms.
         elapsed = now - look.at
         if elapsed > LONGEST_WINDOW_S:
             look.take(now, values, [0.0] * len(values))
@@ -198,7 +192,7 @@ class Rates:
             if self._is_something_due():
                 gevent.sleep(self._interval_s)
             elif self._begun.wait(LONGEST_WINDOW_S):
-                continue  # or the second sample of what somebody looks at now would be a minute later
+                continue  # otherwise the second sample of a new look would be a minute late
             self.sample()
         self._keeper = None
 
@@ -208,10 +202,7 @@ class Rates:
             history.wanted_until >= now or history.kept_until < now for history in self._histories.values())
 
     def sample(self):
-        """One round: forget what nobody wants any more, and take a sample of everything that somebody does.
-
-        May switch.
-        """
+        """One round: drop unused looks and histories, and sample the used ones. May switch."""
         self._forget()
         for (group, reference), history in paced(list(self._histories.items())):
             thing = reference()
@@ -223,7 +214,7 @@ class Rates:
                 history.add_long(self._unix_s(), group.read(thing))
 
     def _forget(self):
-        """Drop what nobody has looked at for a while, looks once in such a while. May switch."""
+        """Drop histories that are no longer used, and, once per LONGEST_WINDOW_S, such looks. May switch."""
         now = self._now_s()
         if now >= self._is_forgotten_at:
             self._is_forgotten_at = now + LONGEST_WINDOW_S
@@ -237,10 +228,10 @@ class Rates:
 
 
 def _reference(thing, gone=None):
-    """Calling it answers the thing, or None when it has ended, of which ``gone(reference)`` hears.
+    """A reference that returns the thing when called, or None once it is gone; then ``gone(reference)`` is
+    called.
 
-    A connection with its channels is some 20 KiB, a queue 1.5: dashboards beside clients that come and go
-    would keep all those of two minutes.
+    A connection with its channels is some 20 KiB, a queue 1.5: strong ones would keep those of two minutes.
     """
     try:
         return weakref.ref(thing, gone)
@@ -249,7 +240,7 @@ def _reference(thing, gone=None):
 
 
 class _Strong:
-    """As a weak reference, of a thing that has none."""
+    """A strong reference with the interface of a weak one, for things without weak references."""
 
     __slots__ = ("_thing",)
 
@@ -267,7 +258,7 @@ class _Strong:
 
 
 class _Look:
-    """``rates``: of the counters' ``values``, as of ``at`` (monotonic seconds)."""
+    """``rates`` of the counters' ``values``, as of ``at`` (monotonic seconds)."""
 
     __slots__ = ("at", "values", "rates")
 
@@ -277,7 +268,7 @@ class _Look:
         self.rates = rates
 
     def take(self, at, values, rates):
-        """Another look."""
+        """Store another look."""
         self.at = at
         for index, value in enumerate(values):
             self.values[index] = value
@@ -285,8 +276,8 @@ class _Look:
 
 
 class _Looks(dict):
-    """{reference of a thing: _Look} of one group. A look goes with its thing: beside clients that come and go
-    those of a minute would be ten times as many as there are things, and memory would never come to rest.
+    """{reference of a thing: _Look} of one group. A look is dropped with its thing: with many short-lived
+    clients the looks of a minute would be ten times the things, and memory would keep growing.
     """
 
     __slots__ = ()
@@ -296,7 +287,7 @@ class _Looks(dict):
         return self.get(_reference(thing))
 
     def add(self, thing, at, values):
-        """Keep a first look. Returns it."""
+        """Store a first look; returns it."""
         reference = _reference(thing, self._gone)
         look = _Look(at, array("d", values), array("d", bytes(8 * len(values))))
         self[reference] = look
@@ -307,7 +298,7 @@ class _Looks(dict):
 
 
 class History:
-    """What one thing's counters were: the last ``samples_max`` samples and, where ``is_long``, those of a
+    """Past values of one thing's counters: the last ``samples_max`` samples and, if ``is_long``, those of a
     day, LONG_INTERVAL_S apart.
     """
 
@@ -321,22 +312,22 @@ class History:
         self._long_at_s = -LONG_INTERVAL_S
 
     def add(self, unix_s, values):
-        """One more sample; the oldest goes when there are too many."""
+        """Add a sample; the oldest is dropped when there are too many."""
         self._samples.add(unix_s, values)
         if self.is_long_due(unix_s):
             self.add_long(unix_s, values)
 
     def is_long_due(self, unix_s):
-        """Whether the next of the day's samples is to be taken."""
+        """Whether the next sample of the day is due."""
         return self.is_long and unix_s >= self._long_at_s + LONG_INTERVAL_S
 
     def add_long(self, unix_s, values):
-        """One of the day's alone, while nobody looks."""
+        """Add a sample to the day's alone, while no client looks."""
         self._long.add(unix_s, values)
         self._long_at_s = unix_s
 
     def go_on(self, unix_s, values):
-        """Somebody looks again: the samples of before would hide the day's."""
+        """Restart the short samples: old ones would hide the day's."""
         self._samples.clear()
         self.add(unix_s, values)
 
@@ -351,11 +342,11 @@ class History:
                 newest_s = at_s
             elif at_s < newest_s - age_s:
                 break
-            # A sample is due when the next one would be further off: timers are a little late.
+            # A sample is due if the next one would be further off: timers are a little late.
             elif last_s - at_s < incr_s * 0.9:
                 continue
             last_s = at_s
-            # Seconds of the processor have a fraction, without which their curve would be steps.
+            # Processor seconds have a fraction, without which their curve would be steps.
             sample = int(value) if value.is_integer() else value
             samples.append({"sample": sample, "timestamp": int(at_s * 1000)})
         moved, took_ms = (
@@ -378,9 +369,7 @@ class History:
 
 
 class Ring:
-    """The last samples: per sample the time (Unix seconds) and every counter, as doubles, allocated as they
-    come.
-    """
+    """The last samples, each the time (Unix seconds) and every counter as doubles, allocated on demand."""
 
     __slots__ = ("_width", "_samples_max", "_ring", "_next")
 
@@ -390,12 +379,12 @@ class Ring:
         self.clear()
 
     def clear(self):
-        """There are none."""
+        """Drop all samples."""
         self._ring = array("d")
         self._next = 0
 
     def add(self, unix_s, values):
-        """One more; the oldest goes when there are too many."""
+        """Add a sample; the oldest is dropped when there are too many."""
         sample = array("d", (unix_s, *values))
         if len(self._ring) < self._samples_max * self._width:
             self._ring.extend(sample)
@@ -405,7 +394,7 @@ class Ring:
         self._next = (self._next + 1) % self._samples_max
 
     def newest_first(self, index):
-        """(time, value) of one counter."""
+        """Yield (time, value) of one counter, newest first."""
         count = len(self._ring) // self._width
         for back in range(1, count + 1):
             start = (

@@ -1,8 +1,8 @@
 """The management servers: gevent.pywsgi on the broker's own hub, over TCP, TLS or a unix socket.
 
-A request is one greenlet; what it builds it builds in slices (``answers``). Bounded: connections
-(``clients``), the octets of a head and of a refused body, the time a client may take for each step, requests
-per connection. Knows no route.
+Each request runs in one greenlet and builds its answer in slices (``answers``). Limits: connections
+(``clients``), the octets of a head and of a refused body, a client's time for each step, requests per
+connection. Knows no route.
 """
 import contextlib
 import io
@@ -27,18 +27,18 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("http")
-# gevent's passes over the end of a peer's side.
+# gevent's poll ignores that the peer has closed its side.
 _poll = monkey.get_original("select", "poll")
-# Of a body that is thrown away, read at a time.
+# Octets read at a time from a discarded body.
 PIECE_OCTETS = 16384
-# Written at most between two looks at the clock; a socket takes what it has room for. Pieces of 16 KiB, each
-# written as a whole, cost a stream's segments half as much again.
+# Most octets written between two checks of the clock; a socket takes what it has room for. Pieces of 16 KiB,
+# each written as a whole, cost a stream's segments half as much again.
 SENT_OCTETS = 262144
 REFUSALS = {408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class _LogSink:
-    """Where pywsgi writes lines: our log, at debug level, for it says nothing about faults of ours."""
+    """Takes pywsgi's log lines, at debug level: they report no faults of the broker."""
 
     @staticmethod
     def write(line):
@@ -46,11 +46,11 @@ class _LogSink:
 
     @staticmethod
     def flush():
-        """Nothing is kept back."""
+        """Nothing is buffered."""
 
 
 class _HeadRefused(ValueError):
-    """A request's head that is not taken. ``status`` is what its sender is told; None: it is gone."""
+    """A refused head of a request. ``status`` is the answer; None: the client has gone."""
 
     def __init__(self, status=None):
         super().__init__(status)
@@ -58,7 +58,7 @@ class _HeadRefused(ValueError):
 
 
 class _Incoming(io.RawIOBase):
-    """What a client sends, for a buffered reader; counts its octets and the time it takes for them."""
+    """The input of a client, for a buffered reader; counts its octets and limits their time."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -79,14 +79,14 @@ class _Incoming(io.RawIOBase):
         return self._client.connection
 
     def expect_head(self, first):
-        """A request may come; the ``first`` one has to."""
+        """Expect a request within the request's limit if it is the ``first``, else within the idle limit."""
         self._octets, self._step = 0, _Incoming._idle
         self._clients.allow(
             self._client, self._settings.http_request_timeout if first else self._settings.http_idle_timeout
         )
 
     def expect_body(self):
-        """The head is whole; the time for the body begins when somebody wants it."""
+        """The head is complete; the time limit of the body starts with its first read."""
         self._step = None
 
     def readinto(self, buffer):
@@ -103,11 +103,11 @@ class _Incoming(io.RawIOBase):
         return count
 
     def hand_over(self):
-        """Somebody else reads from here on: what the buffer holds is all there is."""
+        """End HTTP's reading: another reader continues after the buffered octets."""
         self._handed_over = True
 
     def _idle(self, count):
-        """Between two requests: whoever says nothing may."""
+        """Idle keep-alive connections wait here, up to the idle limit."""
         if self._client.late:
             raise OSError("no request in time")
         if count:
@@ -131,7 +131,7 @@ class _Incoming(io.RawIOBase):
 
 
 class _Outgoing:
-    """A client's socket, as pywsgi has it: each time that it takes some of an answer has its limit."""
+    """A client's socket, as pywsgi uses it: each write has a time limit."""
 
     def __init__(self, client, clients, settings):
         self._client = client
@@ -143,7 +143,7 @@ class _Outgoing:
         return getattr(self._connection, name)
 
     def sendall(self, octets):
-        """Raises OSError when the client does not take them in time. May switch."""
+        """Raises OSError if the client does not take the octets in time. May switch."""
         view = memoryview(octets)
         at = 0
         while at < len(view):
@@ -153,15 +153,13 @@ class _Outgoing:
 
 
 class _Body:
-    """A request's body, as WSGI has it.
-
-    What the application leaves of it is read and thrown away, or the connection ends with the answer.
+    """A request's body, as WSGI reads it. The rest that the application leaves is discarded, or the
+    connection ends with the answer.
     """
 
     def __init__(self, handler, asked, most):
-        """``asked`` is pywsgi's Input, which asks for a body that waits to be wanted.
-
-        At most ``most`` octets are thrown away.
+        """``asked`` is pywsgi's Input, which sends 100-continue when the body is needed. At most ``most``
+        octets are discarded.
         """
         self._handler = handler
         self._asked = asked
@@ -182,7 +180,7 @@ class _Body:
         return iter(self.readline, b"")
 
     def _taken(self, method, size):
-        self._lost = True  # unless it returns; a broker that stops ends it anywhere
+        self._lost = True  # until it returns; a broker that stops interrupts it anywhere
         try:
             taken = method(size)
         except BodyLost:
@@ -193,9 +191,9 @@ class _Body:
         return taken
 
     def _discard(self):
-        """pywsgi's name for it. May switch."""
+        """Discard the rest; pywsgi calls it. May switch."""
         handler = self._handler
-        # A body that was not asked for may not be sent either.
+        # A client that got no 100-continue may not send the body at all.
         unasked = (
             handler.headers.get("Expect", "").lower() == "100-continue" and self._asked.socket is not None
         )
@@ -212,10 +210,10 @@ class _Body:
 
 
 class ManagementHandler(WSGIHandler):
-    """One client. Keeps encoded slashes in names apart from the slashes of the path."""
+    """Serves one client. Keeps encoded slashes in names apart from the slashes of the path."""
 
     def __init__(self, client, clients, settings, address, server, upgrades=None):
-        """``upgrades``: what makes WebSockets of connections, or None where there are none."""
+        """``upgrades`` turns connections into WebSockets; None if there are none."""
         self._settings = settings
         self._upgrades = upgrades
         self.upgraded = None
@@ -227,11 +225,11 @@ class ManagementHandler(WSGIHandler):
         )
 
     def handle(self):
-        """Serve the client until it goes. May switch."""
+        """Serve the client until it disconnects. May switch."""
         try:
             super().handle()
         finally:
-            self.environ = None  # the body holds its handler
+            self.environ = None  # breaks a reference cycle: the body holds its handler
             self.__dict__.pop("wsgi_input", None)
 
     def handle_one_request(self):
@@ -240,26 +238,23 @@ class ManagementHandler(WSGIHandler):
         return super().handle_one_request()
 
     def MessageClass(self, *args):
-        """pywsgi's name for what reads the fields of a head.
-
-        Raises MalformedHead, HTTPException. May switch.
-        """
+        """Read the fields of a head; pywsgi's name. Raises MalformedHead, HTTPException. May switch."""
         fields = super().MessageClass(io.BytesIO(heads.read_fields(args[0])), *args[1:])
         heads.check_framing(fields, self.request_version)
         return fields
 
     def _connection_upgrade_requested(self):
-        """Never: pywsgi would hand out the socket in place of the body; see ``handle_one_response``."""
+        """Always False: pywsgi would pass the socket in place of the body; see ``handle_one_response``."""
         return False
 
     def handle_one_response(self):
-        """As pywsgi's, but that a request for a WebSocket does not go to the application. May switch."""
+        """As pywsgi's, but a request for a WebSocket does not reach the application. May switch."""
         if self._upgrades is not None and self._upgrades.is_asked_for(self.command, self.headers):
             try:
                 accepted = self._upgrades.answer(
                     self.path, self.headers, self.request_version, host_of(self.client_address))
             except UpgradeRefused as refused:
-                self.close_connection = True  # what follows may be frames already
+                self.close_connection = True  # frames may follow already
                 self.application = refused.application
             else:
                 self._upgrade(accepted)
@@ -267,11 +262,11 @@ class ManagementHandler(WSGIHandler):
         super().handle_one_response()
 
     def _upgrade(self, accepted):
-        """Say so, and leave the socket to the protocol that was asked for. May switch."""
+        """Send the 101, and leave the socket to the protocol. May switch."""
         self._incoming.hand_over()
         rest = self.rfile.read()
         self.socket.sendall(accepted.octets)
-        self.socket: Any = None  # pywsgi would close it
+        self.socket: Any = None  # otherwise pywsgi would close it
         self.close_connection = True
         self.upgraded = partial(
             self._upgrades.begin, accepted, self._incoming.connection, self.client_address, rest
@@ -283,7 +278,7 @@ class ManagementHandler(WSGIHandler):
         heads.check_request_line(raw_requestline.encode("latin-1"))
         whole = super().read_request(raw_requestline)
         if self._incoming.ended:
-            raise _HeadRefused  # the library takes a head that was cut for a whole one
+            raise _HeadRefused  # the library accepts a truncated head
         if self._requests >= self._settings.http_max_requests_per_connection:
             self.close_connection = True
         self._incoming.expect_body()
@@ -314,19 +309,19 @@ class ManagementHandler(WSGIHandler):
         return str(status), line.encode()
 
     def log_request(self):
-        """Requests are not logged: they may carry names, and a dashboard makes thousands."""
+        """Do nothing: requests may carry names, and a dashboard makes thousands."""
 
 
 def _has_gone(client):
-    """Whether the client has closed its side, however much of what it sent is unread."""
+    """Whether the client has closed its side, even with unread input."""
     poll = _poll()
     poll.register(client.fileno(), getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))
 
 
 def path_info(raw):
-    """WSGI's PATH_INFO of a raw request path, in which ``%2F`` and ``%25`` stay as they are, so that a name
-    may hold a slash.
+    """WSGI's PATH_INFO of a raw request path, in which ``%2F`` and ``%25`` stay encoded, so that a name may
+    hold a slash.
 
     >>> path_info("/api/queues/%2F/a%20b?x=1")
     '/api/queues/%2F/a b'
@@ -337,10 +332,10 @@ def path_info(raw):
 
 
 class _Server(WSGIServer):
-    """Asks Clients who may come in, and tells them who has gone."""
+    """Admits clients by Clients, and reports their end."""
 
-    # One for each poll of the loop: many who come at once delay nobody, and nobody gives way to a connection
-    # that is not there.
+    # One accept per poll of the loop: many simultaneous clients delay no other work, and no client is closed
+    # for a connection that does not exist.
     max_accept = 1
 
     def __init__(self, listening, app, tls, settings, upgrades):
@@ -394,15 +389,15 @@ class ManagementServer:
     """Serves one WSGI app on one listening socket."""
 
     def __init__(self, listening, app, settings, tls=None, upgrades=None):
-        """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, anything with its
-        ``wrap_socket``, or None. ``upgrades``: what makes WebSockets of connections, or None.
+        """``listening`` is bound and listens already; ``tls`` is an ssl.SSLContext, any object with its
+        ``wrap_socket``, or None. ``upgrades`` turns connections into WebSockets, or is None.
         """
         self._server = _Server(listening, app, tls, settings, upgrades)
         self.address = listening.getsockname()
 
     @property
     def count(self):
-        """How many clients are connected."""
+        """The number of connected clients."""
         return self._server.clients.count
 
     def start(self):
@@ -410,7 +405,7 @@ class ManagementServer:
         self._server.start()
 
     def abandon(self):
-        """As ``net.listener.abandon_socket``."""
+        """Close the socket in a forked child, as ``net.listener.abandon_socket``."""
         abandon_socket(self._server.socket)
 
     def close(self):

@@ -1,11 +1,11 @@
-"""Sessions: a page that has logged in once asks with a cookie, and shows with a token that a request which
-changes something is its own.
+"""Sessions: a page that has logged in sends a cookie, and proves with a token that a request which changes
+something is its own.
 
-Beside login, which asks here who sent a cookie. In memory only: a restart ends every session. A session's
-number is 256 random bits, and what is kept is its hash; the token is made of the number with a key of this
-process, so that neither can be told from what is here. A session is as good as the login it began with
-(auth.users.LoginProof): it ends when the user is deleted or gets another password or other tags. What the
-user may do is looked up for each request. Bounded, for each user and in all. Never yields.
+Below login, which looks sessions up here. In memory only: a restart ends every session. A session's number is
+256 random bits, of which only the hash is kept; its token is derived from the number with a key of this
+process, so that neither can be found from memory. A session is as valid as its login (auth.users.LoginProof):
+it ends when the user is deleted or gets another password or other tags. The user's rights are looked up for
+each request. Bounded per user and in all. Never yields.
 """
 import hashlib
 import hmac
@@ -17,18 +17,17 @@ from collections import OrderedDict
 from gomq_py.auth.users import LoginProof
 
 TOKEN_HEADER = "X-CSRF-Token"
-# A working day, as RabbitMQ's login_session_timeout;
-# and a break, in which no page of the user asked for anything.
+# A working day, as RabbitMQ's login_session_timeout; and a break without requests of the user's pages.
 ENDS_AFTER_S = 8 * 3600
 ENDS_IDLE_S = 1800
-# Beyond, the one that was not used for longest ends.
+# Above these limits the least recently used session ends.
 SESSIONS_MAX = 1000
 SESSIONS_OF_USER_MAX = 20
 NUMBER_OCTETS = 32
 
 
 class Session:
-    """Somebody who has logged in. ``digest`` is of its number."""
+    """The session of a user. ``digest`` is the hash of its number."""
 
     __slots__ = ("digest", "user", "proof", "begun_s", "used_s")
 
@@ -40,22 +39,20 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one door.
-
-    Clocks are given by tests: ``now_s`` only moves forward, ``unix_s`` is what tokens expire by.
+    """The sessions of one door. Tests pass the clocks: ``now_s`` is monotonic, tokens expire by ``unix_s``.
     """
 
     def __init__(self, now_s=time.monotonic, unix_s=time.time):
         self._now_s = now_s
         self._unix_s = unix_s
         self._key = os.urandom(NUMBER_OCTETS)
-        self._sessions = OrderedDict()  # digest: Session, the one that was not used for longest first
+        self._sessions = OrderedDict()  # digest: Session, the least recently used first
 
     def __len__(self):
         return len(self._sessions)
 
     def begin(self, user):
-        """(the number of a new session of this user, for its cookie alone; the Session)."""
+        """Start a session of this user; returns (its number, for the cookie alone; the Session)."""
         number = _text(os.urandom(NUMBER_OCTETS))
         session = Session(_digest(number), user, self._now_s())
         self._sessions[session.digest] = session
@@ -67,7 +64,7 @@ class Sessions:
         return number, session
 
     def find(self, number):
-        """The Session with this number, or None where there is none that is good. It counts as used."""
+        """The Session with this number, or None without a valid one. Counts as a use."""
         session = self._sessions.get(_digest(number))
         if session is None:
             return None
@@ -79,26 +76,26 @@ class Sessions:
         return session
 
     def is_good(self, session):
-        """Whether it is still there, in time, and its user as it was."""
+        """Whether it exists, is in time, and its login is still valid."""
         is_there = self._sessions.get(session.digest) is session
         return is_there and self.seconds_left(session) > 0 and session.proof.is_good(self._unix_s())
 
     def seconds_left(self, session):
-        """How long it lasts if it is not used meanwhile."""
+        """Seconds until it ends if it is not used meanwhile."""
         now_s, expires_at_s = self._now_s(), session.user.expires_at_s
         left = [session.begun_s + ENDS_AFTER_S - now_s, session.used_s + ENDS_IDLE_S - now_s]
         return min(left if expires_at_s is None else [*left, expires_at_s - self._unix_s()])
 
     def end(self, session):
-        """It is good for nothing any more."""
+        """End a session."""
         self._sessions.pop(session.digest, None)
 
     def end_numbered(self, number):
-        """Likewise the one with this number, if there is one."""
+        """End the session with this number, if it exists."""
         self._sessions.pop(_digest(number), None)
 
     def token(self, number):
-        """What requests of the session with this number that change something bring along."""
+        """The token for a session's requests that change something."""
         return _text(hmac.digest(self._key, number.encode("utf-8", "replace"), "sha256"))
 
 

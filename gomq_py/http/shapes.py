@@ -1,9 +1,7 @@
-"""Shapes: one entity of the model in, the JSON object that RabbitMQ returns for it out.
+"""Shapes: JSON objects of the model's entities, as RabbitMQ returns them; one function per entity.
 
-One function per entity; only reads.
-
-Field names and types are those of a live RabbitMQ; what has no meaning here is left out rather than invented,
-and docs/compatibility.md lists it.
+Only reads. Field names and types are those of a live RabbitMQ; fields without a meaning here are left out and
+listed in docs/compatibility.md.
 """
 import ssl
 
@@ -16,14 +14,14 @@ from gomq_py.http.answers import node
 from gomq_py.mqtt.model.sessions import NEVER as MQTT_NEVER
 from gomq_py.mqtt.wire.constants import VERSION_NAMES as MQTT_VERSIONS
 
-# What RabbitMQ tells of the Erlang process behind a thing: there is none, but clients expect the object.
+# RabbitMQ's fields about an Erlang process: there is none, but clients expect the object.
 NO_PROCESS = {
     "garbage_collection": {
         "fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0
     },
     "reductions": 0, "reductions_details": {"rate": 0.0},
 }
-# What sockets raise that their connection has closed: gevent's of TLS ask an object that they have no more.
+# Errors of a closed socket: gevent's TLS sockets then lack an attribute.
 _GONE = (OSError, ValueError, AttributeError)
 
 
@@ -42,7 +40,7 @@ def vhost(one):
 
 
 def user(one):
-    """A user; the hash is what definitions carry from broker to broker, the password itself is nowhere."""
+    """A user; the hash is the one that definitions carry, the password itself is not stored."""
     return {
         "name": one.name, "password_hash": one.password_hash, "hashing_algorithm": one.hashing_algorithm,
         "tags": list(one.tags), "limits": dict(one.limits),
@@ -64,7 +62,7 @@ def topic_permission(one):
 
 
 def binding(one):
-    """A binding; its end is a queue or an exchange."""
+    """A binding; its destination is a queue or an exchange."""
     return {
         "source": one.source.name, "vhost": one.source.vhost, "destination": one.destination.name,
         "destination_type": one.destination_type, "routing_key": one.routing_key,
@@ -73,7 +71,7 @@ def binding(one):
 
 
 def default_binding(queue):
-    """Every queue's binding to the default exchange, which is nowhere kept but always there."""
+    """A queue's implicit binding to the default exchange."""
     return {
         "source": "", "vhost": queue.vhost, "destination": queue.name, "destination_type": "queue",
         "routing_key": queue.name, "arguments": {}, "properties_key": escaped(queue.name),
@@ -81,7 +79,7 @@ def default_binding(queue):
 
 
 def exchange(one):
-    """An exchange and what went through it."""
+    """An exchange and its counters."""
     shape = {
         "name": one.name, "vhost": one.vhost, "type": one.type, "durable": bool(one.durable),
         "auto_delete": bool(one.auto_delete),
@@ -96,7 +94,7 @@ def exchange(one):
 
 
 def set_aside(aside):
-    """How many messages of a queue or a delayed exchange are set aside (broker.queues.set_aside), and why."""
+    """Number and reasons of a queue's or delayed exchange's messages in broker.queues.set_aside."""
     return {
         "messages_set_aside": aside.count if aside else 0,
         "set_aside_reasons": dict(aside.reasons) if aside else {},
@@ -104,8 +102,8 @@ def set_aside(aside):
 
 
 def in_force(one):
-    """The policies that an entity stands under, and what they come to: those it observes, so one that has not
-    reached it yet is not among them.
+    """The policies that an entity observes and their merged definition; a policy that is not applied yet is
+    left out.
     """
     found = one.in_force
     return {
@@ -116,12 +114,12 @@ def in_force(one):
 
 
 def queue_kind(one):
-    """``classic`` or ``stream``: what the queue is, not what was asked for."""
+    """``classic`` or ``stream``: the queue's actual type, not the requested one."""
     return STREAM if queue_type_of(one.arguments) == STREAM else CLASSIC
 
 
 def queue_itself(one):
-    """A queue without anything that changes while it is used: what lists with ``disable_stats`` show."""
+    """A queue's fixed fields: for lists with ``disable_stats``."""
     return {
         "name": one.name, "vhost": one.vhost, "type": queue_kind(one), "durable": bool(one.durable),
         "auto_delete": bool(one.auto_delete),
@@ -131,7 +129,7 @@ def queue_itself(one):
 
 
 def queue_with_totals(one):
-    """The same with how many messages it has: with ``enable_queue_totals`` too."""
+    """A queue's fixed fields and message counts: for lists with ``enable_queue_totals`` too."""
     ready, unacked = one.ready_count, one.unacked_count
     return {
         **queue_itself(one), "messages": ready + unacked, "messages_ready": ready,
@@ -140,7 +138,7 @@ def queue_with_totals(one):
 
 
 def queue(one):
-    """A queue as it stands in lists."""
+    """A queue as in lists."""
     shape = {
         **queue_itself(one), **in_force(one), "exclusive_consumer_tag": exclusive_tag(one),
         "single_active_consumer_tag": active_tag(one), **set_aside(one.aside),
@@ -169,14 +167,14 @@ def queue(one):
 
 
 def queue_state(one):
-    """``running``, ``paused`` or ``stopped``: closed after a fault of its store."""
+    """``running``, ``paused`` or ``stopped`` (closed after a fault of its store)."""
     if one.closed:
         return "stopped"
     return "paused" if one.paused else "running"
 
 
 def consumers_of(one):
-    """The consumers of a queue; one that never had any keeps no ring."""
+    """The consumers of a queue, which has no ring before its first one."""
     return list(one.ring.consumers) if one.ring is not None else []
 
 
@@ -189,13 +187,13 @@ def exclusive_tag(one):
 
 
 def active_tag(one):
-    """The tag of the single active consumer, or None where all are served."""
+    """The tag of the single active consumer, or None if all consumers are served."""
     consumers = consumers_of(one)
     return consumers[0].tag if consumers and one.single_active else None
 
 
 def owner(one):
-    """The connection that an exclusive queue lives and dies with."""
+    """The connection that owns an exclusive queue."""
     connection = one.exclusive_owner
     if connection is None or not hasattr(connection, "peer"):
         return {}
@@ -204,7 +202,7 @@ def owner(one):
 
 
 def consumer(one, connection):
-    """One basic.consume; ``connection`` is the one it came over."""
+    """A consumer; ``connection`` is its connection."""
     channel = one.channel
     return {
         "consumer_tag": one.tag, "queue": {"name": one.source.name, "vhost": one.source.vhost},
@@ -216,7 +214,7 @@ def consumer(one, connection):
 
 
 def channel_details(channel, connection):
-    """How entities name the channel they belong to."""
+    """The channel of an entity."""
     host, port = peer_of(connection)
     return {
         "name": channel_name(channel, connection), "number": channel.id, "user": connection.user.name,
@@ -225,12 +223,12 @@ def channel_details(channel, connection):
 
 
 def channel_name(channel, connection):
-    """RabbitMQ's form: the connection's name and the number in parentheses."""
+    """RabbitMQ's name of a channel: the connection's name and the number in parentheses."""
     return f"{connection.name} ({channel.id})"
 
 
 def channel(one, connection):
-    """A channel as it stands in lists."""
+    """A channel as in lists."""
     host, port = peer_of(connection)
     stats = statistics.view(statistics.CHANNEL, one).put({})
     return {
@@ -251,7 +249,7 @@ def channel(one, connection):
 
 
 def connection(one):
-    """A connection as it stands in lists."""
+    """A connection as in lists."""
     host, port = peer_of(one)
     local_host, local_port = address_of(one.socket.getsockname) if one.socket else ("", 0)
     tls = tls_of(one.socket)
@@ -276,7 +274,7 @@ def connection(one):
 
 
 def mqtt_connection(one):
-    """A client of MQTT as it stands in lists."""
+    """An MQTT connection as in lists."""
     session = one.session
     return {
         "name": one.name, "node": node().name, "vhost": one.vhost.name, "user": one.user.name,
@@ -290,7 +288,7 @@ def mqtt_connection(one):
 
 
 def mqtt_session(session, vhost):
-    """What is kept of an MQTT client; ``expiry`` in seconds without a connection, null for ever."""
+    """An MQTT session; ``expiry`` in seconds without a connection, null for ever."""
     queue, connection = session.queue, session.connection
     return {
         "client_id": session.client_id, "vhost": vhost.name, "user": session.user,
@@ -304,7 +302,7 @@ def mqtt_session(session, vhost):
 
 
 def mqtt_subscription(subscription, session, vhost):
-    """What an MQTT client has subscribed to."""
+    """A subscription of an MQTT client."""
     return {
         "client_id": session.client_id, "vhost": vhost.name, "topic_filter": subscription.topic_filter,
         "qos": subscription.qos, "no_local": bool(subscription.no_local),
@@ -315,12 +313,12 @@ def mqtt_subscription(subscription, session, vhost):
 
 
 def peer_of(one):
-    """(host, port) of the client's end, as a proxy announced it where there is one."""
+    """(host, port) of the client, as announced by a proxy if there is one."""
     return one.peer_host, one.peer_port
 
 
 def address_of(ask):
-    """(host, port), empty for a unix socket or one that is gone."""
+    """(host, port); empty for a unix socket or a closed one."""
     try:
         address = ask()
     except OSError:
@@ -329,8 +327,7 @@ def address_of(ask):
 
 
 def tls_of(socket):
-    """(protocol, cipher) of a TLS socket, or None; also of one that has been closed since the list was begun.
-    """
+    """(protocol, cipher) of a TLS socket; None for others and for one that has been closed."""
     try:
         if isinstance(socket, ssl.SSLSocket) or hasattr(socket, "cipher"):
             cipher = socket.cipher()
@@ -341,9 +338,7 @@ def tls_of(socket):
 
 
 def peer_certificate(socket):
-    """The verified certificate of a client, with None for everything where there is none, or where the socket
-    has been closed.
-    """
+    """The verified certificate of a client; all None without one, or if the socket has been closed."""
     try:
         certificate = socket.getpeercert() if hasattr(socket, "getpeercert") else None
     except _GONE:
@@ -358,7 +353,7 @@ def peer_certificate(socket):
 
 
 def listeners():
-    """Where the broker listens, in RabbitMQ's form."""
+    """The broker's listeners, in RabbitMQ's form."""
     shown = []
     for one in node().listeners():
         host, _, port = one.address.rpartition(":")
@@ -373,7 +368,7 @@ def listeners():
 
 
 def contexts():
-    """The management listeners once more, as RabbitMQ shows its web server's."""
+    """The management listeners, in the form of RabbitMQ's web server."""
     return [
         {
             "node": one["node"], "description": "Management", "path": "/", "cowboy_opts": "[]",

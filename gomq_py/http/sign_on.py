@@ -1,19 +1,19 @@
-"""Sign-on: what a page needs to know to log in at the issuer of tokens ([oauth]), and which sources it may
-then speak to.
+"""Sign-on: settings that a page needs to log in at the issuer of tokens ([oauth]), and the sources it may
+then connect to.
 
-The page asks the issuer for a code (OAuth 2.0, RFC 6749 §4.1, with PKCE, RFC 7636) and changes it for a token
-itself; the broker sees nothing but the token, as from any client. A client id is no secret.
+The page asks the issuer for a code (OAuth 2.0, RFC 6749 §4.1, with PKCE, RFC 7636) and exchanges it for a
+token itself; the broker sees only the token, as from any client. A client id is no secret.
 """
 from urllib.parse import urlsplit
 
 from gomq_py.auth.logins import OAUTH, backends_named
 
-# What stands between the sources of a Content-Security-Policy.
+# Characters that would end a source in a Content-Security-Policy.
 _SEPARATORS = " ;,'\"\t\r\n"
 
 
 def settings(given):
-    """What /api/auth says of it; None: tokens are not accepted, or pages have no client id."""
+    """The sign-on settings for /api/auth; None if tokens are not accepted, or pages have no client id."""
     if not given.oauth_client_id or OAUTH not in backends_named(given.auth_backends) or not origins(given):
         return None
     return {
@@ -23,7 +23,7 @@ def settings(given):
 
 
 def origins(given):
-    """The issuer's origin, in a tuple, or () where the setting names none that a policy could."""
+    """The issuer's origin, in a tuple; () if a policy could not name it."""
     try:
         parts = urlsplit(given.oauth_issuer)
         host, _ = parts.hostname, parts.port
@@ -36,7 +36,7 @@ def origins(given):
 
 
 def policy_with(policy, given):
-    """A Content-Security-Policy in which the page may also speak to the issuer, where it can log in there."""
+    """A Content-Security-Policy that lets the page connect to the issuer, if sign-on is set up."""
     if settings(given) is None:
         return policy
     return policy.replace("connect-src 'self'", " ".join(("connect-src 'self'", *origins(given))))

@@ -1,9 +1,7 @@
-"""Statistics: which counters each kind of thing has, under RabbitMQ's names, and how they are read from the
-model.
+"""Statistics: the counters of each kind of thing, under RabbitMQ's names, and the functions that read them
+from the model.
 
-Reads only.
-
-Sums over many queues are made in slices, so that ten thousand of them hold up no message.
+Reads only. Sums over many queues are made in slices, so that ten thousand of them delay no message.
 """
 import os
 import resource
@@ -19,7 +17,7 @@ from gomq_py.http.errors import BadRequest
 from gomq_py.http.rates import CATEGORIES, DATA, LENGTHS, MESSAGES, NODE, Group
 from gomq_py.observability import resources
 
-# Oldest age that a query may ask for; of single things only the last ``stats_log_size`` samples are kept.
+# Oldest age that a query may ask for; single things keep only the last ``stats_log_size`` samples.
 AGE_MAX_S = 86400
 
 LENGTH_NAMES = ("messages", "messages_ready", "messages_unacknowledged")
@@ -43,9 +41,8 @@ _queue_counters = attrgetter(*QUEUE_COUNTERS)
 
 
 def windows():
-    """{category: (age, increment)} in seconds of this request's query, for the views of single things.
-
-    Raises BadRequest.
+    """{category: (age, increment)} in seconds, from this request's query, for views of single things. Raises
+    BadRequest.
     """
     found = {}
     for category in CATEGORIES:
@@ -56,15 +53,12 @@ def windows():
 
 
 def with_history():
-    """This request is about single things: their curves are shown where the query asks for them."""
+    """Show the curves that the query asks for; for requests about single things."""
     g.windows = windows()
 
 
 def view(group, thing):
-    """The View of a thing, with curves after ``with_history``.
-
-    May switch where the group is about many queues.
-    """
+    """The View of a thing, with curves after ``with_history``. May switch for a group of many queues."""
     return node().rates.look(group, thing, g.get("windows"))
 
 
@@ -126,7 +120,7 @@ def _vhost(thing):
 
 
 def _whole(thing):
-    """``thing``: (vhosts, or None for all and with what deleted ones had counted, node)."""
+    """``thing``: (vhosts, or None for all including deleted ones, node)."""
     vhosts, node_ = thing
     whole = [0] * len(VHOST.names)
     for vhost in list(node_.broker.vhosts.values()) if vhosts is None else vhosts:

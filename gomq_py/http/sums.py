@@ -1,9 +1,6 @@
-"""Sums: what the queues, exchanges and channels of a vhost come to, with what those that are gone had
-counted.
+"""Sums over the queues, exchanges and channels of a vhost, including deleted ones.
 
-For statistics and metrics; reads only.
-
-Made in slices, so that ten thousand queues hold up no message.
+For statistics and metrics; reads only. Made in slices, so that ten thousand queues delay no message.
 """
 from operator import attrgetter
 
@@ -14,9 +11,9 @@ from gomq_py.broker.signals.totals import (
 from gomq_py.hub.turns import paced
 from gomq_py.mqtt.model.session_kind import TYPE as MQTT
 
-# Queues and exchanges between two looks at the clock: some 3 us each.
+# Queues and exchanges between two checks of the clock: some 3 us each.
 LOOK = 10
-# Of a queue, before QUEUE_COUNTERS.
+# Sums of a queue that precede its QUEUE_COUNTERS.
 LENGTHS = (
     "ready", "unacked", "ready_octets", "unacked_octets", "persistent", "persistent_octets", "consumers"
 )
@@ -42,8 +39,8 @@ def of_queue(queue):
 
 
 def of_queues(vhost, connections):
-    """{type of queue: [sums of QUEUE_SUMS]}; what ``connections``, those of the vhost, were sent that no
-    queue held is among it. May switch.
+    """{type of queue: [sums of QUEUE_SUMS]}, including deliveries to the vhost's ``connections`` that passed
+    no queue. May switch.
     """
     sums = {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in vhost.totals.queues.items()}
     for queue in paced(list(vhost.queues.values()), LOOK):
@@ -55,12 +52,12 @@ def of_queues(vhost, connections):
 
 
 def of_gone_queues(totals):
-    """As ``of_queues``, of deleted vhosts."""
+    """As ``of_queues``, for deleted vhosts."""
     return {kind: [0] * len(LENGTHS) + list(counters) for kind, counters in totals.queues.items()}
 
 
 def of_exchanges(vhost):
-    """(messages that no queue took, those of them that were returned)."""
+    """(unroutable messages, returned ones among them)."""
     unroutable, returned = _exchange_counters(vhost.totals)
     for exchange in paced(list(vhost.exchanges.values()), LOOK):
         unroutable += exchange.state.unroutable
@@ -80,12 +77,12 @@ def of_channels(vhost, connections):
 
 
 def of_dropped(totals, connections):
-    """Messages that were dropped on their way to clients without a queue of theirs. May switch."""
+    """Messages dropped on their way to clients without a queue. May switch."""
     return sum(one.dropped for one in totals) + sum(one.unkept()[1] for one in paced(connections))
 
 
 def merged(parts):
-    """One {type: [sums]} of several."""
+    """Merge several {type: [sums]} into one."""
     sums: dict = {}
     for part in parts:
         for kind, values in part.items():
@@ -94,7 +91,7 @@ def merged(parts):
 
 
 def over_types(sums):
-    """{name: sum} of {type: [sums]}."""
+    """{name: sum over all types}, from {type: [sums]}."""
     return dict(zip(QUEUE_SUMS, map(sum, zip(*sums.values())))) if sums else dict.fromkeys(QUEUE_SUMS, 0)
 
 

@@ -1,23 +1,19 @@
-"""Turns of requests: one begins at each poll of the loop.
-
-Inside a request it is ``hub.turns`` that gives way.
-"""
+"""Turns of requests: one request begins per poll of the loop. Inside a request ``hub.turns`` yields."""
 import contextlib
 from collections import deque
 
 import gevent
 from gevent.event import Event
 
-# Any time there is: what counts is that it takes the loop through a poll.
+# Any short time: the timer sends the loop through a poll.
 SHORTEST_S = 1e-4
 
 
 class Turns:
-    """One greenlet for each poll of the loop, in the order in which they came: clients who ask without end
-    hold up one another and nobody else.
+    """Starts one greenlet per poll of the loop, in order of arrival: clients that send requests without pause
+    delay only each other.
 
-    A request of a client that has sent the next one already would otherwise begin without a look at any other
-    socket.
+    Otherwise the next request of such a client would begin before the loop looks at other sockets.
     """
 
     def __init__(self):
@@ -25,7 +21,7 @@ class Turns:
         self._timer = None
 
     def wait(self):
-        """Come back when it is the caller's turn. May switch."""
+        """Return at the caller's turn. May switch."""
         mine = Event()
         self._waiting.append(mine)
         self._arm()

@@ -1,12 +1,11 @@
-"""Upgrades: requests that turn a connection of the management port into a WebSocket, over which AMQP or MQTT
-is spoken.
+"""Upgrades: requests that turn a connection of the management port into a WebSocket for AMQP or MQTT.
 
     server > Upgrades.answer(request) > 101 > net.websocket.WebSocket > the protocol's own door
 
-Beside the server, which hands a connection over here and forgets it: from then on it counts against the
-limits of its protocol and not of HTTP's, and lives as one that a listener of that protocol accepted. Which
-protocol is meant the subprotocol says, and without one that is known the path. Says no before it says 101,
-to pages of other sites among others. Never parses what is sent afterwards.
+Beside the server, which hands a connection over here and forgets it: from then on it counts against its
+protocol's limits instead of HTTP's, and lives like one that the protocol's listener accepted. The subprotocol
+selects the protocol; without a known one the path does. Refuses before the 101, among others pages of other
+sites. Never parses what is sent afterwards.
 """
 from functools import partial
 from typing import Any
@@ -22,15 +21,15 @@ from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("http")
 AMQP, MQTT = "amqp", "mqtt"
-# Without a subprotocol these mean MQTT, and every other path AMQP, as in LavinMQ.
+# Paths that mean MQTT without a subprotocol; all others mean AMQP, as in LavinMQ.
 MQTT_PATHS = frozenset(("/mqtt", "/ws/mqtt"))
 ANY_ORIGIN = "*"
-# While so many linger, those that were turned away unheard do not: they are in no other count.
+# Above this number of lingering connections, one that was closed unused does not linger: no limit counts it.
 LINGERING_MAX = 20
 
 
 class UpgradeRefused(Exception):
-    """There will be no WebSocket. ``status`` is a line of HTTP, ``headers`` are pairs; the text says why."""
+    """A refused WebSocket. ``status`` is a line of HTTP, ``headers`` are pairs; the text says why."""
 
     def __init__(self, status, reason, headers=()):
         super().__init__(reason)
@@ -38,7 +37,7 @@ class UpgradeRefused(Exception):
         self.headers = list(headers)
 
     def application(self, _environ, start_response):
-        """A WSGI application that says so."""
+        """A WSGI application that answers with the refusal."""
         word = self.status.partition(" ")[2].lower().replace(" ", "_")
         body = orjson.dumps({"error": word, "reason": str(self)})
         start_response(
@@ -48,8 +47,8 @@ class UpgradeRefused(Exception):
 
 
 class Accepted:
-    """An upgrade that was agreed on: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` is
-    what serves the protocol, ``gate`` knows who has logged in; ``host`` is the field Host.
+    """An accepted upgrade: ``octets`` are the answer, ``subprotocol`` may be None. ``handle`` serves the
+    protocol, ``gate`` admits logins; ``host`` is the field Host.
     """
 
     def __init__(self, protocol, subprotocol, handle, gate, connection, octets, host):
@@ -63,10 +62,10 @@ class Accepted:
 
 
 class Upgrades:
-    """Makes WebSockets of connections to the management ports of one broker."""
+    """Turns connections of one broker's management ports into WebSockets."""
 
     def __init__(self, settings, serving, hub, options):
-        """``serving(protocol)``: (handle, gate) of AMQP or MQTT, as a listener has them, and so its
+        """``serving(protocol)``: (handle, gate) of AMQP or MQTT, as in a listener; ``options``:
         SocketOptions.
         """
         self._settings = settings
@@ -79,15 +78,14 @@ class Upgrades:
 
     @staticmethod
     def is_asked_for(method, headers):
-        """Whether a request asks to go on as a WebSocket; any other upgrade is passed over (RFC 9110 §7.8).
-        """
+        """Whether a request asks for a WebSocket; any other upgrade is ignored (RFC 9110 §7.8)."""
         return method == "GET" and headers.get("Upgrade", "").strip().lower() == "websocket"
 
     def answer(self, path, headers, version, host):
-        """An Accepted. ``path`` is the request's target, ``headers`` its fields, ``host`` whence it came.
-        Raises UpgradeRefused.
+        """An Accepted. ``path`` is the request's target, ``headers`` its fields, ``host`` the client's
+        address. Raises UpgradeRefused.
         """
-        # here and below, because few brokers see a WebSocket: 1 MB
+        # imported here and below: few brokers see a WebSocket, 1 MB
         from h11 import ProtocolError
         from wsproto import ConnectionType, WSConnection
         from wsproto.events import AcceptConnection, RejectConnection
@@ -120,9 +118,8 @@ class Upgrades:
         return Accepted(protocol, subprotocol, handle, gate, connection, octets, headers.get("Host", ""))
 
     def begin(self, accepted, socket, address, rest):
-        """Serve the protocol in a greenlet of its own; the socket is owned from here on.
-
-        ``rest``: what was read behind the request.
+        """Serve the protocol in its own greenlet, which owns the socket. ``rest``: octets read behind the
+        request.
         """
         from gomq_py.net.websocket import WebSocket
         most = f"{'mqtt_' if accepted.protocol == MQTT else ''}max_octets_before_login"
@@ -145,15 +142,14 @@ class Upgrades:
                     websocket.feed(rest)
                 serve(accepted.handle, websocket, address)
                 lingering = self._hub.lingering
-                # Its Close is on its way, and would reset ours.
+                # The peer's Close is on its way, and would reset ours.
                 if websocket.may_hear_more and (websocket.is_used or len(lingering) < LINGERING_MAX):
                     lingering.end(websocket)
         finally:
             websocket.close()
 
     def _check_origin(self, headers):
-        """A page may connect to where it came from, and from where the settings say; programs say nothing.
-
+        """Check that a page comes from this host or from the configured origins; programs send no origin.
         Raises UpgradeRefused.
         """
         origins = headers.get_all("Origin", ())
@@ -170,8 +166,7 @@ class Upgrades:
 
 
 def chosen(subprotocols, path):
-    """(protocol, the subprotocol that says so or None): the client's first one that is known, else the path.
-    """
+    """(protocol, its subprotocol or None): by the client's first known subprotocol, else by the path."""
     for subprotocol in subprotocols:
         for protocol in (MQTT, AMQP):
             if subprotocol.lower().startswith(protocol):
@@ -180,7 +175,7 @@ def chosen(subprotocols, path):
 
 
 def _is_of(origin, host):
-    """Whether a page of ``origin`` came from ``host``. Not the scheme: a proxy may have ended TLS."""
+    """Whether a page of ``origin`` came from ``host``. Ignores the scheme: a proxy may have ended TLS."""
     try:
         return urlsplit(origin).netloc == host.lower() != ""
     except ValueError:

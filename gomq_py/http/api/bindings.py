@@ -1,4 +1,4 @@
-"""/api/bindings: list, add and remove, by the two ends and the binding's properties key."""
+"""/api/bindings: list, add and delete, by source, destination and the binding's properties key."""
 from urllib.parse import quote
 
 from flask import Blueprint
@@ -19,7 +19,7 @@ KINDS = {"q": QUEUE, "e": EXCHANGE}
 
 
 def of_vhost(vhost):
-    """Every binding of the vhost; queues stand for those of the default exchange."""
+    """Every binding of the vhost; a queue stands for its binding to the default exchange."""
     return [
         *vhost.queues.values(), *(one for exchange in vhost.exchanges.values() for one in exchange.bindings())
     ]
@@ -43,7 +43,7 @@ def list_vhost_bindings(vhost):
 
 
 def ends(vhost, source, kind, destination):
-    """(exchange, queue or exchange) of a path in a VHost. Raises NoSuchObject with RabbitMQ's words."""
+    """(exchange, queue or exchange) of a path in a VHost. Raises NoSuchObject with RabbitMQ's text."""
     if kind not in KINDS:
         raise NoSuchObject()
     exchange = there_is("exchange", vhost.exchanges.get(named(source)), source, vhost.name)
@@ -52,7 +52,7 @@ def ends(vhost, source, kind, destination):
 
 
 def between(exchange, destination):
-    """The bindings from one to the other."""
+    """The bindings from an exchange to a destination."""
     return [one for one in exchange.bindings() if one.destination is destination]
 
 
@@ -88,7 +88,7 @@ def post_binding(vhost, source, kind, destination):
         one for one in between(exchange, end) if one.routing_key == routing_key and one.arguments == arguments
     ]
     key = made[0].properties_key if made else "~"
-    # Relative to the request's path, as RabbitMQ writes it: clients take apart what they find there.
+    # Relative to the request's path, as in RabbitMQ: clients parse it.
     return no_content(201, location=f"{quote(destination, safe='')}/{quote(key, safe='')}")
 
 
@@ -109,7 +109,7 @@ def delete_binding(vhost, source, kind, destination, key):
             one.destination.name, one.source.name, one.routing_key, one.arguments
         )
     else:
-        # the default exchange's, which is refused
+        # the default exchange's binding, whose deletion is refused
         end, source, routing_key, arguments = one.name, "", one.name, {}
     bindings.unbind(caller(vhost), KINDS[kind], end, source, routing_key, arguments)
     return no_content()
@@ -121,8 +121,8 @@ def _find(vhost, source, kind, destination, key):
     if not exchange.name and kind == "q" and key in (end.name, escaped(end.name)):
         return end
     found = between(exchange, end)
-    # The key is percent-encoded in itself, and once more as part of a path; clients differ in how much of
-    # that they undo.
+    # The key is percent-encoded itself, and again as part of a path; clients differ in how much of that they
+    # decode.
     for matches in (
         lambda one: key == one.properties_key, lambda one: quote(key, safe="") == one.properties_key,
         lambda one: key == one.routing_key,

@@ -1,5 +1,5 @@
-"""/api/changes: what came, went or changed since a number that an earlier answer gave; /api/events: the same
-as it comes. gomq-py's own.
+"""/api/changes: entities created, deleted or changed since a number from an earlier answer; /api/events: the
+same as a stream. gomq-py's own.
 """
 from flask import Blueprint, g, request
 
@@ -13,11 +13,11 @@ from gomq_py.http.login import (
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("changes", __name__)
-# In one answer: whoever asks with its ``last`` gets the next ones.
+# Changes per answer; a request with its ``last`` gets the next ones.
 SHOWN_MAX = 1000
-# Changes between two looks at the clock: a microsecond each.
+# Changes between two checks of the clock: a microsecond each.
 LOOK = 50
-# Of one write of a stream, and looked at for it.
+# Changes written at once to a stream, and changes searched for it.
 TOLD_MAX, LOOKED_AT = 200, 2000
 
 
@@ -75,7 +75,7 @@ def follow_changes():
 
 
 def resumed_at():
-    """The number of the last event that a browser which comes again has got, or None."""
+    """The number of the last event that a reconnecting browser has received, or None."""
     number = number_in(request.headers.get("Last-Event-ID", ""))
     return None if number is None or number < 0 else number
 
@@ -91,7 +91,7 @@ def _since():
 
 
 def _is_seen(change, user, tags):
-    """Whether the lists that the user may ask for would show it."""
+    """Whether the lists open to the user would show the change."""
     kind = change.what.partition(".")[0]
     if kind == "alarm":
         return True

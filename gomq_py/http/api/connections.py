@@ -1,5 +1,4 @@
-"""/api/connections, /api/channels, /api/consumers: who is here and what they are doing; closing connections.
-"""
+"""/api/connections, /api/channels, /api/consumers: list them; close connections."""
 from flask import Blueprint, g, request
 
 from gomq_py.http import kinds, shapes, statistics
@@ -12,12 +11,12 @@ from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("connections", __name__)
-# The reason is shown to the client, who asked for nothing of the sort: short.
+# Characters of the reason, which is sent to the client.
 MAX_REASON = 200
 
 
 def visible():
-    """The connections that the user may see: its own, or everybody's with the monitoring tag."""
+    """The connections that the user may see: its own, or all with the monitoring tag."""
     everybody = MONITORING in g.tags
     return [one for one in node().connections() if everybody or one.user.identity == g.user.identity]
 
@@ -88,13 +87,13 @@ def delete_user_connections(user):
 
 
 def check_own(connection):
-    """Raises NotAuthorised for a connection of somebody else's, unless an administrator asks."""
+    """Raises NotAuthorised for another user's connection, unless an administrator asks."""
     if ADMINISTRATOR not in g.tags and connection.user.identity != g.user.identity:
         raise NotAuthorised("Not administrator user")
 
 
 def close_connection(connection):
-    """Close it with the request's ``X-Reason``. Raises NotAuthorised."""
+    """Close a connection with the request's ``X-Reason``. Raises NotAuthorised."""
     check_own(connection)
     connection.force_close(request.headers.get("X-Reason", "Closed via management plugin")[:MAX_REASON])
 

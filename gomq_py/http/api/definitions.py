@@ -1,6 +1,4 @@
-"""/api/definitions: everything an operator has set up, out and in, as JSON that RabbitMQ and LavinMQ exchange
-too.
-"""
+"""/api/definitions: export and import of an operator's entire setup, in the JSON of RabbitMQ and LavinMQ."""
 from collections import Counter, deque
 
 from flask import Blueprint, request
@@ -22,9 +20,9 @@ LOG = logger("http")
 blueprint = Blueprint("definitions", __name__)
 # Some hundred thousand queues with their bindings.
 MAX_DEFINITIONS_OCTETS = 64 * 1024 * 1024
-# Rows of a difference in one answer; how many there are is told.
+# Rows of a difference in one answer, which also has their number.
 DIFFERENCES_SHOWN = 10_000
-# Entries between two looks at the clock, where little is done with one.
+# Entries between two checks of the clock, for little work per entry.
 LOOK = 100
 
 
@@ -43,7 +41,7 @@ def get_vhost_definitions(vhost):
 
 
 def _asked_for(parts):
-    """The (key, value) pairs that the query's columns name, all where it names none."""
+    """The (key, value) pairs that the query's columns name; all without columns."""
     paths = paths_in(request.args)
     return parts if paths is None else (part for part in parts if [part[0]] in paths)
 
@@ -102,20 +100,20 @@ def _compare(vhost):
             for kind in KEYS:
                 entries = there.pop(kind, None) or []
                 for _ in paced(range(len(entries)), LOOK):
-                    entries.pop()  # all of them together take 20 ms to free
+                    entries.pop()  # freeing all at once takes 20 ms
     return paced_answer(dumped([("counts", dict(counts)), ("differences", iter(shown))]))
 
 
 class _Here:
-    """The definitions there are, as a mapping: a kind is looked up when it is asked for, since all of them
-    at once would be as large as an export.
+    """The present definitions as a mapping. A kind is looked up on demand, because all of them at once would
+    be as large as an export.
     """
 
     def __init__(self, vhost):
         self._vhost = vhost
 
     def get(self, kind, default=None):
-        """The entries of a kind, one after the other."""
+        """An iterator over the entries of a kind."""
         parts = sections(node().broker) if self._vhost is None else sections_of_vhost(self._vhost)
         return next((entries for key, entries in parts if key == kind), default)
 
@@ -137,7 +135,7 @@ def _import(vhost):
 
 
 def _parsed():
-    """The JSON of the body. RabbitMQ's page uploads a form; no form is taken here (``foreign_pages``)."""
+    """The JSON of the body. RabbitMQ's page uploads a form; forms are refused here (``foreign_pages``)."""
     try:
         return parsed(body_pieces() or deque((b"{}",)))
     except NotJSON:

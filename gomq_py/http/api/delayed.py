@@ -1,4 +1,4 @@
-"""/api/delayed: messages that delayed exchanges hold until their time; gomq-py's own."""
+"""/api/delayed: messages that delayed exchanges hold until they are due; gomq-py's own."""
 from flask import Blueprint, request
 
 from gomq_py.broker.verbs import exchanges
@@ -13,11 +13,11 @@ from gomq_py.hub.turns import paced
 from gomq_py.storage.message import Message
 
 blueprint = Blueprint("delayed", __name__)
-# Messages in one answer, the next ones to go: finding so many in the heap takes 2 ms.
+# Messages in one answer, the next due ones: finding so many in the heap takes 2 ms.
 MOST, USUAL = 1000, 100
-# Octets of a body that are shown unless told, and at most.
+# Octets of a body that are shown: default and maximum.
 USUAL_OCTETS, MOST_OCTETS = 1024, 64 * 1024
-# Exchanges between two looks at the clock.
+# Exchanges between two checks of the clock.
 LOOK = 50
 
 

@@ -1,4 +1,4 @@
-"""/docs: the description of the API, as OpenAPI for programs and as a page for people; /api leads there.
+"""/docs: the description of the API, as OpenAPI for programs and as a page for people; /api redirects there.
 
 Needs no login and tells no secret.
 """
@@ -12,7 +12,7 @@ from gomq_py.http.answers import json_answer
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("docs", __name__)
-# Imported when they are needed, one in a slice: few look, and they take 0.5 MB and 15 ms.
+# Imported on demand, one per slice: few requests need them, and they take 0.5 MB and 15 ms.
 MODULES = ("schemas", "operations", "document")
 STYLE = """body { font: 16px/1.4 sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
 table { border-collapse: collapse; width: 100% }
@@ -33,13 +33,13 @@ def described():
 
 @blueprint.get("/api")
 def home():
-    """Whoever looks for the API in a browser wants its description."""
+    """Redirect browsers to the description."""
     return redirect("/docs")
 
 
 @blueprint.get("/docs/openapi.json")
 def openapi():
-    """The description for programs, with the name of the cookie at the address that was asked."""
+    """The description for programs, with the name of the cookie for the requested address."""
     from gomq_py.http.openapi.document import session_scheme
     whole = described()
     schemes = {**whole["components"]["securitySchemes"], "session": session_scheme(cookie.name())}
@@ -48,13 +48,13 @@ def openapi():
 
 @blueprint.get("/docs/style.css")
 def style():
-    """How the page looks."""
+    """The style of the page."""
     return Response(STYLE, mimetype="text/css")
 
 
 @blueprint.get("/docs")
 def page():
-    """The description for people: every route and what it is for, without a script."""
+    """The description for people: every route with its summary, without a script."""
     rows = "".join(
         _row(path, method, operation) for path, methods in described()["paths"].items()
         for method, operation in methods.items()

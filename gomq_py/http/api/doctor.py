@@ -1,4 +1,4 @@
-"""/api/doctor: what is wrong, or soon will be, and what to do about it; gomq-py's own."""
+"""/api/doctor: present and coming problems, with remedies; gomq-py's own."""
 from flask import Blueprint, g
 
 from gomq_py.http.answers import json_answer, node

@@ -22,7 +22,7 @@ from gomq_py.http.login import MANAGEMENT, access
 from gomq_py.http.paging import listing
 
 blueprint = Blueprint("exchanges", __name__)
-# A message published by hand: larger ones go over AMQP.
+# Largest message published by hand: larger ones need AMQP.
 MAX_PUBLISH_OCTETS = 16 * 1024 * 1024
 
 
@@ -113,7 +113,7 @@ def publish(vhost, name):
     except NoPermission:
         raise
     except AccessRefused as error:
-        # RabbitMQ tells of an internal exchange what its channel says, as of a missing one
+        # for an internal exchange RabbitMQ answers with its channel's error, as for a missing one
         raise BadRequest(f"ACCESS_REFUSED - {error.text}") from None
     if broker.alarms.reason is not None:
         raise Unavailable(f"publishers are held: {broker.alarms.reason}")
@@ -140,7 +140,7 @@ def _is_short_text(value):
     return isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) <= 255
 
 
-# Property: (whether a value will do, what it must be)
+# Property: (check of a value, text about valid values)
 PROPERTIES = {
     **dict.fromkeys(
         (
@@ -155,15 +155,14 @@ PROPERTIES = {
 
 
 def wire_properties(given, limits):
-    """AMQP properties, in wire form, from JSON; as deep and as long as these TableLimits allow.
-
-    Raises BadRequest, PreconditionFailed.
+    """AMQP properties, in wire form, from JSON, within these TableLimits. Raises BadRequest,
+    PreconditionFailed.
     """
     if isinstance(given, list) and not given:
-        given = {}  # what PHP clients make of an empty object
+        given = {}  # PHP clients send this for an empty object
     if not isinstance(given, dict):
         raise BadRequest("properties must be an object")
-    # What is no property is passed over, as by RabbitMQ: clients send back what they got from elsewhere.
+    # Unknown properties are ignored, as in RabbitMQ: clients send back fields they got from elsewhere.
     given = {name: value for name, value in given.items() if name in PROPERTIES}
     if given.get("headers") == []:
         given["headers"] = {}  # as above

@@ -1,7 +1,7 @@
-"""/api/federation-links: what becomes of the links of federated exchanges and queues, as RabbitMQ's plugin
-shows them, and a verb for operators.
+"""/api/federation-links: state of the links of federated exchanges and queues, as in RabbitMQ's plugin, and a
+restart for operators.
 
-Upstreams and policies are set where parameters and policies are. No password is in any of it.
+Upstreams and policies are set like other parameters and policies. No answer has a password.
 """
 from flask import Blueprint, g
 
@@ -62,7 +62,7 @@ def restart_federation_link(vhost, link_id, node_name=""):
 
 
 def _listed(vhosts, states=None):
-    """RabbitMQ asks for the tag monitoring, LavinMQ for policymaker. Raises NotAuthorised."""
+    """List the links. RabbitMQ asks for the tag monitoring, LavinMQ for policymaker. Raises NotAuthorised."""
     if not {MONITORING, POLICYMAKER} & g.tags:
         raise NotAuthorised(REFUSALS[MONITORING])
     shown = [link.described() for vhost in vhosts for link in node().federation.links(vhost)]

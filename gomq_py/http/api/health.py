@@ -1,5 +1,5 @@
-"""/api/health/checks, /api/healthchecks and /api/aliveness-test: yes or no, for load balancers and alarms:
-200 or 503 with the reason.
+"""/api/health/checks, /api/healthchecks and /api/aliveness-test: 200, or 503 with the reason, for load
+balancers and alarms.
 """
 import time
 
@@ -24,7 +24,7 @@ OK = {"status": "ok"}
 
 
 def failed(reason, **facts):
-    """503 with what is wrong."""
+    """A response 503 with the reason."""
     return json_answer({"status": "failed", "reason": reason, **facts}, 503)
 
 
@@ -155,14 +155,14 @@ def health_of_certificates(within, unit):
 
 
 def certificates():
-    """(listener, end of its certificate in Unix seconds) of each TLS listener."""
+    """Yield (listener, end of its certificate in Unix seconds) of each TLS listener."""
     path = node().settings.tls_cert
     if not path:
         return
     try:
         ends_s = certificate.end_s(path)
     except (OSError, ValueError):
-        ends_s = 0  # it cannot be read any more: a restart would fail
+        ends_s = 0  # the file is unreadable: a restart would fail
     for one in shapes.listeners():
         if one["protocol"] in ("amqps", "https", "mqtts"):
             yield one, ends_s

@@ -1,4 +1,4 @@
-"""Who is asking whom: /api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions,
+"""Identity of user and broker: /api/whoami, /api/version, /api/cluster-name, /api/auth, /api/extensions,
 /api/feature-flags, /api/deprecated-features.
 """
 from flask import Blueprint, current_app, g

@@ -1,4 +1,4 @@
-"""/api/vhost-limits and /api/user-limits: how much a vhost or a user may open."""
+"""/api/vhost-limits and /api/user-limits: limits on connections, queues and channels of a vhost or user."""
 from flask import Blueprint
 
 from gomq_py.broker.policies.vhost_limits import COMPONENT as LIMITS
@@ -51,7 +51,7 @@ def delete_limit(vhost, kind):
 
 
 def _kept(vhost):
-    """What was set, which is more than what is in force."""
+    """All limits that were set, including ones without effect."""
     return vhost.parameters.get((LIMITS, LIMITS_NAME), {})
 
 

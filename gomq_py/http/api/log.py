@@ -1,4 +1,4 @@
-"""/api/log: the last lines of the broker's log, and those to come; gomq-py's own."""
+"""/api/log: the last lines of the broker's log, and new ones as a stream; gomq-py's own."""
 from flask import Blueprint, request
 
 from gomq_py.http import live
@@ -8,9 +8,9 @@ from gomq_py.http.arguments import integer_of
 from gomq_py.http.login import ADMINISTRATOR, access
 
 blueprint = Blueprint("log", __name__)
-# Lines of one answer, and what a stream begins with, unless told.
+# Lines of an answer or at the start of a stream: default and maximum.
 USUAL, MOST = 200, 1000
-# Lines of one write of a stream.
+# Lines written at once to a stream.
 TOLD_MAX = 200
 
 

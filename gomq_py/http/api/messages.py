@@ -1,5 +1,4 @@
-"""/api/queues/…/messages, move, copy, replay: looking at messages without taking them, and bringing them
-elsewhere.
+"""/api/queues/…/messages, move, copy, replay: look at messages without taking them, and move them elsewhere.
 """
 from flask import Blueprint, request
 from gevent.event import AsyncResult
@@ -19,9 +18,9 @@ from gomq_py.storage.message import Message
 blueprint = Blueprint("messages", __name__)
 MAX_PEEK = 1000
 DEFAULT_PEEK = 10
-# Octets of bodies in one answer; a message that would go beyond is cut, and says so in payload_bytes.
+# Octets of bodies in one answer; a message beyond it is cut, and payload_bytes has its full length.
 MAX_PEEK_OCTETS = 16 * 1024 * 1024
-# Records passed over before others get their turn: some 2 ms.
+# Records skipped per turn: some 2 ms.
 SKIP_SLICE = 5000
 MAX_PATTERN = 255
 
@@ -44,8 +43,8 @@ def peek_messages(vhost, name):
 
 
 class Look:
-    """What a request wants to see: ``count`` messages from ``offset`` on, and how their bodies are shown.
-    Raises BadRequest.
+    """The query of a peek: ``count`` messages from ``offset`` on, and the form of their bodies. Raises
+    BadRequest.
     """
 
     def __init__(self, offset):
@@ -59,7 +58,7 @@ class Look:
         self._octets_left = MAX_PEEK_OCTETS
 
     def shown(self, message, position):
-        """A Message, its body cut to what was asked for and to what is left of MAX_PEEK_OCTETS."""
+        """A Message as JSON, its body cut to the query's length and to what is left of MAX_PEEK_OCTETS."""
         limit = min(self._octets_left, self._truncate)
         self._octets_left -= min(self._octets_left, message.get_body_length())
         return shown(message, position, self._encoding, limit)
@@ -76,7 +75,7 @@ def _browsed(queue):
 
 
 def passed_over(browser, count):
-    """Pass over so many messages. False: there are not so many. May switch."""
+    """Skip ``count`` messages; False if there are fewer. May switch."""
     while count:
         passed = browser.skip(count, SKIP_SLICE)
         if passed == 0:
@@ -97,7 +96,7 @@ def _peeked(browser, look):
 
 
 def shown(message, position, encoding, limit):
-    """A message that was looked at, with up to ``limit`` octets of its body."""
+    """A message as JSON, with up to ``limit`` octets of its body."""
     facts = message.describe()
     return {
         "position": position, "redelivered": facts["redelivered"],
@@ -156,14 +155,14 @@ def _move(vhost, name, keep):
 
 
 def _run(queue, route, wanted, keep):
-    """Run to the end and say what was done; the request waits, the broker does not."""
+    """Run the move to its end and answer with its counts; the request waits, the broker goes on."""
     _browsed(queue).close()
     dry_run = boolean_of(wanted, "dry_run")
     count = integer_of(wanted, "count", 0, 1) if "count" in wanted else None
     broker, finished = node().broker, AsyncResult()
 
     def ended(result, error):
-        # not where the request ends: the broker stops those that nobody waits for, too
+        # not where the request ends: the broker must also stop moves whose client has gone
         broker.moves.discard(move)
         finished.set((result, error))
 

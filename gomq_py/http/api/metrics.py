@@ -1,6 +1,6 @@
 """/metrics, /metrics/per-object, /metrics/detailed: for Prometheus.
 
-On the management port for users, on a port of its own for everybody there.
+On the management port with login, on the metrics port without.
 """
 from itertools import chain
 
@@ -20,8 +20,7 @@ public = Blueprint("public_metrics", __name__)
 
 # LavinMQ's bound.
 MAX_PREFIX = 20
-# Families of /metrics/detailed, by RabbitMQ's names; those it has and that are missing tell of its own
-# inside.
+# Families of /metrics/detailed, by RabbitMQ's names; the missing ones describe RabbitMQ's internals.
 DETAILED = {
     "queue_coarse_metrics": Families.queue_coarse, "queue_metrics": Families.queue_details,
     "queue_consumer_count": Families.queue_consumers,
@@ -37,7 +36,7 @@ DETAILED = {
     "vhost_status": Families.vhost_status, "exchange_bindings": Families.exchange_bindings,
     "exchange_names": Families.exchange_names,
 }
-# Our own, with what RabbitMQ has no names for.
+# Own families, without a name in RabbitMQ.
 OWN = {
     "gomq_queue_ages": OwnFamilies.ages, "gomq_queue_returns": OwnFamilies.returns,
     "gomq_stream_consumer_lag": OwnFamilies.lags, "gomq_queue_set_aside": OwnFamilies.set_aside,
@@ -91,7 +90,7 @@ def _of_the_node(families):
 
 
 def _once(families):
-    """Families whose name has come already are left out: ``queue_metrics`` holds ``queue_consumer_count``."""
+    """Leave out families whose name came before: ``queue_metrics`` includes ``queue_consumer_count``."""
     seen = set()
     for family in families:
         name = family[0].name if isinstance(family, tuple) else family.name

@@ -1,6 +1,6 @@
-"""/api/mqtt: connections, sessions, subscriptions and retained messages of MQTT: listed, looked at, ended.
+"""/api/mqtt: connections, sessions, subscriptions and retained messages of MQTT: list, show, end.
 
-A user sees its own, everybody's with the monitoring tag; what is retained it sees as a client would.
+A user sees its own, all with the monitoring tag; retained messages are visible as to an MQTT client.
 """
 from flask import Blueprint, g, request
 
@@ -19,11 +19,11 @@ from gomq_py.mqtt.model import administration
 
 blueprint = Blueprint("mqtt", __name__)
 MOST_TOPICS, USUAL_TOPICS = 1000, 100
-# Topics that are looked at for one page, also of those that are not shown.
+# Topics searched for one page, including hidden ones.
 TOPICS_LOOKED_AT = 2000
-# Rows between two looks at the clock: some 0.5 us each.
+# Rows between two checks of the clock: some 0.5 us each.
 LOOK = 100
-# Of a payload that is shown, unless more is asked for.
+# Octets of a payload that are shown: default and maximum.
 SHOWN_OCTETS, MOST_OCTETS = 50_000, 1 << 20
 
 
@@ -35,7 +35,7 @@ def _connections(vhost_name=None):
 
 
 def _sessions(vhosts):
-    """Yield (session, vhost) of each that the user may see. May switch."""
+    """Yield (session, vhost) of each session that the user may see. May switch."""
     everybody = MONITORING in g.tags
     for vhost in vhosts:
         for session in paced(administration.sessions_of(vhost), LOOK):
@@ -44,14 +44,14 @@ def _sessions(vhosts):
 
 
 def _subscriptions(sessions):
-    """Yield (subscription, session, vhost) of each. May switch."""
+    """Yield (subscription, session, vhost) of each subscription. May switch."""
     for session, vhost in sessions:
         for subscription in paced(list(session.subscriptions.values()), LOOK):
             yield subscription, session, vhost
 
 
 def _session(vhost_name, client_id):
-    """(session, vhost), for somebody who may see it. Raises NoSuchObject."""
+    """(session, vhost), if the user may see the session. Raises NoSuchObject."""
     vhost = find_vhost(vhost_name)
     session = administration.find_session(vhost, client_id)
     if MONITORING not in g.tags and session.owner != g.user.identity:
@@ -181,7 +181,7 @@ def delete_retained(vhost, topic):
 
 
 def _retained(message, topic, vhost, most):
-    """The message as it is shown; a payload that is no text in base64, as messages got from queues are."""
+    """A retained message as JSON; a payload that is no UTF-8 in base64, as for messages of queues."""
     described = message.describe()
     return {
         "topic": topic, "vhost": vhost, **content_shown(message, "auto", most),

@@ -1,4 +1,4 @@
-"""/api/nodes: the node there is: memory, descriptors, disk, and the collector of LavinMQ's routes."""
+"""/api/nodes: memory, descriptors and disk of the single node, and LavinMQ's garbage collector routes."""
 import gc
 import os
 import resource
@@ -19,7 +19,7 @@ blueprint = Blueprint("nodes", __name__)
 
 
 def node_shape():
-    """The one node there is."""
+    """The single node as JSON."""
     alarms, watch = node().broker.alarms, node().broker.resource_watch
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     shape = {

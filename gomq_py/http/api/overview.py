@@ -1,4 +1,4 @@
-"""/api/overview: what there is and how fast it moves, over the vhosts that the user sees."""
+"""/api/overview: totals and rates over the vhosts that the user sees."""
 import sys
 
 from flask import Blueprint, g
@@ -13,7 +13,7 @@ from gomq_py.http.finding import visible_vhosts
 from gomq_py.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING, access
 
 blueprint = Blueprint("overview", __name__)
-# How long samples are kept; RabbitMQ's three kinds of them are one here.
+# RabbitMQ's three kinds of samples, which have one retention here.
 RETENTION = ("global", "basic", "detailed")
 
 
@@ -24,7 +24,7 @@ def overview():
     statistics.with_history()
     vhosts = visible_vhosts()
     sees_all = MONITORING in g.tags
-    # Who sees all keeps one history, whichever vhosts come and go.
+    # Users who see all share one history, whichever vhosts come and go.
     view = statistics.view(statistics.WHOLE, (None if sees_all else tuple(vhosts), node()))
     lengths, octets = len(statistics.LENGTH_NAMES), len(view.group.names) - len(statistics.OCTETS)
     churn = statistics.view(statistics.NODE_CHURN, node()).put({}) if sees_all else {}

@@ -1,6 +1,5 @@
-"""/api/parameters and /api/global-parameters: values that components keep in the definitions.
-
-Passwords in them are not shown.
+"""/api/parameters and /api/global-parameters: values that components keep in the definitions. Passwords are
+hidden.
 """
 from flask import Blueprint, g
 
@@ -17,7 +16,7 @@ SHOVEL = "shovel"
 
 
 def parameters_of(vhosts, component=None):
-    """The parameters of vhosts as RabbitMQ shows them; policies have a list of their own. May switch."""
+    """The parameters of vhosts in RabbitMQ's form, but policies, which have their own list. May switch."""
     return listing(sliced([
         (vhost, owner, name) for vhost in vhosts for owner, name in vhost.parameters
         if owner != POLICY and component in (None, owner)
@@ -25,7 +24,7 @@ def parameters_of(vhosts, component=None):
 
 
 def _described(vhost, component, name):
-    """One of them; where it has no effect also ``state`` and ``reason``. None where it has just gone."""
+    """A parameter as JSON, with ``state`` and ``reason`` if it has no effect; None if it is gone."""
     there = vhost.parameters
     if (component, name) not in there:
         return None
@@ -114,7 +113,7 @@ def delete_parameter(component, vhost, name):
 
 
 def _refuse_configured(shovel):
-    """A shovel of the configuration file has no parameter: say who owns it. Raises BadRequest."""
+    """A shovel of the configuration file has no parameter: the error names its owner. Raises BadRequest."""
     if shovel is not None and shovel.why_kept is not None:
         raise BadRequest(shovel.why_kept)
 
@@ -166,7 +165,7 @@ def delete_global_parameter(name):
 
 
 def set_value(put, framed=str):
-    """Put the body's ``value``. Raises BadRequest with the component's reason, ``framed``."""
+    """Set the body's ``value``. Raises BadRequest with the component's reason, ``framed``."""
     value = body(required=("value",))["value"]
     try:
         put(value)

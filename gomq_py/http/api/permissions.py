@@ -1,4 +1,4 @@
-"""/api/permissions and /api/topic-permissions: what users may do in which vhost, and with which routing keys.
+"""/api/permissions and /api/topic-permissions: users' rights in vhosts, and on routing keys.
 
 For administrators.
 """
@@ -142,10 +142,7 @@ def delete_topic_permissions(vhost, user, exchange):
 
 
 def _holder(user, vhost):
-    """The user who is to have rights in the vhost.
-
-    Raises BadRequest as RabbitMQ does, for which neither is what the path names.
-    """
+    """The user to be given rights in the vhost. Raises BadRequest, as RabbitMQ does if either is missing."""
     holder = node().broker.users.get(user)
     if holder is None or vhost not in node().broker.vhosts:
         raise BadRequest("vhost_or_user_not_found")
@@ -153,7 +150,7 @@ def _holder(user, vhost):
 
 
 def _granted(grant, *values):
-    """Raises BadRequest for an expression that is none."""
+    """Grant, and raise BadRequest for an invalid expression."""
     try:
         grant(*values)
     except ValueError as error:

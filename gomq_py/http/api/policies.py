@@ -1,4 +1,4 @@
-"""/api/policies and /api/operator-policies: rules over names, applied to what is there and what will come.
+"""/api/policies and /api/operator-policies: rules over names, for present and future entities.
 
 One implementation, registered twice.
 """
@@ -21,8 +21,8 @@ PREVIEWED = 200
 
 
 class Family:
-    """The routes of one kind of policy: ``component`` is what parameters call it, ``writer`` the tag that may
-    change it.
+    """The routes of one kind of policy: ``component`` is its name among parameters, ``writer`` the tag that
+    may change it.
     """
 
     def __init__(self, component, writer):
@@ -30,7 +30,7 @@ class Family:
         self._writer = writer
 
     def register(self, path, name):
-        """Add the routes below ``path``; ``name`` begins the names of their endpoints."""
+        """Add the routes below ``path``; the names of their endpoints begin with ``name``."""
         for rule, methods, tag, view in (
                 (path, ("GET",), MANAGEMENT, self.list_all),
                 (f"{path}/<vhost>", ("GET",), MANAGEMENT, self.list_of_vhost),
@@ -70,7 +70,7 @@ class Family:
         return no_content(204 if existed else 201)
 
     def _wanted(self):
-        """The policy of the request's body, as parameters keep it. Raises BadRequest."""
+        """The policy in the request's body, as parameters store it. Raises BadRequest."""
         wanted = body(required=("pattern", "definition"))
         value = {
             "pattern": wanted["pattern"], "definition": wanted["definition"],
@@ -116,7 +116,7 @@ class Family:
 
 
 def _check_token(definition):
-    """Nobody knows later what a token allowed. Raises BadRequest."""
+    """Refuse such keys from a token's user, whose rights cannot be looked up later. Raises BadRequest."""
     keys = sorted(HANDS_ON.keys() & definition.keys()) if isinstance(definition, dict) else ()
     if keys:
         raise BadRequest(validation_failed(
@@ -125,7 +125,7 @@ def _check_token(definition):
 
 
 def _shown(change):
-    """A change as a preview shows it; ``settings``: those that differ, null where one has no value."""
+    """A change as JSON; ``settings`` are the differing ones, null for a missing value."""
     before, after = shown(change.before.definition), shown(change.after.definition)
     return {
         "type": "exchange" if change.kind == EXCHANGE else "queue", "name": change.entity.name,

@@ -1,7 +1,4 @@
-"""/api/queues/<vhost>/<name>/pause, resume, restart: what an operator does with a queue besides its messages.
-
-LavinMQ's routes.
-"""
+"""/api/queues/<vhost>/<name>/pause, resume, restart: the state of a queue. LavinMQ's routes."""
 from flask import Blueprint
 
 from gomq_py.broker.verbs import queues

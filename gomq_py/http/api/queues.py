@@ -24,14 +24,14 @@ from gomq_py.http.paging import listing
 from gomq_py.hub.turns import paced
 
 blueprint = Blueprint("queues", __name__)
-# How messages that were looked at go back or away; RabbitMQ's four.
+# What happens to the messages got: (requeue, reject), for RabbitMQ's four modes.
 ACK_MODES = {
     "ack_requeue_true": (True, False), "ack_requeue_false": (False, False),
     "reject_requeue_true": (True, False), "reject_requeue_false": (False, True),
 }
 MAX_GET = 10000
 MAX_UNACKED = 10000
-# Unacknowledged messages between two looks at the clock: some 2 us each.
+# Unacknowledged messages between two checks of the clock: some 2 us each.
 UNACKED_LOOK = 10
 
 
@@ -54,7 +54,7 @@ def list_vhost_queues(vhost):
 
 
 def _kind_asked_for():
-    """How much of each queue a list shows: RabbitMQ's ``disable_stats`` and ``enable_queue_totals`` make
+    """The kind of rows that the query asks for: RabbitMQ's ``disable_stats`` and ``enable_queue_totals`` make
     lists of many queues small and quick.
     """
     if request.args.get("disable_stats") != "true":
@@ -126,7 +126,7 @@ def purge_queue(vhost, name):
 
 
 def _await_purge(queue):
-    """What other changes wait for in ``durability`` is not enough for every kind of queue. May switch."""
+    """Wait for the purge: some kinds of queue need more than the wait in ``durability``. May switch."""
     durability.wait(partial(queue.after_purge, node().broker.durability))
 
 

@@ -1,4 +1,4 @@
-"""/api/exchanges/…/route: where a message would go, and why; gomq-py's own."""
+"""/api/exchanges/…/route: destinations of a message, with the reasons; gomq-py's own."""
 import time
 
 from flask import Blueprint
@@ -75,7 +75,7 @@ def _ways(steps):
 
 
 def _match(vhost, destination, ways, due_ms):
-    """A destination: the way to it, why it gets the message, when, and what it is."""
+    """A destination as JSON: the way to it, the reason, the due time, and its state."""
     kind = _type(vhost, destination)
     via = [ways[destination].source]
     while via[0] in ways and ways[via[0]].source not in via:

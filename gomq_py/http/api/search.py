@@ -1,7 +1,7 @@
-"""/api/queues/…/search: messages that say something, without taking them; gomq-py's own.
+"""/api/queues/…/search: find messages by their content without taking them; gomq-py's own.
 
-One request looks at a bounded number of messages and octets and says where the next one goes on: whoever
-searches a long queue asks again, and can stop at any time.
+A request examines a bounded number of messages and octets, and returns the offset for the next one: a client
+that searches a long queue repeats it, and can stop at any time.
 """
 import fnmatch
 import re
@@ -25,18 +25,18 @@ from gomq_py.patterns import Pattern
 from gomq_py.storage.message import Message
 
 blueprint = Blueprint("search", __name__)
-# Messages and octets of bodies that one request looks at, at most and unless told.
+# Messages and octets of bodies examined per request: maximum and default.
 MOST_EXAMINED, USUAL_EXAMINED = 100_000, 10_000
 MOST_OCTETS, USUAL_OCTETS = 256 * 1024 * 1024, 32 * 1024 * 1024
 # Messages that are shown, and octets of each body.
 MOST_SHOWN, USUAL_SHOWN = 200, 50
 SHOWN_OCTETS = 16 * 1024
-# What is looked at of a body: a search of JSON takes some 5 ms for a MiB.
+# Octets of a body that are searched: JSON takes some 5 ms for a MiB.
 BODY_OCTETS = 1024 * 1024
-# A pattern looks at so much of a body: its time is limited, and long texts would use it up.
+# Octets of a body that a pattern searches: its time is limited, and long texts would use it up.
 PATTERN_OCTETS = 64 * 1024
 TEXT_MAX = 1024
-# Steps of a path into JSON.
+# Most steps of a path into JSON.
 STEPS_MAX = 64
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]")
 _ANYTHING = object()
@@ -68,7 +68,7 @@ def search_messages(vhost, name):
 
 
 def _found(browser, criteria, offset, count, examined_max, octets_max):
-    """The answer. May switch."""
+    """Search, and return the answer. May switch."""
     found: list[dict] = []
     examined = octets = 0
     is_end = not passed_over(browser, offset)
@@ -91,7 +91,7 @@ def _found(browser, criteria, offset, count, examined_max, octets_max):
 
 
 class Criteria:
-    """What a request searches for. Raises BadRequest for what cannot be searched for."""
+    """Conditions of a search. Raises BadRequest for invalid ones."""
 
     def __init__(self, wanted):
         ignore_case = boolean_of(wanted, "ignore_case")
@@ -111,7 +111,7 @@ class Criteria:
             raise BadRequest("json_value takes a json_path")
 
     def meet(self, message):
-        """Whether a Message is one that is searched for."""
+        """Whether a Message meets all conditions."""
         for pattern, octets in (
             (self._exchange, message.get_exchange), (self._routing_key, message.get_routing_key),
         ):
@@ -154,7 +154,7 @@ class Criteria:
             else:
                 return False
         return self._value is _ANYTHING or value == self._value or (
-            # a list of a MiB takes 30 ms to say
+            # converting a list of a MiB to a text takes 30 ms
             not isinstance(value, (list, dict)) and str(value) == self._value)
 
 
@@ -189,7 +189,7 @@ def _text(wanted, key):
 
 
 def _globbed(text):
-    """What matches ``*`` and ``?`` in a text, which cannot take long."""
+    """A regular expression for a text with ``*`` and ``?``, which cannot take long."""
     return None if text is None else re.compile(fnmatch.translate(re.sub(r"\*+", "*", text)), re.DOTALL)
 
 

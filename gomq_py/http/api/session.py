@@ -1,4 +1,4 @@
-"""/api/session: log in with a cookie, for pages; what a page needs to know of it; log out. gomq-py's own."""
+"""/api/session: log in with a cookie, for pages; show the session; log out. gomq-py's own."""
 import time
 
 from flask import Blueprint, current_app, g, request
@@ -16,13 +16,13 @@ MAX_CREDENTIALS_OCTETS = 16 * 1024
 
 
 def _authenticate():
-    """The user of a request to log in: of the Authorization header where there is one, else of the body;
-    never of a cookie. May switch.
+    """The user of a login: from the Authorization header if there is one, else from the body; never from a
+    cookie. May switch.
     """
     if current_app.extensions.get("gomq.operator") is not None:
         raise BadRequest("nobody logs in at this socket: it needs no session")
     if request.authorization is not None:
-        # First: a session may not begin with a password that was changed while the body came.
+        # First the body: the password may be changed while it comes, and must not begin a session then.
         receive_body(MAX_CREDENTIALS_OCTETS)
         return login.by_password(request.authorization)
     if request.mimetype != "application/json":
@@ -40,7 +40,7 @@ def begin_session():
     """Log in: the answer sets a cookie, and has the token that requests which change
     something bring in X-CSRF-Token.
     """
-    _end_all_given()  # which the browser forgets by this answer
+    _end_all_given()  # the browser drops their cookies with this answer
     number, g.session = login.sessions().begin(g.user)
     response = json_answer(_shape(number), 201)
     cookie.give(response, number)
@@ -86,7 +86,7 @@ def _shape(number):
 
 
 def _permissions():
-    """What the user may in each vhost: a page offers nothing else."""
+    """The user's rights in each vhost, by which a page offers actions."""
     found = (g.user.permission(name) for name in list(node().broker.vhosts))
     return [
         {"vhost": one.vhost, "configure": one.configure, "write": one.write, "read": one.read}

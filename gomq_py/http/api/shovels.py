@@ -1,6 +1,6 @@
-"""/api/shovels: what becomes of shovels, and verbs for operators; RabbitMQ's routes and LavinMQ's.
+"""/api/shovels: state of shovels, and actions for operators; RabbitMQ's routes and LavinMQ's.
 
-Their definitions are parameters (api.parameters). No password is in any of it.
+Their definitions are parameters (api.parameters). No answer has a password.
 """
 from flask import Blueprint, g
 

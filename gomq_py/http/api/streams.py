@@ -1,8 +1,8 @@
-"""/api/streams: what a stream holds, and raw ranges of its segments, for programs that read many messages at
+"""/api/streams: content of a stream, and raw ranges of its segments, for programs that read many messages at
 once.
 
-Reading needs the read permission that a consumer needs, and no tag. Bounds come from the broker and cover
-what has been flushed only, so that an offset once read never means another message.
+Reading needs a consumer's read permission, and no tag. The broker sets the bounds, which cover flushed
+messages only, so that an offset never changes its message.
 """
 import os
 import posix
@@ -23,7 +23,7 @@ from gomq_py.storage.message import Message
 
 blueprint = Blueprint("streams", __name__)
 
-# Octets of a segment read at a time: by a thread, because a cold file waits for the disk.
+# Octets of a segment read at a time, in a thread: a cold file waits for the disk.
 CHUNK_OCTETS = 256 * 1024
 _HIGHEST = (1 << 63) - 1
 
@@ -105,7 +105,7 @@ def _peeked(cursor, look):
     message = Message()
     for _ in range(look.count):
         while not cursor.peek(message):
-            if not cursor.forget_skipped():  # of damage, a part at a time
+            if not cursor.forget_skipped():  # of damage, part by part
                 return
             give_way()
         yield look.shown(message, cursor.offset)
@@ -135,7 +135,7 @@ def delete_offset(vhost, name, tag):
 
 
 def find_stream(vhost, name):
-    """The open stream of this name, for somebody who may read it. Raises NoSuchObject, NotAuthorised."""
+    """The open stream of this name, if the user may read it. Raises NoSuchObject, NotAuthorised."""
     find_queue(vhost, name)
     queue = queues.to_look_at(caller(vhost), name)
     if not isinstance(queue, StreamQueue):
@@ -146,7 +146,7 @@ def find_stream(vhost, name):
 
 
 def _chunks(fd, at, end):
-    """Octets of a file up to ``end``; the descriptor is closed behind them. May switch."""
+    """Yield octets of a file up to ``end``, then close the descriptor. May switch."""
     try:
         while at < end:
             chunk = in_thread(os.pread, fd, min(CHUNK_OCTETS, end - at), at)

@@ -1,4 +1,4 @@
-"""/api/unacked: who holds messages without acknowledging them, and since when; gomq-py's own."""
+"""/api/unacked: consumers and channels that hold unacknowledged messages; gomq-py's own."""
 import time
 
 from flask import Blueprint
@@ -17,7 +17,7 @@ from gomq_py.hub.turns import paced
 blueprint = Blueprint("unacked", __name__)
 # Consumers in one answer.
 SHOWN_MAX = 10_000
-# Messages of one channel that are looked at for the oldest of each of its consumers.
+# Messages of one channel that are searched for the oldest of each consumer.
 LOOKED_AT = 2000
 
 
@@ -68,7 +68,7 @@ def return_message(vhost, name):
 
 
 def _holders(is_meant):
-    """The holders of the queues that are meant. A generator; may switch."""
+    """Yield the holders of messages of the selected queues. May switch."""
     now_s, count = time.time(), 0
     for connection in paced(visible()):
         for channel in paced(list(getattr(connection, "channels", {}).values())):

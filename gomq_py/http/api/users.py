@@ -1,4 +1,4 @@
-"""/api/users: who may come in. For administrators."""
+"""/api/users: list, create, change and delete users. For administrators."""
 from flask import Blueprint, request
 
 from gomq_py.http import shapes
@@ -52,7 +52,7 @@ def put_user(name):
     password = text_of(wanted, "password") if "password" in wanted else ""
     if password:
         broker.logins.ask_ahead(name, password, request.remote_addr or "")
-        check_login()  # that may have taken a while
+        check_login()  # hashing may have taken a while
     existed = name in users
     try:
         if password:
@@ -89,7 +89,7 @@ def delete_users():
 
 
 def _delete(names):
-    """Each user, whom nobody lets in from then on, then its connections. May switch."""
+    """Delete each user, so that no new login succeeds, then close its connections. May switch."""
     for name in paced(names):
         user = node().broker.users.delete_user(name)
         for connection in paced([] if user is None else node().clients.of_user(user.identity)):

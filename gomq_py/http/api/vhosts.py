@@ -47,7 +47,7 @@ def put_vhost(name):
     node().broker.wait_until_gone(name)
     check_login()
     existed = name in node().broker.vhosts
-    # A token's or the control socket's user has no rights to be kept, whatever it is called.
+    # The user of a token or of the control socket has no stored rights, whatever its name.
     creator = g.user.name if node().broker.users.get(g.user.name) is g.user else None
     vhost = node().broker.create_vhost(
         name, described["description"] or "", described["tags"] or (), creator=creator)
@@ -58,7 +58,7 @@ def put_vhost(name):
 
 
 def _tags(tags):
-    """A list of tags, of a list or of a text with commas. Raises BadRequest."""
+    """Tags from a list or a text with commas. Raises BadRequest."""
     if isinstance(tags, str):
         return [tag.strip() for tag in tags.split(",") if tag.strip()]
     if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
@@ -67,8 +67,7 @@ def _tags(tags):
 
 
 def _queue_type(kind):
-    """The type of queues that are declared without one; RabbitMQ's page sends an empty text or ``undefined``
-    where nothing was chosen.
+    """The default queue type in a body; RabbitMQ's page sends an empty text or ``undefined`` for no choice.
     """
     if kind in (None, "", "undefined"):
         return None

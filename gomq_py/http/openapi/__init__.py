@@ -1,3 +1,3 @@
-"""The description of the management API (OpenAPI 3.1): schemas of what goes in and out, operations by
-endpoint, and the document made of both.
+"""The description of the management API (OpenAPI 3.1): schemas of bodies and answers, operations by endpoint,
+and the document made of both.
 """

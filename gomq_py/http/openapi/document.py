@@ -1,6 +1,6 @@
-"""The document: the app's own paths, each with its operation.
+"""The OpenAPI document: the app's own paths, each with its operation.
 
-So no route can be missing; one without an operation is a KeyError.
+No route can be missing; one without an operation is a KeyError.
 """
 import re
 from typing import Any
@@ -14,7 +14,7 @@ from gomq_py.http.cookie import TLS_PREFIX
 from gomq_py.http.session import TOKEN_HEADER
 from gomq_py.hub.turns import paced
 
-# Blueprints that are about the pages and not the API.
+# Blueprints for pages, not for the API.
 LEFT_OUT = ("docs", "page")
 _NAME = re.compile(r"<(?:\w+:)?(\w+)>")
 _COUNTS = ("page", "page_size", "count", "limit")  # from 1

@@ -1,6 +1,5 @@
-"""Operations: what each endpoint of the API takes and answers.
-
-A table by endpoint and method; the paths themselves are the app's.
+"""Operations: bodies, queries and answers of each endpoint, in a table by endpoint and method; the app has
+the paths.
 """
 from gomq_py.http.openapi.schemas import COUNT, MAYBE_COUNT, TEXT, ref, record, some
 
@@ -16,8 +15,8 @@ METRICS = ("prefix", "family", "vhost")
 
 
 class Operation:
-    """``answers`` maps status codes to schemas (None: no body); ``body`` names one of schemas.BODIES;
-    ``media`` other than JSON.
+    """``answers`` maps status codes to schemas (None: no body); ``body`` is a name in schemas.BODIES;
+    ``media`` the answer's type.
     """
 
     __slots__ = ("answers", "body", "query", "media")
@@ -35,9 +34,7 @@ def shows(schema, query=()):
 
 
 def lists(*names, query=()):
-    """GET of a list; a page of it where the query asks for one.
-
-    Each of ``names`` is a form that its objects may have.
+    """GET of a list, or of a page if the query asks for one. ``names`` are the possible forms of its objects.
     """
     item = ref(names[0]) if len(names) == 1 else {"anyOf": [ref(name) for name in names]}
     page = record({**{key: {"type": "integer"} for key in (
@@ -47,17 +44,17 @@ def lists(*names, query=()):
 
 
 def puts(body):
-    """PUT: 201 when it is new, 204 when it was there."""
+    """PUT: 201 for a new entity, 204 for an existing one."""
     return Operation({201: None, 204: None}, body)
 
 
 def does(body=None, query=()):
-    """Anything that answers without a body."""
+    """An operation without a body in its answer."""
     return Operation({204: None}, body, query)
 
 
 def moves(body, done):
-    """POST that brings messages elsewhere: what it did, or would do."""
+    """POST that moves messages; the answer counts what it did, or would do."""
     counts = {"type": "object", "additionalProperties": {"type": "integer"}}
     return Operation({200: record({
         "dry_run": {"type": "boolean"}, "examined": {"type": "integer"}, "matched": {"type": "integer"},

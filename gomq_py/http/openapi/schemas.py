@@ -1,8 +1,7 @@
 """Schemas: every JSON object of the management API, field by field (JSON Schema 2020-12).
 
-Tables only; tests validate live answers against them.
-
-Objects are closed: a field that is not listed here is a mistake here or in ``shapes``.
+Tables only; tests validate live answers against them. Objects are closed: a field missing here is a mistake
+here or in ``shapes``.
 """
 from gomq_py.http.statistics import (
     CHANNEL_STATS, CHURN, EXCHANGE_STATS, LENGTH_NAMES, NODE_STATS, OCTETS, QUEUE_STATS, VHOST_STATS,
@@ -28,7 +27,7 @@ def some(items):
 
 
 def record(fields, optional=None):
-    """An object with exactly these fields, those of ``optional`` if need be."""
+    """An object with exactly these fields, and perhaps those of ``optional``."""
     return {
         "type": "object", "properties": {**fields, **(optional or {})}, "required": list(fields),
         "additionalProperties": False,
@@ -376,7 +375,7 @@ COMPONENTS = {
 
 
 def wanted(required=None, optional=None):
-    """A request's body: other fields are passed over, as RabbitMQ does."""
+    """The schema of a request's body; other fields are ignored, as in RabbitMQ."""
     required = required or {}
     return {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
 
