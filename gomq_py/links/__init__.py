@@ -1,1 +1,1 @@
-"""Links: what moves messages between brokers, for shovels and for federation."""
+"""Links: message transfer between brokers, for shovels and federation."""

@@ -1,33 +1,31 @@
-"""Buffers of links: what is read into and written from in one go, shared by all links of a hub, and how much
-links may keep beside that.
+"""Buffers of links: one read and one write buffer for all links of a hub, and the memory budget for messages
+that targets have not confirmed yet.
 
-Nothing stays in the two buffers between two turns of the loop. What the targets of links have not confirmed
-is kept, and counted by Shares. A target that takes nothing costs memory up to the link's share, and there may
-be hundreds of them. Each link may keep a part of what is left of the memory for all: few links as much as
-each ever needs, many the less the more they are, and there is always something left for the next one. No link
-waits for another: one that keeps less than LEAST_OCTETS may take more whatever the others do, and one that
-keeps more goes on when its own target confirms. When all of it is kept there is half as much again, of whose
-rest whoever set links in a virtual host may keep a half: so links of one user leave something for those of
-another.
+Both buffers are empty between two turns of the loop. Unconfirmed messages are kept and counted by Shares: a
+slow target costs memory up to its link's share. Each link may keep a part of the memory that is left, so a
+few links get all they need, many links get less each, and the next link always finds something. No link waits
+for another: below LEAST_OCTETS a link may always take more, and above it the link goes on when its own target
+confirms. When the whole budget is used, half as much again is in reserve, and one account may take half of
+what is left of the reserve: so the links of one user leave something for those of another.
 """
 from weakref import WeakKeyDictionary
 
 from gomq_py.links.relay import INPUT_OCTETS, OUTPUT_OCTETS
 
-# Of all links: a tenth of what a small broker, of a machine with 1 GiB, has before its memory alarm.
+# All links together: a tenth of what a machine with 1 GiB has before its memory alarm.
 ALL_OCTETS = 64 * 1024 * 1024
-# Of one link: more than any target has on its way at once. Up to four links have it.
+# One link: more than any target has in flight at once. Up to four links may have it.
 MOST_OCTETS = 8 * 1024 * 1024
-# And so much in any case: a read.
+# Every link may keep one read, whatever the others keep.
 LEAST_OCTETS = 64 * 1024
-# What is left, divided by this, is the most of each: 4 links keep half of all, 50 nine tenths, all the same.
+# A link may keep a PARTS-th of what is left: 4 links keep half of the budget, 50 links nine tenths, evenly.
 PARTS = 4
 _OF_HUBS: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class Shares:
-    """Of the links in one hub. ``kept_octets``: what all of them keep now. An account is (who set the link,
-    virtual host).
+    """Memory budget of the links in one hub. ``kept_octets``: bytes that all of them keep now. An account is
+    (user who set the link, virtual host).
     """
 
     __slots__ = ("kept_octets", "_of_accounts", "_all_octets", "_most_octets")
@@ -38,14 +36,14 @@ class Shares:
         self._all_octets, self._most_octets = all_octets, most_octets
 
     def limit(self, account=None):
-        """A link that keeps as many octets as this, or more, takes no more for now."""
+        """Bytes at which a link of this account stops reading its source for now."""
         left = self._all_octets - self.kept_octets
         reserve = self._all_octets // 2 + min(0, left)
         part = max(left, reserve // 2 - self._of_accounts.get(account, 0)) // PARTS
         return max(LEAST_OCTETS, min(self._most_octets, part))
 
     def keep(self, octets, account=None):
-        """So many more are kept, or less."""
+        """Count ``octets`` more, or fewer if negative, as kept."""
         self.kept_octets += octets
         kept = self._of_accounts.pop(account, 0) + octets
         if kept:
@@ -53,7 +51,9 @@ class Shares:
 
 
 class LinkBuffers:
-    """``input`` and ``output`` are bytearrays, beside their views; ``shares`` the links' Shares."""
+    """``input`` and ``output``: bytearrays, with their memoryviews beside them. ``shares``: the links'
+    Shares.
+    """
 
     def __init__(self):
         self.input, self.output = bytearray(INPUT_OCTETS), bytearray(OUTPUT_OCTETS)
@@ -62,7 +62,7 @@ class LinkBuffers:
 
 
 def buffers_of(hub):
-    """The LinkBuffers of a hub; made for its first link."""
+    """The LinkBuffers of a hub, made at the first call."""
     buffers = _OF_HUBS.get(hub)
     if buffers is None:
         buffers = _OF_HUBS[hub] = LinkBuffers()

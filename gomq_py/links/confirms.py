@@ -1,26 +1,26 @@
-"""Confirms: what a target's connection answers to publishes, walked in the buffer it was read into.
+"""Confirms: the target's answers to publishes, parsed in the read buffer.
 
-No I/O, and no Python object per message on the plain path: numbers from ``low`` to ``following`` - 1 are
-published and not all settled; which of them are settled out of order is kept in one octet each. What no
-broker says (a confirm of what was never published, a frame of another channel) raises an AMQPError.
+No I/O, and no Python object per message on the plain path: publishes ``low`` to ``following`` - 1 are not all
+settled, and a byte for each says whether it was settled out of order. A confirm of an unpublished message or
+a frame of another channel raises an AMQPError.
 
-basic.return does not say the number of its message, whose confirm follows. So all messages that are not
-settled when it comes count as refused once they are confirmed.
+basic.return does not name the number of its message, whose confirm follows. So all messages that are
+unsettled when it arrives count as refused once they are confirmed.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
 
 ACK, NACK, RETURN = 0x3C0050, 0x3C0078, 0x3C0032
-# What a confirm's frame is: type, channel, size 13 | 60,80 or 60,120, number u64, bits | CE
+# Frame of a confirm: type, channel, size 13 | 60,80 or 60,120, number u64, bits | CE
 CONFIRM_OCTETS = 21
 CONFIRMED, REFUSED = 1, 2
 FIRST_SLOTS = 16
 
 
 class Confirms:
-    """The confirms of one channel. ``refused``: numbers that were refused, up to ``low``, in order; they are
-    the caller's to take. ``others``: (channel, payload) of all other methods. ``returned``: how many messages
-    came back; ``doubted``: the number of the last that may be among them.
+    """The confirms of one channel. ``refused``: numbers below ``low`` that were refused, in order; the caller
+    removes them. ``others``: (channel, payload) of all other methods. ``returned``: count of returned
+    messages; ``doubted``: highest number that may be among them.
     """
 
     __slots__ = (
@@ -39,10 +39,10 @@ class Confirms:
         self.returned = 0
         self.doubted = 0
         self.awaits_header = False  # of a returned message
-        self.body_left = 0  # its octets that are still to come
+        self.body_left = 0  # bytes of it still to come
 
     def published(self, count):
-        """So many more were published."""
+        """Count ``count`` more publishes."""
         self.following += count
         slots = len(self.marks)
         if self.following - self.low > slots:
@@ -57,8 +57,8 @@ class Confirms:
             self.mask = slots - 1
 
     def walk(self, buffer, end):
-        """Take every whole frame of the first ``end`` octets of ``buffer``, up to a method that is no
-        confirm; the octets that are done with. Raises AMQPError.
+        """Parse the whole frames in the first ``end`` bytes of ``buffer``, up to a method that is no confirm;
+        return the count of parsed bytes. Raises AMQPError.
         """
         if end > len(buffer):
             raise IndexError("more octets than the buffer holds")
@@ -77,7 +77,7 @@ class Confirms:
         return at
 
     def take(self, p, at, size):
-        """One frame."""
+        """Parse one frame."""
         channel = octets.be16(p, at + 1)
         if channel and channel != self.channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
@@ -107,7 +107,7 @@ class Confirms:
         return 0
 
     def pass_over(self, p, at, size):
-        """A frame of the content of a returned message."""
+        """Check and skip a content frame of a returned message."""
         if self.awaits_header:
             if p[at] != 2 or size < 14:
                 raise UnexpectedFrame(f"a frame of type {p[at]} behind basic.return")
@@ -120,11 +120,11 @@ class Confirms:
         return 0
 
     def answered(self, number, is_refused):
-        """What a target that speaks no AMQP says of one message."""
+        """Settle one message for a target that does not speak AMQP."""
         self.settle(number, False, REFUSED if is_refused else CONFIRMED)
 
     def settle(self, number, multiple, how):
-        """A confirm, or a refusal. A number that is settled already changes nothing."""
+        """Mark messages as confirmed or refused. A message that is settled already stays as it is."""
         if number == 0 and multiple:
             number = self.following - 1
         if number >= self.following or not number and not multiple:

@@ -1,12 +1,12 @@
-"""Ends of a link: where its messages come from, where they go and when they are acknowledged, described; no
-connection.
+"""Ends of a link: description of its source, its target and its acknowledgement mode. Opens no connection.
 
-A leaf, which definitions read without the client that links bring.
+A leaf: definitions read it without loading the client.
 """
 from typing import Any
 
 LIMIT_PREFETCH = 65535
-# After the target has confirmed it; once it has been written to the target; the source asks for no acks.
+# Acknowledged at the source: after the target's confirm; after the write to the target; never (the source
+# asks for no acks).
 ON_CONFIRM, ON_PUBLISH, NO_ACK = ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 
 
@@ -15,16 +15,15 @@ class Refused(Exception):
 
 
 class Source:
-    """A queue, or what ``prepare`` makes one of.
+    """A queue, or whatever ``prepare`` declares.
 
-    ``uris``: of one broker, or of several nodes that are as good; one is chosen at random for each attempt.
-    ``prepare(channel)`` declares and binds on every connection and returns the name of the queue; it may
-    switch, and the end of its channel harms nothing. ``prefetch``: deliveries that may be unsettled, 0: as
-    many as there can be. ``no_ack``: each delivery is settled when it is sent; what is on its way is lost
-    with the link. ``offset_argument``: of what is or may be a stream, what its consumers are told to begin
-    at; deliveries bear their number in a header of the same name, and a link that connects anew goes on
-    behind the last settled. Other queues pass over the argument, and have such headers only where messages
-    have come from a stream.
+    ``uris``: one broker, or equivalent nodes; each attempt picks one at random. ``prepare(channel)`` declares
+    and binds on every connection and returns the name of the queue; it may switch and may lose its channel.
+    ``prefetch``: most unsettled deliveries, 0: no limit. ``no_ack``: deliveries are settled when they are
+    sent, so the ones in flight are lost with the link. ``offset_argument``: consumer argument with the offset
+    of a stream, and name of the header with the offset in each delivery; a link that reconnects goes on
+    behind the last settled offset. Other queues ignore the argument, and have such headers only on messages
+    that came from a stream.
     """
 
     def __init__(
@@ -47,17 +46,17 @@ class Source:
 class Target:
     """An exchange, which may be the default one.
 
-    ``exchange``, ``routing_key``: None leaves what the message came with. ``prepare(channel)`` as a source's;
-    what it returns means nothing. ``edit(properties, delivered)`` is asked once for each delivery of a
-    connection, in order: it returns the Properties to publish with, or None to leave the message out; it must
-    not switch. Without it properties go as they came, octet for octet. ``stamp()`` is asked once for each
-    connection: (name, value, value for a redelivered message) of a header. A message that has no header of
-    this name, and no user id, gets it at the full speed of the lane, instead of being shown to ``edit``. Of
-    one that has the header already ``edit`` may change the headers only, by what they are and whether it is
-    redelivered: that is remembered for messages with the same.
+    ``exchange``, ``routing_key``: None keeps the message's own. ``prepare(channel)``: as a source's; its
+    result is ignored. ``edit(properties, delivered)`` is called once for each delivery of a connection, in
+    order, and returns the Properties to publish with, or None to leave the message out; it must not switch.
+    Without ``edit``, properties are copied byte for byte. ``stamp()`` is called once for each connection and
+    returns (name, value, value for a redelivered message) of a header. A message with neither this header nor
+    a user id gets the header on the fast path, without a call of ``edit``. For a message that has the header,
+    ``edit`` may change the headers only, and its answer may depend only on them and on whether the message is
+    redelivered: the answer is cached for messages with the same headers.
 
-    ``queue``: the name of the queue, where the default exchange and a routing key name one for every message;
-    else None. Messages that no queue takes are returned then, and stay at their source.
+    ``queue``: the one queue of all messages, if the default exchange and a fixed routing key name it, else
+    None. Messages that no queue takes are then returned and stay at their source.
     """
 
     has_lane = True
@@ -83,38 +82,38 @@ def _list(uris):
 
 
 class Gone:
-    """In the place of a passage that has ended, for what still calls it: a slice of the transfer that was
-    asked for before, a greenlet that is being killed. Takes nothing and hears nothing.
+    """Takes the place of a passage that has ended, for callers left over: a transfer slice scheduled before,
+    a greenlet that is being killed. Every method does nothing.
 
-    The ends of a passage let go of it by this. So neither holds the other, and what they keep goes with the
-    last who needs it: a process of the broker's own may freeze what the cycle collector would find
-    (observability.garbage), and each passage keeps up to some megabytes.
+    The ends of a passage release it by this, so there is no reference cycle and the memory of a passage (some
+    megabytes) is freed with its last user: a broker's own process may freeze what the cycle collector would
+    find (observability.garbage).
     """
 
     __slots__ = ()
 
     def may_take(self) -> bool:
-        """Nothing."""
+        """Always False."""
         return False
 
     def may_send(self) -> bool:
-        """Nothing."""
+        """Always False."""
         return False
 
     def paused(self) -> None:
-        """Nobody goes on."""
+        """Ignored."""
 
     def fail(self, end: str, error: BaseException) -> None:
-        """It has ended."""
+        """Ignored: the passage has ended."""
 
     def target_turn(self, act: Any) -> None:
-        """Nobody acts."""
+        """Ignored."""
 
     def target_methods(self, wire: Any, methods: Any) -> None:
-        """Nobody hears them."""
+        """Ignored."""
 
     def refused(self, count: int, error: Any) -> None:
-        """Nobody counts."""
+        """Ignored."""
 
 
 GONE = Gone()

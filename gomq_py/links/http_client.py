@@ -1,8 +1,7 @@
-"""HTTP client of links: posts over one connection that is kept alive, one request after the other.
+"""HTTP client of links: POST requests, one after the other, over one keep-alive connection.
 
-h11 says what the octets mean and does no I/O; sockets are gevent's, and come from ``connect``, which checks
-where they lead. Follows no redirects, returns nothing of an answer but its head, and waits for nothing
-without a limit of time.
+h11 parses and does no I/O; the sockets are gevent's and come from ``connect``, which checks the address.
+Redirects are not followed, bodies of answers are dropped, and every wait has a time limit.
 """
 import re
 import ssl
@@ -14,42 +13,42 @@ import h11
 from gomq_py.client.transport import TLS_ALERT
 
 READ_OCTETS = 16 * 1024
-# Of an answer's body. A larger one ends the connection, which costs less than to read it.
+# Largest body of an answer. A larger one closes the connection, which is cheaper than reading it.
 ANSWER_OCTETS_MAX = 64 * 1024
-# An answer's head; also of chunk headers and trailers.
+# Largest head of an answer, and largest chunk header or trailer.
 HEAD_OCTETS_MAX = 32 * 1024
-# What a body may take to be sent, besides the time for the answer: a slow line is no dead one.
+# Extra time for sending a body: a slow line is not a dead one.
 SLOWEST_OCTETS_PER_S = 64 * 1024
 SHOWN_REASON = 60
-# How a TLS server answers a ClientHello: with a handshake or an alert, of TLS 1.x or SSL 3.
+# First bytes of a TLS server's answer to a ClientHello: a handshake or an alert, of TLS 1.x or SSL 3.
 TLS_ANSWERS = (b"\x16\x03", TLS_ALERT)
 HELLO_TIMEOUT_S = 1.0
-# What web servers say, in the body of a 400, to plain HTTP where they expect TLS: nginx, Apache, Go's.
+# Text of a 400 that web servers send to plain HTTP on a TLS port: nginx, Apache, Go's.
 PLAIN_TO_TLS = re.compile(
     rb"plain HTTP request was sent to HTTPS port|plain HTTP to an SSL-enabled server port"
     rb"|HTTP request to an HTTPS server", re.IGNORECASE)
-# Octets of such a body that are looked at.
+# BODY_SHOWN: bytes of such a body that are searched.
 BAD_REQUEST, BODY_SHOWN = 400, 2048
 
 
 class NoAnswer(OSError):
-    """The peer did not answer, or not in HTTP. It may have acted on the request all the same."""
+    """The peer gave no answer, or not an HTTP one. It may have carried out the request."""
 
 
 class SpeaksTLS(OSError):
-    """The port expects TLS, and the URI says http://. Nobody has acted on the request."""
+    """The port expects TLS, but the URI says http://. The request was not carried out."""
 
     def __init__(self):
         super().__init__("what answers speaks TLS: the URI begins with https://")
 
 
 class NoRequest(ValueError):
-    """What was given makes no request."""
+    """The arguments do not make a valid request."""
 
 
 class Answer(NamedTuple):
-    """``headers``: {lower-case name: the first value}. ``asks_for_tls``: it may be what servers say to plain
-    HTTP where they expect TLS; who repeats in an answer what was asked may say so, too.
+    """``headers``: {lower-case name: first value}. ``asks_for_tls``: the answer looks like a TLS port's
+    answer to plain HTTP; a server that echoes requests may look so, too.
     """
 
     status: int
@@ -62,10 +61,10 @@ class Answer(NamedTuple):
 
 
 class HTTPConnection:
-    """``connect()`` gives a connected socket of gevent's, with TLS where that is wanted; it raises OSError.
+    """``connect()`` returns a connected gevent socket, with TLS if needed; it raises OSError.
 
-    ``timeout_s``: for the answer, from the first octet of the request on; a body's octets give it more.
-    ``has_asked``: octets of the last request were sent, or may have been.
+    ``timeout_s``: from the first byte of the request to the answer; large bodies get more. ``has_asked``:
+    bytes of the last request were sent, or may have been.
     """
 
     def __init__(self, connect: Any, timeout_s: float):
@@ -75,18 +74,18 @@ class HTTPConnection:
         self._socket: Any = None
         self._state: Any = None
         self._is_used = False  # a request was answered over this socket
-        self._has_answered = False  # an octet of the answer to this request has come
+        self._has_answered = False  # the first byte of the answer has arrived
 
     def open(self) -> None:
-        """Connect, unless it is connected. Raises OSError. May switch."""
+        """Connect, unless connected. Raises OSError. May switch."""
         if self._socket is None:
             self._socket = self._connect()
-            self._socket.settimeout(None)  # a request has one for all that it does
+            self._socket.settimeout(None)  # each request has one timeout for all its steps
             self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_OCTETS_MAX)
             self._is_used = False
 
     def close(self) -> None:
-        """Close the socket, whoever uses it, who gets an OSError; once is enough."""
+        """Close the socket; a request in progress raises OSError. May be called again."""
         closing, self._socket = self._socket, None
         if closing is not None:
             closing.close()
@@ -94,10 +93,10 @@ class HTTPConnection:
     def post(self, target: str, headers: list[tuple[str, bytes]], body: bytes) -> Answer:
         """Send a request and return its answer.
 
-        Raises OSError, NoAnswer and SpeaksTLS among them, and NoRequest. May switch.
+        Raises OSError (including NoAnswer and SpeaksTLS) and NoRequest. May switch.
 
-        A connection that was kept alive may have ended while nobody looked: then the request is sent again
-        over a new one, at once and once.
+        If an idle keep-alive connection turns out to be closed, the request is sent again over a new one, at
+        once and once.
         """
         was_used = self._socket is not None and self._is_used
         self.has_asked = False
@@ -110,9 +109,7 @@ class HTTPConnection:
             return self._exchange(target, headers, body)
 
     def expects_tls(self) -> bool:
-        """Whether what listens there answers the beginning of a TLS handshake, sent over a plain connection
-        of its own, as TLS does. May switch.
-        """
+        """True if the port answers a ClientHello, sent over a connection of its own, with TLS. May switch."""
         try:
             connected = self._connect()
         except OSError:
@@ -161,7 +158,7 @@ class HTTPConnection:
         try:
             for part in parts:
                 connected.sendall(part)
-        except ConnectionError:  # it may have answered before it had read all
+        except ConnectionError:  # the server may answer before it has read the whole request
             try:
                 return self._answer(connected, state)
             except (OSError, h11.RemoteProtocolError):
@@ -199,16 +196,16 @@ class HTTPConnection:
         return answer
 
     def _is_kept_alive(self) -> bool:
-        """Whether another request may follow; makes ready for it."""
+        """Prepare the connection for another request; True if that is possible."""
         state = self._state
         if self._socket is None or state.our_state is not h11.DONE or state.their_state is not h11.DONE:
             return False
         state.start_next_cycle()
-        return not state.trailing_data[0]  # octets that nobody asked for
+        return not state.trailing_data[0]  # bytes beyond the answer
 
 
 def _client_hello() -> bytes:
-    """How a TLS client begins."""
+    """The bytes of a ClientHello."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -1,7 +1,7 @@
-"""Inlet: the source of a transfer that is a consumer at another broker, over a wire.
+"""Inlet: the source of a transfer: a consumer at another broker, over a wire.
 
-Reads when the transfer takes, relays (links.relay), and settles deliveries when the transfer drops them. What
-the target refused waits here, in order; nothing else is taken before it.
+Reads when the transfer takes, relays (links.relay), and settles deliveries when the transfer drops them.
+Refused messages wait here, in order; nothing else is taken before they are sent again.
 """
 from bisect import insort
 from struct import Struct
@@ -15,18 +15,18 @@ from gomq_py.links.relay import Unfit
 from gomq_py.links.run import Run
 from gomq_py.links.wire import READ_OCTETS
 
-# Walks in a row that bring no message, of signs of life or of what is left out: then others get their turn,
-# for a source may send such things faster than they are read.
+# Reads in a row without a message (only heartbeats or left-out messages) before others get their turn: a
+# source may send such things faster than they are read.
 FRUITLESS_WALKS = 8
 # type 1, channel, size | class and method, delivery tag, bits | CE
 _SETTLE = Struct(">BHIIQBB")
-# method, and its bits for one delivery: no multiple; no requeue; requeue
+# (method, bits) to settle one delivery: ack without multiple; reject; reject with requeue
 _ACK, _REJECT, _REQUEUE = (0x3C0050, 0), (0x3C005A, 0), (0x3C005A, 1)
 assert _SETTLE.size == 21
 
 
 class Inlet(Source):
-    """``owner`` is the passage, which says how many messages may be taken and hears what becomes of them."""
+    """``owner``: the passage; it says how many messages may be taken and hears what becomes of them."""
 
     def __init__(self, wire, channel, relay, buffers, owner, most, is_acked, account=None):
         self.wire = wire
@@ -36,25 +36,25 @@ class Inlet(Source):
         self._shares = buffers.shares
         self._account = account
         self._owner = owner
-        self._most = most  # messages of a run
+        self._most = most  # most messages of a run
         self._is_acked = is_acked
         self._tail = wire.ahead
         self._rewalk = bool(self._tail)
-        self._rejects_next = False  # the next message is known as unfit
-        self._refused = []  # (tag, Run) that wait to be sent again, in order
-        self._is_probing = False  # the first of them goes alone
-        self._probe = None  # it is on its way, and nothing else is taken
-        self._is_pausing = False  # since a refusal; the transfer calls try_again() when it is over
-        self._held = set()  # tags that were refused and are not settled: nothing is acked with multiple
+        self._rejects_next = False  # the next message is to be rejected as unfit
+        self._refused = []  # (tag, Run) to be sent again, in order
+        self._is_probing = False  # the first of _refused is sent alone
+        self._probe = None  # the run being sent alone; nothing else is taken
+        self._is_pausing = False  # pause after a refusal, until the transfer calls try_again()
+        self._held = set()  # refused tags, not settled: multiple may not ack past them
         self._requeued = []  # tags of refused messages that were not kept
         self._large_offset = -1
-        self.kept_octets = 0  # of messages that are kept until they are confirmed
+        self.kept_octets = 0  # bytes of messages kept until they are confirmed
         self.unsettled = 0
 
-    # What the transfer calls.
+    # Called by the transfer.
 
     def take(self, message):
-        """The next run; None: nothing has come, or nothing may be taken now."""
+        """The next run, or None if nothing has arrived or nothing may be taken now."""
         if self._probe is not None:
             return None
         owner = self._owner
@@ -81,7 +81,7 @@ class Inlet(Source):
         return None
 
     def show(self, item, message):
-        """A run is its own message."""
+        """Nothing to do: a run is its own message."""
         return True
 
     def drop(self, item):
@@ -94,56 +94,58 @@ class Inlet(Source):
             self._owner.settled(item)
 
     def has_refused(self):
-        """Whether something that was refused is to be sent now."""
+        """True if a refused message is to be sent again now."""
         return bool(self._refused) and self._probe is None and not (self._is_pausing or self.relay.missing)
 
     def waits(self):
-        """Whether the source is not read: during the pause after a refusal, and before what was refused is
-        settled. A large message that is half sent is finished first: nothing may be sent in the middle of it.
+        """True while the source is not read: during the pause after a refusal, and until refused messages are
+        settled. A large message that is half sent is finished first, because nothing may be sent in the
+        middle of it.
         """
         return self._is_pausing or not self.relay.missing and (
             bool(self._refused) or self._probe is not None)
 
     def on_its_way(self):
-        """How many messages are sent, and neither settled nor refused."""
+        """Messages sent and neither settled nor refused."""
         return self.unsettled - len(self._refused)
 
     def may_keep_more(self):
-        """Whether as many octets are kept as this link may keep now. Then nothing is taken, beside the rest
-        of a large message, until some are confirmed.
+        """True while this link keeps fewer bytes than its share. Otherwise nothing but the rest of a large
+        message is taken until the target confirms.
         """
         return self.kept_octets < self._shares.limit(self._account)
 
     def keep_octets(self, count):
-        """So many more are kept, or less."""
+        """Count ``count`` more kept bytes, or fewer if negative."""
         self.kept_octets += count
         self._shares.keep(count, self._account)
 
     def close(self):
-        """Nothing is kept any more, nor is the owner called; once is enough."""
+        """Release all that is kept and let go of the owner. May be called again."""
         self.keep_octets(-self.kept_octets)
         self._refused.clear()
         self._probe = None
         self._owner = GONE
-        self._shares = Shares()  # what is settled from now on counts nowhere
+        self._shares = Shares()  # later settlements change no account
 
     def has_unread(self):
-        """Whether whole messages may lie here that were read and not taken; no socket tells of them."""
+        """True if whole messages may be left in the tail of the last read; the socket does not report them.
+        """
         return self._rewalk and self._probe is None
 
     def has_held(self):
-        """Whether a delivery before the last settled one is not settled."""
+        """True if a delivery before the last settled one is not settled."""
         return bool(self._held)
 
     def forget_refusals(self):
-        """None of them was of a message's fault."""
+        """Reset the refusal counts: the messages were not at fault."""
         for _, run in self._refused:
             run.refusals = 0
         if self._probe is not None:
             self._probe.refusals = 0
 
     def keep(self, items, error):
-        """Some of these were refused: they wait, the others are settled."""
+        """Keep the refused messages of these runs to send them again, and settle the others."""
         refused = self._owner.refused_numbers()
         count = 0
         for run in items:
@@ -159,8 +161,8 @@ class Inlet(Source):
             self._owner.refused(count, error)
 
     def try_again(self):
-        """After a pause: what was refused and not kept is asked for again. A stream gives back nothing: its
-        link connects anew, and goes on behind what is settled.
+        """Resume after a pause: requeue refused messages that were not kept. A stream does not requeue, so
+        its link reconnects and goes on behind the last settled offset.
         """
         self._is_pausing = False
         if self._requeued and self._owner.is_of_stream():
@@ -172,30 +174,30 @@ class Inlet(Source):
         self._requeued.clear()
 
     def set_aside(self, item, error, was_sent):
-        """A fault of ours: the passage ends, and its messages come again."""
+        """End the passage because of our fault; its messages are delivered again."""
         self._owner.fail("link", error)
 
     def fail(self, item, error):
-        """There is no store here."""
+        """End the passage because of our fault."""
         self._owner.fail("link", error)
 
     def broken(self, error):
-        """A fault of ours, logged."""
+        """End the passage because of our fault, which is logged."""
         self._owner.fail("link", error)
         return False
 
     def no_room(self, item, pending):
-        """A wire always takes a run."""
+        """Never called: a wire always takes a run."""
         raise NotImplementedError
 
     def paused(self, unsafe):
-        """Nothing can be taken for now."""
+        """Tell the passage that nothing can be taken for now."""
         self._owner.paused()
 
     # The rest is private.
 
     def _read(self):
-        """Relay what was read before and not relayed, or the next read; None: nothing has come."""
+        """Relay the tail of the last read, or a new read; None if nothing has arrived."""
         tail, view, relay = self._tail, self._buffers.input_view, self.relay
         end = len(tail)
         view[:end] = tail
@@ -212,7 +214,7 @@ class Inlet(Source):
         try:
             done = relay.walk(end, most)
         except Unfit:
-            self._rewalk = True  # it is here: nothing more need come before it is rejected
+            self._rewalk = True  # the message is in the tail and can be rejected without another read
             raise
         finally:
             self._tail = bytes(view[done:end])
@@ -224,7 +226,7 @@ class Inlet(Source):
         return run
 
     def _run(self, was_large):
-        """What the walk has written. Of a large message only the last piece counts."""
+        """The Run written by the last walk. A large message is counted with its last piece only."""
         relay = self.relay
         if self._rejects_next and relay.count:
             self._rejects_next = False
@@ -242,8 +244,8 @@ class Inlet(Source):
         return run
 
     def _take_refused(self):
-        """One that was refused. After a pause the first goes alone: where it is refused again the others
-        would be, too, or overtake it.
+        """The next refused run. The first after a pause is sent alone: if it is refused again the others
+        would be refused, too, or would overtake it.
         """
         _, run = self._refused.pop(0)
         if self._is_probing:
@@ -251,7 +253,7 @@ class Inlet(Source):
         return run
 
     def _forget(self, run):
-        """A run is not on its way any more."""
+        """Note that a run is no longer in flight."""
         if run is self._probe:
             self._probe = None
             self._is_probing = False
@@ -260,7 +262,9 @@ class Inlet(Source):
         self.unsettled -= run.count
 
     def _split(self, run, numbers):
-        """Settle those of a run that were not refused; the others wait, or were refused too often."""
+        """Settle the messages of a run that were not refused; the others wait, or are given up after too many
+        refusals.
+        """
         self._forget(run)
         self._is_probing = True
         tags = range(run.first_tag, run.first_tag + run.count)
@@ -293,7 +297,7 @@ class Inlet(Source):
             insort(self._refused, (tag, run))
 
     def _settle(self, how, first_tag, count):
-        """``how``: method and bits of a single delivery."""
+        """Acknowledge or reject ``count`` deliveries. ``how``: method and bits of a single delivery."""
         if not self._is_acked:
             return
         method, bits = how

@@ -1,7 +1,7 @@
-"""Link: messages moved from one broker to another, for as long as it is wanted.
+"""Link: moves messages from one broker to another until it is stopped.
 
-A greenlet connects both ends, hands them to a passage (links.passage), and ends; when the passage does,
-another one waits and connects again. Above the client and the transfer engine, below shovels and federation.
+A greenlet connects both ends, hands them to a passage (links.passage), and ends; after the passage ends,
+another greenlet waits and reconnects. Above the client and the transfer engine, below shovels and federation.
 """
 import math
 import random
@@ -24,23 +24,23 @@ from gomq_py.observability.log import logger
 from gomq_py.observability.quiet_log import QuietLog
 
 LOG = logger("links")
-# A thousand links to a broker that is away are one trouble.
+# Rate-limited: a thousand links to one broker that is down are one trouble.
 QUIET = QuietLog(LOG, most=50)
 
 QUEUE_LENGTH = "queue-length"
 STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped", "terminated", "error"
-# What is on its way at a stop may still be settled for so long.
+# Time for messages in flight to be settled at a stop.
 DRAIN_S = 5.0
-# Between two questions to the source how many messages wait there.
+# How often the source is asked for its count of ready messages.
 LAG_S = 5.0
-# Of an error: a peer may say more than anybody reads.
+# Longest error text shown: a peer may send any length.
 TEXT_MOST = 1000
-# A rate is of so long a time, at the least.
+# Shortest time over which a rate is measured.
 RATE_S = 5.0
 
 
 class _Failed(Exception):
-    """``end`` of the link met ``error``."""
+    """``error`` happened at ``end`` of the link."""
 
     def __init__(self, end, error):
         super().__init__(end, error)
@@ -48,18 +48,17 @@ class _Failed(Exception):
 
 
 class Link:
-    """``start`` it; ``on_change(link)`` hears of each state, ``on_end(link, reason)`` of the end, which is
-    "terminated" (``delete_after`` is reached) or "error" (no waiting mends it). Neither may switch.
+    """``start`` it; ``on_change(link)`` hears of each state, ``on_end(link, reason)`` of the end:
+    "terminated" (``delete_after`` is reached) or "error" (retrying is of no use). Neither may switch.
 
-    ``connect(uri)`` and ``connect_target(uri)`` give a client's Connection on gevent's sockets; they may
-    switch. ``delete_after``: messages to move, "queue-length" for as many as there are at the first
-    connection, or None.
-    ``refusals``: how often one message may be refused by the target before it is rejected at the source (0:
-    for ever). ``ends_with``: reply codes that are final when they are met before the link was ever up.
-    ``paused``: as after ``pause()``. ``account``: (who set it, virtual host), for the share of what it keeps.
+    ``connect(uri)`` and ``connect_target(uri)`` return a client's Connection on gevent's sockets; they may
+    switch. ``delete_after``: count of messages to move, "queue-length" for as many as are ready at the first
+    connection, or None. ``refusals``: how often the target may refuse a message before it is rejected at the
+    source (0: for ever). ``ends_with``: reply codes that are final before the link was ever up. ``paused``:
+    begin as after ``pause()``. ``account``: (user who set it, virtual host), for its memory share.
     """
 
-    # A dict of so many names takes 2 KiB. There is one where tests replace a method.
+    # Saves the instance dict of 2 KiB; tests that replace a method have one.
     __slots__ = (
         "name", "account", "source", "target", "stream_offset", "suspicion", "is_paused",
         "_hub", "_ack_mode", "_backoff", "_connect", "_connect_target",
@@ -100,18 +99,18 @@ class Link:
         self._queue, self._lag, self._lag_asked_s = "", None, -math.inf
         self._begin()
 
-    # What callers use.
+    # Called by users.
 
     def start(self):
-        """Connect and move; does nothing where that is so already."""
+        """Connect and move messages; no effect while running."""
         if self.has_ended:
             self._begin()
             self._set_state(STARTING, "")
             self._spawn()
 
     def stop(self):
-        """Take nothing more; what is on its way is settled, if that takes no longer than some seconds. The
-        state is "stopped" when all has ended.
+        """Take nothing more; messages in flight are settled for up to DRAIN_S. The state is "stopped" once
+        all has ended.
         """
         self._is_stopping = True
         self._starts_again = False
@@ -120,7 +119,7 @@ class Link:
         self.wake()
 
     def restart(self):
-        """Connect anew, at once, with nothing remembered of attempts before."""
+        """Reconnect at once, without the back-off and suspicions of earlier attempts."""
         if self.has_ended:
             self.start()
         else:
@@ -128,7 +127,7 @@ class Link:
             self.wake()
 
     def pause(self):
-        """Consume nothing until ``resume``, with both connections kept; what has come is moved."""
+        """Consume nothing until ``resume``; keep both connections and move what has arrived."""
         if not self.is_paused:
             self.is_paused = True
             if self._passage is not None:
@@ -143,7 +142,7 @@ class Link:
 
     @property
     def has_ended(self):
-        """Whether nothing runs, neither a connection nor an attempt at one."""
+        """True if neither a connection nor an attempt at one is left."""
         return self._greenlet is None and not self._rest.is_on
 
     @property
@@ -159,8 +158,8 @@ class Link:
 
     @property
     def lag(self):
-        """Messages ready at the source, as it said last; None: not known. Reading it asks anew, so that it
-        costs something only while somebody looks.
+        """Messages ready at the source by its last answer, or None. Reading it sends a new question, so the
+        question costs something only while somebody looks.
         """
         if self._passage is None:
             return None
@@ -170,20 +169,20 @@ class Link:
             self._passage.ask_lag(self._queue)
         return self._lag
 
-    # What the passage calls.
+    # Called by the passage.
 
     def lag_told(self, count):
-        """So many messages are ready at the source."""
+        """Store the count of messages that are ready at the source."""
         self._lag = count
 
     def up(self):
-        """The source delivers from now on, or would if the link were not paused."""
+        """Note that the source delivers, or would if the link were not paused."""
         self._was_up = True
         self._attempts.succeeded()
         self._set_state(RUNNING, "")
 
     def settled(self, run):
-        """A run is settled at its source. Whether as many are as were to be moved."""
+        """Count a run that is settled at its source; True once ``delete_after`` is reached."""
         if run.is_rejected:
             self._set_aside += run.count
             QUIET.warning(
@@ -201,30 +200,30 @@ class Link:
         return self._left is not None and self._left <= 0
 
     def were_refused(self, count, error):
-        """The target has refused so many messages."""
+        """Count ``count`` messages that the target refused."""
         self._refused += count
         self._set_state(RUNNING, f"{DESTINATION}: {error}")
 
     def has_stalled(self, text):
-        """The target has confirmed nothing for long, and is not asked to take any more."""
+        """Report that the target has confirmed nothing for long; it is sent no more."""
         if not self._error:
             QUIET.warning((self.name, "stalled"), "%s: %s: %s", self.name, DESTINATION, text)
             self._set_state(self._state, f"{DESTINATION}: {text}")
 
     def reached(self, offset):
-        """All messages of the stream up to this one are settled."""
+        """Store the offset up to which all messages of the stream are settled."""
         is_first = self.stream_offset is None
         self.stream_offset = offset
         if is_first:
             self.changed()
 
     def changed(self):
-        """Something in the status is different."""
+        """Report that the status has changed."""
         if self._on_change is not None:
             self._on_change(self)
 
     def wake(self):
-        """There is something for the greenlet to see."""
+        """Wake the greenlet."""
         self._wakened.set()
         if self._rest.is_on and not self._hub.is_closed:
             self._rest.end()
@@ -244,7 +243,7 @@ class Link:
         self.suspicion.forget()
 
     def _run(self):
-        """Up to the end of the link, or until a passage needs nobody: a greenlet that waits takes 10 KiB."""
+        """Run until the link ends or a passage needs no greenlet: a waiting greenlet takes 10 KiB."""
         outcome = STOPPED, ""
         try:
             while (outcome := self._keep_up()) is not None and self._starts_again:
@@ -266,8 +265,8 @@ class Link:
             self._on_end(self, reason)
 
     def _keep_up(self):
-        """Passages one after the other; the state and error to end with, None where one moves by itself now.
-        May switch.
+        """Run passages one after the other; return the final (state, error), or None while a passage moves
+        without a greenlet. May switch.
         """
         while self._passage is not None or not self._is_stopping:
             try:
@@ -289,8 +288,8 @@ class Link:
         return STOPPED, ""
 
     def _pass(self):
-        """Connect and begin to move, or see why the link was woken; close what is over. Returns whether it
-        is. Raises _Failed. May switch.
+        """Connect and begin to move, or look why the link was woken; close a passage that is over. Returns
+        whether it is over. Raises _Failed. May switch.
         """
         is_over = True
         try:
@@ -319,9 +318,9 @@ class Link:
             self._passage = None
 
     def _aside(self, function):
-        """The passage and more that ``function()`` returns, or what it raises; None where the link is stopped
-        before. Another greenlet does it: the stack that connecting takes is given back with it, and a link
-        that waits needs little. May switch.
+        """Run ``function()``, which makes a passage, in another greenlet and return its result or raise its
+        error; None if the link is stopped before. The deep stack of connecting is freed with that greenlet.
+        May switch.
         """
         outcome: list = []
         is_left = False
@@ -333,7 +332,7 @@ class Link:
                 outcome.append((None, error))
             else:
                 outcome.append((made, None))
-                if is_left and made is not None:  # it was done before the kill reached it
+                if is_left and made is not None:  # it finished before the kill arrived
                     made[0].abort()
 
         worker = self._hub.spawn(work)
@@ -346,16 +345,14 @@ class Link:
             if not worker.ready():
                 is_left = True
                 worker.kill(block=False)
-        # taken out, because a raised error has the frame of work()
+        # popped, because a raised error refers to the frame of work()
         answer, error = outcome.pop() if outcome else (None, None)
         if error is not None:
             raise error
         return answer
 
     def _open(self):
-        """(a passage, the queue to consume), or None where nothing is left to move. Raises _Failed. May
-        switch.
-        """
+        """(passage, queue to consume), or None if nothing is left to move. Raises _Failed. May switch."""
         source = outlet = None
         try:
             with self._at(SOURCE):
@@ -430,8 +427,8 @@ class Link:
         ))
 
     def _is_over(self, passage):
-        """Whether it is, or the link is being stopped and nothing is on its way any more. Raises _Failed. May
-        switch.
+        """True if the passage is over, or the link is stopping and nothing is in flight any more. Raises
+        _Failed. May switch.
         """
         self._wakened.clear()
         if not passage.is_over():
@@ -451,7 +448,7 @@ class Link:
             self._wakened.clear()
 
     def _is_acked(self):
-        # Deliveries that are not acked cannot be counted off: more would come, and be lost.
+        # Without acks a count cannot be kept exactly: more deliveries would arrive and be lost.
         return self._ack_mode != NO_ACK or self._left is not None
 
     @contextmanager
@@ -465,11 +462,11 @@ class Link:
             raise _Failed(OURS, error) from error
 
     def _note(self, failed):
-        """Remember what a failure means for the next passage; its text."""
+        """Record what a failure means for the next passage; return its text."""
         self.suspicion.failed(failed.error, failed.end == DESTINATION)
         uri = {SOURCE: self._source_uri, DESTINATION: self._target_uri}.get(failed.end, "")
         text = f"{failed.end}: {troubles.told(failed.error, uri)}"[:TEXT_MOST]
-        # at a stop ends may part before the link does
+        # at a stop, an end may close before the link does
         say = QUIET.info if self._is_stopping else QUIET.warning
         say((self.name, failed.end), "%s: %s", self.name, text)
         return text

@@ -1,13 +1,12 @@
-"""Connections of links: a URI to a client's connection, whichever broker it means, and the user as whom the
-end of a link in this broker works.
+"""Connections of links: opens a client's connection for any URI, and finds the user as whom a link works in
+this broker.
 
-A URI without a host means this broker: then the connection is a pair of sockets, whose other end the AMQP
-door serves as any client's, logged in without a password as the user who set the link. So the client, the
-lane and all that a broker asks of clients (rights, limits, alarms, who owns an exclusive queue) are the same
-at both ends of a link. The pair is made by the door (``amqp.server.local``): this room knows no door, and the
-node hands it over.
+A URI without a host means this broker: the connection is then a socket pair, whose other end the AMQP door
+serves like any client's, logged in without a password as the user who set the link. So the client, the lane
+and all checks of clients (rights, limits, alarms, owner of an exclusive queue) are the same at both ends of a
+link. The door makes the pair (``amqp.server.local``) and the node hands it over: this room knows no door.
 
-What the user who set the link may not do by hand it does not do for that user either (Setters).
+A link has no more rights than the user who set it (Setters).
 """
 import os
 from typing import Any
@@ -23,12 +22,12 @@ from gomq_py.links.remote_hosts import Lookups
 
 ADMINISTRATOR, POLICYMAKER = "administrator", "policymaker"
 CONNECT_TIMEOUT_S = 30.0
-# Contexts that are kept: a context with the system's authorities takes 10 ms and half a megabyte to make.
+# Cached contexts: one with the system's authorities takes 10 ms and half a megabyte to make.
 CONTEXTS_MAX = 64
 
 
 class MachineOperator(User):
-    """The operator of this machine, who may do everything and is in no list."""
+    """The operator of this machine, who has all rights and is not in the list of users."""
 
     __slots__ = ()
 
@@ -42,14 +41,14 @@ class MachineOperator(User):
 
 
 class Setters:
-    """Asks the users of one broker."""
+    """Finds the users who set links, in one broker."""
 
     def __init__(self, broker):
         self._broker = broker
         self._operator = MachineOperator()
 
     def user_of(self, by, what):
-        """The User who set ``what``; ``by`` as broker.policies.parameters has it. Raises ValueError."""
+        """The User who set ``what``; ``by`` is as in broker.policies.parameters. Raises ValueError."""
         if by == OPERATOR:
             return self._operator
         user = None if by is None else self._broker.users.get(by)
@@ -66,8 +65,8 @@ class Setters:
 class Connector:
     """Connects the links of one broker.
 
-    ``settings`` are the broker's, those of [links] read at each attempt. ``connect_local(user)``: a socket
-    whose other end is served as this user's.
+    ``settings``: the broker's; those of [links] are read at each attempt. ``connect_local(user)`` returns a
+    socket whose other end is served as this user's.
     """
 
     def __init__(self, settings: Any, connect_local: Any, lookups: Any = None):
@@ -82,20 +81,20 @@ class Connector:
     ) -> Any:
         """A client's connection; further ``options`` are the client's.
 
-        ``user``: who set the link, None: nobody who may log in here. Where the URI means this broker the
-        connection is logged in as this user; elsewhere the user's tags say which hosts it may lead to.
-        ``name``: what the other side shows of it. ``vhost``: what a URI of this broker means that names none.
-        ``account``: as the link's.
+        ``user``: who set the link, or None for nobody who may log in here. For a URI of this broker the
+        connection is logged in as this user; for others the user's tags decide which hosts are allowed.
+        ``name``: connection name shown at the other side. ``vhost``: the default for a URI of this broker.
+        ``account``: the link's.
 
-        Raises URIError, which no waiting mends, ClientError and OSError. May switch.
+        Raises URIError (retrying is of no use), ClientError and OSError. May switch.
         """
-        from gomq_py.client.connection import Connection  # a broker without links should not carry it
+        from gomq_py.client.connection import Connection  # loaded only by brokers with links
 
         link_uri = uris.parse(uri)
         parameters = uris.parameters(link_uri, self._settings.links_tls_folder, vhost)
         if link_uri.is_local:
             connected = self._local(user, parameters)
-            options.setdefault("heartbeat_s", 0)  # it ends with the process
+            options.setdefault("heartbeat_s", 0)  # a socket pair ends with the process
         else:
             timeout_s = parameters.options.get("connection_timeout", CONNECT_TIMEOUT_S * 1000) / 1000
             connected = self._remote(link_uri, timeout_s, account, user)
@@ -112,8 +111,8 @@ class Connector:
         self, link_uri: uris.LinkURI, timeout_s: float, tls: dict[str, Any] | None = None,
         account: Any = None,
     ) -> Any:
-        """A connected socket for what speaks HTTP, with TLS where the URI says so, verified as ``tls`` does:
-        options as of an AMQP URI. ``account``: as the link's. Raises URIError, OSError. May switch.
+        """A connected socket for HTTP, with TLS for https, verified by ``tls``: options as of an AMQP URI.
+        ``account``: the link's. Raises URIError, OSError. May switch.
         """
         options = uris.tls_options(tls or {}, self._settings.links_tls_folder)
         connected = self._remote(link_uri, timeout_s, account)
@@ -121,7 +120,7 @@ class Connector:
             connected.settimeout(timeout_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if link_uri.tls:
-                # here, because OpenSSL comes with it, which a broker without TLS does not load
+                # imported here: a broker without TLS does not load OpenSSL
                 from gevent import ssl
 
                 from gomq_py.client import transport
@@ -137,9 +136,8 @@ class Connector:
         self, value: Any, schemes: tuple[str, ...] = uris.AMQP, tls: dict[str, Any] | None = None,
         user: Any = None,
     ) -> None:
-        """Whether a URI, or each of a list, can be used as far as is known before it is: for whoever sets a
-        link, which is ``user`` as for ``connect``. ``tls``: options by which web servers are verified. Raises
-        URIError.
+        """Check a URI, or each of a list, as far as possible before it is used, when ``user`` sets a link.
+        ``tls``: options by which web servers are verified. Raises URIError.
         """
         uris.tls_options(tls or {}, self._settings.links_tls_folder)
         for link_uri in uris.parse_list(value, schemes):
@@ -153,7 +151,7 @@ class Connector:
 
     @staticmethod
     def is_local(uri: str) -> bool:
-        """Whether it means this broker. Raises URIError."""
+        """True if the URI means this broker. Raises URIError."""
         return uris.parse(uri, uris.DESTINATIONS).is_local
 
     def _local(self, user: Any, parameters: Any) -> Any:
@@ -176,13 +174,15 @@ class Connector:
                 settings.links_http_hosts_denied, settings.links_http_hosts_allowed, "http_hosts_denied")
         denied, key = settings.links_amqp_hosts_denied, "amqp_hosts_denied"
         if user is None or ADMINISTRATOR not in user.tags:
-            # A broker takes who comes from its own machine for somebody of that machine, guest for example.
+            # A broker may treat connections from its own machine as trusted (guest, for example).
             denied = (*denied, *settings.links_http_hosts_denied)
             key += ", or http_hosts_denied for a link that no administrator has set,"
         return remote_hosts.HostRules(denied, settings.links_amqp_hosts_allowed, key)
 
     def _context(self, options: dict[str, Any]) -> Any:
-        """A TLS context as a URI asks for it, made anew when one of its files has changed. Raises OSError."""
+        """The cached TLS context for a URI's options, made anew when one of its files has changed. Raises
+        OSError.
+        """
         from gevent import ssl
 
         from gomq_py.client import transport
@@ -203,5 +203,5 @@ class Connector:
 
 
 def _changed_at(path: str) -> int:
-    """What changes when the file does; OSError where it is missing."""
+    """Time of the file's last change, in ns; OSError if it is missing."""
     return os.stat(path).st_mtime_ns if path else 0

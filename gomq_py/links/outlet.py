@@ -1,10 +1,10 @@
-"""Outlet: the target of a transfer, and when what was sent to it is safe.
+"""Outlet: the target of a transfer, which reports when sent messages are safe.
 
-A WireOutlet publishes to another broker over a wire. Safe is, by the link's mode: confirmed by that broker,
-or written to its socket.
+A WireOutlet publishes to another broker over a wire. A message is safe once the broker confirms it or once it
+is written to the socket, by the link's mode.
 
-A HookOutlet posts messages one by one, each once the one before is settled: a confirm is a 2xx, a refusal any
-other answer. What is posted runs in a greenlet of its own; everything else in callbacks, as of every outlet.
+A HookOutlet posts messages one by one: a 2xx is a confirm, any other answer a refusal. A post runs in a
+greenlet of its own; everything else runs in callbacks, as in every outlet.
 """
 import time
 from typing import Any
@@ -18,16 +18,16 @@ from gomq_py.observability.log import logger
 
 LOG = logger("links")
 
-# Written at once from so many octets on, otherwise at the end of the slice.
+# Output is written at once above this size, otherwise at the end of the slice.
 FLUSH_OCTETS = 64 * 1024
-# Not written to the socket yet: nothing more is taken from the source.
+# With so much unwritten, nothing more is taken from the source.
 FULL_OCTETS = 256 * 1024
 DESTINATION = "destination"
 
 
 class Outlet(Target):
-    """``channel`` and ``frame_max`` are of the frames it is sent. ``is_blocked``: the target says that it
-    takes nothing for now. ``refused``: numbers of publishes that it refused, for the inlet to take.
+    """``channel`` and ``frame_max``: of the frames it is sent. ``is_blocked``: the target has asked for a
+    pause. ``refused``: numbers of refused publishes, for the inlet to take.
     """
 
     channel = 1
@@ -40,21 +40,21 @@ class Outlet(Target):
         self._passage: Any = GONE
         self.is_flowing = True  # False after the broker's channel.flow
         self._seen_low, self._seen_s = 1, time.monotonic()
-        self._waiting = []  # few: (mark, callback)
+        self._waiting = []  # (mark, callback); few
         self._last_mark = 0
         self._refusal = None
         self._is_settling = False
 
     def start(self, passage):
-        """The passage begins. It is told of everything that happens by ``target_turn`` and ``fail``."""
+        """Begin to report everything that happens to ``passage``, by ``target_turn`` and ``fail``."""
         raise NotImplementedError
 
     def is_held(self):
-        """Whether the target has said that it takes nothing for now."""
+        """True if the target has asked for a pause."""
         return self.is_blocked or not self.is_flowing
 
     def can_take(self):
-        """Whether more may be sent now."""
+        """True if more may be sent now."""
         return not self.is_held()
 
     def unconfirmed(self):
@@ -62,8 +62,8 @@ class Outlet(Target):
         return int(self.confirms.following - self.confirms.low)
 
     def stalled_s(self):
-        """For how long nothing was confirmed, as seen when this was asked before; 0: there is nothing to
-        confirm, or the target says that it takes nothing.
+        """Seconds without a confirm, as seen at the last call; 0 if no confirm is due or the target has asked
+        for a pause.
         """
         now = time.monotonic()
         if self.confirms.low != self._seen_low or not self.unconfirmed() or self.is_held():
@@ -71,30 +71,30 @@ class Outlet(Target):
         return now - self._seen_s
 
     def tick(self):
-        """Seconds until a sign of life is due, which is sent where it is due now; None: never. Raises
-        ClientError where the peer gives none.
+        """Send a heartbeat if one is due; seconds until the next, None: never. Raises ClientError if the peer
+        is silent for too long.
         """
         return None
 
     def unwatch(self):
-        """Hear nothing any more."""
+        """Stop listening to the target."""
 
     def part(self):
-        """End in order. May switch."""
+        """Close in order. May switch."""
 
     def abort(self):
-        """End at once: whoever waits is told nothing. Once is enough."""
+        """Close at once, without calling the waiting callbacks. May be called again."""
         self._waiting.clear()
         self._passage = GONE
 
     def when_safe(self, callback):
-        """Call ``callback(error or None)`` once all that was sent until now is safe, or was refused."""
+        """Call ``callback(error or None)`` once all that was sent so far is safe or refused."""
         self._waiting.append((self.sent(), callback))
         self.settle()
 
     def settle(self):
-        """Tell those for whom it is decided: one after the other, though the transfer asks anew when it is
-        told, so that each finds the refusals of its own messages.
+        """Call the callbacks whose marks are reached, one after the other, so that each sees the refusals of
+        its own messages; the transfer may call again from within.
         """
         if self._is_settling:
             return
@@ -108,16 +108,16 @@ class Outlet(Target):
             self._is_settling = False
 
     def sent(self):
-        """A mark: all that was sent until now."""
+        """Mark of the last message sent."""
         return self.confirms.following - 1
 
     def reached(self):
-        """The mark up to which everything is safe, or was refused."""
+        """Mark up to which everything is safe or refused."""
         return self.confirms.low - 1
 
     def _verdict(self, mark):
-        """What is the matter with what was sent up to ``mark``. Who asks whether all is well again hears of a
-        refusal once more, so that there is a pause before what was refused is sent again.
+        """The error for what was sent up to ``mark``, or None. A caller that asks again after a refusal gets
+        it once more, so that there is a pause before the refused messages are sent again.
         """
         numbers = self.confirms.refused
         is_asking, self._last_mark = self._last_mark == mark, mark
@@ -132,13 +132,13 @@ class Outlet(Target):
         return None
 
     def refusal(self, number):
-        """What the target says to messages that it refuses; ``number``: of the first."""
+        """The error for messages that the target refuses; ``number``: of the first."""
         return Refused("the broker refuses messages (basic.nack)")
 
 
 class WireOutlet(Outlet):
-    """Publishes on ``channel`` of the client. ``is_confirmed``: its broker confirms what is published.
-    ``queue``: the one that gets everything, or None.
+    """Publishes on ``channel`` of the client. ``is_confirmed``: the broker confirms publishes. ``queue``: the
+    one queue of all messages, or None.
     """
 
     def __init__(self, channel, buffers, is_confirmed, queue=None):
@@ -159,7 +159,7 @@ class WireOutlet(Outlet):
         self._wire.watch()
 
     def can_take(self):
-        """Not while the socket takes nothing."""
+        """False while the socket takes nothing."""
         return Outlet.can_take(self) and self._wire.kept_octets < FULL_OCTETS
 
     def send(self, item, message):
@@ -178,24 +178,24 @@ class WireOutlet(Outlet):
         return None
 
     def slice_over(self):
-        """Write what the slice has sent."""
+        """Flush the output of the slice."""
         self._wire.flush()
         self.settle()
 
     def sent(self):
-        """A number of a publish, or a count of octets."""
+        """Number of the last publish, or count of queued bytes."""
         return self.confirms.following - 1 if self._is_confirmed else self._wire.queued_octets
 
     def reached(self):
-        """As sent()."""
+        """Number of the last settled publish, or count of written bytes."""
         return self.confirms.low - 1 if self._is_confirmed else self._wire.written_octets()
 
     def tick(self):
-        """Heartbeats."""
+        """Send heartbeats and check the peer's."""
         return self._wire.tick(True)
 
     def refusal(self, number):
-        """That of a nack, or of messages that came back."""
+        """The error for a nack or for returned messages."""
         if number > self.confirms.doubted:
             return Outlet.refusal(self, number)
         return Refused(
@@ -234,13 +234,13 @@ class WireOutlet(Outlet):
                 return
 
     def _put_tail(self):
-        """What was read before and is no whole frame, at the beginning of the buffer."""
+        """Copy the partial frame of the last read to the beginning of the buffer."""
         kept = len(self._tail)
         self._buffers.input_view[:kept] = self._tail
         return kept
 
     def _walk(self, end):
-        """Confirms settle what waits for them; other methods are dealt with in their order."""
+        """Parse confirms, settle what they decide, and pass on other methods in their order."""
         confirms = self.confirms
         while True:
             done = confirms.walk(self._buffers.input, end)
@@ -256,7 +256,7 @@ class WireOutlet(Outlet):
 
 
 class Posted:
-    """A message to post, of the frames in which a relay writes it."""
+    """A message to post, made from the frames that a relay writes."""
 
     __slots__ = ("_raw_properties", "_properties", "body")
 
@@ -273,14 +273,14 @@ class Posted:
 
     @property
     def properties(self):
-        """Raises Malformed."""
+        """The decoded Properties. Raises Malformed."""
         if self._properties is None:
             self._properties = Properties.decode(self._raw_properties)
         return self._properties
 
 
 class HookOutlet(Outlet):
-    """Posts through ``session`` (links.webhook.Session), which it owns. A transfer gives it runs of one
+    """Posts through ``session`` (links.webhook.Session), which it owns. The transfer hands it runs of one
     message or of a piece of one.
     """
 
@@ -297,11 +297,11 @@ class HookOutlet(Outlet):
         self._passage = passage
 
     def can_take(self):
-        """Not while one is on its way."""
+        """False while a message is being posted."""
         return self._posting is None
 
     def send(self, item, message):
-        """Post the message, once all of it is there."""
+        """Post the message once it is complete."""
         item.first_number = self.confirms.following
         keep = self._passage.inlet.keep_octets
         if not item.is_sent:
@@ -317,7 +317,7 @@ class HookOutlet(Outlet):
         octets = b"".join(self._pieces) if len(self._pieces) > 1 else item.octets
         self._pieces.clear()
         if not item.is_whole:
-            # It is kept as a whole: sent again from here it keeps its place.
+            # Kept whole, so that it keeps its place if it is sent again.
             item.octets, item.size, item.is_whole = octets, len(octets), True
         self.confirms.published(1)
         self._posting = self._hub.spawn(self._post, item.first_number, octets)
@@ -328,7 +328,7 @@ class HookOutlet(Outlet):
         self.abort()
 
     def abort(self):
-        """A message that is on its way may arrive, and comes again."""
+        """Close at once; a message being posted may arrive and is delivered again."""
         super().abort()
         self._pieces.clear()
         self._session.on_trouble = None
@@ -343,21 +343,21 @@ class HookOutlet(Outlet):
     # The rest is private.
 
     def _post(self, number, octets):
-        """In a greenlet: post a message, then say what became of it."""
+        """Post a message and report the result. Runs in its own greenlet."""
         is_taken, failure = True, None
         try:
             self._session.send(Posted(octets))
         except Refused as refused:
-            is_taken, self._why = False, Refused(*refused.args)  # without its frames, which have us
+            is_taken, self._why = False, Refused(*refused.args)  # a copy without a traceback
         except OSError as error:
             failure = error
-        except Exception as error:  # of this message: it counts towards the limit of refusals
+        except Exception as error:  # a fault of this message counts towards the refusal limit
             LOG.exception("a message cannot be posted: a fault of ours")
             is_taken, self._why = False, Refused(f"a fault of ours: {error}")
         self._posting = None
         if failure is not None:
             self._passage.fail(DESTINATION, failure)
-            failure = None  # or it and this frame would hold each other
+            failure = None  # breaks the cycle of error and frame
         else:
             self._passage.target_turn(lambda: self._answered(number, is_taken))
 

@@ -1,8 +1,7 @@
 """Passage: a link's two connections while they last, and the transfer between them.
 
-Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches; the link's
-greenlet makes a passage, waits for its end, and calls ``tick``. While no greenlet waits for it, Rest calls
-``tick``.
+Everything here runs in callbacks of the loop and in slices of the hub's jobs, and never switches. The link's
+greenlet makes a passage, waits for its end and calls ``tick``; while no greenlet waits, Rest calls ``tick``.
 """
 import time
 from functools import partial
@@ -30,29 +29,26 @@ LOG = logger("links")
 
 SOURCE, DESTINATION, OURS = "source", "destination", "link"
 FAULTS = (AMQPError, ClientError, Malformed, OSError)
-# Messages of a run where nothing is acked, so that no prefetch says how many come at once.
+# Most messages of a run without acks, where no prefetch limits them.
 RUN_MOST = 4096
 # A run is a part of the prefetch: the source sends the next messages while these are confirmed.
 RUNS_OF_PREFETCH = 4
-# A source has so long to answer basic.consume. So long may a target confirm nothing of what it has, before
-# operators are told.
+# Time for the source to answer basic.consume; time without a confirm after which operators are told.
 ANSWER_S, STALL_S = 30.0, 60.0
-# More than any run.
 UNBOUNDED = 1 << 30
-# A broker whose alarm comes and goes sends a few in a second.
+# Most unsolicited methods per interval; a broker whose alarm flaps sends a few per second.
 MOST, INTERVAL_S = 200, 10.0
 
 
 class Unsendable(ClientError):
-    """A message cannot be sent to this target, whatever happens."""
+    """This target can never take the message."""
 
 
 class Passage:
-    """``link`` has what outlasts a passage, and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
+    """``link`` outlasts the passage and hears ``up``, ``settled``, ``were_refused`` and ``wake``.
 
-    ``failure``: (end, error), what ended it. ``is_done``: as many messages are settled as were to be moved.
-    ``careful``: so many messages go through one at a time, for one of them may be what ended the last
-    passage.
+    ``failure``: (end, error) that ended it. ``is_done``: all messages to be moved are settled. ``careful``:
+    count of messages to send one at a time, because one of them may have ended the last passage.
     """
 
     def __init__(self, link, hub, buffers, channel, outlet, is_acked, room, careful):
@@ -61,15 +57,15 @@ class Passage:
         self.failure = None
         self.is_done = self.is_stopping = self._is_up = False
         self.careful = careful
-        self._room = UNBOUNDED if room is None else room  # messages that may be taken
+        self._room = UNBOUNDED if room is None else room  # messages left to take
         self._is_held = False  # the source is not read
-        self._alone = None  # checksum of the message that is on its way alone
+        self._alone = None  # checksum of the message being sent alone
         self._is_rejecting = False
-        self._unasked = Unasked(), Unasked()  # methods of the source, and of the target
+        self._unasked = Unasked(), Unasked()  # unsolicited methods of source and target
         self._consume = None
-        self._is_asking = False  # basic.consume is not answered yet
-        self._asked_s = 0.0  # when it was sent last; 0: it never was
-        self._consumer_tag = None  # of the consumer, while there is one
+        self._is_asking = False  # waiting for the answer to basic.consume
+        self._asked_s = 0.0  # when basic.consume was last sent; 0: never
+        self._consumer_tag = None  # None without a consumer
         self._channel_id = channel.id
         source, target = link.source, link.target
         relay = Relay(
@@ -84,14 +80,14 @@ class Passage:
         most = max(1, source.prefetch // RUNS_OF_PREFETCH) if is_acked else RUN_MOST
         if not target.has_lane:
             most = 1
-        # A source that sends more than the prefetch is read no further than one run beyond.
+        # A source that ignores the prefetch is read at most one run beyond it.
         self._most_unsettled = source.prefetch + most if is_acked else UNBOUNDED
         self.inlet = Inlet(self.wire, channel.id, relay, buffers, self, most, is_acked, link.account)
         self.transfer = Transfer(
             f"link {link.name}", self.inlet, outlet, hub.scheduler, hub.timers, outlet.when_safe)
 
     def start(self, consume):
-        """Ask for deliveries, unless the link is paused; ``consume`` is the BasicConsume."""
+        """Send ``consume``, a BasicConsume, unless the link is paused."""
         self._consume = consume
         self.outlet.start(self)
         if self.failure is None:
@@ -102,7 +98,7 @@ class Passage:
             self.transfer.start()
 
     def consume_or_cancel(self):
-        """Consume where the link is not paused, and only there. What is asked for is awaited first."""
+        """Consume if the link is not paused, otherwise cancel. Waits for a pending answer first."""
         is_wanted = not (self.link.is_paused or self.is_stopping)
         if self._consume is None or self._is_asking or self.failure is not None or (
             is_wanted == (self._consumer_tag is not None)
@@ -119,14 +115,14 @@ class Passage:
         self.wire.flush()
 
     def ask_lag(self, queue):
-        """Ask the source how many messages are ready in the queue; the link hears it by ``lag_told``."""
+        """Ask the source for the ready messages of the queue; the link hears the count by ``lag_told``."""
         if self._is_up and self.failure is None and not self.is_stopping:
             asking = QueueDeclare(queue=queue, passive=True, arguments={})
             self.wire.write(method_frame(self._channel_id, asking))
             self.wire.flush()
 
     def tick(self):
-        """Signs of life that are due, both ways; seconds until the next, None: never."""
+        """Send and check heartbeats of both connections; seconds until the next, None: never."""
         due = []
         ticks = (
             (SOURCE, partial(self.wire.tick, not self._is_held)), (SOURCE, self._tick_of_answer),
@@ -137,24 +133,24 @@ class Passage:
                 due.append(tick())
             except FAULTS as error:
                 self.fail(end, error)
-            except Exception as error:  # of a timer, which would not be set again
+            except Exception as error:  # an error in a timer would not set it again
                 LOG.exception("%s: a fault of ours", self.transfer.name)
                 self.fail(OURS, error)
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     def stop(self):
-        """Take nothing more; what is on its way is settled."""
+        """Take nothing more; settle the messages in flight."""
         self.is_stopping = True
         self.consume_or_cancel()
         if not self.inlet.on_its_way():
             self.link.wake()
 
     def is_over(self):
-        """Whether nothing is to be waited for."""
+        """True if nothing is left to wait for."""
         return self.failure is not None or self.is_done or self.is_stopping and not self.inlet.on_its_way()
 
     def end(self):
-        """Close both connections, in order where that is possible. May switch."""
+        """Close both connections, in order if possible. May switch."""
         self.transfer.close()
         failed = self.failure and self.failure[0]
         try:
@@ -169,16 +165,16 @@ class Passage:
             self.abort()
 
     def abort(self):
-        """Close both connections without a word; once is enough."""
+        """Close both connections without a handshake. May be called again."""
         self.transfer.close()
         self.wire.abort()
         self.outlet.abort()
         self.inlet.close()
 
     def fail(self, end, error):
-        """Something ended it. The first reason counts."""
+        """Record why the passage ends; the first reason counts."""
         if self.failure is None:
-            self.failure = end, error.with_traceback(None)  # its frames have us
+            self.failure = end, error.with_traceback(None)  # its traceback refers to this object
             self.link.suspicion.alone = self._alone if self.inlet.unsettled <= 1 else None
             self.link.suspicion.unsettled = self.inlet.unsettled
             self.wire.unwatch()
@@ -186,14 +182,14 @@ class Passage:
             self.transfer.close()
             self.link.wake()
 
-    # What the inlet asks and tells.
+    # Called by the inlet.
 
     def may_send(self):
-        """Whether the target may be sent something now."""
+        """True if the target may be sent something now."""
         return self.failure is None and not self.is_stopping and self.outlet.can_take()
 
     def may_take(self):
-        """Whether the next message, or the next piece of one, may be taken from the source now."""
+        """True if the next message or piece may be taken from the source now."""
         inlet = self.inlet
         may = self.may_send() and not inlet.waits() and self.wire.kept_octets < FULL_OCTETS and (
             inlet.relay.missing > 0
@@ -207,13 +203,12 @@ class Passage:
         return may
 
     def room(self):
-        """How many messages may be taken by the next walk."""
+        """Most messages that the next walk may take."""
         self.inlet.relay.signs = self.careful > 0
         return 1 if self.careful and self._room else self._room
 
     def taken(self, run):
-        """A run was taken. One that is known as poison is rejected instead of sent. Raises UnexpectedFrame.
-        """
+        """Note a run that was taken; known poison is rejected instead of sent. Raises UnexpectedFrame."""
         if not self._asked_s:
             raise UnexpectedFrame("a delivery, and nothing is consumed")
         self._room -= run.count
@@ -229,7 +224,7 @@ class Passage:
             self._is_rejecting = not run.count
 
     def unfit(self, error):
-        """The next message cannot be sent. Whether it is to be rejected at its source."""
+        """Note that the next message cannot be sent; True if it is to be rejected at its source."""
         text, checksum = error.args
         if self.link.suspicion.is_poison(checksum):
             return True
@@ -239,11 +234,11 @@ class Passage:
         return False
 
     def reject_next(self):
-        """The run that is taken next is rejected at its source."""
+        """Reject the next run at its source."""
         self._is_rejecting = True
 
     def settled(self, run):
-        """A run is settled at its source."""
+        """Note a run that is settled at its source."""
         if self._alone is not None and not run.is_rejected:
             self.link.suspicion.passed(self._alone)
         self._alone = None
@@ -256,41 +251,41 @@ class Passage:
             self.link.wake()
 
     def refused_numbers(self):
-        """Numbers of publishes that the target has refused, for the inlet to take out."""
+        """Numbers of refused publishes; the inlet removes them."""
         return self.outlet.refused
 
     def refused(self, count, error):
-        """So many messages were refused; they are sent again after a pause."""
+        """Count refused messages; they are sent again after a pause."""
         self.link.suspicion.refused()
         self.link.were_refused(count, error)
         if self.is_stopping and not self.inlet.on_its_way():
             self.link.wake()
 
     def large_refused(self, checksum):
-        """A message that is not kept was refused. Whether it is to be rejected at its source."""
+        """Note the refusal of a message that is not kept; True if it is to be rejected at its source."""
         return self.link.suspicion.large_refused(checksum)
 
     def large_settled(self, checksum):
-        """It is settled."""
+        """Note that a message that is not kept is settled."""
         self.link.suspicion.large_settled(checksum)
 
     def is_of_stream(self):
-        """Whether the source is a stream, which brings nothing back that is requeued."""
+        """True if the source is a stream, which does not requeue."""
         source = self.link.source
         return self.link.stream_offset is not None or source.offset_argument in source.consumer_arguments
 
     def is_limit(self, refusals):
-        """Whether a message was refused often enough to be rejected at its source."""
+        """True if a message with so many refusals is to be rejected at its source."""
         return self.link.suspicion.is_limit(refusals)
 
     def requeued(self, count):
-        """A pause is over. So many deliveries went back, and come again."""
+        """Note that a pause is over and ``count`` deliveries were requeued; they are delivered again."""
         self._room += count
         self.wire.flush()
         self._turn()
 
     def paused(self):
-        """The transfer has taken what it could."""
+        """Flush: the transfer has taken what it could."""
         self.wire.flush()
         inlet = self.inlet
         if inlet.has_refused() and self.may_send() or (
@@ -298,7 +293,7 @@ class Passage:
             gevent.get_hub().loop.run_callback(self._turn)  # a job cannot start itself
 
     def source_methods(self, methods):
-        """Methods of the source that are no deliveries."""
+        """Handle methods of the source that are no deliveries."""
         for channel, payload in methods:
             method = decode_method(payload)
             if not (self._is_asking and isinstance(method, BasicConsumeOk)):
@@ -312,15 +307,15 @@ class Passage:
                 self.link.lag_told(method.message_count)
             elif isinstance(method, BasicCancel):
                 if self._consumer_tag is None:
-                    continue  # it was cancelled from here, too
+                    continue  # crossed with our own cancel
                 raise ClientError("the broker cancelled the consumer: its queue was deleted or moved")
             elif not isinstance(method, (ConnectionBlocked, ConnectionUnblocked)):
                 self._any_method(self.wire, channel, method)
 
-    # What an outlet tells.
+    # Called by the outlet.
 
     def target_methods(self, wire, methods):
-        """Methods of the target that are no confirms."""
+        """Handle methods of the target that are no confirms."""
         for channel, payload in methods:
             self._unasked[1].count()
             method = decode_method(payload)
@@ -338,7 +333,7 @@ class Passage:
                 self._any_method(wire, channel, method)
 
     def target_turn(self, act):
-        """Let the outlet act on what has come, then settle and take."""
+        """Let the outlet process its input, then settle and take."""
         self._guard(act, DESTINATION)
         if self.failure is None:
             self.wire.flush()
@@ -347,7 +342,7 @@ class Passage:
     # The rest is private.
 
     def _tick_of_answer(self):
-        """Seconds until basic.consume has to be answered; None: it is. Raises Timeout."""
+        """Seconds left for the answer to basic.consume, None if none is due. Raises Timeout."""
         if not self._is_asking or self._is_held:
             return None
         left_s = self._asked_s + ANSWER_S - time.monotonic()
@@ -356,7 +351,7 @@ class Passage:
         return left_s
 
     def _tick_of_confirms(self):
-        """Say so where the target confirms nothing. It may be slow: so that ends nothing."""
+        """Report a target that confirms nothing. It may only be slow, so the passage goes on."""
         stalled_s = self.outlet.stalled_s()
         if stalled_s >= STALL_S and not self.is_stopping:
             self.link.has_stalled(
@@ -381,7 +376,7 @@ class Passage:
             self.transfer.start()
 
     def _turn(self):
-        """What kept the transfer may be over."""
+        """Resume the transfer if it can go on."""
         if self._is_held and self.may_take():
             self._is_held = False
             self.wire.watch()
@@ -394,7 +389,7 @@ class Passage:
             act()
         except FAULTS as error:
             self.fail(end, error)
-        except Exception as error:  # the loop would print it, and call again
+        except Exception as error:  # the loop would print the error and call again
             LOG.exception("%s: a fault of ours", self.transfer.name)
             self.fail(OURS, error)
 
@@ -409,7 +404,7 @@ def _stamp_of(target):
     if stamp is None:
         return None
     name, *values = stamp()
-    # flags and the length of the table stand in front
+    # [6:]: without the flags and the length of the table
     return Stamp(_shortstr(name), *(Properties(headers={name: value}).encode()[6:] for value in values))
 
 
@@ -419,8 +414,8 @@ def _shortstr(text):
 
 
 class Rest:
-    """What a link needs while its passage moves and no greenlet waits for it: signs of life in time, and an
-    end with the hub. Runs in callbacks of the loop, and never switches. ``is_on``: the link rests.
+    """Keeps a passage alive while no greenlet waits for it: sends heartbeats in time and ends it with the
+    hub. Runs in callbacks of the loop and never switches. ``is_on``: resting.
     """
 
     __slots__ = ("is_on", "_hub", "_passage", "_timer")
@@ -432,14 +427,14 @@ class Rest:
         self._timer = None
 
     def begin(self, passage):
-        """The passage moves by itself until ``end``."""
+        """Look after ``passage`` until ``end``."""
         self.is_on = True
         self._passage = passage
         self._hub.at_close(self._cut_off)
         self._tick()
 
     def end(self):
-        """Somebody else looks after the passage again."""
+        """Hand the passage back to a greenlet."""
         self.is_on = False
         self._passage = None
         self._hub.not_at_close(self._cut_off)
@@ -448,7 +443,7 @@ class Rest:
             self._timer = None
 
     def _tick(self):
-        """Signs of life are due. The passage may end by that, and with it the rest."""
+        """Send due heartbeats. This may end the passage, and the rest with it."""
         self._timer = None
         due_s = self._passage.tick()
         if self.is_on and due_s is not None:
@@ -459,10 +454,10 @@ class Rest:
 
 
 class Unasked:
-    """Methods that the peer of one connection sends to a link without being asked, which are few.
+    """Rate limit for the unsolicited methods of one connection, which are few.
 
-    Brokers say now and then that they take nothing for a while, or ask for a pause. Each such method is dealt
-    with in Python, and many are answered: a peer that sends nothing else keeps the loop from everybody.
+    Brokers block, unblock or pause now and then. Each such method is handled in Python and many are answered,
+    so a peer that sends nothing else would starve the loop.
     """
 
     __slots__ = ("_count", "_ends_s")
@@ -471,7 +466,7 @@ class Unasked:
         self._count, self._ends_s = 0, time.monotonic() + INTERVAL_S
 
     def count(self):
-        """One more. Raises UnexpectedFrame where there are too many."""
+        """Count one more. Raises UnexpectedFrame if there are too many."""
         self._count += 1
         if self._count > MOST:
             now = time.monotonic()

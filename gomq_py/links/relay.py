@@ -1,16 +1,16 @@
-"""Relay: what a source's connection delivers, walked in the buffer it was read into and written as publishes
-for the target's connection.
+"""Relay: rewrites the deliveries of a source's connection as publishes for the target's connection, from the
+read buffer to the write buffer.
 
-No I/O, and no Python object per message. In and out, for each message:
+No I/O, and no Python object per message. Input and output of a message:
 
     deliver  60,60: consumer tag, delivery tag u64, redelivered, exchange, routing key
-    publish  60,40: reserved u16 0, exchange, routing key, bits: 1 where it is mandatory, else 0
-    header   as it came, but for the channel (or with the properties that ``edit`` makes of it)
-    body     as it came, but for the channel; cut where the target's frames are smaller
+    publish  60,40: reserved u16 0, exchange, routing key, bits: 1 for mandatory, else 0
+    header   copied but for the channel (or with the properties that ``edit`` returns)
+    body     copied but for the channel; split if the target's frames are smaller
 
-A message that lies in the buffer as a whole is relayed as a whole. One that does not fit goes on in pieces,
-as its body comes (``missing``). Trusts nothing: every size is checked before it is used, and what no broker
-says raises an AMQPError, after which the relay is of no use.
+A message that lies in the buffer whole is relayed whole. A larger one is relayed in pieces as its body
+arrives (``missing``). Trusts nothing: every size is checked before it is used, and malformed or unexpected
+frames raise an AMQPError, after which the relay must not be used.
 """
 from gomq_py import octets
 from gomq_py.amqp.wire.errors import ChannelError, FrameError, UnexpectedFrame
@@ -18,21 +18,21 @@ from gomq_py.content import header_scan
 from gomq_py.content.properties import Properties, PropertyScan
 
 DELIVER, PUBLISH = 0x3C003C, 0x3C0028
-# The largest frame that a source may send, as the client asks for it: payload and what is around it.
+# The largest frame that the client negotiates with a source: payload and frame header and end.
 FRAME_MOST = 131072 + 8
-# Larger bodies go through in pieces, and are not kept until they are confirmed.
+# Larger bodies are relayed in pieces, and are not kept until they are confirmed.
 WHOLE_OCTETS = 128 * 1024
-# A frame of a body, and in front of it a method and the largest header, with room for one read.
+# One body frame, behind a method and the largest header, and room for one read.
 INPUT_OCTETS = 2 * FRAME_MOST + 64 * 1024
-# The same, with other exchanges and routing keys, larger headers, and 8 octets more for every 4088 of body.
+# The same with longer exchanges, routing keys and headers, and 8 bytes more for every 4088 of body.
 OUTPUT_OCTETS = INPUT_OCTETS + FRAME_MOST + 4096
 PUBLISH_MOST = 8 + 4 + 2 + 256 + 256 + 1
-# Of what is the matter with a message.
+# Longest error text about a message.
 TEXT_MOST = 200
 
 
 class Delivered:
-    """What ``edit`` is told of a delivery besides its properties."""
+    """Facts about a delivery for ``edit``, besides its properties."""
 
     __slots__ = ("exchange", "routing_key", "redelivered", "delivery_tag")
 
@@ -44,24 +44,22 @@ class Delivered:
 
 
 class Unfit(Exception):
-    """The next message cannot be sent to this target, whatever happens: why, and its checksum."""
+    """This target can never take the next message. args: reason, checksum."""
 
 
 class Relay:
-    """One channel of the source to one of the target.
+    """Relays one channel of the source to one of the target.
 
-    ``input`` and ``output`` are shared with other relays: nothing stays in them between two walks.
-    ``target_frame_max`` is what was agreed, 0: no limit. ``exchange``, ``routing_key``: other ones than the
-    message's, as octets, or None. ``edit(properties, delivered)`` -> Properties, or None to leave it out.
-    ``stamp``: a Stamp (links.stamp), by which messages are changed that need not be shown to ``edit``.
-    ``offset_header``: the header with the number that a stream has given the message, or nothing.
-    ``is_mandatory``: the target is to return what no queue takes.
+    ``input`` and ``output`` are shared with other relays and empty between two walks. ``target_frame_max``:
+    as negotiated, 0: no limit. ``exchange``, ``routing_key``: bytes that replace the message's, or None.
+    ``edit(properties, delivered)`` returns Properties, or None to leave the message out. ``stamp``: a Stamp
+    (links.stamp) for messages that need no call of ``edit``. ``offset_header``: name of the header with a
+    stream's offset, or empty. ``is_mandatory``: the target returns unroutable messages.
 
-    After a walk: ``count`` messages began with ``first_tag``, of which ``written`` octets lie in ``output``;
+    After a walk: ``count`` messages from ``first_tag`` on were read, and ``written`` bytes lie in ``output``;
     ``left_out``: none of them is sent. ``others``: (channel, payload) of methods that are not deliveries.
-    ``offset``: what the last message has in the offset header, -1 where none was seen. ``checksum``: what
-    the last message is known by when it comes again, where ``signs`` asks for it or its body comes in
-    pieces.
+    ``offset``: the last message's, or -1. ``checksum``: recognizes the last message when it is delivered
+    again; computed if ``signs`` is set or its body arrives in pieces.
     """
 
     __slots__ = (
@@ -94,15 +92,15 @@ class Relay:
         self.left_out = self.discards = False
         self.others = []
         self.offset = self.headers_from = self.headers_to = -1
-        self.edited = None  # (delivery tag, what edit() answered) of a message that is yet to be relayed
+        self.edited = None  # (delivery tag, answer of edit()) of a message not yet relayed
         self.scan = PropertyScan()
-        self.skips = False  # the next message is left out, whatever it is
+        self.skips = False  # leave out the next message
         self.signs = False
         self.checksum = 0
 
     def walk(self, end, most):
-        """Relay what lies in the first ``end`` octets of the input, ``most`` messages at most; the octets
-        that are done with. Raises AMQPError, and Unfit where nothing was relayed.
+        """Relay at most ``most`` messages from the first ``end`` bytes of the input; return the count of
+        bytes read. Raises AMQPError, and Unfit if nothing was relayed.
         """
         if end > len(self.input):
             raise IndexError("more octets than the buffer holds")
@@ -128,8 +126,8 @@ class Relay:
     # The rest is private.
 
     def unit(self, p, out, at, end):
-        """A message, or a frame that is none. Where the next begins; ``at`` where this one is not whole, or
-        not for this walk.
+        """Process a message or another frame. Returns where the next begins, or ``at`` if this one is
+        incomplete or left for the next walk.
         """
         method_end = self.frame_end(p, at, end)
         if method_end == at:
@@ -158,7 +156,7 @@ class Relay:
         return self.relay(p, out, at, method_end, header_at, header_end, body_end, end)
 
     def frame_end(self, p, at, end):
-        """Where the frame at ``at`` ends; ``at`` where it is not whole."""
+        """End of the frame at ``at``, or ``at`` if it is incomplete."""
         if end - at < 7:
             return at
         if p[at] != 1 and p[at] != 2 and p[at] != 3 and p[at] != 8:
@@ -173,7 +171,7 @@ class Relay:
         return at + size + 8
 
     def content_at(self, p, at, end):
-        """Where the first frame from ``at`` on is that does not belong to the connection as a whole."""
+        """Start of the first frame from ``at`` on that is not of channel 0."""
         while end - at >= 7 and octets.be16(p, at + 1) == 0:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -182,7 +180,7 @@ class Relay:
         return at
 
     def check_header(self, p, at, end):
-        """A content header of class 60, weight 0, with flags of properties."""
+        """Check a content header: class 60, weight 0, property flags."""
         if octets.be16(p, at + 1) != self.channel:
             self.control(p, at, end)
         if p[at] != 2:
@@ -196,7 +194,7 @@ class Relay:
         return 0
 
     def body_end(self, p, at, end, size):
-        """Where the last frame of a body of ``size`` octets ends; -1: it is not there yet."""
+        """End of the last frame of a body of ``size`` bytes, or -1 if it is not in the buffer yet."""
         while size > 0:
             at = self.content_at(p, at, end)
             following = self.frame_end(p, at, end)
@@ -207,7 +205,7 @@ class Relay:
         return at
 
     def body_size(self, p, at, end, missing):
-        """Octets of body in a frame that must be one of a body."""
+        """Payload size of a frame that must be a body frame."""
         if octets.be16(p, at + 1) != self.channel:
             self.control(p, at, end)
         if p[at] != 3:
@@ -217,7 +215,7 @@ class Relay:
         return end - at - 8
 
     def relay(self, p, out, at, method_end, header_at, header_end, body_end, end):
-        """Write a message, or as much of it as is there (``body_end`` is -1)."""
+        """Write a message, or the part of it that is in the buffer (``body_end`` is -1)."""
         # 9: delivery tag and redelivered
         tag_at = at + 12 + p[at + 11] if method_end - at >= 8 + 4 + 1 + 9 + 2 else method_end
         routing_at = tag_at + 9
@@ -234,14 +232,14 @@ class Relay:
         if self.edit is not None:
             try:
                 content = self.changed(p, tag, tag_at, key_at, method_end, header_at, header_end)
-            except Exception as error:  # of this message: those behind it are as they are
+            except Exception as error:  # only this message is at fault, not those behind it
                 text = f"the properties of a message cannot be read or changed: {str(error)[:TEXT_MOST]}"
                 return self.unfit(text, p, at, routing_at, method_end, header_at, header_end, body_end)
             if content is None:
                 return self.leave_out(p, at, method_end, header_at, header_end, body_end, size)
         header_size = 20 + len(content) if content is not None else header_end - header_at
         if self.count and (self.left_out or body_end < 0):
-            return at  # in a walk of its own
+            return at  # left for a walk of its own
         if header_size > self.target_frame_max > 0 or header_size > FRAME_MOST:
             text = f"properties of {header_size - 20} octets and a frame of {self.target_frame_max} at most"
             return self.unfit(text, p, at, routing_at, method_end, header_at, header_end, body_end)
@@ -263,22 +261,22 @@ class Relay:
         return self.write_bodies(p, out, header_end, body_end)
 
     def unfit(self, text, p, at, routing_at, method_end, header_at, header_end, body_end):
-        """Raise Unfit, in a walk of its own: ``at`` where it is not the first message of this one."""
+        """Raise Unfit, or return ``at`` if messages were relayed in this walk: Unfit needs a walk of its own.
+        """
         if self.count:
             return at
         raise Unfit(text, self.sign(p, routing_at, method_end, header_at, header_end, body_end))
 
     def sign(self, p, routing_at, method_end, header_at, header_end, body_end):
-        """A checksum of what is the same whenever the source delivers this message: its address, size,
-        properties and, where it lies here as a whole, body; but not its headers, of which quorum queues make
-        others each time.
+        """Checksum of what is the same at every delivery of this message: its address, size, properties and,
+        if it lies in the buffer whole, body; not its headers, which quorum queues change each time.
         """
         start, end = header_at + 19, header_end - 1
         checksum = octets.crc32c(0, p, routing_at, method_end - 1 - routing_at)
         checksum = octets.crc32c(checksum, p, header_at + 11, 8)
         if not self.scan.scan(p, start, end):
             at = self.scan.headers_at
-            # no flags: they say whether there are headers
+            # without the flags, which say whether there are headers
             checksum = octets.crc32c(checksum, p, start + 2, (end if at < 0 else at) - start - 2)
             if at >= 0:
                 at += self.scan.headers_length
@@ -288,7 +286,7 @@ class Relay:
         return checksum
 
     def leave_out(self, p, at, method_end, header_at, header_end, body_end, size):
-        """Walk past a message that is not sent. Those of one walk are either all sent or all left out."""
+        """Skip a message that is not sent. The messages of one walk are either all sent or all left out."""
         if self.count and (not self.left_out or body_end < 0):
             return at
         self.left_out = True
@@ -303,7 +301,7 @@ class Relay:
         return body_end
 
     def begun(self):
-        """A message was taken from the source."""
+        """Count a message taken from the source."""
         self.count += 1
         self.last_tag += 1
         self.edited = None
@@ -311,7 +309,8 @@ class Relay:
         return 0
 
     def go_on(self, p, out, at, end):
-        """The body of the message in progress, as far as it is there and there is room for it."""
+        """Relay the body of the message in progress, as far as it is in the buffer and the output has room.
+        """
         while self.missing and not self.others:
             following = self.frame_end(p, at, end)
             if following == at:
@@ -319,7 +318,7 @@ class Relay:
             if octets.be16(p, at + 1) == 0:
                 self.control(p, at, following)
             elif p[at] == 1 and octets.be16(p, at + 1) == self.channel:
-                # the channel is closed, or it is a fault: whoever reads the methods says which
+                # channel.close or a protocol error: the reader of the methods decides
                 self.others.append((int(self.channel), bytes(p[at + 7:following - 1])))
             else:
                 size = self.body_size(p, at, following, self.missing)
@@ -334,7 +333,7 @@ class Relay:
         return at
 
     def changed(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """The properties to send in wire form; None: the message is left out."""
+        """The properties to send in wire form, or None to leave the message out."""
         if self.stamp is not None and self.edited is None:
             content = self.stamp.stamped(p, header_at + 19, header_end - 1, p[tag_at + 8] & 1)
             if content is not None:
@@ -342,7 +341,9 @@ class Relay:
         return self.ask_edit(p, tag, tag_at, key_at, method_end, header_at, header_end)
 
     def ask_edit(self, p, tag, tag_at, key_at, method_end, header_at, header_end):
-        """The properties that ``edit`` makes of a message, in wire form; None: it is left out. Asked once."""
+        """The properties that ``edit`` returns, in wire form, or None to leave the message out. Calls it once
+        per message.
+        """
         if self.edited is None:
             properties = Properties.decode(bytes(p[header_at + 19:header_end - 1]))
             delivered = Delivered(
@@ -357,7 +358,7 @@ class Relay:
         return self.edited[0]
 
     def write_publish(self, p, out, routing_at, key_at, end):
-        """basic.publish with the address of the delivery, or another one."""
+        """Write basic.publish with the delivery's address or its replacement."""
         at = self.written
         out[at] = 1
         octets.put_be16(out, at + 1, self.target_channel)
@@ -380,13 +381,13 @@ class Relay:
         return 0
 
     def write_shortstr(self, out, at, text):
-        """A short string of octets that were counted; where it ends."""
+        """Write a short string whose length was checked; return where it ends."""
         out[at] = len(text)
         octets.copy(out, at + 1, octets.pointer(text), 0, len(text))
         return at + 1 + len(text)
 
     def write_header(self, p, out, at, end, size, content):
-        """The content header, with other properties where ``content`` is not None."""
+        """Write the content header, with ``content`` as its properties unless None."""
         to = self.written
         if content is None:
             octets.copy(out, to, p, at, end - at)
@@ -405,7 +406,7 @@ class Relay:
         return 0
 
     def write_bodies(self, p, out, at, end):
-        """The body whose frames stand from ``at`` to ``end``; ``end``."""
+        """Write the body frames from ``at`` to ``end``; return ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -416,7 +417,7 @@ class Relay:
         return at
 
     def write_body(self, p, out, at, size):
-        """Body frames of ``size`` octets, none larger than the target takes."""
+        """Write body frames of ``size`` bytes in all, none larger than the target takes."""
         to = self.written
         while size > 0:
             part = size if size < self.piece else self.piece
@@ -433,7 +434,7 @@ class Relay:
         return 0
 
     def controls(self, p, at, end):
-        """Take the frames of channel 0 that stand from ``at`` to ``end``."""
+        """Process the frames of channel 0 from ``at`` to ``end``."""
         while at < end:
             following = self.frame_end(p, at, end)
             if octets.be16(p, at + 1) == 0:
@@ -442,7 +443,7 @@ class Relay:
         return 0
 
     def control(self, p, at, end):
-        """A frame that is not of the channel."""
+        """Process a frame of another channel."""
         channel = octets.be16(p, at + 1)
         if channel:
             raise ChannelError(f"a frame of type {p[at]} on channel {channel}, which is not open")
@@ -453,7 +454,7 @@ class Relay:
         return 0
 
     def find_offset(self, p):
-        """The number in the offset header of the last message; -1: there is none."""
+        """The value of the offset header of the last message, or -1."""
         if self.scan.scan(p, self.headers_from, self.headers_to) or self.scan.headers_at < 0:
             return -1
         end = self.scan.headers_at + self.scan.headers_length
@@ -462,7 +463,7 @@ class Relay:
         if at < 0:
             return -1
         at += len(key)
-        # l: a signed long long
+        # 0x6C, "l": a signed long long
         if end - at < 9 or p[at] != 0x6C or p[at + 1] > 0x7F:
             return -1
         return octets.be64(p, at + 1)

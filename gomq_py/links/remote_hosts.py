@@ -1,17 +1,17 @@
-"""Remote hosts: the addresses of names that links connect to, which of them links may connect to, and
-connecting to them.
+"""Remote hosts: resolves the names that links connect to, checks which addresses links may connect to, and
+connects.
 
-Lookups finds addresses in threads of their own. A name server that does not answer holds a thread for half a
-minute. So no other work shares these threads, and among names those that do not resolve hold up no others:
-each has a bounded time, a slow one gives its place to the next, and one that was slow and did not resolve is
-asked for again behind all others. An account is (who set the link, virtual host): accounts take turns, and
-beyond each limit there is a reserve, of whose rest an account may have a half, so that the names of one user
-leave something for those of another.
+Lookups resolves names in threads of its own. A name server that does not answer holds a thread for half a
+minute, so no other work shares these threads and unresolved names do not hold up others: each lookup has a
+time limit, a slow one gives its place to the next, and a name that was slow and did not resolve is retried
+behind all others. An account is (user who set the link, virtual host): accounts take turns, and beyond each
+limit there is a reserve, of which an account may use half of what is left, so that one user's names leave
+room for others'.
 
-Whoever may set a shovel decides where this machine connects to, and an HTTP destination is a way to services
-that trust it: those on the loopback, or a cloud's metadata on a link-local address. So the settings say which
-addresses are refused (HostRules), and each address that a name stands for is held against them at the moment
-when it is connected to: a name that meant something else when the link was set gets nobody further.
+A user who may set a shovel decides where this machine connects to, and an HTTP destination reaches services
+that trust this machine: on the loopback, or a cloud's metadata on a link-local address. So the settings list
+refused addresses (HostRules), and each resolved address is checked at the moment of connecting: a name that
+changes its address after the link was set gains nothing.
 """
 import _socket
 import time
@@ -25,25 +25,24 @@ from gevent.event import Event
 
 from gomq_py.hub import threads
 
-# Places: how many names are asked for at once, of all accounts, and in reserve as many again. With 16, three
-# hundred names of a server that answers in 20 ms are resolved in half a second.
+# Places: names looked up at once for all accounts, and as many again in reserve. With 16, three hundred names
+# at a server that answers in 20 ms are resolved in half a second.
 AT_ONCE = 16
-# A lookup that takes longer gives its place to another one; its thread waits on. A server answers in a tenth
-# of that.
+# A slower lookup gives its place to another; its thread waits on. A server answers in a tenth of that.
 SLOW_S = 2.0
-# Threads for both, the last quarter in reserve. A lookup that nobody answers ends after some 10 s, so that
-# one of these is always about to be free.
+# Threads for both kinds of lookup, the last quarter in reserve. An unanswered lookup ends after some 10 s, so
+# one of them is always about to be free.
 THREADS_MOST = 64
-# Of these for names that were slow and did not resolve when they were asked for last; in reserve as many.
+# Threads for names whose last lookup was slow and failed; as many again in reserve.
 LATE_AT_ONCE = 8
-# A resolver asks the second of its servers when the first has said nothing for 5 s, the third after 10 s.
+# A resolver asks its second server when the first has not answered for 5 s, the third after 10 s.
 RESOLVE_S = 15.0
-# Such names that are remembered.
+# Most slow and failed names remembered.
 LATE_NAMES_MOST = 4096
-# Networks of IPv6 addresses that stand for IPv4 ones, and their octets: compatible (RFC 4291 §2.5.5.1),
-# translated (RFC 2765 §2.1), of a gateway (RFC 6052 §2.1), of gateways of one's own, whose prefix may have
-# 48, 56, 64 or 96 bits (RFC 8215, RFC 6052 §2.2), and 6to4 (RFC 3056 §2). The standard library knows
-# mapped ones and Teredo's.
+# Networks of IPv6 addresses with an embedded IPv4 address, and the positions of its bytes: compatible (RFC
+# 4291 §2.5.5.1), translated (RFC 2765 §2.1), NAT64 (RFC 6052 §2.1), local NAT64, whose prefix may have 48,
+# 56, 64 or 96 bits (RFC 8215, RFC 6052 §2.2), and 6to4 (RFC 3056 §2). The standard library knows mapped ones
+# and Teredo's.
 _LAST = (12, 13, 14, 15)
 _EMBEDDING = (
     (IPv6Network("::/96"), (_LAST,)), (IPv6Network("::ffff:0:0:0/96"), (_LAST,)),
@@ -60,7 +59,7 @@ class Unresolved(TimeoutError):
 
 
 class Lookups:
-    """Of the links of one broker."""
+    """Name lookups for the links of one broker."""
 
     def __init__(
         self, getaddrinfo: Any = _socket.getaddrinfo, at_once: int = AT_ONCE, slow_s: float = SLOW_S,
@@ -71,15 +70,15 @@ class Lookups:
         self._slow_s = slow_s
         self._resolve_s = resolve_s
         self._waiting: dict[str, _Lookup] = {}
-        # account: {name: lookup}, in the order in which they were asked for; first the account that had its
-        # turn longest ago. A name that several ask for is in the row of each.
+        # account: {name: lookup}, oldest request first; accounts ordered by their last turn, oldest first. A
+        # name that several accounts ask for is in the row of each.
         self._rows: dict[Any, dict[str, _Lookup]] = {}
         self._late_rows: dict[Any, dict[str, _Lookup]] = {}
-        self._running: dict[str, _Lookup] = {}  # in the order in which they began
+        self._running: dict[str, _Lookup] = {}  # oldest first
         self._late: OrderedDict[str, bool] = OrderedDict()
 
     def find(self, host: str, port: int, timeout_s: float = RESOLVE_S, account: Any = None) -> list[Any]:
-        """As getaddrinfo() has them. Raises OSError, Unresolved among them. May switch."""
+        """Addresses in the form of getaddrinfo(). Raises OSError (including Unresolved). May switch."""
         try:
             encoded = host if host.isascii() else host.encode("idna").decode()
         except UnicodeError:
@@ -89,14 +88,14 @@ class Lookups:
         timeout_s = min(timeout_s, self._resolve_s)
         try:
             found = self._found(encoded, timeout_s, account)
-        except UnicodeError:  # a label that is empty or too long
+        except UnicodeError:  # an empty or too long label
             raise OSError(f"{host!r} is no name of a host") from None
         if found is None:
             raise Unresolved(f"the name {host} did not resolve within {timeout_s:g} s")
         return [(*one[:4], (one[4][0], port, *one[4][2:])) for one in found]
 
     def _found(self, host: str, timeout_s: float, account: Any) -> list[Any] | None:
-        """Its addresses, None: they are not known in time. May switch."""
+        """The addresses, or None if they are not known in time. May switch."""
         lookup = self._lookup_of(host, account)
         lookup.askers += 1
         try:
@@ -104,7 +103,7 @@ class Lookups:
             until = time.monotonic() + timeout_s
             while not lookup.ended.is_set() and (left_s := until - time.monotonic()) > 0:
                 lookup.ended.wait(min(left_s, self._slow_s))
-                self._begin_waiting()  # one that has become slow holds no place any more
+                self._begin_waiting()  # a lookup that has become slow gives up its place
             return lookup.work.get() if lookup.ended.is_set() else None
         finally:
             lookup.askers -= 1
@@ -112,7 +111,7 @@ class Lookups:
                 self._left(lookup)
 
     def _lookup_of(self, host: str, account: Any) -> "_Lookup":
-        """The one under way, whoever began it, or a new one that waits."""
+        """The running or waiting lookup of a name, or a new one."""
         if host in self._running:
             return self._running[host]
         lookup = self._waiting.get(host)
@@ -126,8 +125,8 @@ class Lookups:
         return self._late_rows if lookup.is_late else self._rows
 
     def _left(self, lookup: "_Lookup") -> None:
-        """Nobody waits for it any more."""
-        if self._waiting.get(lookup.host) is lookup:  # or it has ended, and others ask anew
+        """Drop a lookup that nobody waits for any more."""
+        if self._waiting.get(lookup.host) is lookup:  # otherwise it has ended and a new one waits
             self._wait_no_more(lookup)
         if lookup.work is not None and not lookup.ended.is_set() and self._is_slow(lookup):
             self._note_late(lookup.host)
@@ -147,13 +146,13 @@ class Lookups:
             self._late.popitem(last=False)
 
     def _begin_waiting(self) -> None:
-        """Begin as many of those that wait as there are places for."""
+        """Begin as many waiting lookups as there are places."""
         for rows in (self._rows, self._late_rows):
             while rows and self._begin_one(rows):
                 pass
 
     def _begin_one(self, rows: dict[Any, dict[str, "_Lookup"]]) -> bool:
-        """Whether there is a place for anybody's."""
+        """Begin one lookup of these rows; False without a free place."""
         is_late = rows is self._late_rows
         running = list(self._running.values())
         kinds = [
@@ -167,7 +166,7 @@ class Lookups:
         for account, row in rows.items():
             if all(_has_place(account, *kind) for kind in kinds):
                 rows[account] = rows.pop(account)  # behind the others
-                # The newest: when there are too many, those that have waited longest give up soonest.
+                # The newest first: under overload the oldest are the next to time out.
                 self._begin(row[next(iter(row) if is_late else reversed(row))], account)
                 return True
         return False
@@ -197,8 +196,7 @@ class Lookups:
 
 
 class _Lookup:
-    """Of one name, for everybody who asks for it meanwhile: ``accounts``, of which ``account`` had the turn.
-    """
+    """Lookup of one name, shared by all ``accounts`` that ask for it; ``account``: whose turn it used."""
 
     __slots__ = ("host", "is_late", "askers", "accounts", "account", "began_s", "work", "ended")
 
@@ -213,7 +211,7 @@ class _Lookup:
         self.ended = Event()
 
     def has_failed(self) -> bool:
-        """Whether it has ended without an address."""
+        """True if it has ended without an address."""
         try:
             self.work.get()
         except Exception:
@@ -222,13 +220,14 @@ class _Lookup:
 
 
 def _has_place(account: Any, of_accounts: Counter[Any], limit: int, most: int) -> bool:
-    """Whether one more may begin: up to the limit anybody's, beyond it within a half of what is left."""
+    """True if one more lookup may begin: below the limit always, in the reserve within half of what is left.
+    """
     count = of_accounts.total()
     return count < limit or of_accounts[account] + 1 <= (most - count - 1) / 2
 
 
 def is_address(host: str) -> bool:
-    """Whether it is no name."""
+    """True if ``host`` is an IP address and not a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -237,12 +236,12 @@ def is_address(host: str) -> bool:
 
 
 class HostRefused(OSError):
-    """The settings refuse this address. An OSError, because a name may stand for another one later."""
+    """The settings refuse this address. An OSError, because the name may change its address later."""
 
 
 class HostRules:
-    """Which addresses are refused. ``denied`` and ``allowed`` are networks, and ``allowed`` wins; ``key`` is
-    the setting that an error names.
+    """Rules for refused addresses. ``denied`` and ``allowed``: networks; ``allowed`` wins. ``key``: the
+    setting that an error names.
     """
 
     def __init__(self, denied: Any, allowed: Any, key: str):
@@ -251,7 +250,7 @@ class HostRules:
         self._key = key
 
     def check(self, host: str, address: str) -> None:
-        """Raises HostRefused unless this address of the host may be connected to."""
+        """Raises HostRefused if connecting to this address of the host is not allowed."""
         meant = meanings(address)
         if any(meant[0] in network for network in self._allowed):
             return
@@ -264,7 +263,7 @@ class HostRules:
                     raise HostRefused(f"{shown} is in {network}, which {self._key} in [links] denies")
 
     def check_literal(self, host: str) -> None:
-        """The same where the host is an address already; a name is left to ``connect``."""
+        """Check a host that is an address; a name is checked by ``connect``."""
         if is_address(host):
             self.check(host, host)
 
@@ -273,17 +272,17 @@ def connect(
     host: str, port: int, timeout_s: float, rules: HostRules, lookups: Lookups, keepalive: Any = None,
     account: Any = None,
 ) -> Any:
-    """A connected socket of gevent's, to the first address of the host that answers. ``timeout_s``: to find
-    its addresses, and again to reach one of them; ``keepalive`` has idle_s, interval_s and probes, or is
-    None; ``account``: whose link it is.
+    """A connected gevent socket to the first address of the host that answers. ``timeout_s``: for resolving,
+    and again for connecting; ``keepalive``: has idle_s, interval_s and probes, or None; ``account``: the
+    link's.
 
-    Raises OSError; where all of its addresses are refused, HostRefused. May switch.
+    Raises OSError, and HostRefused if all of its addresses are refused. May switch.
     """
     failure: OSError | None = None
     found = lookups.find(host, port, timeout_s, account)
     until = time.monotonic() + timeout_s
     for number, (family, kind, protocol, _, address) in enumerate(found):
-        # an address that does not answer leaves the others their share
+        # each address gets an equal share of the time that is left
         share_s = max(0.0, until - time.monotonic()) / (len(found) - number)
         try:
             rules.check(host, address[0])
@@ -298,7 +297,7 @@ def connect(
 
 
 def meanings(address: str) -> list[IPv4Address | IPv6Address]:
-    """An address, and the IPv4 ones that may be meant by it; instead of a mapped one what it means."""
+    """The address and any embedded IPv4 addresses; a mapped address yields the IPv4 address alone."""
     parsed = ip_address(address.partition("%")[0])
     if not isinstance(parsed, IPv6Address):
         return [parsed]
@@ -308,7 +307,7 @@ def meanings(address: str) -> list[IPv4Address | IPv6Address]:
     found = [
         IPv4Address(bytes(packed[at] for at in places))
         for network, layouts in _EMBEDDING if parsed in network
-        for places in layouts if places is _LAST or packed[places[0]]  # 0.0.0.0/8 is what other layouts leave
+        for places in layouts if places is _LAST or packed[places[0]]  # 0.0.0.0/8: other layout
     ]
     if packed[8:12] in _ISATAP:
         found.append(IPv4Address(packed[12:]))

@@ -1,15 +1,15 @@
-"""Run: messages that a link moves together. What its transfer takes, sends and drops as one item."""
+"""Run: a batch of messages that a link takes, sends and drops as one item."""
 
 
 class Run:
-    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message has none, but
-    for the last.
+    """``count`` messages with delivery tags from ``first_tag`` on; a piece of a large message counts 0, its
+    last piece 1.
 
-    ``octets``: the frames for the target, None where they are not kept until they are confirmed.
-    ``first_number``: of the first publish, once it is sent. ``is_sent``: False where the messages are only
-    settled at their source; ``is_rejected``: as what they are settled. ``offset``: of the last in its stream,
-    or -1. ``refusals``: how often the target has refused it. ``checksum``: what a large message is known by
-    when it comes again.
+    ``octets``: the frames for the target, or None if they are not kept until confirmed. ``first_number``:
+    number of the first publish, once sent. ``is_sent``: False if the messages are only settled at their
+    source; ``is_rejected``: settled by a reject. ``offset``: stream offset of the last message, or -1.
+    ``refusals``: how often the target has refused the run. ``checksum``: recognizes a large message when it
+    is delivered again.
     """
 
     __slots__ = (
@@ -31,7 +31,7 @@ class Run:
         self.checksum = 0
 
     def publishes(self):
-        """The frames of each message by itself."""
+        """The frames of each message, as separate buffers."""
         view, starts, at = memoryview(self.octets), [], 0
         while at < len(view):
             if view[at] == 1:

@@ -1,8 +1,7 @@
-"""Stamp: a header that a relay writes on each message, octets in and octets out.
+"""Stamp: adds a header to the encoded properties of each message, for relays (links.relay), without decoding.
 
-For relays (links.relay). Decodes nothing. A message that has the header already is shown to the relay's
-``edit``; what that has made of its headers is remembered: of messages that come over several brokers most
-have the same.
+A message that has the header already goes to the relay's ``edit``, and the resulting headers are cached: most
+messages that come over several brokers have the same.
 """
 from struct import Struct
 
@@ -10,19 +9,19 @@ from gomq_py import octets
 from gomq_py.content import header_scan
 from gomq_py.content.properties import PropertyScan
 
-# Flags of properties, and what stands in front of them and of the headers.
+# Property flags; structs of the flags field and of the headers' length.
 HEADERS, USER_ID, CONTINUED = 0x2000, 0x0010, 0x0001
 HEAD, LENGTH = Struct(">H"), Struct(">I")
-# Tables of headers that are remembered, and how large one may be.
+# Most cached header tables, and the largest size of one.
 KNOWN_MOST, KNOWN_OCTETS = 64, 1024
 
 
 class Stamp:
-    """``key``, ``entry``, ``entry_again`` (of a redelivered message): octets of a header, which messages get
-    that have none of this key and no user id.
+    """``key``, ``entry``, ``entry_again`` (for a redelivered message): encoded header for messages that have
+    neither this key nor a user id.
 
-    ``edit`` may change nothing but the headers of a message that has the key and no user id, and goes by
-    those and whether it is redelivered.
+    For a message with the key and no user id, ``edit`` may change the headers only, and its answer may depend
+    only on them and on whether the message is redelivered.
     """
 
     __slots__ = ("key", "entry", "entry_again", "scan", "known", "unknown")
@@ -30,12 +29,12 @@ class Stamp:
     def __init__(self, key, entry, entry_again):
         self.key, self.entry, self.entry_again = key, entry, entry_again
         self.scan = PropertyScan()
-        self.known = None  # {(octets of headers, redelivered): their table as edited, b"": left out}
-        self.unknown = None  # its next key
+        self.known = None  # {(encoded headers, redelivered): encoded table from edit, b"": left out}
+        self.unknown = None  # key for the answer to come
 
     def stamped(self, p, start, end, redelivered):
-        """The properties that stand from ``start`` to ``end``, with the header, or changed as those of a
-        message before; b"": the message is left out. None where ``edit`` is to be asked.
+        """The properties from ``start`` to ``end`` with the header added or the cached table in place; b"":
+        leave the message out; None: ask ``edit``.
         """
         self.unknown = None
         if self.scan.scan(p, start, end) or self.scan.flags & (USER_ID | CONTINUED):
@@ -61,7 +60,7 @@ class Stamp:
         ))
 
     def answered(self, content):
-        """What ``edit`` has made of the last message, in wire form; None: it is left out."""
+        """Cache the answer of ``edit`` for the last message: wire form, or None if it is left out."""
         if self.unknown is None:
             return 0
         table = b""
@@ -76,7 +75,7 @@ class Stamp:
         return 0
 
     def table_known(self, headers, redelivered):
-        """The table that ``edit`` has made of these headers; None: it was not asked yet."""
+        """The cached table for these headers, or None."""
         key = headers, redelivered
         if self.known is None:
             self.known = {}

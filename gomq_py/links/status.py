@@ -1,4 +1,4 @@
-"""Status: what operators see of a link. A leaf."""
+"""Status: a link's state for operators. A leaf."""
 from dataclasses import dataclass
 
 from gomq_py.observability.secrets import without_keys
@@ -6,9 +6,8 @@ from gomq_py.observability.secrets import without_keys
 
 @dataclass(frozen=True)
 class Status:
-    """``moved``: messages settled at the source; ``rate``: of them a second; ``refused``: how often the
-    target took none; ``set_aside``: messages rejected at the source; ``blocked``: the target says that it
-    takes nothing for now.
+    """``moved``: messages settled at the source; ``rate``: moved per second; ``refused``: refusals by the
+    target; ``set_aside``: messages rejected at the source; ``blocked``: the target has asked for a pause.
     """
 
     state: str
@@ -26,6 +25,6 @@ class Status:
 
 
 def shown(uri):
-    """A URI without login and query, and of a web server without its path."""
+    """A URI without login and query, and for HTTP without its path."""
     scheme, mark, rest = uri.partition("://")
     return without_keys(scheme + mark + rest.rpartition("@")[2].partition("?")[0])

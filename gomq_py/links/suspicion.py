@@ -1,12 +1,12 @@
-"""Suspicion: which message may have ended the passages of a link, and whether it has ended enough of them.
+"""Suspicion: finds the message that ends the passages of a link, and decides when it is given up.
 
-Beside the link, which outlasts its passages. After an end that may be a message's fault messages go through
-one at a time, until as many are settled as were on their way; the one at which a passage ends again is known
-by its checksum (links.relay).
+Outlasts the passages, beside the link. After an end that a message may have caused, messages are sent one at
+a time until as many are settled as were in flight; the message at which a passage ends again is recognized by
+its checksum (links.relay).
 
-A destination without room, on its disk or in its queue, refuses messages of which none is at fault. Brokers
-tell the one from the other late, or never: so what is refused is given up after a while only, not at all
-while the broker says that it takes nothing, and ever more slowly where it takes none.
+A destination that is full, on its disk or in its queue, refuses messages that are not at fault, and brokers
+report that late or never. So a refused message is given up only after a while, never while the broker has
+asked for a pause, and ever more slowly while the broker takes none.
 """
 import re
 import time
@@ -15,34 +15,34 @@ from gomq_py.client.errors import ClosedError, is_distrust
 from gomq_py.links.passage import Unsendable
 from gomq_py.links.wire import Silent
 
-# Met before a link was ever up these are final: no waiting mends a name, a password or a right.
+# Final before a link was ever up: waiting mends no wrong name, password or right.
 FINAL_CODES = frozenset({402, 403, 404, 530})
-# But for a queue that is there, and does not run: as we say it, and RabbitMQ.
+# Except a queue that exists but is not running: our texts and RabbitMQ's.
 AWAY = re.compile("closed after a fault|stopped by supervisor|failed to restart|down or inaccessible")
-# A broker that closes a channel or connection with these may mean one message: too large, or malformed.
+# A message may be at fault if a broker closes with these: too large, or malformed.
 POISON_CODES = frozenset({311, 406, 501, 502, 503, 505, 540, 541})
-# The same where each message has an exchange of its own, or a routing key to which one may not publish.
+# The same if each message has its own exchange, or a routing key without write permission.
 ACCESS_REFUSED, NOT_FOUND, TO_TOPIC = 403, 404, " to topic '"
-# A broker that ends, or an operator who closes the connection: no message's fault.
+# The broker stops or an operator closes the connection: no message is at fault.
 CONNECTION_FORCED = 320
-# So many passages in a row that end at the target without a word, and have moved nothing, may mean one
-# message: some brokers, and proxies in front of them, close the socket where others say what is wrong.
+# Passages in a row that end at the target without an error and without moving anything, until a message is
+# suspected: some brokers and proxies close the socket instead of reporting the fault.
 FRUITLESS_MOST = 2
-# A broker's nack says nothing of the message. Where its disk is full it says so by connection.blocked, once
-# it has looked: RabbitMQ looks every 10 s at least, gomq-py every 5 s.
+# A nack gives no reason. A broker with a full disk reports it by connection.blocked after its next check:
+# RabbitMQ checks at least every 10 s, gomq-py every 5 s.
 NACKED_S = 10.0
-# So many messages in a row are given up by the limit as it is. It doubles with each one more, up to so many
-# refusals, one a second, until the destination takes a message: one that has no room for hours costs tens of
-# messages, and messages that are at fault do not stop the link for ever.
+# GIVEN_UP_FREELY messages in a row are given up at the plain limit. Each further one doubles it, up to
+# DOUBLED_MOST refusals, one per second, until the destination takes a message: a destination that is full for
+# hours costs tens of messages, and faulty messages do not stop the link for ever.
 GIVEN_UP_FREELY, DOUBLED_MOST = 3, 600
-# Large messages that were refused and are remembered: more than a source sends at once by default.
+# Most refused large messages remembered: more than a source sends at once by default.
 LARGE_MOST = 4096
-# What a broker says that ends a connection since it cannot write: 541 with the words of its system.
+# INTERNAL_ERROR text of a peer whose disk failed.
 INTERNAL_ERROR, OF_DISK = 541, re.compile(r"enospc|no space left|\bdisk\b|quota exceeded", re.IGNORECASE)
 
 
 def is_final(error, codes):
-    """Whether no waiting mends it: a URI, one of these reply codes, a certificate of somebody else."""
+    """True if retrying cannot help: a bad URI, one of these reply codes, a certificate of another host."""
     return (
         isinstance(error, ValueError) and not isinstance(error, OSError)
         or isinstance(error, ClosedError) and error.reply_code in codes and not AWAY.search(error.reply_text)
@@ -51,11 +51,11 @@ def is_final(error, codes):
 
 
 class Suspicion:
-    """Of one link. ``limit``: how many passages a message may end, or how often it may be refused, before it
-    is given up: rejected at its source. 0: any number.
+    """Suspicion of one link. ``limit``: passages that a message may end, or refusals, before it is given up
+    (rejected at its source); 0: no limit.
 
-    ``careful``: so many messages go through one at a time. ``alone``, ``unsettled``: what a passage says at
-    its end: checksum of the message that was on its way alone, or None, and how many were on their way.
+    ``careful``: count of messages to send one at a time. Set by a passage at its end: ``alone``, the checksum
+    of the message being sent alone, or None, and ``unsettled``, the count of messages in flight.
     """
 
     def __init__(self, target, limit):
@@ -65,35 +65,35 @@ class Suspicion:
         self._target = target
         self._limit = limit
         self._suspect = None  # (checksum, passages that it ended)
-        self._fruitless = 0  # passages in a row that ended at the target and have moved nothing
-        self._given_up = 0  # messages in a row
-        self._refused_s = None  # since when the target has refused messages and taken none
-        self._large = {}  # {checksum: (how often it was refused, since when)}
+        self._fruitless = 0  # passages in a row that ended at the target without moving anything
+        self._given_up = 0  # messages given up in a row
+        self._refused_s = None  # time of the first refusal since the target last took a message
+        self._large = {}  # {checksum: (refusals, time of the first)}
 
     def forget(self):
-        """Begin anew."""
+        """Reset."""
         self.careful = 0
         self._given_up = 0
         self.has_no_room()
 
     def has_no_room(self):
-        """The target says that it takes nothing, or takes messages again: no message's fault until now."""
+        """Clear all suspicion, because the target asks for a pause or takes messages again."""
         self._suspect = None
         self._refused_s = None
         self._large.clear()
 
     def refused(self):
-        """The target has refused messages."""
+        """Note that the target refuses messages."""
         if self._refused_s is None:
             self._refused_s = time.monotonic()
 
     def is_limit(self, refusals):
-        """Whether a message that was refused so often is to be given up."""
+        """True if a message with so many refusals is to be given up."""
         return self._is_limit(refusals, self._refused_s)
 
     def large_refused(self, checksum):
-        """The target has refused a message that links do not keep. Whether it is to be given up: others pass
-        it before it comes again, so that what is counted is its own.
+        """Count a refusal of a message that links do not keep; True if it is to be given up. The count is the
+        message's own, because others overtake it before it is delivered again.
         """
         refusals, since_s = self._large.pop(checksum, (0, time.monotonic()))
         refusals += 1
@@ -105,11 +105,11 @@ class Suspicion:
         return False
 
     def large_settled(self, checksum):
-        """Such a message is taken, or rejected at its source."""
+        """Note that such a message is taken, or rejected at its source."""
         self._large.pop(checksum, None)
 
     def _is_limit(self, refusals, since_s):
-        if not self._target.has_lane or not self._limit:  # web servers refuse what is a message's fault
+        if not self._target.has_lane or not self._limit:  # web servers refuse only faulty messages
             return 0 < self._limit <= refusals
         limit, more = self._limit, self._given_up - GIVEN_UP_FREELY + 1
         if more > 0:
@@ -119,14 +119,14 @@ class Suspicion:
         )
 
     def is_poison(self, checksum):
-        """Whether this message has ended passages often enough to be rejected."""
+        """True if this message has ended enough passages to be rejected."""
         return (
             0 < self._limit and self._suspect is not None and self._suspect[0] == checksum
             and self._suspect[1] >= self._limit
         )
 
     def settled(self, run):
-        """A run is settled at its source."""
+        """Note a run that is settled at its source."""
         if run.is_rejected:
             self._suspect = None
             self._given_up += 1
@@ -138,12 +138,12 @@ class Suspicion:
         self.careful = max(0, self.careful - run.count)
 
     def passed(self, checksum):
-        """A message that went alone is taken."""
+        """Note that the target has taken a message sent alone."""
         if self._suspect is not None and self._suspect[0] == checksum:
             self._suspect = None
 
     def failed(self, error, is_at_target):
-        """A passage has ended, or did not begin; what it said of its messages counts once."""
+        """Judge the end of a passage, or a failed start; its facts about messages count once."""
         alone, self.alone = self.alone, None
         unsettled, self.unsettled = self.unsettled, 0
         if is_at_target and self._may_be_of_message(error, alone, unsettled):
@@ -153,12 +153,12 @@ class Suspicion:
             self.careful = max(self.careful, unsettled, 1)
 
     def _may_be_of_message(self, error, alone, unsettled):
-        """Whether a message, which was on its way alone or is one of many, may have brought this about."""
+        """True if a message, sent alone or one of many, may have caused the error."""
         code = getattr(error, "reply_code", 0)
         if isinstance(error, Unsendable):
             return True
         if not self._target.has_lane or isinstance(error, Silent) or code == CONNECTION_FORCED:
-            return False  # web servers refuse what is a message's fault
+            return False  # web servers refuse only faulty messages
         if code == INTERNAL_ERROR and OF_DISK.search(error.reply_text):
             return False
         if code in FINAL_CODES:

@@ -1,8 +1,7 @@
-"""Troubles: what went wrong at an end of a link, as whoever set the link reads it: what it means, what mends
-it, and nothing of what that end is told in confidence.
+"""Troubles: error texts for the user who set a link: what is wrong, what mends it, and no secret of the
+link's.
 
-Values only. The texts of TLS are OpenSSL's, which say what and not what to do; those of brokers and web
-servers are the peer's own, and a peer may repeat what it was sent.
+Values only. OpenSSL's texts do not say what to do; a peer's own texts may repeat secrets that it was sent.
 """
 import json
 import re
@@ -17,7 +16,7 @@ from gomq_py.links import uris
 
 # OpenSSL's X509_V_ERR_*.
 _NOT_YET_VALID, _EXPIRED = 9, 10
-# Whose authority is not known: unable to get issuer, self-signed, unable to get local issuer, to verify leaf.
+# Unknown authority: unable to get issuer, self-signed, unable to get local issuer, to verify leaf.
 _UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
 _OTHER_HOST = (62, 64)
 _REVOKED = 23
@@ -30,24 +29,24 @@ _ADVICE = {
     _REVOKED: "it is to be renewed there",
     _CHAIN_TOO_LONG: "depth allows more authorities in between",
 }
-# What a peer's first octets are taken for where it does not speak TLS; names differ with OpenSSL's version.
+# OpenSSL's reasons for a peer that does not speak TLS; names differ by version.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
-# Alerts of a peer that was shown no certificate, or none that it takes.
+# Alerts of a peer that was sent no certificate, or an unacceptable one.
 _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA")
-# Reply codes of a login that is refused, and of a connection that is closed when its token expires.
+# Reply codes of a refused login, and of a connection closed because its token expired.
 _OF_LOGINS = (320, 403)
-# A part of a path that looks like a word and no key. The path as a whole is taken for one.
+# A path segment that looks like a word and not like a key. The path as a whole counts as a key.
 _WORD = re.compile("[a-z]{1,15}")
-# Shorter ones stand in too many words by chance, and are no secret either.
+# Shorter texts occur in too many words by chance, and are no secret.
 _SECRET_CHARACTERS_LEAST = 4
 
 
 def told(error: Any, uri: str) -> str:
-    """The error of the end at ``uri``, as it is shown."""
+    """Error text for the end at ``uri``, as it is shown."""
     text = explained(error)
     try:
         link_uri = uris.parse(uri, uris.DESTINATIONS)
-    except uris.URIError:  # that is the trouble, and says nothing of it
+    except uris.URIError:  # the error itself, which shows no secret
         return text
     text = without_secrets_of(link_uri, text)
     if isinstance(error, ClosedError) and error.reply_code in _OF_LOGINS:
@@ -56,7 +55,7 @@ def told(error: Any, uri: str) -> str:
 
 
 def explained(error: Any) -> str:
-    """The error's text; of TLS with what to do about it."""
+    """The error's text; for TLS errors with a hint."""
     if isinstance(error, ssl.SSLCertVerificationError):
         what = getattr(error, "verify_message", "") or str(error)
         advice = _ADVICE.get(getattr(error, "verify_code", 0))
@@ -73,7 +72,7 @@ def explained(error: Any) -> str:
 
 
 def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
-    """A text of this end's with nothing in it that only this end is to know."""
+    """``text`` without the secrets of this end's URI."""
     for secret in _secrets_of(link_uri):
         if len(secret) >= _SECRET_CHARACTERS_LEAST:
             text = text.replace(secret, "***")
@@ -81,13 +80,13 @@ def without_secrets_of(link_uri: uris.LinkURI, text: str) -> str:
 
 
 def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
-    """As they are sent, and as they may be written; longer ones first."""
+    """The secrets as sent and as written in URIs, longest first."""
     secrets = {link_uri.options.get("password", "")}
-    if link_uri.password != link_uri.user:  # guest's is no secret, and guest is in many texts
+    if link_uri.password != link_uri.user:  # guest is no secret and occurs in many texts
         secrets.add(link_uri.password or "")
     if not link_uri.password and link_uri.user != "guest":  # a token may be the user's name
         secrets.add(link_uri.user or "")
-    if link_uri.scheme in uris.HTTP:  # whose path and query may be keys
+    if link_uri.scheme in uris.HTTP:  # path and query may be keys
         path, _, query = link_uri.path.partition("?")
         secrets.add(path)
         secrets.update(part for part in path.split("/") if not _WORD.fullmatch(part))
@@ -99,7 +98,7 @@ def _secrets_of(link_uri: uris.LinkURI) -> list[str]:
 
 
 def _of_token(password: str) -> str:
-    """What there is to say where the password is a token (JWT) whose time is over; else nothing."""
+    """A hint if the password is an expired token (JWT), else ""."""
     parts = password.split(".")
     if len(parts) != 3:
         return ""

@@ -1,36 +1,37 @@
-"""Turns: how fast the links of one broker may connect, so that ten thousand of them, that begin when it boots
-or lose the same peer, hold up nobody else.
+"""Turns: limits how fast the links of one broker connect, so that ten thousand links that start at boot or
+lose the same peer do not starve the broker.
 
-A link asks before each attempt. While few ask, each has its turn at once. While many wait they have it one
-after the other, those whom different users set in turn, and as long as the loop took for one, others get as
-well; those whose last attempt failed come behind those that have not failed yet. No turn is held: a peer that
-does not answer costs those who wait behind it nothing.
+A link asks before each attempt. While few ask, each connects at once. While many wait, they connect one after
+the other, users in turn, and after each the loop is free for others for as long as the attempt took; links
+whose last attempt failed come last. A turn is not held: a peer that does not answer delays no other link.
 """
 import time
 from weakref import WeakKeyDictionary
 
 import gevent
 
-# Between two turns: 500 a second are more than connections that are accepted take.
+# Pause between two turns: 500 per second are more than accepting connections takes.
 PACE_S = 0.002
-# The most that others get after one turn, so that links begin at all on a machine that is busy with others.
+# Longest pause after a turn, so that links start even on a busy machine.
 REST_MOST_S = 0.05
 
 _of_hubs: WeakKeyDictionary = WeakKeyDictionary()
 
 
 class Turns:
-    """Of the links in one hub."""
+    """Turns of the links in one hub."""
 
     def __init__(self, hub):
         self._spawn = hub.spawn
-        # account: {callback: None}, in order; first the account that had its turn longest ago
+        # account: {callback: None}, oldest first; accounts ordered by their last turn, oldest first
         self._waiting = {}
         self._waiting_after_failure = {}
         self._greenlet = None
 
     def ask(self, granted, has_failed=False, account=None):
-        """Have ``granted()`` called, now or later. It must not switch. ``account``: whose turn it is."""
+        """Call ``granted()`` when it is this link's turn, now or later. It must not switch. ``account``: the
+        link's.
+        """
         if self._greenlet is None:
             granted()
             self._greenlet = self._spawn(self._run)
@@ -40,7 +41,8 @@ class Turns:
             rows.setdefault(account, {})[granted] = None
 
     def wait(self, wakened, is_over, has_failed=False, account=None):
-        """Return when it is one's turn, or when ``is_over()`` after the Event ``wakened``. May switch."""
+        """Return at this link's turn, or when ``is_over()`` is true after the Event ``wakened``. May switch.
+        """
         has_turn = False
 
         def granted():
@@ -57,7 +59,7 @@ class Turns:
             self.forget(granted, account)
 
     def forget(self, granted, account=None):
-        """It is not wanted any more."""
+        """Withdraw a request."""
         for rows in (self._waiting, self._waiting_after_failure):
             row = rows.get(account, {})
             row.pop(granted, None)

@@ -1,12 +1,12 @@
-"""URIs of links: what a shovel or an upstream is told about another broker, read and checked.
+"""URIs of links: parses and checks the address of another broker in a shovel or an upstream.
 
     amqp[s]://user:password@host:port/vhost?heartbeat=10&cacertfile=ca.pem    another broker
     amqp:///vhost                                                             this broker (see links.local)
-    http[s]://user:password@host:port/path?query                              where a webhook posts
+    http[s]://user:password@host:port/path?query                              a webhook
 
-What a text means is decided here and nowhere else: everything is percent-decoded, and without a path a URI of
-another broker means the vhost ``/``. Query keys are RabbitMQ's; those that have no meaning for a client are
-taken and passed over. No error repeats a password.
+This module alone interprets the text: everything is percent-decoded, and a URI of another broker without a
+path means the vhost ``/``. Query keys are RabbitMQ's; those without a meaning for a client are accepted and
+ignored. No error repeats a password.
 """
 import os
 import random
@@ -21,32 +21,32 @@ AMQP = ("amqp", "amqps")
 HTTP = ("http", "https")
 DESTINATIONS = AMQP + HTTP
 PORTS = {"amqp": 5672, "amqps": 5671, "http": 80, "https": 443}
-# A token may stand for a password, and has some kilobytes at most.
+# The password may be a token, which has some kilobytes.
 URI_OCTETS_MAX = 16384
 URIS_MAX = 100
-# Query keys with their bounds. An hour is longer than anybody waits for a connection.
+# Query keys with their bounds. Nobody waits longer than an hour for a connection.
 _INTEGERS = {
     "heartbeat": (0, 65535), "connection_timeout": (1, 3600000), "channel_max": (0, 65535),
     "frame_max": (4096, 2**31 - 1), "depth": (0, 100),
 }
-# What a link reads a frame with, and the default of all brokers: a larger one is agreed on as this.
+# Largest frame_max that a link accepts; the default of all brokers.
 FRAME_MAX = 131072
 FILES = ("cacertfile", "certfile", "keyfile")
 _TEXTS = (*FILES, "auth_mechanism", "password", "verify", "server_name_indication")
-# What RabbitMQ's URIs may say and a client of AMQP 0-9-1 has no use for: how a server asks for certificates,
-# and what belongs to AMQP 1.0.
+# Keys of RabbitMQ's URIs that an AMQP 0-9-1 client ignores: how a server asks for certificates, and AMQP
+# 1.0's.
 _WITHOUT_EFFECT = ("fail_if_no_peer_cert", "idle_time_out", "hostname", "sasl")
 _VALUES = {"auth_mechanism": ("plain", "amqplain", "external"), "verify": ("verify_peer", "verify_none")}
 
 
 class URIError(ValueError):
-    """A URI that no waiting makes usable. The text has no password in it."""
+    """A URI that retrying cannot make usable. The text holds no password."""
 
 
 @dataclass(frozen=True)
 class LinkURI:
-    """One URI. ``host`` is empty where it means this broker; ``path`` is the decoded vhost or, of HTTP, what
-    is asked for with its query, and empty where the URI has none.
+    """A parsed URI. ``host``: empty for this broker; ``path``: the decoded vhost or, for HTTP, the request
+    target with its query; empty if the URI has none.
     """
 
     scheme: str
@@ -59,7 +59,7 @@ class LinkURI:
 
     @property
     def is_local(self) -> bool:
-        """Whether it means this broker, without TCP."""
+        """True if it means this broker, without TCP."""
         return not self.host
 
     @property
@@ -68,14 +68,14 @@ class LinkURI:
 
     @property
     def place(self) -> str:
-        """Where it leads, for errors and logs."""
+        """The address, for errors and logs."""
         if self.is_local:
             return "this broker"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(text: Any, schemes: tuple[str, ...] = AMQP) -> LinkURI:
-    """The LinkURI of a text. Raises URIError."""
+    """Parse a URI. Raises URIError."""
     if not isinstance(text, str):
         raise URIError("a URI is a string")
     if len(text) > URI_OCTETS_MAX:
@@ -88,7 +88,7 @@ def parse(text: Any, schemes: tuple[str, ...] = AMQP) -> LinkURI:
     try:
         parts = urlsplit(text)
         port = port_of(parts)
-    except ValueError:  # whose text may repeat the password
+    except ValueError:  # its text may repeat the password
         raise URIError(
             "the URI has no host or port that can be read: @, / and : in a password are written as %40, %2F "
             "and %3A") from None
@@ -113,7 +113,7 @@ def parse(text: Any, schemes: tuple[str, ...] = AMQP) -> LinkURI:
 
 
 def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
-    """The LinkURIs of a text, or of a list of texts that is not empty. Raises URIError."""
+    """Parse a URI, or a non-empty list of URIs. Raises URIError."""
     texts = value if isinstance(value, list) else [value]
     if not 0 < len(texts) <= URIS_MAX:
         raise URIError(f"a list of URIs has 1 to {URIS_MAX} of them, this one {len(texts)}")
@@ -121,12 +121,12 @@ def parse_list(value: Any, schemes: tuple[str, ...] = AMQP) -> list[LinkURI]:
 
 
 def choose(uris: Any) -> str:
-    """One of a text or list of texts, at random: for each attempt anew."""
+    """A random URI of a list, or the only one; called for each attempt."""
     return uris if isinstance(uris, str) else random.choice(uris)
 
 
 def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
-    """What the client connects with. ``vhost``: where a URI of this broker names none.
+    """The client's connection parameters. ``vhost``: default for a URI of this broker.
 
     Raises URIError for a file that is not in ``tls_folder``.
     """
@@ -141,21 +141,21 @@ def parameters(uri: LinkURI, tls_folder: str, vhost: str = "/") -> Parameters:
 
 
 def tls_options(options: dict[str, Any], tls_folder: str) -> dict[str, Any]:
-    """A copy of the options, with the whole paths of the files they name. Raises URIError for a file that is
-    not in ``tls_folder``.
+    """A copy of the options with full paths of their files. Raises URIError for a file outside of
+    ``tls_folder``.
     """
     options = dict(options)
     for key in FILES:
         if key in options:
             options[key] = file_in(tls_folder, options[key], key)
-    # Without one OpenSSL would ask for it at the broker's terminal.
+    # Without a password OpenSSL would prompt on the broker's terminal.
     options.setdefault("password", "")
     return options
 
 
 def file_in(folder: str, path: str, key: str) -> str:
-    """The path of a file that the query key names, in this folder or below it. Raises URIError, which says
-    nothing of what there is elsewhere.
+    """The full path of the file that the query key names, in ``folder`` or below. Raises URIError, which
+    reveals nothing about other folders.
     """
     if not folder:
         raise URIError(f"{key}: no URI may name files here, for tls_folder in [links] is not set")
@@ -169,7 +169,7 @@ def file_in(folder: str, path: str, key: str) -> str:
 
 
 def _local(parts: Any, scheme: str) -> LinkURI:
-    """A URI without a host. Raises URIError for what would have no meaning there."""
+    """Parse a URI without a host. Raises URIError for parts without a meaning there."""
     if scheme != "amqp":
         raise URIError(f"the URI has no host: this broker is reached by amqp:// and not by {scheme}://")
     if parts.netloc:
@@ -181,7 +181,7 @@ def _local(parts: Any, scheme: str) -> LinkURI:
 
 
 def _decoded(text: str, what: str) -> str:
-    """With %XX decoded. Raises URIError."""
+    """``text`` with %XX decoded. Raises URIError."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -189,7 +189,7 @@ def _decoded(text: str, what: str) -> str:
 
 
 def _options(query: str) -> dict[str, Any]:
-    """The query of an AMQP URI, checked. Raises URIError."""
+    """The checked query of an AMQP URI. Raises URIError."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict")
         known = urlencode([(key, value) for key, value in pairs if key not in _WITHOUT_EFFECT])

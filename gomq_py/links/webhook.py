@@ -1,19 +1,17 @@
-"""Webhook: the destination of a link that is no broker: each message is posted to an HTTP server.
+"""Webhook: a link's destination that posts each message to an HTTP server.
 
     POST <path of the URI, or the message's header uri_path>     body: the message's
     User-Agent, X-Shovel, Content-Type, X-Message-Id, X-<header> for each header, Authorization,
     X-Signature: sha256=<HMAC of the body, in hex>
 
-One message at a time, so that they arrive in order. 2xx settles it. What may pass is tried again here with
-the message in hand, after a back-off or as long as Retry-After says. Then it depends: what is the server's
-matter whatever the message (408, 425, 429, 503, 507, no connection, a port that expects TLS) ends the
-session, and the link begins another one; what the message may have brought about (other 5xx, no answer in
-time, a connection that ends in the middle) refuses it, and so counts towards the link's limit. Every other
-answer refuses the message at once. Redirects are not followed: the host was checked, and where they lead was
-not.
+Messages are posted one at a time, so that they arrive in order. A 2xx settles the message. Temporary failures
+are retried here, after a back-off or Retry-After. If they last, failures of the server (408, 425, 429, 503,
+507, no connection, a port that expects TLS) end the session, and the link opens another; failures that the
+message may have caused (other 5xx, no answer in time, a connection that breaks) refuse the message and count
+towards the link's limit. Every other answer refuses the message at once. Redirects are not followed: only the
+original host was checked.
 
-The names and values of headers are the publisher's, the path may be: none of them gets into a request
-unchecked.
+Header names and values come from the publisher, and the path may: all of them are checked before use.
 """
 import hmac
 import re
@@ -40,33 +38,31 @@ USER_AGENT = f"gomq-py/{__version__}".encode()
 PATH_HEADER = "uri_path"
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
-# Tried again with the message in hand: about half a minute. Then the link begins anew, with another URI where
-# it has several.
+# Retries before the session ends, about half a minute; the link then starts anew, with another URI if it has
+# several.
 BACKOFF = Backoff(1.0, 15.0, retries=5)
 RETRY_AFTER_MOST_S = 300.0
-# Statuses that say later, and not never, and nothing about the message.
+# Temporary statuses that say nothing about the message.
 PASSING = frozenset((408, 425, 429, 503, 507))
-# What servers take by default in all (nginx 32 KiB, Node.js 16 KiB); the rest is left out.
+# Servers' default limit for all headers (nginx 32 KiB, Node.js 16 KiB); further headers are left out.
 HEADERS_OCTETS_MAX = 12 * 1024
 HEADERS_MAX = 64
 VALUE_OCTETS_MAX = 4096
 PATH_OCTETS_MAX = 2048
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110 §5.6.2
-# Fields that are ours, and those by which proxies and frameworks let themselves be told whose request it is
-# and what it asks for: no publisher of messages is to say that.
+# Our own fields, and fields that tell proxies and frameworks who asks for what: publishers may not set them.
 _NOT_PUBLISHERS = re.compile(
     "x-(shovel|message-id|signature|forwarded.*|real-ip|client-ip|original-.*|rewrite-.*|accel-.*"
     "|remote-.*|auth-.*"
     "|(http-)?method(-override)?)", re.IGNORECASE)
-# What a path may hold as it is; the rest is encoded, line breaks among it.
+# Characters of a path that are not encoded; line breaks are.
 _PATH_SAFE = "/%?&=+:;,@!$'()*~.-_"
 
 
 class Webhook:
-    """In the place of a link's Target. ``name`` is the link's; ``connector`` has the broker's
-    ``connect_http``; ``secret``: what bodies are signed with, none where it is empty; ``edit`` as a Target's;
-    ``timeout_s``: for an answer; ``tls``: options as of an AMQP URI by which servers are verified;
-    ``account``: the link's.
+    """Takes the place of a link's Target. ``name``: the link's; ``connector``: has the broker's
+    ``connect_http``; ``secret``: key to sign bodies with, or empty; ``edit``: as a Target's; ``timeout_s``:
+    for an answer; ``tls``: options as of an AMQP URI to verify servers by; ``account``: the link's.
     """
 
     has_lane = False
@@ -87,22 +83,22 @@ class Webhook:
         self._connector = connector
 
     def open(self, uri: str) -> "Session":
-        """A Session that is connected. Raises URIError, OSError. May switch."""
+        """A connected Session. Raises URIError, OSError. May switch."""
         first = self.uris.index(uri)
         session = Session(self, [uris.parse(one, uris.HTTP) for one in self.uris[first:] + self.uris[:first]])
         session.open()
         return session
 
     def connection(self, link_uri: uris.LinkURI) -> HTTPConnection:
-        """One to this URI, not open yet."""
+        """An HTTPConnection to this URI, not open yet."""
         return HTTPConnection(
             lambda: self._connector.connect_http(link_uri, CONNECT_TIMEOUT_S, self.tls, self.account),
             self.timeout_s)
 
 
 class Session:
-    """Posts messages to the first of some URIs, and to the next where that fails. ``trouble``: why a message
-    is tried again, while it is; else None. ``on_trouble(text)`` is called when it begins.
+    """Posts messages to the first of some URIs, or to the next if that fails. ``trouble``: why a message is
+    being retried, or None. ``on_trouble(text)`` is called when retrying begins.
     """
 
     def __init__(self, webhook: Webhook, link_uris: list[uris.LinkURI]):
@@ -111,7 +107,7 @@ class Session:
         self._webhook = webhook
         self._uris = link_uris
         self._closed = Event()
-        self._tls_expected: dict[int, bool] = {}  # {number of a URI: whether, once it was tried}
+        self._tls_expected: dict[int, bool] = {}  # {number of a URI: answer of expects_tls()}
         self._use(0)
 
     def _use(self, number: int) -> None:
@@ -126,14 +122,14 @@ class Session:
         self._connection.open()
 
     def close(self) -> None:
-        """End it; a ``send`` under way in another greenlet raises OSError."""
+        """Close; a ``send`` in another greenlet raises OSError."""
         self._closed.set()
         self._connection.close()
 
     def send(self, message: Any) -> None:
         """Post a message, and return once it is settled.
 
-        Raises Refused, and OSError where it cannot be settled here. May switch, for minutes.
+        Raises Refused, and OSError if this session cannot settle it. May switch, for minutes.
         """
         attempt = 0
         try:
@@ -154,7 +150,7 @@ class Session:
             answer = self._connection.post(target, headers, message.body)
         except NoRequest as error:
             raise Refused(f"the message makes no request: {error}") from None
-        except OSError as error:  # among them certificates that are refused, which are ValueErrors too
+        except OSError as error:  # includes refused certificates, which are ValueErrors too
             self._check_open()
             return self._failure(error)
         if answer.asks_for_tls and self._expects_tls():
@@ -170,7 +166,8 @@ class Session:
             text, answer.status not in PASSING, retry_after_s(answer.headers.get("retry-after", "")))
 
     def _failure(self, error: OSError) -> "_Failure":
-        """No answer. Raises OSError where that is the URI's matter, and there is no other one. May switch."""
+        """Classify a missing answer. Raises OSError if the URI is at fault and is the only one. May switch.
+        """
         if isinstance(error, ConnectionError) and self._connection.has_asked and self._expects_tls():
             error = SpeaksTLS()
         if isinstance(error, (HostRefused, SpeaksTLS)) and len(self._uris) == 1:
@@ -179,8 +176,8 @@ class Session:
         return _Failure(self._told(error), is_doubt)
 
     def _expects_tls(self) -> bool:
-        """Whether the port is for TLS, which some servers say to others by closing the connection or by an
-        answer. It is tried once where it has never answered otherwise. May switch.
+        """True if the port expects TLS; some servers then close the connection or answer a 400. Tested once,
+        unless the port has answered plain HTTP. May switch.
         """
         if self._has_answered or self._uri.tls:
             return False
@@ -193,8 +190,8 @@ class Session:
         return f"{self._uri.place}: {troubles.without_secrets_of(self._uri, text)}"
 
     def _wait_or_give_up(self, failure: "_Failure", attempt: int) -> None:
-        """Return when it is time for another attempt, which is at once until each URI had one. Raises
-        Refused, OSError. May switch.
+        """Wait until the next attempt, which follows at once until each URI had one. Raises Refused, OSError.
+        May switch.
         """
         rounds, rest = divmod(attempt, len(self._uris))
         wait_s = self._webhook.backoff.wait_s(rounds) if not rest else 0.0
@@ -217,7 +214,7 @@ class Session:
             raise OSError("the link was stopped")
 
     def _target(self, message: Any) -> str:
-        """The path and query to ask for. Raises Refused."""
+        """The request target: path and query. Raises Refused."""
         if self._uri.path.startswith("/"):
             return self._uri.path
         path = _headers_of(message).get(PATH_HEADER, "/")
@@ -246,7 +243,7 @@ class Session:
 
 
 class _Failure(NamedTuple):
-    """An attempt that may be followed by another. ``is_doubt``: the message may have brought it about."""
+    """A failed attempt that may be retried. ``is_doubt``: the message may have caused it."""
 
     text: str
     is_doubt: bool = False
@@ -254,8 +251,8 @@ class _Failure(NamedTuple):
 
 
 def field_value(value: Any) -> bytes | None:
-    """A header's value as a field has it; None for what a field cannot hold: tables, lists, line breaks, more
-    than VALUE_OCTETS_MAX octets.
+    """A message header's value as an HTTP field value, or None if impossible: tables, lists, line breaks,
+    more than VALUE_OCTETS_MAX bytes.
     """
     if isinstance(value, bool):
         value = "true" if value else "false"
@@ -274,8 +271,8 @@ def field_value(value: Any) -> bytes | None:
 
 
 def retry_after_s(text: str) -> float:
-    """Seconds of a Retry-After (RFC 9110 §10.2.3), which may be a date; 0 where it says nothing, and never
-    more than RETRY_AFTER_MOST_S.
+    """Seconds of a Retry-After, which may be a date (RFC 9110 §10.2.3); 0 if unusable, at most
+    RETRY_AFTER_MOST_S.
     """
     text = text.strip()
     if text.isascii() and text.isdigit():
@@ -288,7 +285,7 @@ def retry_after_s(text: str) -> float:
 
 
 def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]:
-    """What every request of a session begins with."""
+    """Header fields of every request of a session."""
     host = f"[{link_uri.host.partition('%')[0]}]" if ":" in link_uri.host else link_uri.host
     if link_uri.port != uris.PORTS[link_uri.scheme]:
         host = f"{host}:{link_uri.port}"
@@ -304,7 +301,7 @@ def _fixed_headers(name: str, link_uri: uris.LinkURI) -> list[tuple[str, bytes]]
 
 
 def _headers_of(message: Any) -> dict[str, Any]:
-    """The message's table of headers. Raises Refused."""
+    """The message's headers table. Raises Refused."""
     try:
         return message.properties.headers or {}
     except Malformed as error:
@@ -312,9 +309,7 @@ def _headers_of(message: Any) -> dict[str, Any]:
 
 
 def _publishers_headers(table: dict[str, Any]) -> list[tuple[str, bytes]]:
-    """A field for each header of the message that can be one, as far as there is room; none that could be
-    taken for ours.
-    """
+    """Header fields for the message's headers that fit and cannot be mistaken for ours."""
     fields: list[tuple[str, bytes]] = []
     room = HEADERS_OCTETS_MAX
     for name, value in table.items():

@@ -1,7 +1,7 @@
-"""Wire: the socket of a client's connection, which a link reads and writes itself, without ever waiting.
+"""Wire: the socket of a client's connection, which a link reads and writes without ever waiting.
 
-Above the client, below passages. What the socket does not take at once is kept and written when the loop says
-that there is room. Signs of life are sent and missed here, when the link's greenlet asks.
+Above the client, below passages. Output that the socket does not take at once is kept until the loop reports
+room. ``tick`` sends heartbeats and notices missing ones.
 """
 import time
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -14,9 +14,9 @@ from gomq_py.client.errors import ClientError, ConnectionClosed
 from gomq_py.hub.turns import give_way
 
 READABLE, WRITABLE = 1, 2
-# Octets of one read: as the server's, it stays in the second-level cache.
+# Size of one read: stays in the second-level cache, like the server's.
 READ_OCTETS = 64 * 1024
-# How long a peer may take to agree to an end.
+# Time for a peer to agree to a close.
 PARTING_S = 2.0
 _NOT_NOW = (BlockingIOError, InterruptedError, SSLWantReadError, SSLWantWriteError)
 _CLOSE = method_frame(0, ConnectionClose(reply_code=200, reply_text="bye"))
@@ -24,15 +24,14 @@ _CLOSE_OK = method_frame(0, ConnectionCloseOk())
 
 
 class Silent(ConnectionClosed):
-    """Nothing was heard from the broker for too long."""
+    """The broker sent nothing for too long."""
 
 
 class Wire:
-    """``readable()`` is called when octets are there, from the loop; ``broken(error)`` when writing failed;
-    ``drained()`` when all that was kept is written. None of them may switch.
+    """Callbacks from the loop, none of which may switch: ``readable()`` when bytes are there,
+    ``broken(error)`` when writing failed, ``drained()`` when all kept output is written.
 
-    ``kept_octets``: written to the wire and not to the socket. ``queued_octets``: all that was ever written
-    to the wire.
+    ``kept_octets``: queued and not yet written to the socket. ``queued_octets``: all bytes ever queued.
     """
 
     __slots__ = (
@@ -43,12 +42,12 @@ class Wire:
 
     def __init__(self, connection, readable, broken, drained):
         self.heartbeat_s = connection.heartbeat_s
-        # what was read with the answers of the client
+        # bytes that the client has read ahead
         self.ahead, self._socket = connection.release()
         is_plain = not hasattr(self._socket, "pending")
         raw = getattr(self._socket, "_sock", self._socket) if is_plain else self._socket
         self._receive_into, self._send = raw.recv_into, raw.send
-        self._pending = getattr(self._socket, "pending", None)  # of TLS: octets that no poll sees
+        self._pending = getattr(self._socket, "pending", None)  # TLS: decrypted bytes that no poll reports
         self._kept = []
         self.kept_octets = self.queued_octets = 0
         loop = gevent.get_hub().loop
@@ -65,17 +64,18 @@ class Wire:
             self._reader.start(self._readable)
 
     def unwatch(self):
-        """Leave what comes in the socket."""
+        """Stop calling ``readable``; input stays in the socket."""
         if self._watching:
             self._watching = False
             self._reader.stop()
 
     def has_more(self):
-        """Whether octets were decrypted that no poll sees."""
+        """True if TLS holds decrypted bytes that no poll reports."""
         return self._pending is not None and not self.is_closed and self._pending() > 0
 
     def receive_into(self, view):
-        """Octets read into ``view``; 0: there are none for now. Raises ConnectionClosed, OSError."""
+        """Read into ``view``; the count of bytes, 0 if there are none now. Raises ConnectionClosed, OSError.
+        """
         try:
             count = self._receive_into(view)
         except _NOT_NOW:
@@ -86,13 +86,13 @@ class Wire:
         return count
 
     def write(self, octets):
-        """Have octets written behind all others, by the next flush()."""
+        """Queue ``octets`` for the next flush()."""
         self._kept.append(memoryview(octets))
         self.kept_octets += len(octets)
         self.queued_octets += len(octets)
 
     def flush(self):
-        """Write what the socket takes; the rest when it takes more."""
+        """Write what the socket takes; the rest follows when it takes more."""
         if not self._kept or self._writer is not None or self.is_closed:
             return
         self._flush()
@@ -101,12 +101,12 @@ class Wire:
             self._writer.start(self._writable)
 
     def written_octets(self):
-        """Of all that was ever written to the wire, what the socket has taken."""
+        """Bytes that the socket has taken, of all that were queued."""
         return self.queued_octets - self.kept_octets
 
     def tick(self, is_read):
-        """Send a sign of life that is due; seconds until the next is, None: never. Raises ConnectionClosed
-        where the peer gives none. ``is_read``: whether the link reads what comes; else silence means nothing.
+        """Send a heartbeat if one is due; seconds until the next, None: never. Raises ConnectionClosed if the
+        peer is silent. ``is_read``: the link reads its input; otherwise silence means nothing.
         """
         interval_s = self.heartbeat_s
         if not interval_s:
@@ -125,7 +125,7 @@ class Wire:
             0.0, min(self.last_sent + interval_s / 2, self.last_received + 2 * interval_s + 0.001) - now)
 
     def part(self):
-        """End in order: the peer is told, and has a moment to agree. May switch."""
+        """Close in order: the peer has PARTING_S to agree. May switch."""
         self._stop_watching()
         if self.is_closed:
             return
@@ -136,12 +136,12 @@ class Wire:
             if not self.is_closed and not self._kept:
                 self._await_end()
         except (ClientError, OSError):
-            pass  # it has ended either way
+            pass  # closed either way
         finally:
             self.abort()
 
     def abort(self):
-        """Close the socket without a word; once is enough."""
+        """Close the socket without a handshake. May be called again."""
         self.is_closed = True
         self._stop_watching()
         if self._reader is not None:
@@ -163,7 +163,7 @@ class Wire:
             if not count:
                 break
             tail = (tail + room[:count])[-len(_CLOSE_OK):]
-            give_way()  # octets that are there already are read without a switch
+            give_way()  # bytes already received are read without a switch
 
     def _flush(self):
         kept, at = self._kept, 0
