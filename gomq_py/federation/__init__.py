@@ -1,1 +1,1 @@
-"""Federation: exchanges and queues that take messages from other brokers too, as policies say."""
+"""Federation: exchanges and queues that also receive messages from other brokers, by policy."""

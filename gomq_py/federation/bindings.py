@@ -1,8 +1,8 @@
-"""Bindings of a federated exchange, as they are to be upstream, and what has to be done for that.
+"""Bindings of a federated exchange: which are to exist upstream, and what is to be changed there.
 
-Several bindings here that ask for the same are one there. A binding that was made here for a broker further
-down goes on upstream with one hop less, and not to a broker that it was made for: so bindings spread through
-a ring of brokers, and stop.
+Equal bindings here are one binding upstream. A binding made here for a downstream broker is passed on
+upstream with one hop less, and not to the broker that it was made for: so bindings spread through a ring of
+brokers and stop.
 """
 from typing import Any
 
@@ -10,29 +10,29 @@ from gomq_py.broker.exchanges.federation_upstream import BOUND_FROM, CLUSTER_NAM
 from gomq_py.broker.topology.binding import frozen
 from gomq_py.content.fields import Int16
 
-# How many more brokers a binding is made at, in what it says of the broker it was made for.
+# Key of bound-from tables: at how many more brokers the binding is made.
 HOPS = "hops"
-MOST_HOPS = 32767  # it has 16 bits
+MOST_HOPS = 32767  # a 16-bit field
 
 
 class Bindings:
-    """What the bindings of an exchange ask for, each once, and what of that there is upstream.
+    """The distinct bindings that an exchange needs upstream, and those that exist there.
 
-    ``on_change()`` is called when something is to be done there.
+    ``on_change()`` is called when something is to be changed upstream.
     """
 
     def __init__(self, exchange, on_change):
         self._on_change = on_change
-        self._asked: dict = {}  # identity: (routing key, arguments, {who gets it})
-        self._there: dict = {}  # identity: (routing key, arguments), of bindings that were made upstream
-        self._changed: dict = {}  # identities of which the two may differ, as keys, in order
+        self._asked: dict = {}  # identity: (routing key, arguments, {destinations})
+        self._there: dict = {}  # identity: (routing key, arguments), as made upstream
+        self._changed: dict = {}  # identities that may differ between the two, as keys, in order
         for binding in [
             *exchange.bindings(), *(exchange.onward.bindings() if exchange.onward is not None else ())
         ]:
             self.made(binding)
 
     def made(self, binding):
-        """There is a binding more, of the exchange or of the one that it hands on to."""
+        """Add a binding of the exchange, or of the exchange that it hands on to."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -42,7 +42,7 @@ class Bindings:
         asked[2].add(_whom(binding))
 
     def gone(self, binding):
-        """There is one less."""
+        """Remove such a binding."""
         routing_key, arguments = binding.source.asks_for(binding)
         identity = routing_key, frozen(arguments)
         asked = self._asked.get(identity)
@@ -53,19 +53,19 @@ class Bindings:
                 self._note(identity)
 
     def begin(self):
-        """Upstream there is none: returns (routing key, arguments) of all that are to be made."""
+        """Assume that none exists upstream; return (routing key, arguments) of all that are to be made."""
         self._changed.clear()
         self._there = {identity: asked[:2] for identity, asked in self._asked.items()}
         return list(self._there.values())
 
     @property
     def has_changes(self):
-        """Whether something is to be done upstream."""
+        """Whether something is to be changed upstream."""
         return bool(self._changed)
 
     def take_changes(self):
-        """(routing key, arguments, whether to make or to remove it) of all that is to be done upstream; it
-        counts as done.
+        """Return (routing key, arguments, True to make or False to remove) of all changes, and consider them
+        done.
         """
         changes: list[tuple[str, dict, bool]] = []
         for identity in self._changed:
@@ -88,12 +88,13 @@ class Bindings:
 
 
 def _whom(binding):
-    """A destination that is opened anew is another object of the same name."""
+    """Identity of the binding's destination; a destination that is reopened is a new object of the same name.
+    """
     return binding.destination_type, binding.destination.name or id(binding.destination)
 
 
 def arguments_upstream(arguments, here, there, max_hops) -> dict[str, Any] | None:
-    """The arguments of a binding as it is made upstream; None: it is not.
+    """The arguments for making a binding upstream, or None if it is not made.
 
     ``here``: (name of this broker, vhost, exchange); ``there``: (name of that broker, vhost).
     """

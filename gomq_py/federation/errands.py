@@ -1,7 +1,7 @@
-"""Errands: what is done upstream beside the flow of messages, over a connection of its own.
+"""Errands: work done upstream beside the flow of messages, over a connection of its own.
 
-The connection is there while something is to be done, and a little longer: bindings come and go in bursts,
-and a thousand links that rest need no second connection each.
+The connection is closed a little after the last errand: bindings come and go in bursts, and a thousand idle
+links need no second connection each.
 """
 from gevent.event import Event
 
@@ -14,8 +14,9 @@ LINGER_S = 5.0
 
 
 class Errands:
-    """Those of one link. ``connect()`` returns a client's connection; ``failed(error)`` is called where the
-    upstream cannot be reached or refuses something: then those that wait are dropped. It must not switch.
+    """The errands of one link. ``connect()`` returns a client's connection; ``failed(error)`` is called if
+    the upstream cannot be reached or refuses something, and all waiting errands are dropped. It must not
+    switch.
     """
 
     def __init__(self, hub, connect, failed):
@@ -28,7 +29,7 @@ class Errands:
         self._is_stopped = False
 
     def run(self, do):
-        """Have ``do(channel)`` called soon: once, however often that was asked for before it is."""
+        """Have ``do(channel)`` called soon, once for all requests until then."""
         if self._is_stopped:
             return
         self._waiting[do] = None
@@ -38,7 +39,7 @@ class Errands:
             self._greenlet.name = "federation errands"
 
     def stop(self):
-        """Nothing more is done; what is under way ends, and nobody hears how."""
+        """Drop what waits; a running errand ends, and its failure is not reported."""
         self._is_stopped = True
         self._waiting.clear()
         self._more.set()

@@ -1,12 +1,12 @@
-"""Exchange links: what is published to an exchange upstream comes to one of the same bindings here, too.
+"""Exchange links: messages published to an exchange upstream also reach the same bindings here.
 
-Upstream stand, for each link, a queue and an exchange of its own between the upstream's exchange and that
-queue: the bindings of the exchange here are made between the two exchanges there, so that only what is asked
-for here is sent. The exchange in between also leaves out what has been here already; where the broker
-upstream does not know its type it is a fanout exchange, and this end leaves that out.
+Each link has upstream a queue, and an exchange of its own between the upstream's exchange and that queue. The
+bindings of the exchange here are made between the two exchanges, so that only wanted messages are sent. The
+exchange in between also drops messages that have been here; if the broker upstream does not know its type it
+is a fanout exchange, and this end drops them.
 
-Bindings cannot be listed over AMQP. So each connect makes an exchange in between under the other one of two
-names, with all bindings, and deletes the one before: none of an earlier run stays, and nothing is missed
+AMQP cannot list bindings. So each connect makes a new exchange in between, alternating between two names,
+with all bindings, and deletes the one before: no binding of an earlier run stays, and no message is missed
 meanwhile.
 """
 from functools import partial
@@ -35,27 +35,27 @@ from gomq_py.observability.log import logger
 
 LOG = logger("federation")
 SUFFIXES = (" A", " B")
-# What the broker upstream says where it does not know a type of exchange.
+# Reply code for an unknown type of exchange.
 COMMAND_INVALID = 503
 PRECONDITION_FAILED = 406
-# What is around the payload of a frame.
+# Header and end of a frame.
 FRAME_OCTETS = 8
-# How long a link waits until what an earlier one has made upstream is gone.
+# Longest wait for an earlier link's cleanup upstream.
 REMOVING_S = 10
 
 
 class ExchangeLink(FederationLink):
-    """One for each exchange and upstream."""
+    """The link of one exchange and one upstream."""
 
     type = "exchange"
 
     def __init__(self, ways, vhost, name, upstream):
         self.exchange = vhost.exchanges[name]
-        # name of the broker upstream, and its vhost, once it is known
+        # (name of the broker upstream, its vhost), once known
         self._there: tuple[str | None, str] = (None, "/")
-        self._between = ""  # the exchange in between, once it is there
-        self._is_plain = False  # upstream knows no such type as ours
-        self._has_made = False  # something upstream
+        self._between = ""  # name of the exchange in between, once made
+        self._is_plain = False  # upstream does not know our exchange type
+        self._has_made = False  # True once something was made upstream
         self._is_over = False
         self._told_notes = set()
         super().__init__(ways, vhost, name, upstream)
@@ -71,10 +71,10 @@ class ExchangeLink(FederationLink):
 
     def clean_up(self):
         if self.upstream.cleans_up:
-            if not self._has_made:  # but an earlier run may have
+            if not self._has_made:  # an earlier run may have made something
                 try:
                     self._there = None, uris.parse(self._uri or self.upstream.uris[0]).path or "/"
-                except uris.URIError:  # nobody could ever connect to it
+                except uris.URIError:  # no earlier run could connect either
                     return
             done = self._ways.removing[self._place_upstream()] = Event()
             Errands(self._ways.hub, self._connect_upstream, partial(self._cannot_remove, done)).run(
@@ -86,17 +86,17 @@ class ExchangeLink(FederationLink):
             self._errands = self._bindings = None
 
     def binding_made(self, binding):
-        """One more binding of the exchange, or of the one that it hands on to."""
+        """Note a new binding of the exchange, or of the exchange that it hands on to."""
         self._bindings.made(binding)
 
     def binding_gone(self, binding):
-        """One less."""
+        """Note that such a binding was removed."""
         self._bindings.gone(binding)
 
     @property
     def queue_upstream(self):
-        """The name of the queue upstream, and what those of the exchanges begin with: RabbitMQ's, which says
-        of the vhost and exchange here only what is otherwise there.
+        """Name of the queue upstream and prefix of the exchanges' names: as RabbitMQ's, which adds vhost and
+        exchange here only if they differ from those upstream.
         """
         there, here = self.upstream.exchange, [self._ways.cluster_name()]
         if self.vhost.name != self._there[1]:
@@ -105,17 +105,17 @@ class ExchangeLink(FederationLink):
             here.append(self.name)
         return _fitting(f"federation: {there} -> {':'.join(here)}", NAME_OCTETS_MAX - len(SUFFIXES[0]))
 
-    # what the link asks
+    # called by the link
 
     def _source(self):
-        # exclusive: two brokers of one name would share the messages of one
+        # exclusive: two brokers of the same name would share one queue's messages
         return self._make_source(self._prepare, exclusive=True)
 
     def _target(self):
         return self._make_target(self.name, None, self._edit, self._stamp)
 
     def _stamp(self):
-        """What _edit() writes on a message that comes from the upstream itself."""
+        """The header that _edit() adds to a message that comes from the upstream itself."""
         return RECEIVED_FROM, *([self._told(redelivered)] for redelivered in (False, True))
 
     def _told(self, redelivered):
@@ -137,7 +137,7 @@ class ExchangeLink(FederationLink):
     # upstream; all of it may switch, and raises what the client raises
 
     def _prepare(self, channel):
-        """Declare and bind what the link needs; returns the queue's name."""
+        """Declare and bind everything upstream; returns the queue's name."""
         connection = channel.connection
         self._there = there_of(connection)
         self._check_other()
@@ -145,14 +145,14 @@ class ExchangeLink(FederationLink):
         self._ensure_exchange(connection)
         queue = self.queue_upstream
         removing = self._ways.removing.get(self._place_upstream())
-        if removing is not None:  # an earlier link's, which has just ended
+        if removing is not None:  # cleanup of an earlier link that has just ended
             removing.wait(REMOVING_S)
         self._has_made = True
         self._declare_queue(connection, queue)
         for suffix in SUFFIXES:
             if _is_there(connection, queue + suffix):
                 exists.append(queue + suffix)
-        if len(exists) == len(SUFFIXES):  # the last attempt did not get as far as deleting one
+        if len(exists) == len(SUFFIXES):  # the last attempt did not delete one
             self._make_between(channel, exists[1], queue)
             channel.exchange_delete(exists[0])
             del exists[0]
@@ -165,8 +165,8 @@ class ExchangeLink(FederationLink):
         return queue
 
     def _check_other(self):
-        """Refuse an upstream that is this exchange itself, or that cannot be told from it: each message would
-        come back. Raises ClientError.
+        """Refuse an upstream that is this exchange, or looks the same: each message would come back. Raises
+        ClientError.
         """
         here = self._ways.cluster_name(), self.vhost.name
         if self._there == here and self.upstream.exchange == self.name:
@@ -175,7 +175,7 @@ class ExchangeLink(FederationLink):
                 "name of its own (PUT /api/cluster-name)"))
 
     def _ensure_exchange(self, connection):
-        """The exchange upstream, as it is here where it is not there yet."""
+        """Declare the exchange upstream like the one here, if it is missing."""
         is_there, here = _is_there(connection, self.upstream.exchange), self.exchange
         channel = connection.channel()
         try:
@@ -185,8 +185,8 @@ class ExchangeLink(FederationLink):
         except ChannelClosed as error:
             if not is_there:
                 raise
-            # Nothing is wrong with an exchange that is durable only there; other types take bindings to mean
-            # something else, which RabbitMQ leaves to whoever federates.
+            # Only a difference in type matters: another type reads bindings differently, which RabbitMQ
+            # leaves to the operator. An exchange may well be durable only upstream.
             if "'type'" in error.reply_text:
                 self._add_note(f"source: {error}")
         else:
@@ -206,7 +206,7 @@ class ExchangeLink(FederationLink):
         except ChannelClosed as error:
             if error.reply_code != PRECONDITION_FAILED:
                 raise
-            # What comes while there is none would be lost: so it is not made anew.
+            # Deleting and remaking the queue would lose messages published meanwhile.
             self._add_note(
                 f"source: queue '{queue}' stays as it was declared for an earlier definition: {error}; it "
                 "is made anew when the upstream is deleted and set again")
@@ -214,14 +214,14 @@ class ExchangeLink(FederationLink):
             channel.close()
 
     def _add_note(self, note):
-        """What is otherwise upstream than defined, and does not keep messages from being moved."""
+        """Add a note about a difference upstream that does not stop messages."""
         self.notes.append(note)
         if note not in self._told_notes:
             self._told_notes.add(note)
             LOG.warning("federation link %s: %s", self.title, note)
 
     def _make_between(self, channel, name, queue):
-        """The exchange in between, with all bindings."""
+        """Make the exchange in between, with all bindings."""
         if not self.upstream.max_hops:  # RabbitMQ's link fails and begins anew, without an end
             self._add_note("max-hops is 0: no message of this exchange goes over the link")
         arguments: dict[str, Any] = {PURPOSE: "federation"}
@@ -236,7 +236,7 @@ class ExchangeLink(FederationLink):
             channel.exchange_declare(
                 name, kind, durable=True, auto_delete=True, internal=True, arguments=arguments)
         except ConnectionClosed as error:
-            # the next attempt does without
+            # the next attempt makes a fanout exchange
             self._is_plain = self._is_plain or error.reply_code == COMMAND_INVALID
             raise
         channel.queue_bind(queue, name)
@@ -260,10 +260,10 @@ class ExchangeLink(FederationLink):
             methods = [one for one in methods if self._fits(channel.connection, one)]
             call_all(channel, methods, None if self.upstream.bind_nowait else answer)
         if self.upstream.bind_nowait:
-            channel.exchange_declare(between, passive=True)  # here it says what has failed
+            channel.exchange_declare(between, passive=True)  # errors of the methods before arrive here
 
     def _fits(self, connection, method):
-        """Whether the broker upstream takes a method of this size. One binding must not end all the others.
+        """Whether the method fits into a frame of the broker upstream; one binding must not break all others.
         """
         fits = not connection.frame_max or len(method.encode()) + FRAME_OCTETS <= connection.frame_max
         if not fits:
@@ -272,7 +272,7 @@ class ExchangeLink(FederationLink):
                 "not fit into a frame")
         return fits
 
-    # what changes while it runs
+    # changes while it runs
 
     def _bindings_changed(self):
         if self._between and self._bindings.has_changes:
@@ -283,7 +283,7 @@ class ExchangeLink(FederationLink):
             self._carry_out(channel, self._between, self._bindings.take_changes())
 
     def _cannot_mirror(self, error):
-        """A connect makes all bindings anew."""
+        """Reconnect, which makes all bindings anew."""
         LOG.warning("bindings of the federation link %s cannot be changed, it connects anew: %s", self.title,
                     error)
         self._between = ""
@@ -293,14 +293,14 @@ class ExchangeLink(FederationLink):
     # its end
 
     def _place_upstream(self):
-        """What is the same only for links that make the same upstream."""
+        """Identifies what is made upstream: equal for links that make the same."""
         return without_login(self._uri), self.queue_upstream
 
     def _remove_upstream(self, done, channel):
         self._there = there_of(channel.connection)
         self._check_other()
         queue = self.queue_upstream
-        if not self._has_made:  # whoever consumes from it is another broker, of the same name as this one
+        if not self._has_made:  # the consumer is another broker of the same name
             channel.queue_delete(queue, if_unused=True)
         for suffix in SUFFIXES:
             channel.exchange_delete(queue + suffix)
@@ -339,7 +339,7 @@ def _is_there(connection, exchange):
 
 
 def _fitting(name, most):
-    """The name, or its beginning and a digest of all of it where it has too many octets."""
+    """``name``, or its beginning and a digest if it is longer than ``most`` bytes."""
     octets = name.encode("utf-8", "surrogateescape")
     if len(octets) <= most:
         return name

@@ -1,8 +1,8 @@
 """A federation link: from one upstream to one exchange or queue of this broker.
 
-Kinds are subclasses: what is declared upstream, when messages are taken, and what is written on them. The
-link of gomq_py.links moves them. Owned by the supervisor, which says when it starts and stops. A NoLink
-stands where an upstream has none, so that people see that, and why.
+Subclasses say what is declared upstream, when messages are taken and which headers are added. The link of
+gomq_py.links moves the messages. Owned by the supervisor, which starts and stops it. A NoLink takes the place
+of an impossible link, to show operators the reason.
 """
 import time
 from urllib.parse import urlsplit
@@ -17,11 +17,11 @@ from gomq_py.links.ends import NO_ACK, Source, Target
 from gomq_py.links.link import Link
 from gomq_py.observability.secrets import without_passwords
 
-# The virtual host is said when it is connected to. A URI of this broker, for the end of a link that is in it.
+# URI of this broker, for the local end; the virtual host is given at the connect.
 HERE = "amqp://"
-# Seconds between attempts at most, of an upstream with a shorter delay.
+# Longest back-off of an upstream with a shorter delay, in seconds.
 MOST_DELAY_S = 30
-# The most that is shown of an error, which may come from another broker.
+# Longest error text shown: it may come from another broker.
 ERROR_CHARACTERS = 500
 # Methods whose answers are awaited together.
 PIPELINED = 200
@@ -29,10 +29,10 @@ NOT_FOUND = 404
 
 
 class FederationLink:
-    """``type`` is "exchange" or "queue", ``name`` what it is called here. ``id`` is short, and the same as
-    long as the link leads from the same place to the same one.
+    """``type`` is "exchange" or "queue", ``name`` its name here. ``id``: short, and the same for the same
+    source and destination.
 
-    ``ways`` is what all links of a broker share (supervisor.Ways).
+    ``ways``: shared by all links of a broker (supervisor.Ways).
     """
 
     type = ""
@@ -46,12 +46,12 @@ class FederationLink:
         self.id = id_of(self.type, vhost.name, name, upstream)
         self.changed_at_s = time.time()
         self.told_status = None
-        self.notes = []  # what is otherwise than defined, and does not keep messages from being moved
-        self.fault = None  # end and reason why nothing is moved, where no connection is needed to know
+        self.notes = []  # differences from the definition that do not stop messages
+        self.fault = None  # "end: reason" why nothing is moved, if known without a connection
         self._ways = ways
-        self._is_administrators = False  # when it was started
-        self._by = None  # who set the upstream, when it was connected to
-        self._uri = ""  # of the upstream, as it was connected to last
+        self._is_administrators = False  # as it was at the start
+        self._by = None  # who had set the upstream at the last connect
+        self._uri = ""  # URI of the last connect
         self._is_gone = False
         self._link = (ways.make_link or Link)(
             ways.hub, f"federation link {self.title}", self._source(), self._target(),
@@ -68,40 +68,40 @@ class FederationLink:
 
     @property
     def title(self):
-        """What it is called in the log and among the connections."""
+        """Its name in the log and in lists of connections."""
         return title_of(self.type, self.vhost.name, self.name, self.upstream)
 
     # for the supervisor
 
     def start(self):
-        """Begin, where that is not so already, and go on until stop()."""
+        """Run until stop(); no effect while running."""
         if self._link.has_ended:
             self.restart()
 
     def stop(self):
-        """Take no more messages; what is upstream stays there."""
+        """Take no more messages; queues and exchanges upstream stay."""
         self._link.stop()
 
     @property
     def has_ended(self):
-        """Whether nothing of it runs any more."""
+        """Whether no part of it runs any more."""
         return self._link.has_ended
 
     def clean_up(self):
-        """After stop(): nobody takes up what was made upstream for this link."""
+        """After stop(): remove what was made upstream for this link."""
 
     def gone(self):
-        """After clean_up(): the supervisor has forgotten the link, which goes when nothing of it runs."""
+        """After clean_up(): the supervisor has forgotten the link; release it once no part of it runs."""
         self._is_gone = True
         self._let_go()
 
     def _let_go(self):
-        """Drop the parts that call back, and so hold the link, once they have ended."""
+        """Release the parts that refer back to this link, once they have ended."""
         if self._is_gone and self._link is not None and self._link.has_ended:
             self._link = None
 
     def restart(self):
-        """Connect anew, where whoever set the upstream may."""
+        """Reconnect, if the user who set the upstream has the rights."""
         self.fault = self._refusal()
         self._is_administrators = self._ways.is_administrators(self.vhost, self.upstream.name)
         if self.fault is None:
@@ -111,21 +111,21 @@ class FederationLink:
             self._changed(self._link)
 
     def rights_changed(self):
-        """Of whoever set the upstream: stop where they do not suffice any more, go on where they do again."""
+        """Stop or go on as the rights of the user who set the upstream now allow."""
         is_less = self._is_administrators and not self._ways.is_administrators(self.vhost, self.upstream.name)
         if is_less or self._refusal() != self.fault:
             self.restart()
 
     @property
     def state(self):
-        """That of the link; "error" also while it waits after an attempt that failed, as RabbitMQ says."""
+        """The link's state; "error" also while it waits after a failed attempt, as in RabbitMQ."""
         if self.fault is not None:
             return "error"
         status = self._link.status
         return "error" if status.state == "starting" and status.error else status.state
 
     def described(self):
-        """What people see of it, with RabbitMQ's names where it has them."""
+        """Its description for operators, with RabbitMQ's keys where it has them."""
         status = self._link.status
         shown = {
             "node": self._ways.node_name, self.type: self.name,
@@ -147,7 +147,7 @@ class FederationLink:
             shown["error"] = without_passwords(error)[:ERROR_CHARACTERS]
         return shown
 
-    # what kinds define
+    # implemented by kinds
 
     def _source(self):
         raise NotImplementedError
@@ -156,14 +156,14 @@ class FederationLink:
         raise NotImplementedError
 
     def _received_from(self):
-        """What is said of the upstream on each message, without what is the message's own."""
+        """The header about the upstream for every message, without the parts specific to a message."""
         return {"uri": without_login(self._uri), self.type: getattr(self.upstream, self.type)}
 
     # for kinds
 
     def _refusal(self):
-        """Why the messages may not be published here, or not be taken where the upstream is this broker too;
-        None: they may.
+        """Why its messages may not be published here, or not be read if the upstream is this broker too, or
+        None.
         """
         return self._ways.refusal(
             self.vhost, self.upstream, self.type, self.name, self._link.target.exchange)
@@ -180,7 +180,7 @@ class FederationLink:
         return Target([HERE], exchange, routing_key, edit=edit, stamp=stamp)
 
     def _connect_upstream(self, uri=""):
-        """To the broker at this URI, or where it was connected to last.
+        """Connect to this URI, or to that of the last connect.
 
         May switch. Raises ValueError, OSError, ClientError.
         """
@@ -195,7 +195,7 @@ class FederationLink:
         return self._ways.connect(
             uri, self.vhost, self.upstream.name, self._by, f"federation link {self.title}")
 
-    # what the link says
+    # called by the link
 
     def _changed(self, _link):
         self.changed_at_s = time.time()
@@ -208,12 +208,12 @@ class FederationLink:
 
 
 def title_of(type_, vhost, name, upstream):
-    """What a link is called in the log and among the connections."""
+    """A link's name in the log and in lists of connections."""
     return f"of {type_} '{name}' in vhost '{vhost}' from upstream '{upstream.name}'"
 
 
 def id_of(type_, vhost, name, upstream):
-    """Short, and the same as long as the link leads from the same place to the same one."""
+    """A short id, the same for the same source and destination."""
     said = "\0".join((type_, vhost, name, upstream.name, upstream.exchange, upstream.queue))
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
@@ -226,7 +226,7 @@ def without_login(uri):
 
 
 def with_received(properties, told, passed, trusts_user_id):
-    """Write on a message's Properties where it came from, in front of where it has been before."""
+    """Prepend the upstream to the list of places that a message has passed, in its Properties."""
     headers = properties.headers or {}
     properties.headers = {**headers, RECEIVED_FROM: [told, *passed]}
     if not trusts_user_id:
@@ -235,7 +235,8 @@ def with_received(properties, told, passed, trusts_user_id):
 
 
 def call_all(channel, methods, answer):
-    """Send many methods, and wait for their answers, some hundred at once; None: there are none. May switch.
+    """Send many methods, some hundred at once, and wait for their answers; ``answer`` None: they have none.
+    May switch.
 
     Raises what the client raises.
     """
@@ -255,9 +256,8 @@ def _await_all(channel, count, answer):
 
 
 class NoLink:
-    """Stands where an upstream has no link: an earlier run has stored what makes no upstream, or it was set
-    while nothing acted on it. Owned by the supervisor, as links are, and asked for the same; it connects to
-    nobody.
+    """Takes the place of a link that cannot exist: the stored upstream is invalid, or was set while
+    the broker had no federation. Owned by the supervisor, with the methods of a link; never connects.
 
     ``type`` and ``name`` as of FederationLink; the Upstream has a ``fault``.
     """
@@ -281,21 +281,21 @@ class NoLink:
         return f"<NoLink {self.title}: {self.state}>"
 
     def start(self):
-        """It is there to be seen."""
+        """Report its state, so that operators see it."""
         self._ways.on_change(self)
 
     def stop(self):
-        """Nothing runs."""
+        """Nothing to stop."""
 
     clean_up = restart = rights_changed = gone = stop
 
     def binding_made(self, _binding):
-        """Nobody is told."""
+        """Ignored."""
 
     binding_gone = queue_had_turn = binding_made
 
     def described(self):
-        """As of a link."""
+        """As FederationLink.described."""
         return {
             "node": self._ways.node_name, self.type: self.name, f"upstream_{self.type}": self.name,
             "type": self.type, "vhost": self.vhost.name, "upstream": self.upstream.name, "id": self.id,

@@ -1,8 +1,8 @@
-"""Upstreams and sets of upstreams: the values of the two components of parameters, as RabbitMQ checks them,
-and what a policy makes of them.
+"""Upstreams and sets of upstreams: the values of the two parameter components, checked like RabbitMQ's, and
+the upstreams that a policy selects.
 
-Values only. A set is a list of upstreams by name, each with what it says otherwise than its upstream; the set
-`all` need not be defined. What a policy names and nobody has defined is left out, until somebody does.
+Values only. A set is a list of upstream names, each with keys that override its upstream's; the set `all`
+need not be defined. Upstreams that a policy names and nobody has defined are ignored until they are.
 """
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
@@ -19,26 +19,26 @@ from gomq_py.links.uris import parse
 from gomq_py.patterns import Pattern
 
 DEFAULT_CLEANUP, NEVER = "default", "never"
-# Of a basic.qos, whose count has 16 bits.
+# A 16-bit field of basic.qos.
 MOST_PREFETCH = 65535
-# As of shovels.
+# Same limit as for shovels.
 URIS_MAX = 100
-# Keys that there are not, in a refusal.
+# Most unknown keys named in a refusal.
 UNKNOWN_SHOWN = 10
-# Argument of queues that are there for a link of another broker.
+# Argument of queues that were made for another broker's link.
 PURPOSE = "x-internal-purpose"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Where one link of an exchange or queue takes messages from: the definition as it counts for that one.
+    """Source of the messages of one link: the definition with the overrides for this exchange or queue.
 
-    ``exchange`` and ``queue``: what they are called there. ``expires_ms`` and ``message_ttl_ms`` of the queue
-    that is made for an exchange there, None: no limit. Equal ones need no other link.
+    ``exchange`` and ``queue``: names upstream. ``expires_ms`` and ``message_ttl_ms``: of the queue made
+    upstream for an exchange, None: no limit. Equal Upstreams need no new link.
 
     ``chosen_by``: (what, who set it) of the policy and the set that lead to it (broker.policies.parameters).
-    ``fault``: why there can be no link, as text, or None. ``waiting``: (component, name) of what was set
-    while nothing acted on it, where that is the reason.
+    ``fault``: why there can be no link, or None. ``waiting``: (component, name) of what was set while
+    the broker had no federation, if that is the fault.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Upstream:
     exchange: str
     queue: str
     consumer_tag: str
-    prefetch_count: int | None = None  # that of the kind of link
+    prefetch_count: int | None = None  # None: default of the kind of link
     reconnect_delay_s: float = 1
     ack_mode: str = ON_CONFIRM
     refusal_limit: int = 0  # 0: for ever
@@ -58,14 +58,12 @@ class Upstream:
     queue_type: str | None = None
     cleans_up: bool = True
     chosen_by: tuple[tuple[str, str | None], ...] = ()
-    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given
+    ignored: tuple[str, ...] = field(default=(), compare=False)  # keys that were given and have no effect
     fault: str | None = None
     waiting: tuple[tuple[str, str], ...] = ()
 
     def is_at_the_place_of(self, other):
-        """Whether what this one makes upstream may be what another one has made there: the broker of one of
-        its addresses and the exchange are the same.
-        """
+        """Whether both may use the same objects upstream: a common broker address, and the same exchange."""
         return self.exchange == other.exchange and bool(_places(self.uris) & _places(other.uris))
 
 
@@ -73,10 +71,10 @@ def _places(uris):
     return {(parts.hostname, parts.port, parts.path) for parts in map(urlsplit, uris)}
 
 
-# checking what somebody wants to set
+# checks of new values
 
 def _shown(value):
-    """A value in a refusal, which the log may repeat: nothing in which a URI's password may be."""
+    """``value`` as shown in a refusal and in the log, without any URI's password."""
     if isinstance(value, (list, dict)) and value:
         return "an object" if isinstance(value, dict) else "a list"
     return "***" if isinstance(value, str) and "://" in value else f"{value!r:.100}"
@@ -116,7 +114,7 @@ def _one_of(*words):
     return check
 
 
-# What an upstream may say, and each entry of a set otherwise.
+# Keys of an upstream that an entry of a set may override.
 _SHARED = {
     "exchange": _name, "queue": _name, "consumer-tag": _name, "prefetch-count": _number(0, MOST_PREFETCH),
     "reconnect-delay": _number(0, MAX_TIMER_MS // 1000, whole=False), "max-hops": _number(0),
@@ -127,7 +125,7 @@ _SHARED = {
     "resource-cleanup-mode": _one_of(DEFAULT_CLEANUP, NEVER),
     "channel-use-mode": _one_of("multiple", "single"), "queue-type": _one_of(CLASSIC, QUORUM),
 }
-# Taken, kept and shown; there is nothing here that they could change.
+# Accepted, kept and shown; they have no effect here.
 WITHOUT_EFFECT = ("ha-policy", "channel-use-mode")
 
 
@@ -144,7 +142,7 @@ def _check_keys(name, value, checks, needed):
 
 
 def check_upstream(name, value, check_uri):
-    """Refuse a value that is no upstream. ``check_uri(uri)`` raises ValueError. Raises ParameterError."""
+    """Raises ParameterError unless ``value`` is a valid upstream. ``check_uri(uri)`` raises ValueError."""
     def uri(key, item):
         if isinstance(item, list) and len(item) > URIS_MAX:
             raise ParameterError(f"{key} should be a list of at most {URIS_MAX}, actually was of {len(item)}")
@@ -159,7 +157,7 @@ def check_upstream(name, value, check_uri):
 
 
 def check_set(name, value):
-    """Refuse a value that is no set of upstreams. Raises ParameterError."""
+    """Raises ParameterError unless ``value`` is a valid set of upstreams."""
     if not isinstance(value, list):
         raise ParameterError(f"{name} should be a list, actually was {_shown(value)}")
     for entry in value:
@@ -167,11 +165,11 @@ def check_set(name, value):
 
 
 class UpstreamComponent(Component):
-    """Parameters of either component. ``on_change(vhost)`` is called after a change."""
+    """One of the two parameter components. ``on_change(vhost)`` is called after a change."""
 
     def __init__(self, component, check, on_change, check_setter=None):
-        """``check(name, value)`` as check_upstream() and check_set(); ``check_setter`` as
-        Component.check_set_by(), of a value that is sound.
+        """``check(name, value)``: check_upstream() or check_set(); ``check_setter``: Component.check_set_by()
+        for a valid value.
         """
         self._component = component
         self._check = check
@@ -201,13 +199,13 @@ class UpstreamComponent(Component):
         self._on_change(vhost)
 
 
-# what a policy makes of them
+# upstreams selected by a policy
 
 def upstreams_for(vhost, entity):
-    """The Upstreams that an exchange or queue takes messages from, as the policy in force says.
+    """The Upstreams of an exchange or queue under the policy in force.
 
-    Of one that makes no link the ``fault`` says why: an earlier run has stored what is not sound, or it, or
-    the policy, was set while nothing here acted on it (Parameters.waits).
+    ``fault`` says why one has no link: the stored value is invalid, or it or the policy was set while
+    the broker had no federation (Parameters.waits).
     """
     policy, definition = entity.in_force.policy, entity.in_force.definition
     if policy is None:
@@ -237,7 +235,7 @@ def upstreams_for(vhost, entity):
 
 
 def check_stored(component, name, value):
-    """Refuse what an earlier run has stored and nothing can be made of. Raises ParameterError."""
+    """Raises ParameterError if a stored value is invalid."""
     if component == UPSTREAM:
         check_upstream(name, value, parse)
     else:
@@ -245,7 +243,7 @@ def check_stored(component, name, value):
 
 
 def fault_of(vhost, component, name):
-    """Why the stored value of this name makes nothing, as text; None: it does, or is not there."""
+    """Why the stored value of this name is invalid; None if it is valid or missing."""
     if (component, name) in vhost.parameters:
         try:
             check_stored(component, name, vhost.parameters[component, name])
@@ -298,7 +296,7 @@ def _without_link(name, entity, fault, waiting=()):
 
 
 def _with_vhost(uri, vhost):
-    """The URI of another broker, which means this vhost where it names none, as in RabbitMQ."""
+    """The URI of another broker, with this vhost if it names none, as in RabbitMQ."""
     parts = urlsplit(uri)
     if not parts.netloc or parts.path not in ("", "/"):
         return uri
@@ -312,7 +310,7 @@ def _default_tag(upstream):
 
 
 def _prefetch(said):
-    """0 is no limit, to a broker."""
+    """The prefetch count; 0, which means no limit to a broker, becomes the greatest."""
     count = said.get("prefetch-count")
     return MOST_PREFETCH if count == 0 else count
 

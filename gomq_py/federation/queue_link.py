@@ -1,9 +1,8 @@
-"""Queue links: consumers of a queue here also get the messages of one upstream, while they have nothing else
-to do.
+"""Queue links: consumers of a queue here also get the messages of one upstream while they are idle.
 
-Messages are taken while a consumer here waits for one and none is ready; up to the prefetch may be on their
-way when that changes, and wait here then. The link consumes with a priority below 0, so that clients upstream
-come first; and as links of other brokers do so here, too, two queues may take from each other.
+Messages are taken while a consumer here waits and none is ready; when that changes, up to the prefetch may be
+in flight and wait here. The link consumes with a priority below 0, so that clients upstream come first; links
+of other brokers do the same here, so two queues may take from each other.
 """
 from gomq_py.broker.envelope import EXTRA_KEYS
 from gomq_py.broker.exchanges.federation_upstream import RECEIVED_FROM
@@ -14,28 +13,28 @@ from gomq_py.federation.link import NOT_FOUND, FederationLink, with_received
 
 LINK_PRIORITY = -1
 VISITS = "visit-count"
-# It is written with 64 bits, and whoever sends the message says what it is.
+# A signed 64-bit field, whose value comes from the sender.
 VISITS_MOST = (1 << 63) - 1
 
 
 class QueueLink(FederationLink):
-    """One for each queue and upstream."""
+    """The link of one queue and one upstream."""
 
     type = "queue"
-    # So many more than are wanted may come: where two take from each other, they go to and fro.
+    # Most messages in excess of demand: between two queues that take from each other, they go to and fro.
     prefetch = 100
-    begins_paused = True  # until the queue says that somebody waits
+    begins_paused = True  # until the queue reports an idle consumer
 
     # for the supervisor
 
     def queue_had_turn(self, queue):
-        """Consumers here want messages from elsewhere, or do not."""
+        """Resume or pause, by whether consumers here are idle."""
         if queue.has_hungry():
             self._link.resume()
         else:
             self._link.pause()
 
-    # what the link asks
+    # called by the link
 
     def _source(self):
         return self._make_source(self._prepare, {PRIORITY: LINK_PRIORITY})
@@ -51,13 +50,13 @@ class QueueLink(FederationLink):
         visits = 1
         for one in passed:
             if isinstance(one, dict) and all(one.get(key) == value for key, value in told.items()):
-                # been there before: it goes to and fro between consumers that come and go
+                # a message that was there before goes to and fro between consumers that come and go
                 visits += one[VISITS] if isinstance(one.get(VISITS), int) else 1
                 visits = min(visits, VISITS_MOST)
                 passed = [each for each in passed if each is not one]
                 break
         told.update({"redelivered": bool(delivery.redelivered), VISITS: Int64(visits)})
-        # the keys of CC are of routes upstream, which have been taken there
+        # keys of CC were already routed upstream
         properties.headers = {
             **{"x-original-cc" if key == EXTRA_KEYS else key: value for key, value in headers.items()},
             "x-original-exchange": delivery.exchange, "x-original-routing-key": delivery.routing_key,
@@ -65,7 +64,7 @@ class QueueLink(FederationLink):
         return with_received(properties, told, passed, self.upstream.trust_user_id)
 
     def _prepare(self, channel):
-        """The queue upstream, as it is here where it is not there yet. May switch. Raises what the client
+        """Declare the queue upstream like the one here, if it is missing. May switch. Raises what the client
         raises.
         """
         name = self.upstream.queue

@@ -1,5 +1,5 @@
-"""Federation: the links of one broker. Which there are follows from policies, upstreams, exchanges and
-queues, and changes with them.
+"""Federation: the links of one broker, which follow from policies, upstreams, exchanges and queues and change
+with them.
 
 Made by the node, which registers it with the kinds before the broker is recovered, starts it when the doors
 are open and stops it before they close.
@@ -27,23 +27,23 @@ from gomq_py.observability.log import logger
 LOG = logger("federation")
 QUEUE = "queue"
 KINDS = (EXCHANGE, QUEUE)
-# Events that concern it.
+# Events that it listens to.
 HEARD = ("binding.created", "binding.deleted", *[f"{kind}.deleted" for kind in KINDS])
-# Ends of a link, as its errors name them (links.passage, which a broker without upstreams does not carry).
+# Ends of a link in its errors; copied from links.passage, which a broker without upstreams does not load.
 SOURCE, DESTINATION = "source", "destination"
-# Seconds after which a link that has ended by itself begins anew, at least.
+# Shortest pause in seconds before a link that has ended by itself is restarted.
 AGAIN_S = 30
-# What is on its way at the end may be settled for so long: a little more than a link takes.
+# Time in seconds to settle messages in flight at the end: a little more than a link takes.
 END_S = 6.0
 STATUS, REMOVED = "federation.link.status", "federation.link.removed"
 
 
 class Ways:
-    """What the links of one broker share.
+    """Shared by the links of one broker.
 
-    ``cluster_name()``: what this broker calls itself among brokers. ``make_link``: instead of the class of
-    gomq_py.links, or None. ``removing``: {name of a queue upstream: Event}, of what ended links have made
-    there and is being removed. ``on_change(link)`` and ``on_end(link, reason)`` hear of links.
+    ``cluster_name()``: this broker's name among brokers. ``make_link``: replaces the class of gomq_py.links,
+    or None. ``removing``: {name of a queue upstream: Event} of cleanups upstream in progress.
+    ``on_change(link)`` and ``on_end(link, reason)`` hear of links.
     """
 
     def __init__(self, broker, hub, connector, on_change, on_end, make_link):
@@ -76,23 +76,23 @@ class Ways:
 
     @staticmethod
     def set_by(vhost, upstream, before):
-        """Who set the upstream of this name; ``before``, who had set it, where it was deleted: what was made
-        there is still to be removed.
+        """Who set the upstream of this name, or ``before`` if it was deleted: cleanup upstream still needs a
+        login.
         """
         there = UPSTREAM, upstream
         return vhost.set_by.get(there) if there in vhost.parameters else before
 
     def is_administrators(self, vhost, upstream):
-        """Whether an administrator has set the upstream of this name: its links may connect to more hosts."""
+        """Whether an administrator has set the upstream of this name; its links may connect to more hosts."""
         try:
             return ADMINISTRATOR in self._setter(vhost, upstream).tags
         except ValueError:
             return False
 
     def refusal(self, vhost, upstream, kind, name, exchange):
-        """Why whoever set this Upstream may not publish to that exchange, or not take from what it names, of
-        this kind, where that is in this broker too, or why whoever has chosen it for the exchange or queue of
-        this name may not: a text that begins with the end. None: they may.
+        """Why the link is not allowed, as a text that begins with the end, or None. Checked: the setter of
+        this Upstream may publish to ``exchange`` and, if the upstream is in this broker too, read there; and
+        the setters of the policy and the set may choose it for the exchange or queue of this name.
         """
         end = DESTINATION
         try:
@@ -111,10 +111,10 @@ class Ways:
         return None
 
     def check_chosen(self, vhost, what, by, upstream, uris, kind, there, here=None):
-        """Refuse that ``by``, who set the policy or set ``what``, has messages of the exchange or queue
-        ``there`` come to the one called ``here``, by an upstream that another user has set: its login is not
-        for that. In this broker it takes the right to read it. In another one, where rights are not known, it
-        takes the right to read what is called so here, for of that the messages may be had anyway.
+        """Check that ``by``, who set the policy or set ``what``, may have messages of the exchange or queue
+        ``there`` come to ``here`` over another user's upstream, whose login is not meant for that. In this
+        broker ``by`` needs the right to read ``there``. In another one, where rights are unknown, ``by``
+        needs the right to read ``here``, which gives the same messages anyway.
 
         Raises NoPermission, ValueError.
         """
@@ -132,7 +132,7 @@ class Ways:
 
     @staticmethod
     def _may_enter(user, vhost_name):
-        """The user's Access there. Raises NoPermission."""
+        """The user's Access to the vhost. Raises NoPermission."""
         if not may_enter(user, vhost_name):
             raise NoPermission(refusal(f"vhost '{vhost_name}'", user))
         return Access(user, vhost_name)
@@ -141,7 +141,7 @@ class Ways:
         return self._setters.user_of(vhost.set_by.get((UPSTREAM, upstream)), f"upstream '{upstream}'")
 
     def check_setter(self, name, value, by):
-        """Refuse an upstream whose setter could have no link. Raises ValueError."""
+        """Raises ValueError if the setter of this upstream could have no link."""
         user = self._setters.user_of(by, f"upstream '{name}'")
         try:
             self._connector.check(value["uri"], user=user)
@@ -149,7 +149,7 @@ class Ways:
             raise ValueError(f"uri: {error}") from None
 
     def check_set_setter(self, vhost, name, value, by):
-        """Refuse a set that leads where its setter may not. Raises ValueError."""
+        """Raises ValueError if a set names an upstream that its setter may not use."""
         for entry in value:
             upstream = entry["upstream"]
             there = vhost.parameters.get((UPSTREAM, upstream))
@@ -166,19 +166,19 @@ class Ways:
 
 
 class Federation(Job):
-    """The supervisor. A job: it looks at what may have changed in slices."""
+    """The supervisor. A job that checks possible changes in slices."""
 
     name = "federation links"
 
     def __init__(self, kinds):
-        """Registers its components, and to hear of queues, exchanges and policies, with the Kinds."""
+        """Registers its components and its listeners of queues, exchanges and policies with the Kinds."""
         super().__init__()
         self._broker = self._hub = self._ways = self._connector = None
         self._is_started = False
-        self._federated = {}  # vhost: {(kind, name): {Upstream: link}}, of what stands under policies for it
-        self._look_at = {}  # (vhost, kind, name), as keys, in order
+        self._federated = {}  # vhost: {(kind, name): {Upstream: link}}
+        self._look_at = {}  # (vhost, kind, name) to check, as keys, in order
         self._clock = SliceClock()
-        self._is_changed = Event()  # a link
+        self._is_changed = Event()  # set when a link has changed
         kinds.add_component(
             UPSTREAM, UpstreamComponent(
                 UPSTREAM, lambda name, value: check_upstream(name, value, self._check_uri),
@@ -189,8 +189,8 @@ class Federation(Job):
         kinds.on_vhost(_nothing, self._vhost_gone)
 
     def open(self, broker, hub, connector, make_link=None):
-        """The broker is recovered. ``connector`` connects links (gomq_py.links.local); ``make_link``: other
-        ones than gomq_py.links has.
+        """Take the recovered broker. ``connector`` connects links (gomq_py.links.local); ``make_link``
+        replaces the class of gomq_py.links.
         """
         self._broker, self._hub, self._connector = broker, hub, connector
         self._ways = Ways(broker, hub, connector, self._link_changed, self._link_ended, make_link)
@@ -198,16 +198,14 @@ class Federation(Job):
         broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """The doors are open: begin all links."""
+        """Start all links; the doors are open."""
         self._is_started = True
         for vhost, there in self._federated.items():
             for kind, name in there:
                 self._look(vhost, kind, name)
 
     def stop(self):
-        """Take no more messages, settle those on their way; what is upstream stays there for the next run.
-        May switch.
-        """
+        """Stop all links and settle messages in flight; queues upstream stay for the next run. May switch."""
         self._is_started = False
         self._look_at.clear()
         if self._broker is not None:
@@ -231,10 +229,10 @@ class Federation(Job):
         ]
 
     def restart(self, vhost, link_id, by):
-        """Have a link connect anew. Returns whether there is one.
+        """Have a link reconnect; returns whether it exists.
 
-        What waits (Parameters.waits), so that there is none yet, begins to be acted on, as if ``by`` (see
-        Parameters.set) had set it now. Raises OSError, ValueError.
+        An upstream that waits (Parameters.waits) takes effect as if ``by`` (see Parameters.set) had set it
+        now. Raises OSError, ValueError.
         """
         for link in self.links(vhost):
             if link.id == link_id:
@@ -248,10 +246,10 @@ class Federation(Job):
         if self._broker.parameters.waits(vhost, component, name):
             self._broker.parameters.set(vhost, component, name, vhost.parameters[component, name], by)
 
-    # what changes
+    # changes
 
     def _check_uri(self, uri):
-        if self._connector is not None:  # of an earlier run: it was checked
+        if self._connector is not None:  # None before open(): stored URIs were checked
             parse(uri)
 
     def _check_setter(self, vhost, name, value, by):
@@ -268,7 +266,7 @@ class Federation(Job):
                    for links in there.values() for link in links.values()):
                 self._upstreams_changed(vhost)
         for link in self.links():
-            # None: of nobody any more, perhaps since this user is deleted
+            # None: the setter is gone, and may be this user, just deleted
             if link.vhost.set_by.get((UPSTREAM, link.upstream.name)) in (user.name, None):
                 link.rights_changed()
 
@@ -291,7 +289,7 @@ class Federation(Job):
             self._match(vhost, kind, name)
 
     def _heard(self, key, subjects):
-        """Of an event."""
+        """Handle an event."""
         what, _, happened = key.partition(".")
         if what == "binding":
             self._binding_changed(subjects[0], happened == "created")
@@ -313,7 +311,7 @@ class Federation(Job):
             for link in links.values():
                 (link.binding_made if is_made else link.binding_gone)(binding)
 
-    # from what is wanted to what is there
+    # bringing links in line with policies
 
     def _look(self, vhost, kind, name):
         if self._is_started:
@@ -352,7 +350,7 @@ class Federation(Job):
             if upstream not in links:
                 self._begin(links, kind, vhost, name, upstream)
             else:
-                links[upstream].rights_changed()  # perhaps somebody else has set it
+                links[upstream].rights_changed()  # the setter may have changed
         if kind == QUEUE and entity is not None:
             self._watch(entity, links)
         if entity is None or KEYS.isdisjoint(entity.in_force.definition):
@@ -364,12 +362,12 @@ class Federation(Job):
     def _upstreams_for(vhost, entity):
         try:
             return upstreams_for(vhost, entity)
-        except Exception:  # of what an earlier run has stored; others must not suffer for it
+        except Exception:  # a bad stored value must not affect others
             LOG.exception("%r in vhost %r has no federation links", entity.name, vhost.name)
             return []
 
     def _begin(self, links, kind, vhost, name, upstream):
-        # here, because a broker without upstreams should not carry a client
+        # imported here: a broker without upstreams does not load the client
         from gomq_py.federation.exchange_link import ExchangeLink
         from gomq_py.federation.link import NoLink
         from gomq_py.federation.queue_link import QueueLink
@@ -379,7 +377,7 @@ class Federation(Job):
                 make(self._ways, vhost, name, upstream) if upstream.fault is None
                 else NoLink(self._ways, vhost, name, upstream, kind))
             link.start()
-        except Exception:  # of one link, which must not keep others from starting
+        except Exception:  # one link must not keep others from starting
             LOG.exception("federation link of %s %r in vhost %r from upstream %r cannot start", kind, name,
                           vhost.name, upstream.name)
 
@@ -393,7 +391,7 @@ class Federation(Job):
 
     @staticmethod
     def _watch(queue, links):
-        """Have the links of a queue hear when its consumers want messages."""
+        """Have the links of a queue hear of idle consumers."""
         if not links:
             queue.on_turn = None
             return
@@ -402,13 +400,13 @@ class Federation(Job):
             for link in links.values():
                 try:
                     link.queue_had_turn(queue)
-                except Exception:  # the queue would close
+                except Exception:  # an error here would close the queue
                     LOG.exception("federation link %s", link.title)
 
         queue.on_turn = had_turn
         queue.wake()
 
-    # what links say
+    # called by links
 
     def _link_changed(self, link):
         self._is_changed.set()
@@ -418,7 +416,7 @@ class Federation(Job):
         self._broker.events.emit(STATUS, _headers_of, link)
 
     def _link_ended(self, link, reason):
-        """Nothing that a link meets ends it for good while it is wanted."""
+        """Restart a link that ended by itself: no error is final while it is wanted."""
         self._link_changed(link)
         self._hub.timers.start(
             max(AGAIN_S, link.upstream.reconnect_delay_s) * 1000, lambda: self._start_again(link))
@@ -429,8 +427,8 @@ class Federation(Job):
 
 
 def _may_be_federated(entity):
-    """Whether there may be links for it: not for what clients do not publish to or consume from, nor for what
-    is there for a link of another broker.
+    """Whether it may have links: not if clients do not publish to it or consume from it, nor if it was made
+    for another broker's link.
     """
     if isinstance(entity, Exchange):
         return bool(entity.name) and not entity.internal
@@ -441,7 +439,7 @@ def _may_be_federated(entity):
 
 
 def _hands_on(broker, onward, name):
-    """Whether the exchange of this name hands all that it gets to this one."""
+    """Whether the exchange of this name hands all its messages on to ``onward``."""
     exchange = broker.vhosts[onward.vhost].exchanges.get(name)
     return exchange is not None and exchange.onward is onward
 
@@ -451,4 +449,4 @@ def _headers_of(link):
 
 
 def _nothing(_vhost):
-    """A vhost begins without anything that could be federated."""
+    """A new vhost has nothing to federate."""
