@@ -1,1 +1,1 @@
-"""Shovels: what moves messages from one broker to another until somebody stops it."""
+"""Shovels: move messages from one broker to another until they are stopped."""

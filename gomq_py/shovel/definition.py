@@ -1,7 +1,6 @@
-"""Definition: a shovel as somebody wrote it down, checked key by key; RabbitMQ's and LavinMQ's names.
+"""Definition: a shovel's definition, checked key by key; RabbitMQ's and LavinMQ's names.
 
-A leaf of its room. Every refusal names the key and what it may be, and repeats no value, for it may hold a
-password.
+A leaf of its room. A refusal names the key and what it may be, but not the value, which may hold a password.
 """
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -14,13 +13,13 @@ from gomq_py.observability.secrets import without_keys
 
 NEVER, QUEUE_LENGTH = "never", "queue-length"
 PROTOCOL = "amqp091"
-# What a short string of the wire holds.
+# Longest short string of AMQP.
 NAME_OCTETS = 255
 SECRET_CHARACTERS = FILE_CHARACTERS = 4096
 VERIFY = ("verify_peer", "verify_none")
-# Of arguments and headers: they go into one frame, beside what a message brings along.
+# Largest table of arguments or headers: it goes into one frame beside the message's own.
 TABLE_OCTETS = 32768
-# RabbitMQ's field is a short, of which 0 means no limit: a shovel's memory has one.
+# A 16-bit field in RabbitMQ, whose 0 means no limit; a shovel's memory has one.
 PREFETCH_MOST = 65535
 MOST = (1 << 63) - 1
 SECONDS_MOST = 86400
@@ -30,7 +29,7 @@ _TEXTS = (
     "user_id", "app_id", "cluster_id",
 )
 PROPERTIES = (*_TEXTS, "headers", "delivery_mode", "priority", "timestamp")
-# Older names that RabbitMQ still takes: their names by now.
+# Older names that RabbitMQ still accepts, and their present names.
 OLD_NAMES = {
     "prefetch-count": "src-prefetch-count", "delete-after": "src-delete-after",
     "add-forward-headers": "dest-add-forward-headers", "add-timestamp-header": "dest-add-timestamp-header",
@@ -39,12 +38,12 @@ OLD_NAMES = {
 
 
 class DefinitionError(ValueError):
-    """The definition cannot be used; the text is for whoever wrote it."""
+    """The definition cannot be used; the text is for its author."""
 
 
 class Definition:
-    """One shovel's definition. Attributes are the keys with underscores, see KEYS for what each is; those of
-    a key that was not given have its default.
+    """One shovel's definition. The attributes are the keys with underscores (see KEYS); keys that were not
+    given have their default.
     """
 
     src_uri: tuple[str, ...]
@@ -123,29 +122,29 @@ class Definition:
 
     @property
     def dest_tls(self):
-        """What web servers are verified by, as an AMQP URI has it in its query."""
+        """TLS options for web servers, in the form of an AMQP URI's query."""
         options = {key.removeprefix("dest-"): getattr(self, key.replace("-", "_")) for key in _OF_TLS}
         return {
             key.replace("-", "_"): value for key, value in options.items() if value is not None}
 
     @property
     def is_predeclared(self):
-        """Whether an end is declared by somebody else."""
+        """Whether the shovel leaves the declaration of an end to others."""
         return self.src_predeclared or self.dest_predeclared
 
 
 def is_local(uri):
-    """Whether the URI names no host, and so this broker."""
+    """Whether the URI names no host and thus means this broker."""
     return uris.parse(uri, uris.DESTINATIONS).is_local
 
 
 def vhost_of(uri, vhost_name):
-    """The virtual host of the broker that the URI means, where it names none this one, as in RabbitMQ."""
+    """The virtual host that the URI of a broker means; by default ``vhost_name``, as in RabbitMQ."""
     return uris.parse(uri).path or ("/" if urlsplit(uri).path else vhost_name)
 
 
 def with_vhost(uri, vhost_name):
-    """The URI with the virtual host that it means; of a web server as it is."""
+    """The URI with an explicit virtual host; a web server's stays as it is."""
     parts = urlsplit(uri)
     if parts.scheme.lower() not in uris.AMQP or parts.path:
         return uri
@@ -154,8 +153,7 @@ def with_vhost(uri, vhost_name):
 
 
 def without_login(uri):
-    """The URI as messages carry it: without user and password, without what its query says, and of a web
-    server without its path.
+    """The URI as messages carry it: without user, password and query, and for a web server without its path.
     """
     parts = urlsplit(uri)
     place = parts.netloc.rpartition("@")[2]
@@ -163,7 +161,7 @@ def without_login(uri):
 
 
 def _by_new_names(value):
-    """The value with every key under its name by now. Raises DefinitionError for a key that there is not."""
+    """The value with the present names of its keys. Raises DefinitionError for an unknown key."""
     given = {}
     for key, item in value.items():
         name = OLD_NAMES.get(key, key)
@@ -184,14 +182,14 @@ def _one_of(given, one, other, is_needed):
         raise DefinitionError(f"{one} or {other} is missing: what to take messages from")
 
 
-# checks: each takes (key, value) and returns what is kept. In the configuration every value is text; which
-# value a check wants it for is said here.
+# checks: each takes (key, value) and returns what is kept. Values in the configuration are text; ``wants`` of
+# a check is the kind of value to parse it as.
 
 OBJECT, TRUTH, NUMBER, URIS, TEXT = "object", "truth", "number", "uris", "text"
 
 
 def read_as(key):
-    """How the text of a key in the configuration is to be read."""
+    """The kind of value that a key's text in the configuration is parsed as."""
     return getattr(KEYS[key][0], "wants", TEXT) if key in KEYS else TEXT
 
 
@@ -222,10 +220,10 @@ def _uris(schemes):
 
 
 def _fits(text):
-    """Whether a short string of the wire can hold it."""
+    """Whether it fits into a short string."""
     try:
         return len(text.encode("utf-8", "surrogateescape")) <= NAME_OCTETS
-    except UnicodeEncodeError:  # half of a pair of JSON's
+    except UnicodeEncodeError:  # half of a surrogate pair in JSON
         return False
 
 
@@ -243,7 +241,7 @@ def _maybe_empty(key, value):
 
 @_wants(OBJECT)
 def _table(key, value):
-    if value == []:  # how some clients write an empty object
+    if value == []:  # some clients write an empty object so
         return {}
     if not isinstance(value, dict):
         raise DefinitionError(f"{key} is an object of arguments")
@@ -284,7 +282,7 @@ def _seconds(least):
     @_wants(NUMBER)
     def check(key, value):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not (
-                least <= value <= SECONDS_MOST):  # so that NaN is refused too
+                least <= value <= SECONDS_MOST):  # this form refuses NaN, too
             raise DefinitionError(f"{key} is a number of seconds from {least} to {SECONDS_MOST}")
         return value
 

@@ -1,6 +1,6 @@
-"""Edits: what a shovel changes of the properties of each message.
+"""Edits: the changes that a shovel makes to the properties of each message.
 
-Used by links for every message of a shovel that has any of it; a shovel without hands octets on as they came.
+Links call them for every message of a shovel that has any; other shovels copy properties byte for byte.
 """
 import time
 from collections.abc import Callable
@@ -9,15 +9,15 @@ from typing import Any
 from gomq_py.content.fields import Int64
 from gomq_py.shovel.definition import without_login
 
-# RabbitMQ's.
+# RabbitMQ's names.
 FORWARDED, FORWARDED_AT = "x-shovelled", "x-shovelled-timestamp"
 
 
 def edit_of(definition, shovelled_by, name, vhost, type_, uris):
-    """A function(properties, delivery) that returns the Properties to publish with; None where the shovel
+    """A function(properties, delivery) that returns the Properties to publish with, or None if the shovel
     changes none.
 
-    ``uris()``: the URIs of both ends as they are in use.
+    ``uris()``: the URIs of both ends in use.
     """
     steps: list[Callable[[Any], None]] = []
     if definition.dest_publish_properties:
@@ -38,7 +38,7 @@ def edit_of(definition, shovelled_by, name, vhost, type_, uris):
 
 
 class _Given:
-    """dest-publish-properties: of each message, whatever it came with."""
+    """dest-publish-properties: fixed properties that replace the message's."""
 
     def __init__(self, values):
         self._values = values
@@ -49,7 +49,7 @@ class _Given:
 
 
 class _Forwarded:
-    """dest-add-forward-headers: where the message has been, the latest shovel first, as RabbitMQ says it."""
+    """dest-add-forward-headers: the list of shovels that the message passed, latest first, as in RabbitMQ."""
 
     def __init__(self, definition, shovelled_by, name, vhost, type_, uris):
         self._told = {
@@ -78,5 +78,5 @@ class _Forwarded:
 
 
 def _stamp(properties):
-    """dest-add-timestamp-header: when the message went through, in seconds."""
+    """dest-add-timestamp-header: when the message was moved, in seconds."""
     properties.headers = {**(properties.headers or {}), FORWARDED_AT: Int64(int(time.time()))}

@@ -1,7 +1,8 @@
-"""Ends: a shovel's definition as the link that carries it out: what is declared at both ends, how messages
-are changed on the way, how failures are met.
+"""Ends: builds the link for a shovel's definition: declarations at both ends, edits of messages, handling of
+failures.
 
-Between the supervisor and links, which are imported here alone: a broker without shovels carries no client.
+Between the supervisor and links. Only this module imports links: a broker without shovels does not load the
+client.
 """
 from gomq_py.broker.features.stream_offset import OFFSET, NEXT
 from gomq_py.client.backoff import Backoff
@@ -12,13 +13,13 @@ from gomq_py.shovel.definition import is_local, with_vhost
 from gomq_py.shovel.edits import edit_of
 
 NOT_FOUND = 404
-# RabbitMQ's shovels wait the same time again and again; ours wait longer, as LavinMQ's.
+# Longest back-off. RabbitMQ's shovels wait a constant time; ours wait longer each time, like LavinMQ's.
 LONGEST_WAIT_S = 300.0
 
 
 class Opener:
-    """Makes links. ``connector`` is the broker's links.local.Connector; ``cluster_name()`` what messages are
-    told of where they have been.
+    """Makes links. ``connector``: the broker's links.local.Connector; ``cluster_name()``: this broker's name
+    in forward headers.
     """
 
     def __init__(self, hub, connector, cluster_name):
@@ -50,7 +51,7 @@ class Opener:
             connect=connector("source"), connect_target=connector("destination"),
             delete_after=definition.src_delete_after, refusals=definition.dest_refusal_limit,
             on_change=on_change, on_end=on_end, account=account,
-            # what is declared by others may come later, or come back
+            # objects that others declare may be made later, or again
             ends_with=FINAL_CODES - (
                 {NOT_FOUND} if definition.is_predeclared or shovel.has_run else set()))
 
@@ -72,12 +73,12 @@ class Opener:
 
 
 def with_vhosts(uris, vhost):
-    """The URIs, each with a virtual host."""
+    """The URIs, each with an explicit virtual host."""
     return [with_vhost(uri, vhost) for uri in uris]
 
 
 def link_uris(shovel):
-    """The URIs of both ends that are in use, or would be."""
+    """The URIs of both ends in use, or the first ones."""
     status = shovel.link.status if shovel.link is not None else None
     return (
         (status.source_uri if status is not None else None) or shovel.definition.src_uri[0],
@@ -88,7 +89,7 @@ def link_uris(shovel):
 def source_of(definition, vhost, begin_at, is_of_stream):
     """The Source of a definition."""
     arguments = dict(definition.src_consumer_args)
-    # of what kind a queue elsewhere is nobody says: where it is a stream, its first delivery shows it
+    # a remote queue's kind is unknown: the first delivery of a stream shows it
     may_be_of_stream = is_of_stream or definition.src_queue is not None and not all(
         map(is_local, definition.src_uri))
     if is_of_stream:
@@ -103,8 +104,8 @@ def source_of(definition, vhost, begin_at, is_of_stream):
 
 
 def _prepare_source(definition):
-    """What declares the source: the queue where there is none, or a queue of the shovel's own that is bound
-    to the exchange.
+    """A function that declares the source: the queue if it is missing, or a queue of the shovel's own that is
+    bound to the exchange.
     """
     def prepare(channel):
         if definition.src_exchange is not None:
@@ -130,8 +131,8 @@ def _prepare_target(definition):
 
 
 def declare_queue(channel, name, arguments, is_predeclared):
-    """Make a durable queue where there is none; ``is_predeclared``: only look whether it is there. What is
-    there stays as it is. May switch.
+    """Declare a durable queue if it is missing; an existing one stays as it is. ``is_predeclared``: only
+    check that it exists. May switch.
 
     Raises ChannelClosed.
     """

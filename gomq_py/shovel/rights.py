@@ -1,7 +1,7 @@
-"""Rights: with whose a shovel's end in this broker works, and whether those suffice.
+"""Rights: finds the user as whom a shovel's local end works, and checks that user's rights.
 
-What its setter may not do by hand a shovel does not do for that user either. Ends elsewhere log in there, and
-are none of this.
+A shovel has no more rights than the user who set it. Remote ends log in at their broker and are not checked
+here.
 """
 from gomq_py.broker.policies.parameters import OPERATOR
 from gomq_py.broker.verbs.access import EXCHANGE, QUEUE, Access, AllAccess, may_enter, refusal
@@ -11,16 +11,16 @@ from gomq_py.shovel.definition import DefinitionError, is_local, vhost_of
 
 
 class Rights:
-    """Asks the users of one broker."""
+    """Finds and checks users of one broker."""
 
     def __init__(self, broker):
         self._broker = broker
         self._setters = Setters(broker)
 
     def user_of(self, by, is_needed=True):
-        """The User that ends in this broker work as; ``by`` set the shovel (broker.policies.parameters).
+        """The User as whom local ends work; ``by`` set the shovel (broker.policies.parameters).
 
-        Raises DefinitionError where nobody may, or returns None where none ``is_needed``.
+        Raises DefinitionError if there is none, or returns None unless ``is_needed``.
         """
         try:
             return self._setters.user_of(by, "the shovel")
@@ -30,16 +30,16 @@ class Rights:
             raise DefinitionError(str(error)) from None
 
     def is_administrators(self, shovel):
-        """Whether an administrator has set it: such a shovel may connect to more hosts (links.local)."""
+        """Whether an administrator has set the shovel, which may then connect to more hosts (links.local)."""
         user = self.user_of(shovel.by, is_needed=False)
         return user is not None and ADMINISTRATOR in user.tags
 
     def is_less(self, shovel):
-        """Whether it runs as an administrator's, and is none any more."""
+        """Whether it was started as an administrator's and no longer is one."""
         return shovel.link is not None and shovel.is_administrators and not self.is_administrators(shovel)
 
     def check(self, definition, vhost_name, by):
-        """Every local end of a shovel in this vhost may be what it is. Raises DefinitionError."""
+        """Check the rights of every local end of a shovel in this vhost. Raises DefinitionError."""
         for uri in filter(is_local, definition.src_uri):
             self._check_end(uri, vhost_name, by, (
                 (QUEUE, definition.src_queue), (EXCHANGE, definition.src_exchange)), ())

@@ -1,6 +1,6 @@
-"""Shovel: one of them, from its definition to what people see of it.
+"""Shovel: one shovel, from its definition to its description for operators.
 
-Owned by the supervisor, which says when it starts and stops. Its link moves the messages.
+Owned by the supervisor, which starts and stops it. Its link moves the messages.
 """
 import time
 
@@ -13,12 +13,12 @@ DYNAMIC, STATIC = "dynamic", "static"
 PAUSED, WAITING = "paused", "waiting"
 STARTING, RUNNING, STOPPED, TERMINATED, ERROR = "starting", "running", "stopped", "terminated", "error"
 STATES = (STARTING, RUNNING, STOPPED, TERMINATED, ERROR, PAUSED, WAITING)
-# The most that is shown of an error, which may come from another broker.
+# Longest error text shown: it may come from another broker.
 ERROR_CHARACTERS = 500
 
 
 class NoVHost:
-    """In the place of a VHost that is not there (yet)."""
+    """Takes the place of a VHost that does not exist (yet)."""
 
     is_gone = True
 
@@ -28,11 +28,10 @@ class NoVHost:
 
 
 class Shovel:
-    """``vhost`` is a VHost, ``by`` who set it (broker.policies.parameters).
+    """``vhost``: a VHost; ``by``: who set it (broker.policies.parameters).
 
-    ``fault``: why it cannot run, as text, or None. ``link`` is there once it was started. ``has_run``: it was
-    there when the broker booted, or has been running since it was set: then it waits for a queue or exchange
-    that is not there.
+    ``fault``: why it cannot run, or None. ``link``: None until it is started. ``has_run``: it existed at
+    boot, or has been running since it was set, and so waits for a missing queue or exchange.
     """
 
     def __init__(self, vhost, name, type_, value, by, is_waiting=False):
@@ -45,16 +44,16 @@ class Shovel:
         self.fault = None
         self.link = None
         self.is_of_stream = False
-        self.is_administrators = False  # when it was started
+        self.is_administrators = False  # as it was at the start
         self.has_run = False
-        self.is_about_to_start = False  # once the link before has ended
+        self.is_about_to_start = False  # starts once the previous link has ended
         self.is_paused = False
         self.is_waiting = is_waiting
         self.changed_at_s = time.time()
-        self.told = (None, "")  # (state, error) that people were told last
+        self.told = (None, "")  # (state, error) reported last
         try:
             self.definition = Definition(value)
-        except DefinitionError as error:  # of an earlier version that took it
+        except DefinitionError as error:  # an earlier version accepted it
             self.fault = str(error)
         except Exception as error:  # no stored value keeps a broker from booting
             self.fault = f"this makes no shovel: {type(error).__name__}: {error}"
@@ -64,7 +63,7 @@ class Shovel:
 
     @property
     def key(self):
-        """What tells it from others."""
+        """(name of its vhost, its name)."""
         return self.vhost.name, self.name
 
     @property
@@ -82,7 +81,7 @@ class Shovel:
 
     @property
     def error(self):
-        """Why it does not run, or did not the last time, without passwords; empty where nothing is wrong."""
+        """Why it does not run, or did not the last time, without passwords; "" if nothing is wrong."""
         if self.is_waiting:
             return WAITS
         text = self.fault or (self.link.status.error if self.link is not None else "") or ""
@@ -90,7 +89,7 @@ class Shovel:
 
     @property
     def why_kept(self):
-        """Why it cannot be deleted; None: it can."""
+        """Why it cannot be deleted, or None."""
         if self.type != STATIC:
             return None
         return (
@@ -99,11 +98,11 @@ class Shovel:
             "pause_shovel")
 
     def changed(self):
-        """Its state has changed now."""
+        """Note the time of a change of state."""
         self.changed_at_s = time.time()
 
     def described(self):
-        """What people see of it, with RabbitMQ's names where it has them."""
+        """Its description for operators, with RabbitMQ's keys where it has them."""
         state, status = self.state, self.link.status if self.link is not None else None
         shown = {
             "name": self.name, "vhost": self.vhost.name, "type": self.type, "state": state,
@@ -146,7 +145,7 @@ def _of_definition(definition, vhost_name):
 
 
 def status_event(shovel):
-    """What the event of a change says."""
+    """Content of the event for a change of state."""
     shown = shovel.described()
     return {
         "name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type, "status": shovel.state,
@@ -156,5 +155,5 @@ def status_event(shovel):
 
 
 def removed_event(shovel):
-    """What the event of an end says."""
+    """Content of the event for a removal."""
     return {"name": shovel.name, "vhost": shovel.vhost.name, "type": shovel.type}

@@ -1,13 +1,13 @@
-"""Starting: the shovels of a broker that boots begin one after the other where they are very many.
+"""Starting: starts the shovels of a booting broker in slices when there are very many.
 
-For the supervisor, whose job it is.
+For the supervisor, which owns this job.
 """
 from gomq_py.hub.job import Job
 from gomq_py.hub.slice_clock import SliceClock
 
 
 class Starting(Job):
-    """Begins with shovels in slices."""
+    """Starts shovels in slices."""
 
     name = "starting shovels"
 

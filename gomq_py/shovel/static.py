@@ -1,7 +1,7 @@
-"""Static shovels: those of the configuration file, one section [shovel:NAME] each.
+"""Static shovels: defined in the configuration file, one section [shovel:NAME] each.
 
-Keys are a parameter's; numbers, truths, lists of URIs (commas between them) and objects (JSON) are written as
-text there. ``vhost`` says in which virtual host it is shown and what a URI without one means.
+Keys are those of a shovel parameter; numbers, booleans, lists of URIs (separated by commas) and objects
+(JSON) are written as text. ``vhost``: where it is shown, and the virtual host of a URI without one.
 """
 import json
 
@@ -14,7 +14,8 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 def values_of(section):
-    """(vhost's name, value as a parameter's) of {key: text}. Raises DefinitionError naming the key."""
+    """(name of the vhost, value as of a parameter) from {key: text}. Raises DefinitionError naming the key.
+    """
     value = {}
     for key, text in section.items():
         if key != VHOST:

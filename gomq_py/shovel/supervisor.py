@@ -1,8 +1,7 @@
-"""Supervisor: the shovels of one broker, kept as their parameters and the configuration say.
+"""Supervisor: the shovels of one broker, from its parameters and its configuration.
 
-Made by the node. It starts links once the doors are open, stops them before those are closed, and tells
-people and events what becomes of them. Between doors, which ask for it by verbs, and links, which do the
-work. Nothing here switches, but for ``close``.
+Made by the node. Starts links once the doors are open, stops them before the doors close, and reports their
+state to operators and events. Doors call it, and links do the work. Only ``close`` switches.
 """
 import time
 
@@ -25,24 +24,24 @@ from gomq_py.shovel.shovel import (
 from gomq_py.shovel.starting import Starting
 
 LOG = logger("shovel")
-# A thousand shovels from a broker that is away are one trouble.
+# Rate-limited: a thousand shovels from one broker that is down are one trouble.
 QUIET = QuietLog(LOG, most=50)
 COMPONENT = "shovel"
-# Rooms of notes (broker.policies.notes).
+# Sections of notes (broker.policies.notes).
 PAUSE_NOTES, OFFSET_NOTES = "shovel-paused", "shovel-offset"
-# Between two looks at how far shovels are in streams: what a crash has one go through again.
+# How often stream positions are saved; a crash repeats at most this much.
 OFFSETS_INTERVAL_S = 5.0
-# What is on its way when the broker stops may still arrive for so long; links themselves wait no longer.
+# Time for messages in flight to be settled at a stop; links themselves wait no longer.
 END_S = 6.0
-# Of the shovels that there are when the broker boots; some 10 ms.
+# Shovels that a booting broker starts without slices; some 10 ms.
 STARTED_AT_ONCE = 100
 
 
 class Shovels(Component):
-    """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link) that is not
-    started; ``user_of(is_needed)`` is as Rights.user_of(), ``begin_at`` the offset in a stream, or None.
+    """``open_link(shovel, user_of, begin_at, on_change, on_end)`` makes a link (links.link.Link), not
+    started; ``user_of(is_needed)`` as Rights.user_of(); ``begin_at``: offset in a stream, or None.
 
-    ``check_uris(list, schemes, tls, user)`` refuses what could never be used, with a ValueError.
+    ``check_uris(list, schemes, tls, user)`` raises ValueError for URIs that could never be used.
     """
 
     def __init__(self, broker, hub, open_link, check_uris=lambda value, schemes, tls, user: None):
@@ -51,19 +50,19 @@ class Shovels(Component):
         self._open_link = open_link
         self._check_uri_list = check_uris
         self._rights = Rights(broker)
-        self._shovels = {}  # (vhost's name, name): Shovel
-        # {the same: a link that was told to stop and settles what is on its way}: the next one begins after
+        self._shovels = {}  # (name of vhost, name): Shovel
+        # {the same: stopping link that settles messages in flight}; the next link starts after it
         self._ending = {}
-        self._is_ended = Event()  # set whenever one of them has
+        self._is_ended = Event()  # set when one of them has ended
         self._is_started = False
         self._offsets_timer = None
 
     # for the node
 
     def take_over(self, sections):
-        """Those of the configuration ({name: {key: text}}), and the parameters there are.
+        """Create the shovels of the configuration ({name: {key: text}}) and of the parameters.
 
-        Raises DefinitionError for a section that makes no shovel.
+        Raises DefinitionError for an invalid section.
         """
         for name, section in sections.items():
             try:
@@ -82,7 +81,7 @@ class Shovels(Component):
         self._broker.users.rights_watchers.append(self._rights_changed)
 
     def start(self):
-        """Begin to move messages: at once, or, of very many, some after the others."""
+        """Start the shovels: at once, or in slices if there are very many."""
         self._is_started = True
         shovels = list(self._shovels.values())
         for shovel in shovels:
@@ -93,7 +92,7 @@ class Shovels(Component):
             self._hub.scheduler.start(Starting(self, shovels[STARTED_AT_ONCE:]))
 
     def start_one(self, shovel):
-        """Begin with this one, if it is there still and has not begun."""
+        """Start this shovel, if it still exists and has not started."""
         if self._is_started and self._shovels.get(shovel.key) is shovel and shovel.link is None and (
                 shovel.key not in self._ending):
             self._start(shovel)
@@ -111,7 +110,7 @@ class Shovels(Component):
             self._is_ended.clear()
             self._is_ended.wait(rest_s)
 
-    # what doors ask
+    # called by doors
 
     def all(self, vhost_name=None):
         """The Shovels, of one vhost or of all, by vhost and name."""
@@ -119,7 +118,7 @@ class Shovels(Component):
             shovel for key, shovel in sorted(self._shovels.items()) if vhost_name in (None, key[0])]
 
     def missing_vhosts(self):
-        """Names of virtual hosts that are not there, of which the configuration has shovels."""
+        """Names of missing virtual hosts for which the configuration has shovels."""
         return sorted({shovel.vhost.name for shovel in self._shovels.values() if shovel.vhost.is_gone})
 
     def find(self, vhost_name, name):
@@ -127,13 +126,11 @@ class Shovels(Component):
         return self._shovels.get((vhost_name, name))
 
     def described(self, shovel):
-        """What people see of a Shovel, with how many messages wait at its source, where that is known here.
-        """
+        """Description of a Shovel for operators, with the count of messages ready at its source, if known."""
         return {**shovel.described(), "lag": self._lag(shovel)}
 
     def pause(self, shovel):
-        """Move nothing until it is resumed, over restarts too. False: it is paused already. Raises OSError.
-        """
+        """Stop moving messages until resumed, also over restarts. False: already paused. Raises OSError."""
         if shovel.is_paused:
             return False
         self._broker.notes.set(shovel.vhost, PAUSE_NOTES, shovel.name, True)
@@ -143,7 +140,7 @@ class Shovels(Component):
         return True
 
     def resume(self, shovel, by):
-        """Go on. False: it is not paused. Raises OSError, ValueError as ``restart`` does."""
+        """Undo ``pause``. False: not paused. Raises OSError, ValueError as ``restart`` does."""
         if not shovel.is_paused:
             return False
         self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
@@ -152,10 +149,10 @@ class Shovels(Component):
         return True
 
     def restart(self, shovel, by):
-        """Connect anew, or at last, with the definition there is.
+        """Reconnect, or connect at last, with the present definition.
 
-        One that waits begins to be acted on, as if ``by`` (see Parameters.set) had set it now. One that is
-        paused stays so. Raises OSError, ValueError.
+        A definition that waits takes effect as if ``by`` (see Parameters.set) had set it now. A paused shovel
+        stays paused. Raises OSError, ValueError.
         """
         if shovel.is_waiting:
             self._set_again(shovel, by)
@@ -164,7 +161,7 @@ class Shovels(Component):
         self._start(shovel)
 
     def delete(self, shovel):
-        """It is not there any more. Raises OSError, ValueError for one of the configuration."""
+        """Delete a shovel. Raises OSError, ValueError for one of the configuration."""
         if shovel.why_kept is not None:
             raise DefinitionError(shovel.why_kept)
         self._broker.parameters.clear(shovel.vhost, COMPONENT, shovel.name)
@@ -173,7 +170,7 @@ class Shovels(Component):
         value = shovel.vhost.parameters[COMPONENT, shovel.name]
         self._broker.parameters.set(shovel.vhost, COMPONENT, shovel.name, value, by)
 
-    # what parameters tell
+    # called by parameters
 
     def check_set_by(self, vhost, name, value, by):
         """See Component."""
@@ -229,7 +226,7 @@ class Shovels(Component):
             except ValueError as error:
                 raise DefinitionError(f"{key}: {error}") from None
 
-    # what happens elsewhere
+    # events of other parts
 
     def _event(self, key, subjects):
         if key == "vhost.deleted":
@@ -246,15 +243,15 @@ class Shovels(Component):
                 self._begin_static(shovel)
 
     def _rights_changed(self, user):
-        """Those that work with this user's rights stop where these do not suffice any more, and go on where
-        they do again.
+        """Stop the shovels for which this user's rights no longer suffice; start those for which they do
+        again.
         """
         if not self._is_started:
             return
         for shovel in list(self._shovels.values()):
             if shovel.by != user.name or shovel.definition is None:
                 continue
-            shovel.by = shovel.vhost.set_by.get((COMPONENT, shovel.name))  # nobody, where the user is deleted
+            shovel.by = shovel.vhost.set_by.get((COMPONENT, shovel.name))  # None if the user is deleted
             refused = self._refusal(shovel)
             if refused is not None and shovel.fault is None:
                 self._stop_link(shovel)
@@ -275,7 +272,7 @@ class Shovels(Component):
         return shovel
 
     def _begin_static(self, before):
-        """One of the configuration, whose virtual host has come or gone."""
+        """Start a shovel of the configuration whose virtual host was created or deleted."""
         shovel = self._keep_static(before.name, before.vhost.name, before.value)
         if self._is_started:
             self._start(shovel)
@@ -299,7 +296,7 @@ class Shovels(Component):
         try:
             self._broker.notes.clear(shovel.vhost, PAUSE_NOTES, shovel.name)
             self._broker.notes.clear(shovel.vhost, OFFSET_NOTES, shovel.name)
-        except OSError as error:  # it is gone all the same
+        except OSError as error:  # gone either way
             LOG.error("shovel %r in vhost %r: %s", shovel.name, shovel.vhost.name, error)
 
     def _start(self, shovel):
@@ -340,7 +337,7 @@ class Shovels(Component):
         except ValueError as error:
             self._fail(shovel, str(error))
             return
-        except Exception as error:  # of one shovel, which must not keep others, or a broker, from starting
+        except Exception as error:  # one shovel must not keep others, or a broker, from starting
             LOG.exception("shovel %r in vhost %r cannot start: a fault of ours", *reversed(shovel.key))
             self._fail(shovel, f"a fault of ours: {type(error).__name__}")
             return
@@ -372,7 +369,7 @@ class Shovels(Component):
             self._has_stopped(shovel, link)
 
     def _has_stopped(self, shovel, link):
-        """A link that was told to stop has nothing on its way any more; the next of its name may begin."""
+        """A stopping link has nothing in flight any more; start the next link of its name."""
         self._is_ended.set()
         if self._ending.get(shovel.key) is link:
             del self._ending[shovel.key]
@@ -383,7 +380,7 @@ class Shovels(Component):
             self._start(there)
 
     def _ended(self, shovel, reason):
-        """The link has ended for good: it has moved what it should, or no waiting mends what is wrong."""
+        """The link has ended for good: all is moved, or retrying is of no use."""
         self._tell(shovel)
         is_done = reason == TERMINATED and shovel.definition.src_delete_after is not None
         if is_done and shovel.type == DYNAMIC and self._shovels.get(shovel.key) is shovel:
@@ -393,7 +390,7 @@ class Shovels(Component):
             except OSError as error:
                 LOG.error("shovel %r in vhost %r stays: %s", shovel.name, shovel.vhost.name, error)
 
-    # telling
+    # reports
 
     def _tell(self, shovel):
         state = shovel.state
@@ -407,7 +404,7 @@ class Shovels(Component):
         if shovel.fault is not None and state != WAITING:
             QUIET.warning(
                 shovel.key, "shovel %r in vhost %r: %s", shovel.name, shovel.vhost.name, shovel.error)
-        elif state != before:  # what a link meets, it says itself
+        elif state != before:  # errors of a link are logged by the link
             QUIET.info(
                 (shovel.key, state), "shovel %r in vhost %r is %s", shovel.name, shovel.vhost.name, state)
         self._broker.events.emit("shovel.worker.status", status_event, shovel)
@@ -417,14 +414,14 @@ class Shovels(Component):
         self._broker.events.emit("shovel.worker.removed", removed_event, shovel)
 
     def _lag(self, shovel):
-        """Ready messages at the source: of this broker's own queue those that are in it; elsewhere what the
-        link knows; None where nobody does.
+        """Ready messages at the source: from the queue itself if it is in this broker, else from the link;
+        None if unknown.
         """
         queue = self._own_source(shovel)
         return queue.ready_count if queue is not None else getattr(shovel.link, "lag", None)
 
     def _own_source(self, shovel):
-        """The source's queue, where it is in this broker and there."""
+        """The source's queue, if it is in this broker and exists."""
         definition = shovel.definition
         if definition is None or definition.src_queue is None or not is_local(definition.src_uri[0]):
             return None
@@ -434,7 +431,7 @@ class Shovels(Component):
     # streams
 
     def _note_stream(self, shovel, link):
-        """Its deliveries have shown that the source, of another broker, is a stream."""
+        """Note that deliveries show the remote source to be a stream."""
         if link.stream_offset is not None and not shovel.is_of_stream:
             shovel.is_of_stream = True
             self._watch_offset(shovel)
@@ -451,7 +448,7 @@ class Shovels(Component):
                 self._watch_offset(shovel)
 
     def _keep_offset(self, shovel, link):
-        """Keep where a shovel is in its stream: every message before has arrived."""
+        """Save the shovel's offset in its stream: every message before it has arrived."""
         offset = link.stream_offset if shovel.is_of_stream else None
         if offset is None:
             return
@@ -464,7 +461,7 @@ class Shovels(Component):
                 shovel.name, shovel.vhost.name, error)
 
     def _offset_to_begin_at(self, shovel):
-        """Where an earlier run has come to in this stream, or None."""
+        """The saved offset in this stream, or None."""
         if not shovel.is_of_stream:
             return None
         note = shovel.vhost.notes.get((OFFSET_NOTES, shovel.name))
@@ -474,8 +471,8 @@ class Shovels(Component):
         return offset if isinstance(offset, int) and not isinstance(offset, bool) else None
 
     def _is_of_stream(self, shovel):
-        """Whether the source is a stream: by what the definition says, what this broker has there, or what an
-        earlier run has seen elsewhere.
+        """Whether the source is a stream: by the definition, the local queue, or what an earlier run has
+        seen.
         """
         definition = shovel.definition
         if definition.src_queue is None:
@@ -491,7 +488,7 @@ class Shovels(Component):
 
 
 def _stream_of(definition):
-    """What tells one stream from another, without passwords."""
+    """Identifies a stream, without passwords."""
     return [uri.rpartition("@")[2] for uri in definition.src_uri] + [definition.src_queue]
 
 
