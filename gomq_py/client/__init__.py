@@ -1,1 +1,1 @@
-"""Our own blocking clients, standard library only."""
+"""Blocking AMQP and MQTT clients, standard library only."""

@@ -1,5 +1,5 @@
-"""A channel of the blocking client: one Python method per AMQP method, answers awaited, the rest collected
-for the caller.
+"""Channel of the blocking client: one Python method per AMQP method. Calls wait for their answers; deliveries
+and returned messages are collected for the caller.
 """
 from collections import deque
 
@@ -21,20 +21,20 @@ from gomq_py.client.errors import ChannelClosed, ClientError, ClosedError, Timeo
 
 NO_PROPERTIES = b"\x00\x00"
 _CARRYING_CONTENT = (BasicDeliver, BasicGetOk, BasicReturn)
-# publish_many writes that much at once: fewer system calls, still a small share of a socket's buffer
+# publish_many writes this much at once: few system calls, and a small share of a socket's buffer
 _BATCH_OCTETS = 65536
-# Answers that wait to be asked for: some hundred where many methods are sent before the first is awaited.
+# Most answers not taken yet: some hundred if many methods are sent before the first answer is awaited.
 _ANSWERS_MOST = 1024
 
 
 class _Incoming:
-    """A message whose frames are arriving: after its method, before its last body frame."""
+    """A message whose frames are arriving, between its method and its last body frame."""
 
     __slots__ = ("method", "properties", "parts", "missing")
 
     def __init__(self, method):
         self.method = method
-        self.properties = None  # until the header frame is there
+        self.properties = None  # until the header frame arrives
         self.parts = []
         self.missing = 0
 
@@ -42,10 +42,10 @@ class _Incoming:
 class Channel:
     """Made by ``Connection.channel``.
 
-    Calls raise ChannelClosed or ConnectionClosed when the broker closes, Timeout when it does not answer.
+    Calls raise ChannelClosed or ConnectionClosed if the broker closes, Timeout if it does not answer.
 
-    ``deliveries`` holds what came for consumers without a callback, ``returned`` what the broker sent back,
-    ``cancelled`` the tags of consumers it ended; they are the caller's to empty.
+    ``deliveries``: of consumers without a callback; ``returned``: messages returned by the broker;
+    ``cancelled``: tags of consumers cancelled by the broker. The caller empties them.
     """
 
     def __init__(self, connection, channel_id):
@@ -75,7 +75,7 @@ class Channel:
             try:
                 self.close()
             except (ClientError, OSError):
-                if kind is None:  # otherwise what ended the block says more, and may be the end of a greenlet
+                if kind is None:  # otherwise the block's error says more, and may end the greenlet
                     raise
 
     @property
@@ -94,14 +94,14 @@ class Channel:
         if self.error is not None:
             return
         self.send(ChannelClose(reply_code=reply_code, reply_text=reply_text))
-        # Answers of calls that nobody waits for any more, as their greenlet was ended, come before that.
+        # Answers to calls of greenlets that were killed may come first.
         while not isinstance(self.await_reply(object), ChannelCloseOk):
             pass
         self.error = ChannelClosed(0, "closed by this client")
         self.connection.forget(self)
 
     def flow(self, active):
-        """Stop or restart deliveries of this channel; what the broker made of it."""
+        """Stop or restart deliveries of this channel; returns the broker's answer."""
         return self.call(ChannelFlow(active=active), ChannelFlowOk).active
 
     # Exchanges
@@ -110,7 +110,7 @@ class Channel:
         self, exchange, type="direct", passive=False, durable=False, auto_delete=False, internal=False,
         arguments=None,
     ):
-        """Create an exchange, or check that it is as described."""
+        """Create an exchange, or check that it has these properties."""
         self.call(ExchangeDeclare(
             exchange=exchange, type=type, passive=passive, durable=durable, auto_delete=auto_delete,
             internal=internal, arguments=arguments or {},
@@ -141,8 +141,8 @@ class Channel:
     def queue_declare(
         self, queue="", passive=False, durable=False, exclusive=False, auto_delete=False, arguments=None
     ):
-        """Create a queue, or check that it is as described; the QueueDeclareOk with its name, message_count
-        and consumer_count.
+        """Create a queue, or check that it has these properties. Returns the QueueDeclareOk: queue,
+        message_count, consumer_count.
         """
         return self.call(QueueDeclare(
             queue=queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
@@ -164,11 +164,11 @@ class Channel:
         )
 
     def queue_purge(self, queue):
-        """Drop the ready messages; how many there were."""
+        """Drop the ready messages; returns their count."""
         return self.call(QueuePurge(queue=queue), QueuePurgeOk).message_count
 
     def queue_delete(self, queue, if_unused=False, if_empty=False):
-        """Delete a queue; how many ready messages it had."""
+        """Delete a queue; returns its count of ready messages."""
         return self.call(
             QueueDelete(queue=queue, if_unused=if_unused, if_empty=if_empty), QueueDeleteOk
         ).message_count
@@ -200,7 +200,7 @@ class Channel:
         return last
 
     def publish_frames(self, exchange, routing_key, body, properties=None, mandatory=False, immediate=False):
-        """The frames of one publish on this channel, for callers that batch and write by themselves."""
+        """The frames of one publish on this channel, for callers that write batches themselves."""
         if properties is None:
             properties = NO_PROPERTIES
         elif not isinstance(properties, (bytes, bytearray, memoryview)):
@@ -215,12 +215,12 @@ class Channel:
         )
 
     def confirm_select(self):
-        """Number the publishes from now on and have each confirmed."""
+        """Number the publishes from now on, for the broker to confirm."""
         self.call(ConfirmSelect(), ConfirmSelectOk)
         self.confirming = True
 
     def wait_for_confirms(self, timeout_s=None):
-        """Wait until every publish is confirmed: True if none was refused since the last call.
+        """Wait until every publish is confirmed; True if none was refused since the last call.
 
         Raises Timeout.
         """
@@ -236,11 +236,11 @@ class Channel:
         self.call(TxSelect(), TxSelectOk)
 
     def tx_commit(self):
-        """Carry out what was published and settled since the last commit."""
+        """Carry out the publishes and acknowledgements since the last commit."""
         self.call(TxCommit(), TxCommitOk)
 
     def tx_rollback(self):
-        """Forget it."""
+        """Discard the publishes and acknowledgements since the last commit."""
         self.call(TxRollback(), TxRollbackOk)
 
     # Consuming
@@ -256,10 +256,10 @@ class Channel:
         self, queue, callback=None, consumer_tag="", no_ack=False, exclusive=False, no_local=False,
         arguments=None,
     ):
-        """Start a consumer; its tag.
+        """Start a consumer; returns its tag.
 
-        ``callback(delivery)`` is called from ``Connection.drain``; without one, ``next_delivery`` gives them
-        out.
+        ``Connection.drain`` calls ``callback(delivery)``; without a callback, ``next_delivery`` returns the
+        deliveries.
         """
         method = BasicConsume(
             queue=queue, consumer_tag=consumer_tag, no_ack=no_ack, exclusive=exclusive, no_local=no_local,
@@ -270,7 +270,7 @@ class Channel:
         return tag
 
     def cancel(self, consumer_tag):
-        """End a consumer. What was delivered before stays in ``deliveries`` and unsettled."""
+        """End a consumer. Earlier deliveries stay in ``deliveries``, unsettled."""
         self.call(BasicCancel(consumer_tag=consumer_tag), BasicCancelOk)
         self.consumers.pop(consumer_tag, None)
 
@@ -321,8 +321,8 @@ class Channel:
         return self.await_reply(expected, timeout_s)
 
     def await_reply(self, expected, timeout_s=None):
-        """Wait for an answer to something sent before; answers come in order, one that is not ``expected`` is
-        an UnexpectedFrame.
+        """Wait for the answer to a method sent before. Answers come in order; one that is not ``expected``
+        raises UnexpectedFrame.
         """
         self._wait(
             lambda: self._replies, self.connection.timeout_s if timeout_s is None else timeout_s,
@@ -334,10 +334,10 @@ class Channel:
             raise UnexpectedFrame(f"{name} where an answer of another kind was expected")
         return reply
 
-    # What the connection calls.
+    # Called by the connection.
 
     def handle_frame(self, kind, payload):
-        """One frame of this channel. Raises what the broker did wrong."""
+        """Handle one frame of this channel. Raises the broker's protocol errors."""
         incoming = self._incoming
         if kind == FRAME_METHOD and incoming is None:
             method = decode_method(payload)
@@ -358,7 +358,7 @@ class Channel:
             raise UnexpectedFrame(f"frame of type {kind} on channel {self.id} out of order")
 
     def call_consumers(self):
-        """Hand deliveries to the callbacks of their consumers; how many."""
+        """Call the callbacks of consumers with their deliveries; returns the count."""
         count = 0
         for _ in range(len(self.deliveries)):
             delivery = self.deliveries.popleft()
@@ -371,7 +371,7 @@ class Channel:
         return count
 
     def connection_ended(self, error):
-        """The connection has closed, and this channel with it."""
+        """Close this channel with its connection."""
         self.error = self.error or error
 
     # The rest is private.

@@ -1,8 +1,8 @@
 """A blocking AMQP 0-9-1 connection for tests, shovels, load generation and Spark: stdlib only, one thread or
 greenlet at a time.
 
-Nothing happens behind the caller's back: frames are read while it waits in a call, and consumers are called
-only from ``drain``. Heartbeats are sent then too, so a program that stays away longer than the negotiated
+Nothing runs in the background: frames are read while the caller waits in a call, and only ``drain`` calls
+consumers. Heartbeats are sent during calls, too, so a program that stays away longer than the negotiated
 interval should ask for ``heartbeat_s=0``.
 """
 import platform
@@ -35,20 +35,20 @@ CAPABILITIES = {
 }
 IF_TLS = "if that port is for TLS, the URL begins with amqps://"
 DEFAULT_TIMEOUT_S = 30  # a durable declare waits for the disk, which may be busy
-# Methods of the connection that wait to be asked for: a login has one of them at a time.
+# Most methods of channel 0 not taken yet: a login has one at a time.
 _CONTROL_MOST = 8
 
 
 class Connection(Stream):
     """Connects and logs in when made.
 
-    Raises ConnectionClosed with the broker's reason, Timeout, or OSError where nothing listens.
+    Raises ConnectionClosed with the broker's reason, Timeout, or OSError if nothing listens.
 
-    Keyword arguments win over the URL's query. ``heartbeat_s``, ``frame_max`` and ``channel_max`` are what is
-    asked for; the attributes of that name are what was agreed, where 0 means none. ``timeout_s`` bounds each
+    Keyword arguments win over the URL's query. The arguments ``heartbeat_s``, ``frame_max`` and
+    ``channel_max`` are requests; the attributes are the negotiated values, 0: none. ``timeout_s`` bounds each
     wait for an answer. ``socket_module`` may be ``gevent.socket``. ``url`` may be a client.url.Parameters,
-    and ``connected`` a socket of that module that is connected already, owned from here on. ``wary``: for a
-    peer that is not trusted, and a caller that consumes nothing here (client.stream).
+    and ``connected`` a connected socket of that module, owned from here on. ``wary``: for an untrusted peer,
+    and a caller that does not consume here (client.stream).
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Connection(Stream):
             channel_max if channel_max is not None else options.get("channel_max", CHANNEL_MAX_DEFAULT)
         )
         self.server_properties = {}
-        self.blocked_reason = None  # text while the broker holds publishers back
+        self.blocked_reason = None  # text while the broker blocks publishers
         self._channels: dict = {}
-        self._failed: list = []  # channels closed by the broker and not yet told
-        self._control = []  # methods on channel 0 nobody has waited for yet
-        self._has_heard = False  # whether any octet has come
+        self._failed: list = []  # channels closed by the broker, not yet reported
+        self._control = []  # methods on channel 0, not yet taken
+        self._has_heard = False  # whether anything was received
         self._reader = FrameReader(self.frame_max)
         super().__init__(self.parameters, socket_module, tls_context, connected, wary)
         try:
@@ -102,11 +102,11 @@ class Connection(Stream):
         return channel
 
     def drain(self, timeout_s=None):
-        """Wait for the broker and call consumers for what came: True if anything came, False after
-        ``timeout_s`` (None: wait for ever).
+        """Wait for the broker and call consumers; True if anything arrived, False after ``timeout_s`` (None:
+        wait for ever).
 
-        Raises ConnectionClosed, ChannelClosed when the broker closed a channel, and whatever a consumer
-        raises. May switch.
+        Raises ConnectionClosed, ChannelClosed if the broker closed a channel, and the errors of consumers.
+        May switch.
         """
         if self._call_consumers():
             return True
@@ -116,49 +116,46 @@ class Connection(Stream):
         return True
 
     def take_ready(self):
-        """Hand out what has come by now, without waiting: True if anything had.
+        """Handle what has arrived, without waiting; True if anything had. Sends a heartbeat that is due.
 
-        Sends a heartbeat that is due.
-
-        For a loop that waits on ``fileno`` and other things, up to ``due_in`` seconds; once more while it
-        returns True, for TLS may hold octets that no poll sees. Raises as ``drain`` does. May switch, for it
-        may write.
+        For a loop that waits on ``fileno`` and other things, for up to ``due_in`` seconds. Call it again
+        while it returns True, because TLS may hold bytes that no poll reports. Raises as ``drain`` does. May
+        switch, for it may write.
         """
         came = self.receive_ready()
         return bool(self._call_consumers()) or came
 
     def close(self, reply_code=REPLY_SUCCESS, reply_text="bye"):
-        """Tell the broker and close, where that is not done; the channels are of no use any more. May switch.
-        """
+        """Close in order, unless closed; the channels must not be used any more. May switch."""
         if self.error is None:
             try:
                 self.send(method_frame(0, ConnectionClose(reply_code=reply_code, reply_text=reply_text)))
                 self._await_control((ConnectionCloseOk,), self.timeout_s)
             except (ConnectionClosed, Timeout, OSError):
-                pass  # it is closed either way, and nobody is left to do anything about it
+                pass  # closed either way
         self.abort("closed by this client")
 
     def abort(self, why="aborted by this client"):
-        """Close the socket without a word, as a crashed client would."""
+        """Close the socket without a handshake, as a crashed client would."""
         self.end(ConnectionClosed(0, why))
-        # they hold the connection: a circle would keep both until somebody looks for circles
+        # channels refer to the connection: breaks the reference cycle
         self._channels.clear()
 
     def update_secret(self, new_secret, reason):
-        """Renew an OAuth token. Raises ConnectionClosed where the broker refuses it."""
+        """Renew an OAuth token. Raises ConnectionClosed if the broker refuses it."""
         self.send(method_frame(0, ConnectionUpdateSecret(new_secret=new_secret, reason=reason)))
         self._await_control((ConnectionUpdateSecretOk,), self.timeout_s)
 
     def take_over(self):
-        """What was received and not dispatched yet.
+        """Returns the bytes received and not dispatched yet.
 
-        From here on the caller reads and writes the socket, up to ``give_back``.
+        The caller then reads and writes the socket until ``give_back``.
         """
         return self._reader.take_rest()
 
     def release(self):
-        """(what was received and not dispatched yet, the socket): both are the caller's from here on, to the
-        end. The connection and its channels are of no use any more, and hold nothing.
+        """(bytes received and not dispatched yet, the socket): both belong to the caller for good. The
+        connection and its channels must not be used any more, and hold nothing.
         """
         octets, sock = self._reader.take_rest(), self._transport.release()
         self.error = ConnectionClosed(0, "its socket was given away")
@@ -166,24 +163,26 @@ class Connection(Stream):
         return octets, sock
 
     def give_back(self, octets):
-        """The caller has stopped reading, with these octets of an incomplete frame left over; the connection
-        can be closed in order.
+        """End ``take_over``, with the bytes of an incomplete frame left over; the connection can then be
+        closed in order.
         """
         self._reader.feed(octets)
 
-    # What channels call.
+    # Called by channels.
 
     def forget(self, channel):
-        """A channel has been closed."""
+        """Remove a closed channel."""
         self._channels.pop(channel.id, None)
 
     def channel_failed(self, channel):
-        """The broker has closed a channel; the next ``drain`` raises it unless its own call does."""
+        """Note that the broker has closed a channel; the next ``drain`` raises the error, unless a call on
+        the channel does.
+        """
         self.forget(channel)
         self._failed.append(channel)
 
     def failure_told(self, channel):
-        """A call on the channel has raised its error already."""
+        """Note that a call on the channel has raised its error."""
         if channel in self._failed:
             self._failed.remove(channel)
 
@@ -240,7 +239,7 @@ class Connection(Stream):
         self._await_control((ConnectionOpenOk,), deadline - time.monotonic())
 
     def _await_start(self):
-        """The broker's first method. Where it closes before, it may speak TLS."""
+        """Wait for the broker's first method. A peer that closes before may expect TLS."""
         try:
             return self._await_control((ConnectionStart,), self.timeout_s)
         except ConnectionClosed as error:
@@ -268,15 +267,15 @@ class Connection(Stream):
         self._control.remove(method)
         return method
 
-    # What the stream asks.
+    # Called by the stream.
 
     @property
     def interval_s(self):
-        """The heartbeat."""
+        """The negotiated heartbeat."""
         return self.heartbeat_s
 
     def feed(self, octets):
-        """Octets have come."""
+        """Take received bytes."""
         if not self._has_heard:
             self._has_heard = True
             if octets.startswith(b"AMQP"):
@@ -288,7 +287,7 @@ class Connection(Stream):
         self._reader.feed(octets)
 
     def dispatch(self):
-        """Hand every whole frame to its channel; False if there was none."""
+        """Pass every whole frame to its channel; False if there was none."""
         any_frame = False
         try:
             while (frame := self._reader.next_frame()) is not None:
@@ -300,7 +299,7 @@ class Connection(Stream):
                     self._channels[channel_id].handle_frame(kind, payload)
         except (wire_errors.AMQPError, Malformed) as fault:
             error = wire_errors.SyntaxError_(fault.text) if isinstance(fault, Malformed) else fault
-            # The broker broke the protocol: say so and leave.
+            # The broker broke the protocol: close with the error.
             self.send(
                 method_frame(0, ConnectionClose(reply_code=error.reply_code, reply_text=error.reply_text))
             )
@@ -330,15 +329,15 @@ class Connection(Stream):
             self._control.append(method)
 
     def send_sign_of_life(self):
-        """A heartbeat."""
+        """Send a heartbeat."""
         self.send(HEARTBEAT_FRAME)
 
     def ended(self, error):
-        """The channels end with the connection."""
+        """End the channels with the connection."""
         for channel in list(self._channels.values()):
             channel.connection_ended(error)
 
 
 def _agree(ours, theirs):
-    """The smaller of two limits where 0 means none."""
+    """The smaller of two limits; 0 means none."""
     return min(ours, theirs) if ours and theirs else ours or theirs

@@ -1,4 +1,4 @@
-"""Messages as a client meets them: delivered or got from a queue, or returned by the broker.
+"""Messages of a client: delivered, got from a queue, or returned by the broker.
 
 A leaf over the codec.
 """
@@ -6,8 +6,8 @@ from gomq_py.content.properties import Properties
 
 
 class Message:
-    """A body and its properties, which are decoded when first looked at; ``raw_properties`` publishes them
-    again exactly as they came.
+    """A body and its properties, decoded at first use; ``raw_properties`` are the encoded ones, to publish
+    unchanged.
     """
 
     __slots__ = ("exchange", "routing_key", "raw_properties", "body", "_properties")
@@ -21,7 +21,7 @@ class Message:
 
     @property
     def properties(self):
-        """The Properties. Raises Malformed where the broker sent none that are well-formed."""
+        """The Properties. Raises Malformed if the broker sent malformed ones."""
         if self._properties is None:
             self._properties = Properties.decode(self.raw_properties)
         return self._properties
@@ -44,15 +44,15 @@ class Delivery(Message):
         self.message_count = getattr(method, "message_count", None)
 
     def ack(self, multiple=False):
-        """Done with it (``multiple``: and with every delivery before it)."""
+        """Acknowledge it (``multiple``: and every delivery before it)."""
         self.channel.ack(self.delivery_tag, multiple)
 
     def nack(self, multiple=False, requeue=True):
-        """Not done with it: back to its queue, or dropped or dead-lettered."""
+        """Refuse it: requeue it, or drop or dead-letter it."""
         self.channel.nack(self.delivery_tag, multiple, requeue)
 
     def reject(self, requeue=True):
-        """``nack`` of this one, in the words of AMQP 0-9-1."""
+        """``nack`` of this delivery alone, by basic.reject."""
         self.channel.reject(self.delivery_tag, requeue)
 
     def __repr__(self):
@@ -63,7 +63,7 @@ class Delivery(Message):
 
 
 class Returned(Message):
-    """A mandatory or immediate message that came back, with the reason."""
+    """A mandatory or immediate message that the broker returned, with the reason."""
 
     __slots__ = ("reply_code", "reply_text")
 

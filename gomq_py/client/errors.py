@@ -1,17 +1,18 @@
-"""What can go wrong on a client connection. A leaf: the codes and texts are the broker's own."""
+"""Errors of client connections. A leaf: the codes and texts are the broker's own."""
 
-# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED: a clock is set, a certificate renewed.
+# OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, which may pass: a clock is set, a certificate
+# renewed.
 _IN_TIME_CODES = {9, 10}
 
 
 class ClientError(Exception):
-    """Base of everything the client raises on account of the broker or the network."""
+    """Base of all errors caused by the broker or the network."""
 
 
 class ClosedError(ClientError):
-    """Closed, by the broker, by us or by the network.
+    """Closed by the broker, by us or by the network.
 
-    ``reply_code`` is 0 where no close method told why; class and method id name what failed.
+    ``reply_code`` is 0 if no close method gave a reason; class and method id name the failed method.
     """
 
     def __init__(self, reply_code, reply_text, class_id=0, method_id=0):
@@ -23,32 +24,33 @@ class ClosedError(ClientError):
         self._first = None
 
     def again(self):
-        """Another one that says the same, for whoever raises what is kept: a raised error has the frames that
-        it went through, and with them what keeps it, which so would hold itself in a circle.
+        """A copy to raise instead of a stored error: raising adds frames, and through them references back to
+        the error's owner, which would make a cycle.
         """
         copy = type(self)(self.reply_code, self.reply_text, self.class_id, self.method_id)
         copy._first = self._first or self
         return copy
 
     def is_same(self, other):
-        """Whether both tell of the same end."""
+        """Whether both report the same end."""
         return other is not None and (self._first or self) is (other._first or other)
 
 
 class ConnectionClosed(ClosedError):
-    """The connection is of no use any more, nor are its channels."""
+    """The connection and its channels cannot be used any more."""
 
 
 class ChannelClosed(ClosedError):
-    """The channel is of no use any more; the connection goes on."""
+    """The channel cannot be used any more; the connection can."""
 
 
 class Timeout(ClientError, TimeoutError):
-    """The broker did not answer in time. The answer may still come: the channel is not to be used again."""
+    """The broker did not answer in time. The answer may still arrive, so the channel must not be used again.
+    """
 
 
 class NotConfirmed(ClientError):
-    """A publish that the broker did not take on, or of which nobody knows whether it did."""
+    """The broker did not accept a publish, or may not have."""
 
 
 class Refused(NotConfirmed):
@@ -56,14 +58,14 @@ class Refused(NotConfirmed):
 
 
 class Unroutable(NotConfirmed):
-    """No queue is bound to the key: the message came back."""
+    """No queue is bound to the key: the message was returned."""
 
 
 class Disconnected(NotConfirmed):
-    """No connection, and none to be waited for any longer."""
+    """There is no connection, and the wait for one is over."""
 
 
 def is_distrust(error):
-    """Whether it is a certificate that no waiting mends: of another authority, or of another host."""
-    code = getattr(error, "verify_code", None)  # which only an ssl.SSLCertVerificationError has
+    """Whether it is a certificate error that waiting cannot mend: another authority or another host."""
+    code = getattr(error, "verify_code", None)  # only ssl.SSLCertVerificationError has it
     return code is not None and code not in _IN_TIME_CODES

@@ -1,14 +1,13 @@
-"""A connection that is kept up: a thread of its own owns it, reconnects, and does what other threads post to
-it.
+"""Link: a connection kept up by a thread of its own, which reconnects and runs what other threads post to it.
 
-The client serves one thread at a time and does nothing behind its back; a program that publishes from many
-threads, or consumes while it works, needs one that is always there, for heartbeats too. All state of a link
-and of what is built on it (publisher, workers) changes in that thread alone, so that nothing needs a lock. In
-a program patched by gevent the thread is a greenlet.
+The client serves one thread at a time and does nothing in the background; a program that publishes from many
+threads, or consumes while it works, needs a thread for the connection and its heartbeats. All state of a link
+and of its users (publisher, workers) changes in that thread alone, so nothing needs a lock. In a program
+patched by gevent the thread is a greenlet.
 
 A caller that waits for one answer may take the thread's place meanwhile (``serve``, gomq_py.client.turn).
 
-Nothing may wait in what is posted, save for the answers of the broker.
+Posted functions must not wait, except for answers of the broker.
 """
 
 import heapq
@@ -31,24 +30,23 @@ from gomq_py.client.errors import (
 from gomq_py.client.turn import make_turn
 
 _LOG = logging.getLogger("gomq_py.client")
-# Told at the first attempt these are final: no waiting mends a password,
-# a missing virtual host or a certificate.
+# Final at the first attempt: waiting mends no wrong password or missing virtual host.
 _FINAL_CODES = {403, 530}
 _LONGEST_WAIT_S = 3600.0
 _OF_THE_PARENT = "the connection is that of the process which forked this one"
-# Of this process: one that it forks has neither their threads nor a share in their connections.
+# Links of this process: a forked one has neither their threads nor a share in their connections.
 _LINKS: weakref.WeakSet = weakref.WeakSet()
 
 
 class Link:
-    """``start`` connects; ``on_up(connection)`` then declares and consumes, in the link's thread, after each
-    loss again.
+    """``start`` connects; after each connect, ``on_up(connection)`` declares and consumes, in the link's
+    thread.
 
-    ``on_down(error)`` is told of each loss, ``on_end(error)`` of the end: None after ``close``, else what the
-    last attempt met. ``on_channel_closed(error)`` may mend a channel that the broker closed; where it returns
-    False the connection is made anew. ``backoff`` says how often and how long to try; ``worked()`` begins it
-    anew, as does a connection that lasts. ``final``: classes of errors of ``on_up`` that end it, as no other
-    attempt would mend them. Options are those of Connection.
+    ``on_down(error)`` hears of each loss, ``on_end(error)`` of the end: None after ``close``, else the error
+    of the last attempt. ``on_channel_closed(error)`` may mend a channel that the broker closed, or returns
+    False to reconnect. ``backoff``: how often and how long to try; ``worked()`` and a lasting connection
+    reset it. ``final``: error classes of ``on_up`` that end the link, because another attempt is of no use.
+    Options are those of Connection.
     """
 
     def __init__(
@@ -66,9 +64,9 @@ class Link:
     ):
         self.url = url
         self._attempts = Attempts(backoff or Backoff())
-        self.connection = None  # the Connection while there is one; for the link's thread
-        self.error = None  # what the last attempt met
-        self.losses = 0  # connections that were up and are lost
+        self.connection = None  # the Connection or None; for the link's thread
+        self.error = None  # error of the last attempt
+        self.losses = 0  # connections lost
         self._on_up = on_up
         self._on_down = on_down or _ignore
         self._on_end = on_end or _ignore
@@ -82,20 +80,20 @@ class Link:
         self._signalled = False
         self._closing = False
         self._ended = False
-        self._is_parents = False  # of the process that forked this one
+        self._is_parents = False  # this process was forked, the link is its parent's
         self._settled = threading.Event()  # up for the first time, or ended
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
         self._woken.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="gomq-py link", daemon=True)
-        self._turn = None  # while there is a connection
+        self._turn = None  # None without a connection
         self._caller = 0  # the thread that has taken the turn
-        self._callers_fault = None  # what ended that, for the link's thread to deal with
+        self._callers_fault = None  # error of that thread, for the link's thread to handle
         _LINKS.add(self)
 
     @property
     def is_up(self):
-        """Whether there is a connection, as far as is known."""
+        """Whether there is a connection, as far as known."""
         return self.connection is not None
 
     @property
@@ -104,9 +102,9 @@ class Link:
         return self._ended
 
     def start(self):
-        """Connect; returns once that is done.
+        """Connect; returns once connected.
 
-        Raises what the last attempt met where the attempts are used up.
+        Raises the error of the last attempt when the attempts are used up.
         """
         self._thread.start()
         self._settled.wait()
@@ -115,7 +113,7 @@ class Link:
         return self
 
     def close(self, timeout_s=10.0):
-        """Do what is posted, close the connection and end the thread; cuts it off after ``timeout_s``."""
+        """Run what is posted, close the connection and end the thread; aborts after ``timeout_s``."""
         self._closing = True
         if not self._thread.is_alive() or self.is_own_thread():
             return
@@ -126,24 +124,22 @@ class Link:
             self._thread.join(timeout_s)
 
     def abort(self):
-        """Cut the connection without a word and end: what was delivered and not settled goes back to its
-        queues.
-        """
+        """Cut the connection without a handshake and end: unsettled deliveries return to their queues."""
         self._closing = True
         connection = self.connection
         if connection is not None:
             try:
                 connection.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for room to write
             except OSError:
-                pass  # it was cut already, which is what is wanted
+                pass  # already cut
         self._wake()
 
     def is_own_thread(self):
-        """Whether the caller runs in the link's thread, where waiting for the link would never end."""
+        """Whether the caller runs in the link's thread, where waiting for the link would deadlock."""
         return threading.current_thread() is self._thread or self._caller == threading.get_ident()
 
     def post(self, function, *args):
-        """Have ``function(*args)`` called in the link's thread, soon. From any thread.
+        """Have ``function(*args)`` called soon in the link's thread. From any thread.
 
         Raises Disconnected after the end.
         """
@@ -153,11 +149,11 @@ class Link:
         self._wake()
 
     def serve(self, future, timeout_s, function, *args):
-        """Do ``function(*args)`` here and serve the connection until ``future`` is done, in place of the
-        link's thread; False if that does something else, and nothing was done.
+        """Call ``function(*args)`` here and serve the connection until ``future`` is done, in place of the
+        link's thread; False, without the call, if that thread is busy.
 
-        It may return before the future is done: then the link's thread goes on. The function must write
-        little (32 KiB), and must not wait. Not in a greenlet: the others would wait.
+        May return before the future is done: then the link's thread goes on. The function must write little
+        (32 KiB) and must not wait. Not in a greenlet: the others would wait.
         """
         turn = self._turn
         if turn is None or self._inbox or not turn.take():
@@ -172,13 +168,13 @@ class Link:
             function(*args)
             deadline = time.monotonic() + timeout_s
             rests = connection.flush_ready() and (
-                # what cannot be sent is answered already, and no broker's answer comes
+                # a message that cannot be sent has its answer already, and the broker sends none
                 future.done() or self._serve_as_caller(turn, connection, future, deadline)
             )
         except (ClientError, OSError) as fault:
             self._callers_fault = fault
         except BaseException:
-            if not turn.caller_waits:  # Ctrl-C between two steps: something may be half written
+            if not turn.caller_waits:  # Ctrl-C between two steps: a write may be half done
                 self._callers_fault = ConnectionClosed(0, "who served the connection was interrupted")
             raise
         finally:
@@ -189,7 +185,7 @@ class Link:
         return True
 
     def call(self, function, *args, timeout_s=None):
-        """``post`` and wait for what it returns or raises. In the link's thread it is called at once."""
+        """``post``, and wait for the result or error. In the link's thread it is called at once."""
         if self.is_own_thread() and not self._ended:
             return function(*args)
         future: Future = Future()
@@ -197,13 +193,13 @@ class Link:
         return future.result(timeout_s)
 
     def call_later(self, seconds, function, *args):
-        """Call it in ``seconds``, connected or not. In the link's thread only."""
+        """Call it in ``seconds``, connected or not. Only in the link's thread."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), function, args))
         if self._caller:
-            self._wake()  # for the link's thread waits up to an earlier thought of time
+            self._wake()  # the link's thread may wait longer
 
     def worked(self):
-        """The broker has done what it was asked for: the next loss is the first. In the link's thread."""
+        """Reset the back-off: the broker has done its work. Only in the link's thread."""
         self._attempts.worked()
 
     # The rest is private, and runs in the link's thread.
@@ -229,7 +225,7 @@ class Link:
         except self._final as fault:
             self._log.error("gave up on %s: %s", self._place(), fault)
             error = fault
-        except BaseException as fault:  # a fault of what runs here: said, then everybody who waits is told
+        except BaseException as fault:  # a fault of posted code: logged, then all waiting callers are told
             self._log.exception("the link to %s ends", self._place())
             error = fault
         finally:
@@ -250,7 +246,7 @@ class Link:
     def _serve(self, connection):
         turn = self._turn = make_turn(connection.fileno(), self._woken.fileno())
         self._callers_fault = None
-        busy = True  # deliveries may have come with the answers that on_up() waited for
+        busy = True  # deliveries may have arrived with the answers for on_up()
         try:
             while not self._closing or self._inbox:
                 woken = turn.wait(0 if busy or self._inbox else self._rest_s(connection.due_in()))
@@ -274,16 +270,16 @@ class Link:
             raise fault
 
     def _serve_as_caller(self, turn, connection, future, deadline):
-        """Until the future is done, or somebody wants the link's thread. In a caller's thread, which has the
-        turn.
+        """Serve until the future is done or the link's thread is wanted. Runs in a caller's thread, which has
+        the turn.
 
-        Whether nothing is left for the link's thread.
+        True if nothing is left for the link's thread.
         """
         while not self._inbox and not self._closing:
             left_s, due_s = deadline - time.monotonic(), connection.due_in()
             came, wanted = turn.wait_as_caller(self._rest_s(left_s if due_s is None else min(left_s, due_s)))
             if wanted or not came:
-                break  # a timer, a sign of life, the caller's deadline
+                break  # a timer, a heartbeat or the caller's deadline is due
             connection.hold()
             connection.take_ready()
             if not connection.flush_ready() or connection.has_more():
@@ -293,7 +289,7 @@ class Link:
         return False
 
     def _note_failure(self, error):
-        """A connection failed, or none came about."""
+        """Note a lost connection or a failed attempt."""
         was_up, self.connection, self.error = self.connection is not None, None, error
         if was_up:
             self.losses += 1
@@ -302,7 +298,7 @@ class Link:
             self._on_down(error)
 
     def _wait_for_next(self):
-        """Wait before the next attempt; the error to end with where there is to be none."""
+        """Wait before the next attempt; returns the final error if there is none."""
         error = self.error
         if self._closing:
             return error
@@ -325,23 +321,22 @@ class Link:
         return None
 
     def _rest_s(self, seconds):
-        """Seconds to wait at most: up to the next timer, if that comes sooner."""
-        # poll() takes at most 2**31 ms, which a timer of a month exceeds:
-        # whoever wakes early looks and waits again.
+        """``seconds`` to wait, or fewer up to the next timer."""
+        # poll() takes at most 2**31 ms, less than a timer of a month: an early wakeup waits again.
         rest_s = _LONGEST_WAIT_S if seconds is None else min(seconds, _LONGEST_WAIT_S)
         return max(0.0, min(rest_s, self._timers[0][0] - time.monotonic())) if self._timers else rest_s
 
     def _do_posted(self, woken):
-        """``woken``: the pipe is readable, and would stay so.
+        """Run posted functions. ``woken``: the pipe is readable and has to be emptied.
 
-        A wake may come after the look that it was for.
+        A wakeup may arrive after its function has run.
         """
         if woken:
             try:
                 self._woken.recv(64)
             except (BlockingIOError, InterruptedError):
-                pass  # an earlier look took it
-        # before the inbox is emptied: whoever posts from here on wakes the thread again
+                pass  # an earlier call emptied it
+        # before the inbox is emptied: later posts wake the thread again
         self._signalled = False
         for _ in range(len(self._inbox)):
             function, args = self._inbox.popleft()
@@ -354,7 +349,7 @@ class Link:
         try:
             function(*args)
         except (ClientError, OSError):
-            raise  # the connection's end, which is met above
+            raise  # the connection's end, handled above
         except Exception:
             self._log.exception(
                 "%s failed in the link to %s", getattr(function, "__qualname__", function), self._place()
@@ -374,7 +369,7 @@ class Link:
             self._woken.close()
 
     def _tell_the_late(self):
-        """What was posted while the connection was closed: somebody waits for its answer, or counts on it."""
+        """Fail what was posted while the connection was closed: callers wait for it."""
         while self._inbox:
             function, args = self._inbox.popleft()
             if function is _answer:
@@ -386,7 +381,7 @@ class Link:
                 self._log.debug("%s after the end: %s", getattr(function, "__qualname__", function), error)
 
     def _leave_to_parent(self):
-        """In a process that was forked: what is here belongs to the other."""
+        """In a forked process: leave everything to the parent."""
         self._is_parents = self._ended = True
         self.connection = self._turn = None
 

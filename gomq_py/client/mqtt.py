@@ -1,9 +1,9 @@
 """A blocking MQTT client for tests and load generation, of 3.1, 3.1.1 and 5: stdlib only, one thread or
 greenlet at a time.
 
-Nothing happens behind the caller's back: packets are read while it waits in a call, and PINGREQ is sent then
-too, so a program that stays away longer than the keep alive should ask for ``keep_alive_s=0``. Whoever tests
-a server may write octets of any kind (``send``), leave out CONNECT (``login=False``), read packet by packet
+Nothing runs in the background: packets are read while the caller waits in a call, and PINGREQ is sent then,
+too, so a program that stays away longer than the keep alive should ask for ``keep_alive_s=0``. Tests of a
+server may write any bytes (``send``), leave out CONNECT (``login=False``), read packet by packet
 (``next_packet``) and acknowledge by hand (``automatic=False``).
 """
 import socket
@@ -29,18 +29,18 @@ DEFAULT_TIMEOUT_S = 30  # an acknowledgement of a durable publish waits for the 
 
 
 class Session:
-    """What a client keeps of a session between two connections (MQTT 5 §4.1): hand it to the next client, and
-    what was not acknowledged is sent again, and what was received once at QoS 2 is not given out twice.
+    """State of a session between two connections (MQTT 5 §4.1). With it, the next client resends
+    unacknowledged messages and drops duplicates of received QoS 2 messages.
     """
 
     def __init__(self):
-        # By packet identifier, in the order of sending: PublishPacket, or PubrelPacket once PUBREC has come.
+        # {packet identifier: PublishPacket, or PubrelPacket after PUBREC}, in the order of sending
         self.outgoing = {}
-        self.incoming = set()  # packet identifiers of QoS 2 that PUBREL has not come for
+        self.incoming = set()  # packet identifiers of QoS 2 without PUBREL yet
         self._last_identifier = 0
 
     def next_identifier(self):
-        """A packet identifier that is not in use. Raises ValueError where all are."""
+        """A packet identifier that is not in use. Raises ValueError if all are."""
         for _ in range(STRING_MAX):
             self._last_identifier = self._last_identifier % STRING_MAX + 1
             if self._last_identifier not in self.outgoing:
@@ -51,12 +51,13 @@ class Session:
 class MQTTClient(Stream):
     """Connects and logs in when made.
 
-    Raises ConnectionClosed with the server's reason code, Timeout, or OSError where nothing listens.
+    Raises ConnectionClosed with the server's reason code, Timeout, or OSError if nothing listens.
 
-    Keyword arguments win over the URL's query. ``properties`` are those of CONNECT, ``will`` a
-    gomq_py.mqtt.wire.packets.Will, ``connack`` is the answer. ``timeout_s`` bounds each wait for an answer.
-    ``login=False`` connects the socket only: ``connect`` or octets are the caller's. ``automatic=False``
-    leaves PUBACK, PUBREC and PUBCOMP to the caller. ``socket_module`` may be ``gevent.socket``.
+    Keyword arguments win over the URL's query. ``properties``: of CONNECT; ``will``: a
+    gomq_py.mqtt.wire.packets.Will; ``connack``: the answer. ``timeout_s`` bounds each wait for an answer.
+    ``login=False``: only the socket is connected, and the caller sends CONNECT (``connect``) or other bytes.
+    ``automatic=False`` leaves PUBACK, PUBREC and PUBCOMP to the caller. ``socket_module`` may be
+    ``gevent.socket``.
     """
 
     def __init__(
@@ -85,12 +86,12 @@ class MQTTClient(Stream):
         self.session = session or Session()
         self.automatic = automatic
         self.connack = None
-        self.messages: deque = deque()  # PublishPackets nobody has asked for yet
-        self.receive_maximum = STRING_MAX  # publishes of QoS 1 and 2 that the server takes at once
+        self.messages: deque = deque()  # PublishPackets not yet taken
+        self.receive_maximum = STRING_MAX  # unacknowledged publishes that the server allows
         self._reader = PacketReader(self.version, SERVER)
-        self._packets: deque = deque()  # other packets, that are not answered by themselves
-        self._refused: dict = {}  # packet identifier -> the answer with a reason code of failure
-        self._answers: dict = {}  # packet identifier -> reason code of a publish that was taken on
+        self._packets: deque = deque()  # other packets without an automatic answer
+        self._refused: dict = {}  # packet identifier -> answer with a failure
+        self._answers: dict = {}  # packet identifier -> reason code of an accepted publish
         self._aliases: dict = {}
         self._pinged_at = 0.0
         super().__init__(self.parameters, socket_module, tls_context)
@@ -107,11 +108,11 @@ class MQTTClient(Stream):
     def __exit__(self, *_):
         self.close()
 
-    # Asking.
+    # Requests.
 
     def connect(self):
-        """Send CONNECT and wait for CONNACK. What an earlier connection of the session left unacknowledged is
-        sent again where the server has the session, and forgotten where it has not.
+        """Send CONNECT and wait for CONNACK. Unacknowledged messages of the session are resent if the server
+        has the session, and dropped otherwise.
 
         Raises ConnectionClosed with the reason code of a refusal, Timeout.
         """
@@ -140,8 +141,8 @@ class MQTTClient(Stream):
         return connack
 
     def subscribe(self, *filters, qos=0, properties=None):
-        """Subscribe to filters, each a text or a gomq_py.mqtt.wire.packets.Subscription; the SUBACK, which
-        has a reason code for each.
+        """Subscribe to filters, each a text or a gomq_py.mqtt.wire.packets.Subscription; returns the SUBACK,
+        with a reason code for each.
         """
         subscriptions = tuple(
             each if isinstance(each, Subscription) else Subscription(each, qos) for each in filters)
@@ -151,14 +152,15 @@ class MQTTClient(Stream):
         return self._answer(SubackPacket, identifier)
 
     def unsubscribe(self, *filters, properties=None):
-        """Take back subscriptions; the UNSUBACK."""
+        """End subscriptions; returns the UNSUBACK."""
         identifier = self.session.next_identifier()
         self.send_packet(UnsubscribePacket(
             packet_identifier=identifier, topic_filters=filters, properties=properties))
         return self._answer(UnsubackPacket, identifier)
 
     def publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
-        """Publish, and at QoS 1 and 2 wait until the server has taken the message on; the reason code.
+        """Publish, and at QoS 1 and 2 wait until the server has accepted the message; returns the reason
+        code.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
         """
@@ -166,8 +168,8 @@ class MQTTClient(Stream):
         return self.wait_acknowledged(identifier) if qos else reason_codes.SUCCESS
 
     def begin_publish(self, topic_name, payload=b"", qos=0, retain=False, properties=None):
-        """Publish without waiting for the answer; the packet identifier, for ``wait_acknowledged``, 0 at QoS
-        0. Waits while as many are unacknowledged as the server takes at once.
+        """Publish without waiting for the answer; returns the packet identifier for ``wait_acknowledged``, 0
+        at QoS 0. Waits while the server's limit of unacknowledged publishes is reached.
         """
         if qos:
             self.wait_for(lambda: len(self.session.outgoing) < self.receive_maximum, self.timeout_s)
@@ -182,7 +184,7 @@ class MQTTClient(Stream):
         return identifier
 
     def wait_acknowledged(self, identifier=None):
-        """Wait until the server has taken on a publish (None: all of them); the reason code, None for all.
+        """Wait until the server has accepted a publish (None: all of them); returns its reason code, or None.
 
         Raises Refused with the reason code's name, Timeout, ConnectionClosed.
         """
@@ -200,7 +202,7 @@ class MQTTClient(Stream):
         return None
 
     def next_message(self, timeout_s=None):
-        """The next PublishPacket; None where none comes within ``timeout_s`` (None: wait for ever).
+        """The next PublishPacket, or None after ``timeout_s`` (None: wait for ever).
 
         Raises ConnectionClosed. May switch.
         """
@@ -217,33 +219,33 @@ class MQTTClient(Stream):
             packet_identifier=message.packet_identifier, reason_code=reason_code, properties=properties))
 
     def ping(self):
-        """PINGREQ, and wait for PINGRESP."""
+        """Send PINGREQ and wait for PINGRESP."""
         self.send_sign_of_life()
         self._answer(PingrespPacket)
 
     def disconnect(self, reason_code=0, properties=None):
-        """DISCONNECT and close; does nothing on a closed connection. 0x04 asks for the will."""
+        """Send DISCONNECT and close; no effect on a closed connection. Reason code 0x04 asks for the will."""
         if self.error is not None:
             return
         try:
             self.send_packet(DisconnectPacket(reason_code=reason_code, properties=properties))
         except ConnectionClosed:
-            return  # it is closed either way
+            return  # closed either way
         self.end(ConnectionClosed(0, "closed by this client"))
 
     def close(self):
-        """DISCONNECT of a client that is content."""
+        """``disconnect`` with reason code 0."""
         self.disconnect()
 
-    # Packets and octets, for tests; ``send`` writes any octets.
+    # Packets and bytes, for tests; ``send`` writes any bytes.
 
     def send_packet(self, packet):
         """Send a packet as it is."""
         self.send(packet.encode(self.version))
 
     def next_packet(self, timeout_s=None):
-        """The next packet that nobody has waited for: an answer, or with ``automatic=False`` a step of QoS 2;
-        None where none comes within ``timeout_s``. PUBLISH comes from ``next_message``.
+        """The next packet that no call has waited for: an answer, or with ``automatic=False`` a step of QoS
+        2; None after ``timeout_s``. PUBLISH comes from ``next_message``.
         """
         deadline = deadline_in(timeout_s)
         while not self._packets:
@@ -252,8 +254,8 @@ class MQTTClient(Stream):
         return self._packets.popleft()
 
     def wait_closed(self, timeout_s=None):
-        """Wait until the server ends the connection; the ConnectionClosed, with its reason code where it said
-        one. Raises Timeout where it does not.
+        """Wait until the server ends the connection; returns the ConnectionClosed, with the server's reason
+        code if it sent one. Raises Timeout.
         """
         deadline = deadline_in(self.timeout_s if timeout_s is None else timeout_s)
         try:
@@ -264,16 +266,16 @@ class MQTTClient(Stream):
         raise Timeout(f"{self.parameters.host}:{self.parameters.port} has not closed the connection")
 
     def take_over(self):
-        """What was received and not handled yet. From here on the caller reads and writes the socket."""
+        """Returns the bytes received and not handled yet. The caller then reads and writes the socket."""
         octets = bytes(self._reader.buffer)
         self._reader.buffer.clear()
         return octets
 
     def give_back(self, octets):
-        """The caller has stopped reading, with these octets of an incomplete packet left over."""
+        """End ``take_over``, with the bytes of an incomplete packet left over."""
         self._reader.feed(octets)
 
-    # What the stream asks.
+    # Called by the stream.
 
     @property
     def interval_s(self):
@@ -281,21 +283,21 @@ class MQTTClient(Stream):
         return self.keep_alive_s
 
     def due_at(self):
-        """A server need not say anything but PINGRESP, so it is asked whenever it has been silent, too."""
+        """A server need send nothing but PINGRESP, so a PINGREQ is due when either side was silent."""
         return max(self._pinged_at, min(self._last_sent, self._last_received)) + self.keep_alive_s / 2
 
     def send_sign_of_life(self):
-        """PINGREQ."""
+        """Send PINGREQ."""
         self._pinged_at = time.monotonic()
         self.send_packet(PingreqPacket())
 
     def feed(self, octets):
-        """Octets have come."""
+        """Take received bytes."""
         self._reader.feed(octets)
 
     def dispatch(self):
-        """Handle every whole packet; False if there was none. What lies behind a CONNACK waits until
-        ``connect`` has seen whether the server has the session.
+        """Handle every whole packet; False if there was none. Packets behind a CONNACK wait until ``connect``
+        has seen whether the server has the session.
         """
         any_packet = False
         try:
@@ -305,7 +307,7 @@ class MQTTClient(Stream):
                 if isinstance(packet, ConnackPacket):
                     break
         except MQTTError as error:
-            # The server broke the protocol: say so, where there are words for it, and leave.
+            # The server broke the protocol: send the reason if the version has one, and close.
             if self.version >= MQTT_5 and reason_codes.may_carry(DISCONNECT, error.reason_code):
                 self.send_packet(DisconnectPacket(reason_code=error.reason_code))
             self.fail(ConnectionClosed(error.reason_code, f"closed by this client: {error}"), error)
@@ -314,7 +316,7 @@ class MQTTClient(Stream):
     # The rest is private.
 
     def _answer(self, kind, identifier=None):
-        """Wait for a packet of a kind, and for one SUBSCRIBE or UNSUBSCRIBE where given."""
+        """Wait for a packet of a kind, and for that of one SUBSCRIBE or UNSUBSCRIBE if given."""
 
         def arrived():
             return next((packet for packet in self._packets if type(packet) is kind and (
@@ -341,7 +343,7 @@ class MQTTClient(Stream):
             packet.topic_name = packet.topic_name or self._aliases.get(alias, "")
         identifier = packet.packet_identifier
         if packet.qos == 2:
-            if identifier not in self.session.incoming:  # once, whatever is sent again [MQTT-4.3.3-10]
+            if identifier not in self.session.incoming:  # duplicates are dropped [MQTT-4.3.3-10]
                 self.session.incoming.add(identifier)
                 self.messages.append(packet)
             elif not self.automatic:
@@ -359,7 +361,7 @@ class MQTTClient(Stream):
             self._keep(packet)
 
     def _acknowledged(self, packet):
-        """PUBACK or PUBCOMP, or a PUBREC that refuses."""
+        """Handle a PUBACK, a PUBCOMP or a refusing PUBREC."""
         if self.session.outgoing.pop(packet.packet_identifier, None) is None:
             return self._keep(packet)
         if packet.reason_code >= reason_codes.UNSPECIFIED_ERROR:
@@ -377,7 +379,7 @@ class MQTTClient(Stream):
             self.session.outgoing[identifier] = PubrelPacket(packet_identifier=identifier)
         if not self.automatic:
             return self._keep(packet)
-        # One of which nothing is known is answered, too, or the server would ask for ever.
+        # Unknown identifiers are answered, too, or the server would resend for ever.
         known = identifier in self.session.outgoing or self.version < MQTT_5
         code = reason_codes.SUCCESS if known else reason_codes.PACKET_IDENTIFIER_NOT_FOUND
         self.send_packet(PubrelPacket(packet_identifier=identifier, reason_code=code))

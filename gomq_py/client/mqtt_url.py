@@ -24,8 +24,8 @@ _TEXTS = (
 
 @dataclass
 class MQTTParameters:
-    """One address and login; ``options`` holds the query's keys, integers as int, ``version`` as the number
-    that CONNECT carries, ``clean_start`` as bool.
+    """One address and login; ``options``: the query's keys, integers as int, ``version`` as in CONNECT,
+    ``clean_start`` as bool.
     """
 
     host: str = "localhost"
@@ -38,14 +38,14 @@ class MQTTParameters:
 
     @property
     def user_name(self):
-        """The user name of CONNECT, with the virtual host before it where there is one; None: none."""
+        """The user name for CONNECT, with the virtual host before it if given; None: no user name."""
         if self.user is None or self.virtual_host is None:
             return self.user
         return f"{self.virtual_host}:{self.user}"
 
 
 def parse_mqtt_url(url):
-    """The MQTTParameters of a URL. Raises ValueError naming what is wrong, without the password."""
+    """Parse a URL. Raises ValueError naming what is wrong, without the password."""
     parts = split_url(url)
     if parts.scheme not in ("mqtt", "mqtts"):
         raise ValueError(
@@ -68,7 +68,7 @@ def parse_mqtt_url(url):
 
 
 def _checked(options):
-    """The options with their types. Raises ValueError."""
+    """The options as typed values. Raises ValueError."""
     if "version" in options:
         if options["version"] not in VERSIONS:
             raise ValueError(f"version in an MQTT URL is one of 3.1, 3.1.1 and 5, not {options['version']!r}")

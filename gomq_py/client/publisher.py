@@ -1,7 +1,7 @@
 """Publishing over a link from any number of threads: each message is a Future that ends with its confirm.
 
-What was not confirmed when the connection was lost is published again on the next one: at least once. Whoever
-gives up waiting cancels the Future, and then it is not.
+Messages that were unconfirmed when the connection was lost are published again on the next one: at least
+once. A caller that cancels the Future stops that.
 """
 
 from concurrent.futures import Future, InvalidStateError
@@ -12,12 +12,12 @@ from gomq_py.client.errors import ClientError, Disconnected, NotConfirmed, Refus
 
 # Class, weight and size of the body stand before the properties in a header frame.
 _HEADER_FRAME_OCTETS = FRAME_OVERHEAD + 12
-# Of a message that a caller writes itself, without waiting for room in the socket.
+# Largest message that a caller writes itself, without waiting for room in the socket.
 _SERVED_OCTETS = 16384
 
 
 class _Message:
-    """One publish on its way."""
+    """One publish in flight."""
 
     __slots__ = ("arguments", "mandatory", "future")
 
@@ -28,8 +28,8 @@ class _Message:
 
 
 class Publisher:
-    """Its owner calls ``up``, ``down``, ``channel_closed`` and ``end`` from the link's callbacks, and sets
-    ``link``.
+    """Its owner sets ``link`` and calls ``up``, ``down``, ``channel_closed`` and ``end`` from the link's
+    callbacks.
     """
 
     def __init__(self):
@@ -39,10 +39,10 @@ class Publisher:
         self._waiting: list = []  # for a connection
 
     def publish(self, exchange, routing_key, body, properties=None, mandatory=True, serve_s=0.0):
-        """A Future: None once the broker has confirmed. It may fail with Refused, Unroutable, Disconnected.
+        """A Future: None once the broker has confirmed; it may fail with Refused, Unroutable, Disconnected.
 
-        From any thread. ``serve_s``: the caller is going to wait for so long, and is in no greenlet, so that
-        it may do the work of the link's thread meanwhile.
+        From any thread. ``serve_s``: the caller, which is not a greenlet, will wait for so long and may do
+        the work of the link's thread meanwhile.
         """
         message = _Message((exchange, routing_key, body, properties), mandatory)
         if serve_s and len(body) <= _SERVED_OCTETS:
@@ -56,13 +56,13 @@ class Publisher:
 
     @property
     def unconfirmed_count(self):
-        """Messages that were sent or wait for a connection."""
+        """Messages that are sent and unconfirmed, or wait for a connection."""
         return len(self._unconfirmed) + len(self._waiting)
 
     # In the link's thread.
 
     def up(self, connection):
-        """A new connection: what waits is sent."""
+        """Send what waits, over a new connection."""
         self._open(connection)
         waiting, self._waiting = self._waiting, []
         for number, message in enumerate(waiting):
@@ -73,7 +73,7 @@ class Publisher:
                 raise
 
     def down(self):
-        """The connection is lost: what was not confirmed waits for the next one."""
+        """The connection is lost: keep unconfirmed messages for the next one."""
         self._channel = None
         self._waiting = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed = {}
@@ -81,7 +81,7 @@ class Publisher:
     def channel_closed(self, connection, error):
         """True if it was the publisher's channel.
 
-        What was under way fails: which message broke it nobody says.
+        All messages in flight fail, because any of them may have caused it.
         """
         if self._channel is None or not error.is_same(self._channel.error):
             return False
@@ -92,7 +92,7 @@ class Publisher:
         return True
 
     def end(self, error):
-        """There will be no connection."""
+        """Fail all messages: there will be no connection."""
         self.down()
         waiting, self._waiting = self._waiting, []
         for message in waiting:
@@ -112,7 +112,7 @@ class Publisher:
         elif self._channel is None:
             self._waiting.append(message)
         else:
-            # Noted before it is sent: what a failing send leaves behind is published again.
+            # Recorded before it is sent, so that it is published again if sending fails.
             self._unconfirmed[self._channel.published + 1] = message
             try:
                 exchange, routing_key, body, properties = message.arguments
@@ -120,14 +120,15 @@ class Publisher:
                 self._channel.publish(exchange, routing_key, body, properties, mandatory=message.mandatory)
             except (ClientError, OSError):
                 raise  # the connection's fault
-            except Exception as error:  # a header or key that has no wire form, as one that holds itself
+            except Exception as error:  # a header or key that cannot be encoded (one that contains itself)
                 del self._unconfirmed[self._channel.published + 1]
                 _end(message, error)
 
     def _wire_form(self, properties):
-        """Properties in octets. Raises ValueError where they do not fit into a frame.
+        """Encoded properties. Raises ValueError if they do not fit into a frame.
 
-        The broker ends the connection over a frame that is too large, and the next one over the same message.
+        The broker would close the connection over a frame that is too large, and the next one over the same
+        message.
         """
         if properties is None:
             return None
@@ -154,7 +155,7 @@ class Publisher:
             _end(message, error)
 
     def _came_back(self, message, returned):
-        """A mandatory message comes back just before its confirm."""
+        """Note a returned mandatory message; its confirm follows."""
         exchange, routing_key, body, _ = message.arguments
         for each in returned:
             if (each.exchange, each.routing_key, each.body) == (exchange, routing_key, body):
@@ -172,4 +173,4 @@ def _end(message, error):
         else:
             message.future.set_exception(error)
     except InvalidStateError:
-        pass  # whoever waited has cancelled it meanwhile
+        pass  # the caller has cancelled it meanwhile

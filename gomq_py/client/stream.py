@@ -1,35 +1,35 @@
-"""Stream: what a client's connection does whichever protocol it speaks: whole frames or packets out, octets
-in, waiting for an answer, signs of life, and one way to end.
+"""Stream: the part of a client's connection that both protocols share: whole frames or packets out, bytes in,
+waiting for an answer, heartbeats, and the end.
 
-Nothing happens behind the caller's back: octets are read while it waits in a call. While a write waits for
-room, whatever the broker sends is taken in, so that two peers that both write cannot wait for each other.
+Nothing runs in the background: bytes are read while the caller waits in a call. While a write waits for room,
+input is read, so that two peers that both write do not deadlock.
 """
 import time
 
 from gomq_py.client.errors import ConnectionClosed, Timeout
 from gomq_py.client.transport import Transport
 
-_HELD_OCTETS = 65536  # what is held is written at that size: still a small share of a socket's buffer
+_HELD_OCTETS = 65536  # written at this size: a small share of a socket's buffer
 _READ_OCTETS = 65536
-# Of a peer that is not trusted: what may come while one answer is awaited. The largest that any broker has to
-# say is a frame. Read in small parts, for a frame may have 8 octets, and between two parts others go on.
+# Most bytes from an untrusted peer while one answer is awaited; the largest answer of any broker is a frame.
+# They are read in small parts, because a frame may have 8 bytes and others run between two parts.
 _WARY_OCTETS = 256 * 1024
 _WARY_READ_OCTETS = 4096
 
 
 class Stream:
-    """Connects when made; a class of a protocol says what the octets mean.
+    """Connects when made; a subclass parses the protocol.
 
-    It has ``timeout_s``, which bounds each wait for an answer, before it calls this constructor. ``wary``:
-    the peer is not trusted, so that what it sends while an answer is awaited is bounded, and how long it may
-    take nothing of what it is sent.
+    The subclass sets ``timeout_s``, which bounds each wait for an answer, before it calls this constructor.
+    ``wary``: the peer is not trusted; limits the bytes it may send while an answer is awaited, and the time
+    it may read nothing.
     """
 
     def __init__(self, parameters, socket_module, tls_context, connected=None, wary=False):
         self.parameters = parameters
         self._wary = wary
-        self._taken = 0  # octets since an answer was asked for
-        self.error: ConnectionClosed | None = None  # the ConnectionClosed that ended the connection
+        self._taken = 0  # bytes since the last request
+        self.error: ConnectionClosed | None = None  # why the connection ended
         self._outgoing = bytearray()
         self._sending = False
         self._held = False  # between hold() and flush()
@@ -42,33 +42,33 @@ class Stream:
             self._transport.close()
             raise
 
-    # What a protocol says.
+    # Implemented by a protocol.
 
     timeout_s: float
 
     @property
     def interval_s(self):
-        """A sign of life is sent after half of these seconds, the broker is given up after twice as many; 0
-        or None: both may be silent for ever.
+        """A heartbeat is sent after half of these seconds, and the broker counts as dead after twice as many;
+        0 or None: no heartbeats.
         """
         raise NotImplementedError
 
     def feed(self, octets):
-        """Octets have come."""
+        """Take received bytes."""
         raise NotImplementedError
 
     def dispatch(self):
-        """Handle every frame or packet that is there as a whole; False if there was none."""
+        """Handle every whole frame or packet; False if there was none."""
         raise NotImplementedError
 
     def send_sign_of_life(self):
-        """Nothing has been sent for half an interval."""
+        """Send a heartbeat: nothing was sent for half an interval."""
         raise NotImplementedError
 
     def ended(self, error):
-        """The connection has ended."""
+        """Called once the connection has ended."""
 
-    # What callers use.
+    # Called by users.
 
     @property
     def closed(self):
@@ -85,28 +85,27 @@ class Stream:
         return self._transport.socket.fileno()
 
     def due_in(self):
-        """Seconds until a sign of life must be sent or is missed; None without an interval."""
+        """Seconds until a heartbeat must be sent or is missed; None without an interval."""
         if not self.interval_s:
             return None
         return max(0, min(self.due_at(), self._last_received + 2 * self.interval_s) - time.monotonic())
 
     def due_at(self):
-        """When a sign of life must be sent, by the monotonic clock."""
+        """Monotonic time at which a heartbeat must be sent."""
         return self._last_sent + self.interval_s / 2
 
     def hold(self):
-        """Collect what is sent up to ``flush`` or the next wait for an answer: many frames, one system call.
-        """
+        """Collect output until ``flush`` or the next wait for an answer: many frames, one system call."""
         self._held = True
 
     def flush(self):
-        """Send what ``hold`` collected. May switch."""
+        """Send the output that ``hold`` collected. May switch."""
         self._held = False
         if self._outgoing:
             self.send(b"")
 
     def flush_ready(self):
-        """``flush`` without waiting: whether all of it is sent; otherwise ``flush`` sends the rest."""
+        """``flush`` without waiting: True if all is sent; otherwise ``flush`` sends the rest."""
         self._held = False
         try:
             if self._outgoing:
@@ -123,11 +122,11 @@ class Stream:
         return not self._outgoing
 
     def has_more(self):
-        """Whether there is more to take in that no select tells of, as TLS may hold it."""
+        """Whether TLS may hold input that no select reports."""
         return self._transport.holds_octets()
 
     def abort(self):
-        """Close the socket without a word, as a crashed client would."""
+        """Close the socket without a handshake, as a crashed client would."""
         self.end(ConnectionClosed(0, "aborted by this client"))
 
     def send(self, octets):
@@ -135,7 +134,7 @@ class Stream:
         self.raise_if_closed()
         self._outgoing += octets
         if self._sending:
-            return  # another greenlet is in the loop below and takes this along
+            return  # another greenlet in the loop below sends this, too
         if self._held and len(self._outgoing) < _HELD_OCTETS:
             return
         self._sending = True
@@ -146,8 +145,7 @@ class Stream:
                     sent = self._transport.send(view)
                 del self._outgoing[:sent]
                 if self._outgoing and not sent:
-                    # No longer than silence is allowed: it is not for this loop to send the heartbeats in
-                    # between.
+                    # Waits no longer than the peer may be silent; this loop does not send heartbeats.
                     self._wait_for_room(until)
                     self._take()
                     if self._ended_by_peer:
@@ -182,8 +180,8 @@ class Stream:
                 self._lost(error)
 
     def receive_ready(self):
-        """Read and dispatch what has come by now, without waiting; whether anything had. Sends a sign of life
-        that is due. Raises ConnectionClosed. May switch, for it may write.
+        """Read and dispatch what has arrived, without waiting; True if anything had. Sends a heartbeat that
+        is due. Raises ConnectionClosed. May switch, for it may write.
         """
         self.raise_if_closed()
         try:
@@ -194,18 +192,18 @@ class Stream:
         if not came:
             self._nothing_came()
         else:
-            self._give_sign_of_life()  # a peer that never stops talking is told all the same
+            self._give_sign_of_life()  # a peer that sends without pause gets heartbeats, too
         return came
 
     def wait_for(self, predicate, timeout_s=None, what=""):
-        """Receive until ``predicate()`` holds; ``what`` says in errors what is awaited. Raises Timeout,
+        """Receive until ``predicate()`` holds; ``what`` names the awaited thing in errors. Raises Timeout,
         ConnectionClosed. May switch.
         """
         deadline = deadline_in(timeout_s)
         self._taken = 0
         while not predicate():
             came = self.receive(deadline)
-            # a peer that does not stop talking is no answer either
+            # other input does not extend the time for the answer
             if not came or self._wary and not predicate() and deadline and time.monotonic() > deadline:
                 raise Timeout(
                     f"no answer from {self.parameters.host}:{self.parameters.port} within {timeout_s:.3g} s"
@@ -213,17 +211,17 @@ class Stream:
                 )
 
     def raise_if_closed(self):
-        """Raise what has ended the connection, if anything has."""
+        """Raise the reason for the end, if the connection has ended."""
         if self.error is not None:
             raise self.error.again()
 
     def fail(self, error, cause=None):
-        """End and raise the reason, which is an earlier one where there was one."""
+        """End and raise the reason, or an earlier reason."""
         self.end(error)
         raise (self.error or error).again() from cause
 
     def end(self, error):
-        """The one way out: keeps the first reason, closes the socket."""
+        """End with this reason, unless ended; closes the socket."""
         if self.error is not None:
             return
         self.error = error
@@ -233,7 +231,7 @@ class Stream:
     # The rest is private.
 
     def _wait_for_room(self, until):
-        """Wait until the socket takes more, as long as silence is allowed, or up to ``until``."""
+        """Wait until the socket takes more, as long as the peer may be silent, or until ``until``."""
         wait_s = self._silence_left()
         if until is not None:
             left_s = until - time.monotonic()
@@ -248,7 +246,7 @@ class Stream:
                 0, f"the broker has taken nothing of what it is sent for {self.timeout_s:g} s"))
 
     def _take(self):
-        """Move what the socket holds to the protocol's reader."""
+        """Feed what the socket holds to the protocol's reader."""
         octets = self._transport.receive(_WARY_READ_OCTETS if self._wary else _READ_OCTETS)
         if octets:
             self._last_received = time.monotonic()
@@ -270,7 +268,7 @@ class Stream:
             self._give_sign_of_life()
 
     def _give_sign_of_life(self):
-        """One that is due."""
+        """Send a heartbeat if one is due."""
         if self.interval_s and time.monotonic() >= self.due_at() and not self._outgoing:
             self.send_sign_of_life()
 
@@ -282,9 +280,9 @@ class Stream:
         self.fail(ConnectionClosed(0, f"nothing heard from the broker for {2 * self.interval_s} s"))
 
     def _lost(self, error):
-        """The socket failed.
+        """End because the socket failed.
 
-        What the broker said before may still be in the reader, and says more than the error.
+        The broker's last frames may still be in the reader, and say more than the error.
         """
         if self.error is None:
             try:

@@ -2,23 +2,24 @@
 
 The only module of the client that knows sockets.
 
-The socket module is a parameter: with ``gevent.socket`` the waiting is cooperative, with the stdlib's it
-blocks the thread. The select and ssl modules are taken from the same package.
+The socket module is a parameter: with ``gevent.socket`` waiting is cooperative, with the stdlib's it blocks
+the thread. The select and ssl modules come from the same package.
 """
 import time
 from importlib import import_module
 from typing import Any
 
-# A server_name_indication: the peer is told no name, and its certificate may be for any, as in RabbitMQ.
+# Value of server_name_indication: no name is sent, and any name in the certificate is accepted, as in
+# RabbitMQ.
 NO_NAME = "disable"
-# How a TLS server begins that was told something else: an alert of TLS 1.x or SSL 3.
+# First bytes of a TLS server's answer to plain text: an alert of TLS 1.x or SSL 3.
 TLS_ALERT = b"\x15\x03"
 # OpenSSL's X509_V_ERR_CERT_CHAIN_TOO_LONG.
 CHAIN_TOO_LONG = 22
 
 
 class Transport:
-    """Octets to and from one peer; never blocks except in ``wait`` and ``connect``."""
+    """Bytes to and from one peer; blocks only in ``wait`` and ``connect``."""
 
     def __init__(self, socket_module):
         self._socket_module = socket_module
@@ -28,9 +29,9 @@ class Transport:
         self.socket: Any = None
 
     def connect(self, parameters, timeout_s, given_context=None, connected=None):
-        """Connect, and do the TLS handshake where the parameters ask for it. Raises OSError. May switch.
+        """Connect, with a TLS handshake if the parameters ask for it. Raises OSError. May switch.
 
-        ``connected``: a socket of the same module that is connected already, owned from here on.
+        ``connected``: a connected socket of the same module, owned from here on.
         """
         module = self._socket_module
         sock = self.socket = connected
@@ -50,20 +51,19 @@ class Transport:
         self.socket = sock
 
     def release(self):
-        """The socket, which is the caller's from here on."""
+        """Returns the socket, which belongs to the caller from here on."""
         sock, self.socket = self.socket, None
         return sock
 
     def send(self, octets):
-        """Send what the socket takes now; the count, 0 when it takes nothing. Raises OSError."""
+        """Send what the socket takes now; returns the count, 0 for nothing. Raises OSError."""
         try:
             return self.socket.send(octets)
         except self._would_block:
             return 0
 
     def receive(self, count=65536):
-        """Up to ``count`` octets that are there now: None when there are none yet, b"" when the peer has
-        closed.
+        """Up to ``count`` received bytes: None if there are none yet, b"" if the peer has closed.
 
         Raises OSError.
         """
@@ -73,8 +73,7 @@ class Transport:
             return None
 
     def wait(self, timeout_s, writable=False):
-        """Wait until there is something to read (or room to write); False after ``timeout_s`` seconds (None:
-        for ever).
+        """Wait for input (or room to write); False after ``timeout_s`` seconds (None: for ever).
 
         May switch.
         """
@@ -84,11 +83,11 @@ class Transport:
         return _is_ready(self._select, self.socket, events, timeout_s)
 
     def holds_octets(self):
-        """Whether TLS has octets that were read already and no poll tells of."""
+        """Whether TLS holds bytes that no poll reports."""
         return self._tls and self.socket.pending() > 0
 
     def close(self):
-        """Close the socket; once is enough."""
+        """Close the socket. May be called again."""
         if self.socket is not None:
             self.socket.close()
 
@@ -107,8 +106,8 @@ def _is_ready(select, sock, events, timeout_s):
 
 
 def handshake(ssl, connected, context, host, options, timeout_s):
-    """The TLS socket around one that is connected, verified as the context and the options say. ``timeout_s``
-    bounds all of it; None: nothing does. Raises OSError. May switch.
+    """The TLS socket around a connected one, verified by the context and the options. ``timeout_s`` bounds
+    all of it; None: no limit. Raises OSError. May switch.
     """
     name = options.get("server_name_indication", host)
     connected.settimeout(0)
@@ -127,7 +126,7 @@ def handshake(ssl, connected, context, host, options, timeout_s):
 
 
 def _shake_hands(ssl, wrapped, timeout_s):
-    """As do_handshake(), whose own limit of time begins anew with each octet that comes."""
+    """do_handshake() with one time limit; its own starts anew with each byte received."""
     select = _sibling(ssl, "select")
     until = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
@@ -144,8 +143,8 @@ def _shake_hands(ssl, wrapped, timeout_s):
 
 
 def _check_depth(ssl, wrapped, depth):
-    """Refuse a chain with more certificates than ``depth`` between the peer's and the authority's, before
-    anything is sent. The ssl module has no setting for it.
+    """Refuse a chain with more than ``depth`` intermediate certificates before anything is sent. The ssl
+    module has no setting for it.
     """
     between = len(wrapped._sslobj.get_verified_chain()) - 2
     if between > depth:
@@ -155,8 +154,8 @@ def _check_depth(ssl, wrapped, depth):
 
 
 def tls_context(ssl, options):
-    """A context of an ssl module as a URL's options ask for it. Raises OSError. Reads files: blocks."""
-    # Not create_default_context(): gevent's makes one of the standard library, whose handshake would block
+    """A context of an ssl module for a URL's options. Raises OSError. Reads files: blocks."""
+    # Not create_default_context(): gevent's returns one of the standard library, whose handshake would block
     # the hub.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if options.get("cacertfile"):

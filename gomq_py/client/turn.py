@@ -1,9 +1,9 @@
-"""Whose turn it is to serve a link's connection: that of the link's thread, or of a caller who waits.
+"""Turn: who serves a link's connection, the link's thread or a caller that waits.
 
-A caller that hands its message to the link's thread and is woken by it once the broker has answered pays for
-two changes of threads: more time than all else on our side. So a caller may take the place of the link's
-thread while that does nothing but wait for the socket, send its message itself and read the answer. It gives
-the place back as soon as anything else comes up.
+A caller that hands its message to the link's thread and is woken after the answer costs two thread switches:
+more time than all else on our side. So a caller may take the place of the link's thread while that only waits
+for the socket, send its message itself and read the answer. It gives the place back as soon as anything else
+comes up.
 """
 
 import select
@@ -12,22 +12,23 @@ import threading
 
 
 class Turn:
-    """A lock and what is waited for. It begins as the link's thread's, whose ``wait`` lets others take it."""
+    """A lock and the events to wait for. The link's thread has it first; its ``wait`` lets callers take it.
+    """
 
     def __init__(self, connection_number, wake_number):
         self._numbers = (connection_number, wake_number)
         self._wake_number = wake_number
-        self.caller_waits = False  # the caller does nothing but wait
+        self.caller_waits = False  # the caller only waits
         self._lock = threading.Lock()
         self._lock.acquire()
-        # Two: while a caller reads, the answer that it waits for must not wake the link's thread as well.
+        # Two, so that the answer for a caller does not wake the link's thread as well.
         self._thread_waits_for, self._caller_waits_for = select.epoll(), select.epoll()
         for each in (self._thread_waits_for, self._caller_waits_for):
             for number in self._numbers:
                 each.register(number, select.EPOLLIN)
 
     def wait(self, seconds):
-        """The link's thread waits; whether it was woken. Others may have had the turn meanwhile."""
+        """Wait as the link's thread; True if woken. Callers may have had the turn meanwhile."""
         if seconds == 0:
             return self._was_woken(self._thread_waits_for.poll(0))
         self._lock.release()
@@ -37,7 +38,7 @@ class Turn:
             self._lock.acquire()
 
     def take(self):
-        """Another thread takes the turn: False if it is not to be had at once."""
+        """Take the turn as a caller; False if it is not free at once."""
         if not self._lock.acquire(blocking=False):
             return False
         self.caller_waits = False
@@ -45,19 +46,19 @@ class Turn:
         return True
 
     def wait_as_caller(self, seconds):
-        """(whether anything came, whether somebody wants the link's thread)."""
+        """(whether anything arrived, whether the link's thread is wanted)."""
         self.caller_waits = True
         ready = self._caller_waits_for.poll(max(0.0, seconds))
         self.caller_waits = False
         return bool(ready), self._was_woken(ready)
 
     def give_back(self):
-        """To the link's thread, which is woken by what has come and was not taken."""
+        """Return the turn to the link's thread, which is woken if input is left."""
         self._let_thread_wait_for(select.EPOLLIN)
         self._lock.release()
 
     def close(self):
-        """By the link's thread, which has the turn; nobody takes it any more."""
+        """End it, as the link's thread, which has the turn."""
         self._thread_waits_for.close()
         self._caller_waits_for.close()
 
@@ -73,7 +74,7 @@ class Turn:
 
 
 class OwnTurn:
-    """Where there is nobody to share with: the threads are greenlets, or the system has no epoll."""
+    """A turn that is never shared: the threads are greenlets, or the system has no epoll."""
 
     def __init__(self, connection_number, wake_number):
         self._wake_number = wake_number
@@ -82,12 +83,12 @@ class OwnTurn:
             self._poll.register(number, select.POLLIN)
 
     def wait(self, seconds):
-        """Wait; whether it was woken."""
+        """Wait; True if woken."""
         ready = self._poll.poll(int(seconds * 1000) + 1 if seconds else 0)
         return any(number == self._wake_number for number, _ in ready)
 
     def take(self):
-        """Nobody does."""
+        """Always False."""
         return False
 
     def close(self):
@@ -95,7 +96,7 @@ class OwnTurn:
 
 
 def make_turn(connection_number, wake_number):
-    """A Turn, or an OwnTurn where that cannot be."""
+    """A Turn, or an OwnTurn if sharing is impossible."""
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     kind = Turn if hasattr(select, "epoll") and not patched else OwnTurn

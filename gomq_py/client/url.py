@@ -19,7 +19,7 @@ _TEXTS = (
 
 @dataclass
 class Parameters:
-    """One address and login; ``options`` holds the query's keys, integers as int."""
+    """One address and login; ``options``: the query's keys, integers as int."""
 
     host: str = "localhost"
     port: int = 5672
@@ -31,7 +31,7 @@ class Parameters:
 
 
 def parse_url(url):
-    """The Parameters of a URL. Raises ValueError naming what is wrong, without the password."""
+    """Parse a URL. Raises ValueError naming what is wrong, without the password."""
     parts = split_url(url)
     if parts.scheme not in ("amqp", "amqps"):
         raise ValueError(
@@ -50,8 +50,8 @@ def parse_url(url):
 
 
 def split_url(url):
-    """As urlsplit() does. Raises ValueError, whose text repeats nothing: the standard library's has the login
-    in it where a host has signs that no host has.
+    """urlsplit(), but the ValueError repeats nothing: the standard library's may contain the login if the
+    host has bad characters.
     """
     try:
         return urlsplit(url)
@@ -68,7 +68,7 @@ def port_of(parts):
 
 
 def query_options(query, integers, texts, what):
-    """The keys of a query: ``integers`` as int, ``texts`` as they are. Raises ValueError for any other key;
+    """The query's values: ``integers`` as int, ``texts`` as they are. Raises ValueError for any other key;
     ``what`` names the URL in its text.
     """
     options: dict = {}
