@@ -1,6 +1,6 @@
 """Typed task queue over AMQP, interoperable with the Go library gofort/dispatcher: docs/dispatcher.md.
 
-Names are loaded when they are first asked for: a sender needs no worker, and a Go-like server no app.
+Names are loaded at first use: a sender does not load the worker, nor a Go-like server the app.
 """
 
 from importlib import import_module

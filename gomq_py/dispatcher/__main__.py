@@ -1,4 +1,4 @@
-"""gomq-py-worker: runs the tasks of an app. Patches the standard library first where it is asked to."""
+"""gomq-py-worker: runs the tasks of an app. With --greenlets it patches the standard library first."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ import sys
 
 def main():
     """The console script."""
-    if "--greenlets" in sys.argv:  # before the rest is imported, or it would keep what is not patched
+    if "--greenlets" in sys.argv:  # before other imports, which would keep unpatched names
         from gevent import monkey
 
         monkey.patch_all()
@@ -18,7 +18,7 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     if code == LEFT_BEHIND:
-        # The interpreter would wait for threads that such a task has started, which may be for ever.
+        # The interpreter would wait for the task's threads, possibly for ever.
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

@@ -27,7 +27,7 @@ from gomq_py.dispatcher.worker import DEFAULT_LIMIT, WorkerConfig
 
 
 class AppTask:
-    """A decorated function: called, it is the function; ``delay`` and ``send`` have a worker call it."""
+    """A decorated function: a call runs it here; ``delay`` and ``send`` have a worker run it."""
 
     def __init__(self, app, function, name, queue, priority, unique, config_options):
         self.app = app
@@ -50,15 +50,15 @@ class AppTask:
         return f"<task {self.name!r} on queue {self.queue!r}>"
 
     def delay(self, *args, **kwargs):
-        """Send it with these arguments, and wait for the broker's confirm; its uuid.
+        """Send it with these arguments and wait for the broker's confirm; returns its uuid.
 
         Raises BadArgument, NotDelivered.
         """
         return self.send(args, kwargs)
 
     def send(self, args=(), kwargs=None, *, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
-        """``delay`` with more to say: run it in ``delay_s`` or at ``eta`` (datetime or Unix seconds), before
-        others (``priority``), and only if none with the same text ``unique`` was sent lately.
+        """``delay`` with options: run it in ``delay_s`` or at ``eta`` (datetime or Unix seconds), before
+        others (``priority``), and only if no task with the same text ``unique`` was sent lately.
         """
         return self.app.server.publish(self.task(args, kwargs, delay_s, eta, priority, unique, headers))
 
@@ -67,7 +67,7 @@ class AppTask:
         return self.app.server.submit(self.task(args, kwargs))
 
     def task(self, args=(), kwargs=None, delay_s=0.0, eta=None, priority=None, unique=None, headers=None):
-        """The Task that would be sent. Raises BadArgument."""
+        """The Task to send. Raises BadArgument."""
         if eta is not None:
             try:
                 at = eta.astimezone(timezone.utc).timestamp() if isinstance(eta, datetime) else float(eta)
@@ -88,11 +88,11 @@ class AppTask:
         )
 
     def call(self, *values):
-        """What a worker calls."""
+        """Called by a worker."""
         return self.signature.call(self.function, values)
 
     def config(self, run_in=None):
-        """Its TaskConfig; ``run_in`` is for functions that do not say where they run."""
+        """Its TaskConfig; ``run_in``: the default for functions that do not say where they run."""
         kind = self._options.get("run_in") or (
             "asyncio" if inspect.iscoroutinefunction(self.function) else run_in or "threads"
         )
@@ -101,13 +101,13 @@ class AppTask:
 
 
 class Dispatcher:
-    """An app: tasks, their queues and their broker. ``queue`` is where tasks go that name none.
+    """An app: tasks, their queues and their broker. ``queue``: for tasks that name none.
 
-    ``delivery_limit`` is how often a task may be begun and lost with its worker before it is given up;
-    ``priorities`` is the highest priority of the queues (0: they have none); ``unique_s`` how long a unique
-    task keeps its like away. On RabbitMQ a classic queue takes no delivery limit: it is left out there. A
-    queue shared with workers in Go must be declared as they do: ``delivery_limit=None, priorities=0``.
-    Further keywords are those of ServerConfig.
+    ``delivery_limit``: how often a task may be started and lost with its worker before it is given up;
+    ``priorities``: the highest priority of the queues (0: none); ``unique_s``: how long a unique task blocks
+    equal ones. A classic queue of RabbitMQ supports no delivery limit and gets none. A queue shared with
+    workers in Go must be declared as they do: ``delivery_limit=None, priorities=0``. Further keywords are
+    those of ServerConfig.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class Dispatcher:
         unique=False,
         with_uuid=False,
     ):
-        """Decorator: make a task of a function. ``name`` is the function's unless given.
+        """Decorator: make a task of a function. ``name``: by default the function's.
 
-        ``retries`` more attempts after an error, after the waits of ``backoff`` (a Backoff, or seconds that
+        ``retries``: attempts after an error, after the waits of ``backoff`` (a Backoff, or seconds that
         double). ``unique``: True for one at a time by name and arguments. ``with_uuid``: the first argument
         is the task's uuid.
         """
@@ -195,9 +195,7 @@ class Dispatcher:
         return task
 
     def before(self, hook):
-        """Decorator: ``hook(context)`` is called where a task is about to run;
-        what it raises fails the task.
-        """
+        """Decorator: ``hook(context)`` is called before a task runs; an error of the hook fails the task."""
         self._hooks["before_task"].append(hook)
         return hook
 
@@ -213,12 +211,12 @@ class Dispatcher:
 
     @property
     def queues(self):
-        """The names of all queues that a task goes to."""
+        """The names of all queues of tasks."""
         return sorted({self.queue, *(task.queue for task in self.tasks.values())})
 
     @property
     def server(self):
-        """The Server, which connects now if it has not yet; a forked process gets one of its own."""
+        """The Server, connected at first use; a forked process gets its own."""
         process = self._process()
         with process.lock:
             if process.server is None or process.server.link.has_ended:
@@ -229,13 +227,13 @@ class Dispatcher:
             return process.server
 
     def send(self, name, *args, queue=None):
-        """Send a task by name, for functions that live elsewhere; argument types are those of the values."""
+        """Send a task by name, for functions defined elsewhere; argument types follow from the values."""
         if name in self.tasks:
             raise BadTask(f"task {name!r} is known here: use its delay(), which checks the arguments")
         return self.server.publish(Task(name, list(args), routing_key=queue or self.queue))
 
     def workers(self, queues=None, concurrency=None, run_in=None, name="worker"):
-        """Start a worker for each of the queues (by default all): the Workers."""
+        """Start a worker for each of the queues (by default all); returns the Workers."""
         server, made = self.server, []
         for queue in queues or self.queues:
             config = WorkerConfig(
@@ -257,7 +255,7 @@ class Dispatcher:
         return made
 
     def arguments(self, queue, delays):
-        """What its queues are declared with on a broker with these delays."""
+        """Arguments for declaring a queue on a broker with these delays."""
         arguments = {}
         if self._priorities:
             arguments["x-max-priority"] = self._priorities
@@ -270,17 +268,16 @@ class Dispatcher:
         return arguments
 
     def close(self, timeout_s=None):
-        """Finish what runs and disconnect; True if nothing was left behind."""
+        """Finish running tasks and disconnect; True if none was left unfinished."""
         server = self._process().server
         return True if server is None else server.close(timeout_s)
 
     def _process(self):
-        """This process's part. Threads of a forked process that come together get the same one."""
+        """This process's state, the same for all threads of a forked process."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
-            # No lock decides who is first, for one may have been held when the process was forked:
-            # setdefault() is one step.
+            # setdefault() instead of a lock, because a lock may have been held when the process was forked.
             process = self._processes.setdefault(pid, _Process())
             for other in list(self._processes):
                 if other != pid:
@@ -289,8 +286,8 @@ class Dispatcher:
 
 
 class _Process:
-    """What an app has in one process. A forked one has neither the thread of its parent's connection nor the
-    thread that may have held its lock.
+    """An app's state in one process. A forked process has neither the thread of its parent's connection nor
+    the thread that may have held its lock.
     """
 
     __slots__ = ("server", "lock")
@@ -301,7 +298,7 @@ class _Process:
 
 
 class _AppServer(Server):
-    """A Server whose queues depend on what the broker can do."""
+    """A Server whose queues depend on the broker's features."""
 
     def __init__(self, config, app, queues):
         self._app = app

@@ -1,7 +1,7 @@
 """Types of arguments on the wire: ``{"type": "int", "value": 3}``. A leaf.
 
-The names are those of gofort/dispatcher, which are Go's; ``json`` is ours, for what Go senders have no type
-for. Integers are exact up to 64 bits: they never pass through a float.
+The names are those of gofort/dispatcher, which are Go's; ``json`` is ours, for values without a type in Go.
+Integers are exact up to 64 bits: they never pass through a float.
 """
 
 import math
@@ -24,14 +24,14 @@ INTEGERS = {
     "uint32": (0, 2**32 - 1),
     "uint64": (0, 2**64 - 1),
 }
-# Of a class: what a metaclass makes of __name__ may be any text, or raise.
+# The class's own name: __name__ of a metaclass may be any text, or raise.
 _NAME = type.__dict__["__name__"]
-# The largest float up to which every integer is one: beyond it a float does not say which was meant.
+# Up to this float every integer is exact; beyond it a float does not say which integer was meant.
 _EXACT = 2**53
 
 
 def type_of(value):
-    """The wire type of a Python value whose type nobody has said."""
+    """The wire type of a Python value without a declared type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -42,7 +42,7 @@ def type_of(value):
 
 
 def convert(type_name, value):
-    """The value of an argument of this type. Raises BadArgument, which does not say whose argument it is."""
+    """The value of an argument of this type. Raises BadArgument, which does not name the argument."""
     checks = _CHECKS.get(type_name) if isinstance(type_name, str) else None
     if checks is None:
         raise BadArgument(f"unknown type {shown(type_name)}: {', '.join(_CHECKS)} are known")
@@ -50,36 +50,34 @@ def convert(type_name, value):
 
 
 def shown(value):
-    """A value in an error text: short, whatever it is."""
+    """A value in an error text, always short."""
     try:
         return brief(repr(value))
-    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists in lists
+    except (ValueError, RecursionError):  # huge integers, deeply nested lists
         return f"a value of type {type(value).__name__} that is too large to show"
 
 
 def brief(text, most=60):
-    """Text that somebody else has chosen, short enough for a log line."""
+    """Foreign text, shortened for a log line."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def on_one_line(text):
-    """Text that somebody else has chosen, for a log line: short, and without an end of the line."""
+    """Foreign text, shortened for a log line and without line breaks."""
     return brief(text) if text.isprintable() else shown(text)
 
 
 def text_of(error, most=1000):
-    """What an error says, in text that has a form in UTF-8;
-    its ``__str__`` may fail, and may say a great deal.
-    """
+    """An error's text, short and encodable in UTF-8; its ``__str__`` may fail or be long."""
     try:
         return _writable(brief(str(error), most))
-    except Exception as fault:  # of the task's own class, which must not keep its message from being settled
+    except Exception as fault:  # a faulty class of the task must not stop the settlement
         return f"a {name_of(error)} whose text cannot be had ({name_of(fault)})"
 
 
 def trace_of(error):
-    """(``exc_info`` for a log, or None; text to follow the line): the traceback as it is or, of an error that
-    has no form in UTF-8, as text with that escaped.
+    """(``exc_info`` for a log, or None; text to follow the line): the traceback as it is or, if it cannot be
+    encoded in UTF-8, as escaped text.
     """
     trace = "".join(traceback.format_exception(error))
     writable = _writable(trace)
@@ -87,12 +85,12 @@ def trace_of(error):
 
 
 def name_of(error):
-    """The name of an error's class, for headers and logs: as the class was made, and short."""
+    """Short name of an error's class, for headers and logs, as the class was defined."""
     return brief(_NAME.__get__(type(error)))
 
 
 def _writable(text):
-    """The text with half characters (surrogates) escaped: neither a header nor a log file holds them."""
+    """The text with surrogates escaped: neither a header nor a log file can hold them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

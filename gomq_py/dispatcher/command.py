@@ -1,9 +1,7 @@
-"""What gomq-py-worker does: loads an app, runs its workers,
-and shows how they are doing until it is told to stop.
+"""The command gomq-py-worker: loads an app, runs its workers and shows their status until it is told to stop.
 
-The first Ctrl-C or SIGTERM takes no more tasks and waits for those that run; the second leaves them, and they
-go back to their queues. With --reload a parent process does nothing but start the worker again when a file
-changes.
+At the first Ctrl-C or SIGTERM it takes no more tasks and waits for running ones; at the second it leaves
+them, and they return to their queues. With --reload a parent process restarts the worker when a file changes.
 """
 
 import argparse
@@ -30,13 +28,13 @@ from gomq_py.dispatcher.errors import DispatcherError
 from gomq_py.dispatcher.runners import KINDS
 
 _LOG = logging.getLogger("gomq_py.dispatcher")
-_LOOK_S = 0.5  # between two looks at files that changed
-_SHOW_S = 1.0  # between two status lines, and two writes of the health file
+_LOOK_S = 0.5  # how often --reload checks the files
+_SHOW_S = 1.0  # how often the status line and the health file are written
 _CONNECTION_BROKEN, LEFT_BEHIND = 1, 3
 
 
 def run(arguments=None):
-    """The command with these arguments; its exit code."""
+    """Run the command with these arguments; returns its exit code."""
     options = _parser().parse_args(arguments)
     if options.reload and not os.environ.get("GOMQ_WORKER_RELOADED"):
         return _reload_for_ever(sys.argv[1:] if arguments is None else arguments)
@@ -46,7 +44,7 @@ def run(arguments=None):
         app = load(options.app)
     except Exception as error:
         if not isinstance(error, (ImportError, AttributeError, TypeError, ValueError)):
-            traceback.print_exc()  # of the module: where it is to be mended
+            traceback.print_exc()  # shows the faulty line of the app's module
         print(f"gomq-py-worker: {options.app}: {name_of(error)}: {text_of(error)}", file=sys.stderr)
         return 2
     if options.url:
@@ -57,7 +55,7 @@ def run(arguments=None):
 def load(place):
     """The Dispatcher at ``module:name`` (``app`` by default).
 
-    Raises ImportError, AttributeError, TypeError, and what the module does.
+    Raises ImportError, AttributeError, TypeError, and the module's errors.
     """
     module, _, name = place.partition(":")
     app = getattr(importlib.import_module(module), name or "app")
@@ -67,13 +65,13 @@ def load(place):
 
 
 class _Run:
-    """One run of the workers of an app."""
+    """One run of an app's workers."""
 
     def __init__(self, app, options):
         self._app = app
         self._options = options
         self._stop = threading.Event()
-        self._asked = 0  # how often it was told to stop
+        self._asked = 0  # signals to stop so far
         self._server: Any = None
         self._finished: list = []
         self._shown = (time.monotonic(), 0)
@@ -81,9 +79,9 @@ class _Run:
         self._health_error = ""
 
     def run(self):
-        """Work until told to stop; the exit code."""
+        """Work until told to stop; returns the exit code."""
         signal.signal(signal.SIGTERM, self._told)
-        # A terminal's Ctrl-C reaches the parent of --reload as well, which passes it on.
+        # A terminal's Ctrl-C also reaches the parent of --reload, which passes it on.
         parent = int(os.environ.get("GOMQ_WORKER_RELOADED", "0"))
         signal.signal(signal.SIGINT, (lambda *_: None) if parent else self._told)
         options = self._options
@@ -110,7 +108,7 @@ class _Run:
                 serve(options.prometheus_port, options.prometheus_bind, server, self._workers)
             except (OSError, OverflowError) as error:
                 print(f"gomq-py-worker: metrics at port {options.prometheus_port}: {error}", file=sys.stderr)
-                server.abort()  # what was taken meanwhile goes back
+                server.abort()  # unfinished tasks return to their queues
                 return 2
         names = ", ".join(each.config.queue for each in self._workers)
         _LOG.info("gomq-py-worker %s takes %d tasks from %s", __version__, len(self._app.tasks), names)
@@ -118,13 +116,13 @@ class _Run:
         while not self._stop.wait(_SHOW_S) and not broken.is_set():
             self._show()
             if parent and os.getppid() != parent:
-                break  # of --reload: it was killed, and nobody else will end this one
+                break  # the parent of --reload was killed
         return self._leave(server, broken.is_set())
 
     def _connected(self):
-        """The Server, or None as soon as it is told to stop: there may be many attempts.
+        """The Server, or None once told to stop: connecting may take many attempts.
 
-        Raises what the last of them met.
+        Raises the error of the last attempt.
         """
         answer: Future = Future()
 
@@ -157,7 +155,7 @@ class _Run:
             _LOG.warning("leaves tasks that run: they go back to their queues")
             server.abort()
         if self._options.health_file:
-            with contextlib.suppress(OSError):  # what is in its place is not ours
+            with contextlib.suppress(OSError):  # anything else at that path is not ours
                 Path(self._options.health_file).unlink(missing_ok=True)
         if is_broken:
             return _CONNECTION_BROKEN
@@ -187,7 +185,7 @@ class _Run:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def _write_health(self, state):
-        """A disk that is full ages the file, which a probe sees; tasks go on."""
+        """Write the health file. With a full disk the file grows old, which a probe sees; tasks go on."""
         try:
             _write_health(self._options.health_file, state)
         except OSError as error:
@@ -197,8 +195,7 @@ class _Run:
 
 
 def _write_health(path, state):
-    """As a whole or not at all; there only while there is a connection,
-    so that a probe may look for the file.
+    """Write the file atomically, or remove it without a connection, so that a probe may check that it exists.
     """
     if not state["connected"]:
         Path(path).unlink(missing_ok=True)
@@ -245,7 +242,7 @@ def _sources():
                 try:
                     found[path] = os.stat(path).st_mtime_ns
                 except FileNotFoundError:
-                    continue  # written anew this moment
+                    continue  # being rewritten
     return found
 
 

@@ -1,6 +1,7 @@
-"""Copies of messages: what is put off or given up is published anew, and then the original is acknowledged.
+"""Copies of messages: a task that is put off or given up is published as a copy, and then the original is
+acknowledged.
 
-A crash in between leaves two messages, never none. All of it runs in the link's thread.
+A crash in between leaves two messages, never none. Everything runs in the link's thread.
 """
 
 from typing import Any
@@ -10,11 +11,11 @@ from gomq_py.content.properties import Properties
 from gomq_py.dispatcher import tasks as wire
 from gomq_py.errors import Malformed
 
-# Before a copy that the broker has refused (a full queue) is sent once more.
+# Pause before a copy that the broker has refused (a full queue) is sent once more.
 _ANOTHER_TRY_S = 1.0
-# Asks the broker for an answer over the channel that it comes by, which no channel of ours has asked for.
+# A pseudo-queue of the publisher's channel, which our channel does not consume from.
 _DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
-# Headers of one way of a message, which the next must not inherit.
+# Headers of one trip of a message, which a copy must not inherit.
 _OF_THE_WAY = {
     wire.DUE_HEADER,
     "x-delay",
@@ -27,14 +28,14 @@ _OF_THE_WAY = {
     "x-last-death-reason",
     "x-delivery-count",
     "x-deduplication-header",
-    # Whoever else was to have the message has it: a copy comes back to this queue alone.
+    # Other recipients have the message: a copy returns to this queue alone.
     "CC",
     "BCC",
 }
 
 
 class Copies:
-    """Those of one worker that the broker has not confirmed.
+    """Unconfirmed copies of one worker.
 
     ``on_begin()`` is called with each, ``on_end()`` after it.
     """
@@ -48,24 +49,24 @@ class Copies:
 
     @property
     def count(self):
-        """How many are on their way."""
+        """Copies in flight."""
         return len(self._futures)
 
     def cancel(self):
-        """The connection is lost: the originals are delivered again."""
+        """The connection is lost: drop all, the originals are delivered again."""
         for future in list(self._futures):
             future.cancel()
 
     def forget(self):
-        """There will be no connection."""
+        """Drop all: there will be no connection."""
         self._futures.clear()
 
     def replace(self, delivery, headers, send, otherwise, bare=False):
-        """Publish a copy with these headers by ``send(properties)``;
-        acknowledge the original once it is confirmed.
+        """Publish a copy with these headers by ``send(properties)``; acknowledge the original once it is
+        confirmed.
 
-        ``otherwise(error)`` is called where no such message can be: its headers are too large for a frame,
-        for one. ``bare``: without the properties and headers that it came with.
+        ``otherwise(error)`` is called if such a message is impossible, for example with headers too large for
+        a frame. ``bare``: without the original properties and headers.
         """
         if delivery.channel.closed:
             return
@@ -86,12 +87,12 @@ class Copies:
             if not delivery.channel.closed:
                 self._settle(future, delivery, *how)
         finally:
-            self._on_end()  # or a worker that ends would wait for it
+            self._on_end()  # otherwise a closing worker would wait for it
 
     def _settle(self, future, delivery, headers, send, otherwise, bare):
         error = None if future.cancelled() else future.exception()
         if isinstance(error, (ValueError, TypeError, OverflowError, RecursionError)):
-            otherwise(error)  # the next try would fail alike
+            otherwise(error)  # retrying would fail, too
         elif error is not None or future.cancelled():
             self._server.logger.error(
                 "worker %r could not put off or give up a message: %s", self._worker_name, error
@@ -109,11 +110,11 @@ def _properties(delivery, headers, bare):
         try:
             properties = Properties.decode(delivery.raw_properties)
         except Malformed:
-            pass  # the copy goes without what cannot be read
+            pass  # the copy leaves out unreadable headers
     kept = {name: value for name, value in (properties.headers or {}).items() if name not in _OF_THE_WAY}
     properties.headers = {**kept, **headers}
     properties.delivery_mode = wire.PERSISTENT
     properties.expiration = properties.user_id = None
     if properties.reply_to == _DIRECT_REPLY_TO:
-        properties.reply_to = None  # the broker would close the channel over it, at each attempt
+        properties.reply_to = None  # the broker would close the channel each time
     return properties

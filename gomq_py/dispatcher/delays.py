@@ -1,9 +1,9 @@
-"""Tasks that wait: on gomq-py in its delayed exchange, on other brokers in queues whose messages expire.
+"""Delayed tasks: by gomq-py's delayed exchange, on other brokers by queues whose messages expire.
 
-Both lead back to the exchange with the routing key that the task had. With X the exchange of the tasks:
+Both lead back to the exchange with the task's routing key. With X the exchange of the tasks:
 
     gomq-py    X.delayed, an x-delayed-message exchange that passes everything on to X; header x-delay
-               X.unique, an exchange that drops what it has seen, and passes the rest on to X.delayed
+               X.unique, a deduplicating exchange that passes the rest on to X.delayed
     others     X.delay.100, .200, .400 ... (milliseconds): a fanout exchange and a queue each, whose messages
                expire into X. A wait is made of a few of them, the longest that fits first; the worker that
                gets a task before its time (header x-task-due) puts it off once more. Each queue has one time
@@ -16,21 +16,20 @@ import time
 from gomq_py.dispatcher.errors import NotSupported
 from gomq_py.dispatcher.tasks import DUE_HEADER
 
-# The shortest wait in a queue: the clocks of the two machines, and the
-# way through two exchanges, differ by less.
+# The shortest wait in a queue; clocks of two machines and the trip through two exchanges differ by less.
 STEP_MS = 100
 STEPS = 26  # the longest is 2**25 steps, 39 days; a longer wait passes through it more than once
-# A wait of under this is over: what comes back from the last queue may be early by the rounding of a clock.
+# A shorter rest counts as over: clock rounding may return a task early.
 _EARLY_MS = 50
 UNIQUE_HEADER = "x-deduplication-header"
-# Ids that the exchange remembers: 100 MB would be a million.
+# Ids remembered by the exchange; a million would take 100 MB.
 UNIQUE_COUNT = 65536
-# A longer text of a unique task is sent as its hash: arguments may be large, and a header fits into a frame.
+# A longer ``unique`` text is sent as its hash: arguments may be large, and a header fits into a frame.
 _UNIQUE_OCTETS = 200
 
 
 class BrokerDelays:
-    """The broker keeps the time."""
+    """Delays kept by the broker."""
 
     can_be_unique = True
 
@@ -39,8 +38,8 @@ class BrokerDelays:
         self._delayed, self._unique = f"{exchange}.delayed", f"{exchange}.unique"
 
     def declare(self, channel, unique_s=None):
-        """Make what is needed;
-        ``unique_s``: for how long a unique task keeps others away, None: there are none.
+        """Declare the exchanges; ``unique_s``: how long a unique task blocks equal ones, None: no unique
+        tasks.
         """
         channel.exchange_declare(
             self._delayed, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}
@@ -60,18 +59,18 @@ class BrokerDelays:
             channel.exchange_bind(self._delayed, self._unique)
 
     def place(self, delay_s, unique=""):
-        """(exchange, headers) that take a task to be run in so many seconds."""
+        """(exchange, headers) to publish a task with that run it in so many seconds."""
         headers: dict = {"x-delay": round(delay_s * 1000)} if delay_s > 0 else {}
         if unique:
             return self._unique, {**headers, UNIQUE_HEADER: _short(unique)}
         return self._delayed, headers
 
     def prepare(self, channel, delay_s):
-        """What must be declared before ``place``: nothing more."""
+        """Nothing more to declare before ``place``."""
 
 
 class QueueDelays:
-    """Queues with a time to live, for brokers without delays of their own."""
+    """Delays by queues with a time to live, for brokers without delays of their own."""
 
     can_be_unique = False
 
@@ -81,7 +80,7 @@ class QueueDelays:
         self._there: set = set()
 
     def declare(self, channel, unique_s=None):
-        """Nothing yet: the queues are made when they are first needed.
+        """Nothing to declare yet: the queues are made at first use.
 
         Raises NotSupported for unique tasks.
         """
@@ -92,7 +91,7 @@ class QueueDelays:
             )
 
     def place(self, delay_s, unique=""):
-        """(exchange, headers) of the next wait on the way."""
+        """(exchange, headers) of the next wait."""
         if unique:
             raise NotSupported(
                 "unique tasks need a broker with deduplication, which gomq-py has and this broker has not"
@@ -125,7 +124,7 @@ def _short(unique):
 
 
 def left_s(headers, clock=time.time):
-    """Seconds that a task with these headers is too early; 0 when it may run."""
+    """Seconds until a task with these headers may run, at least 0."""
     due_ms = headers.get(DUE_HEADER)
     if not isinstance(due_ms, int) or isinstance(due_ms, bool):
         return 0
@@ -134,7 +133,7 @@ def left_s(headers, clock=time.time):
 
 
 def delays_of(server_properties, exchange):
-    """The kind that a broker has, from what it says of itself."""
+    """BrokerDelays or QueueDelays, by the broker's server properties."""
     # Not by the product, which says RabbitMQ: docs/decisions/0004.
     platform = server_properties.get("platform", "")
     platform = platform.decode("utf-8", "replace") if isinstance(platform, bytes) else str(platform)

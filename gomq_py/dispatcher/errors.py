@@ -1,19 +1,19 @@
-"""What can go wrong with a task. A leaf: senders and workers raise the same."""
+"""Errors of the task queue. A leaf: senders and workers raise the same."""
 
-# 30 000 years: what is longer is a mistake, and its milliseconds would not fit into a header.
+# 30 000 years: a longer delay is a mistake, and its milliseconds would not fit into a header.
 LONGEST_DELAY_S = 1e12
 
 
 class DispatcherError(Exception):
-    """Base of everything the task queue raises."""
+    """Base of all errors of the task queue."""
 
 
 class BadTask(DispatcherError, ValueError):
-    """A task that cannot be sent, or a message that is none."""
+    """A task that cannot be sent, or a message that is not a task."""
 
 
 class BadArgument(BadTask):
-    """An argument that is not of its type; the text names task, worker and argument."""
+    """An argument does not match its type; the text names task, worker and argument."""
 
 
 class UnknownTask(DispatcherError):
@@ -21,7 +21,7 @@ class UnknownTask(DispatcherError):
 
 
 class NotSupported(DispatcherError):
-    """The broker cannot do what is asked for."""
+    """The broker lacks a needed feature."""
 
 
 class NotDelivered(DispatcherError):
@@ -41,9 +41,9 @@ class ProcessDied(DispatcherError):
 
 
 class Retry(DispatcherError):
-    """Raised by a task: run me again, after ``delay_s`` seconds where that is given.
+    """Raised by a task to be run again, after ``delay_s`` seconds if given.
 
-    Raises BadTask for a delay that is none.
+    Raises BadTask for an invalid delay.
     """
 
     def __init__(self, reason="the task asks for it", delay_s=None):
@@ -52,14 +52,14 @@ class Retry(DispatcherError):
 
 
 class Reject(DispatcherError):
-    """Raised by a task: never run me again; it goes to the dead letters."""
+    """Raised by a task to be dead-lettered and never run again."""
 
 
 def checked_delay_s(seconds):
-    """Seconds to wait as a float, 0 for a time that is over.
+    """Seconds to wait as a float, 0 for a past time.
 
-    Raises BadTask for what is neither an int nor a float: a Decimal, a Fraction or numpy's numbers are
-    converted by who has them.
+    Raises BadTask for anything but an int or a float: callers convert a Decimal, a Fraction or numpy's
+    numbers.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds <= LONGEST_DELAY_S:
         raise BadTask(f"a delay of {seconds!r} s is none: it is a number of up to {LONGEST_DELAY_S:g}")

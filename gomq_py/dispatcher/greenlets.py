@@ -1,8 +1,8 @@
-"""Tasks in greenlets, and waiting for a confirm in one without holding up the others. The only room here that
-knows gevent.
+"""Tasks in greenlets, and waiting for a confirm in a greenlet without blocking others. The only module here
+that knows gevent.
 
-The greenlets have a hub in a thread of their own, so that the rest of the program needs no patching; what
-they call must cooperate, which is what ``gomq-py-worker --greenlets`` patches the standard library for.
+The greenlets have a hub in a thread of their own, so that the rest of the program needs no patching. Their
+functions must cooperate: ``gomq-py-worker --greenlets`` patches the standard library for that.
 """
 
 import sys
@@ -18,7 +18,7 @@ from gevent.pool import Pool
 class Greenlets:
     """At most ``limit`` greenlets at once.
 
-    An abandoned one is killed, and its place is free at once: it may catch that and go on.
+    An abandoned one is killed, and its place is free at once, though it may catch that and go on.
     """
 
     kind = "greenlets"
@@ -46,11 +46,11 @@ class Greenlets:
             try:
                 waiting.append(self._waiting.popleft())
             except IndexError:
-                break  # the hub's thread was faster
+                break  # already begun by the hub's thread
         return waiting
 
     def abandon(self, invocation):
-        """It took too long."""
+        """Kill the greenlet of an invocation that took too long."""
         self._inbox.append(invocation)
         self._watcher.send()
 
@@ -90,7 +90,7 @@ class Greenlets:
 
 
 def wait_for(future, timeout_s):
-    """Wait until the future is done, or for so long; the other greenlets of this thread go on meanwhile."""
+    """Wait for the future, at most ``timeout_s``; other greenlets of this thread go on meanwhile."""
     if future.done():
         return
     hub = gevent.get_hub()
@@ -105,8 +105,6 @@ def wait_for(future, timeout_s):
 
 
 def is_in_greenlet():
-    """Whether this thread has a hub and another greenlet than the hub runs: only then is there anybody to
-    give way to.
-    """
+    """Whether this thread has a hub and a greenlet runs: only then can others run meanwhile."""
     hub = gevent._hub_local.get_hub_if_exists() if "gevent._hub_local" in sys.modules else None
     return hub is not None and gevent.getcurrent() is not hub

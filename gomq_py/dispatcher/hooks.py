@@ -1,9 +1,9 @@
-"""Functions of a program that hear of every task a worker runs. A leaf."""
+"""Hooks: functions of a program that are called for every task of a worker. A leaf."""
 
 
 class Hooks:
-    """Functions that are told of every task: lists to append to. What they raise is logged;
-    before a task it fails the task.
+    """Lists of functions, to append to, that are called for every task. Their errors are logged; an error
+    before a task fails the task.
     """
 
     def __init__(self, logger):
@@ -13,12 +13,12 @@ class Hooks:
         self._log = logger
 
     def before(self, context):
-        """In the place where the task is going to run."""
+        """Call the hooks before a task, where it is going to run."""
         for hook in self.before_task:
             hook(context)
 
     def ended(self, context, error):
-        """The task has returned, or failed with an error."""
+        """Call the hooks after a task returned, or failed with an error."""
         for hook, args in (
             [(each, (context,)) for each in self.after_task]
             if error is None
@@ -26,5 +26,5 @@ class Hooks:
         ):
             try:
                 hook(*args)
-            except BaseException:  # SystemExit too: the task that it is told of must still be settled
+            except BaseException:  # SystemExit too: the task must still be settled
                 self._log.exception("a hook of task %r failed", context.name)

@@ -1,18 +1,18 @@
-"""What workers have done, for Prometheus. The only room of the task queue that knows its client library."""
+"""Workers' counters for Prometheus. The only module of the task queue that knows its client library."""
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 class _Collector:
-    """Reads counters where they are kept."""
+    """Reads the counters of server and workers."""
 
     def __init__(self, server, workers):
         self._server = server
         self._workers = workers
 
     def collect(self):
-        """Prometheus asks."""
+        """Called by Prometheus."""
         connected = GaugeMetricFamily("gomq_worker_connected", "1 while there is a connection to the broker")
         connected.add_metric([], int(self._server.is_connected))
         yield connected
@@ -34,7 +34,7 @@ class _Collector:
 
 
 def serve(port, address, server, workers):
-    """Answer at http://ADDRESS:PORT/metrics from now on. Raises OSError where the port is taken."""
+    """Serve http://ADDRESS:PORT/metrics. Raises OSError if the port is taken."""
     registry = CollectorRegistry()
     registry.register(_Collector(server, workers))
     return start_http_server(port, address, registry)

@@ -1,8 +1,7 @@
-"""A process in which tasks run one after the other, so that one that takes too long can be ended.
+"""A child process that runs tasks one after the other, so that one that takes too long can be ended.
 
-The child is a fresh interpreter (``python -m gomq_py.dispatcher.processes FD``), not a fork: a fork of a
-program with threads keeps their locks. It finds the function by its module and name, and leaves when the pipe
-closes.
+The child is a fresh interpreter (``python -m gomq_py.dispatcher.processes FD``), not a fork, which would keep
+locks of the program's threads. It finds the function by module and name, and exits when the pipe closes.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class Child:
-    """The parent's end: ``run`` one call at a time, ``kill`` from any thread."""
+    """The parent's end: ``run`` does one call at a time, ``kill`` works from any thread."""
 
     def __init__(self):
         ours, theirs = socket.socketpair()
@@ -44,7 +43,8 @@ class Child:
         return self._process.poll() is not None
 
     def run(self, function, values):
-        """Call it there. Raises what it raises, as it is where it can be pickled; ProcessDied."""
+        """Call the function in the child. Raises its error (unchanged if it can be pickled), or ProcessDied.
+        """
         reference = reference_of(function)
         try:
             self._pipe.send((reference, values))
@@ -56,11 +56,11 @@ class Child:
             raise error
 
     def kill(self):
-        """End it at once."""
+        """Kill the process."""
         self._process.kill()
 
     def close(self):
-        """Have it leave, and wait for that."""
+        """Have the process exit, and wait for that."""
         self._pipe.close()
         try:
             self._process.wait(5)
@@ -70,9 +70,9 @@ class Child:
 
 
 def reference_of(function):
-    """(module, qualified name) by which another process finds it.
+    """(module, qualified name) by which another process finds the function.
 
-    Raises DispatcherError where it would not.
+    Raises DispatcherError if it would not.
     """
     bound_to = getattr(
         function, "__self__", None
@@ -96,8 +96,8 @@ def _find(reference):
 
 
 def leave_fork(error):
-    """End this process, which a task has forked and which has come back from the task's function. It is no
-    worker, and what it has inherited (the connection, the pipe) is its parent's.
+    """End this process, which a task has forked and which has returned from the task's function. It is no
+    worker, and its connection and pipe are its parent's.
     """
     code = 0
     with contextlib.suppress(Exception):
@@ -137,21 +137,21 @@ def _portable(fault):
     try:
         pickle.loads(pickle.dumps(fault))
         return fault
-    except Exception as unpickled:  # an error that has no copy is told by its name and text
+    except Exception as unpickled:  # an error that cannot be pickled is sent as name and text
         error = DispatcherError(f"{name_of(fault)}: {text_of(fault)}")
         error.__notes__ = [f"it cannot be pickled: {unpickled}"]
         return error
 
 
 def _leave_signals_to(parent):
-    """Ctrl-C and a service manager's SIGTERM reach the whole group, and the parent decides what they mean;
-    where it is killed this process is, too: its task goes back to the queue, and must not run on beside that.
+    """Leave Ctrl-C and SIGTERM, which reach the whole process group, to the parent. If the parent is killed
+    this process is killed, too: its task returns to the queue and must not run twice.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A handler, for what is ignored would be so in programs that the task starts, which nobody could end.
+    # A handler, because an ignored signal would be inherited by programs that the task starts.
     signal.signal(signal.SIGTERM, lambda *_: None)
     os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-    with contextlib.suppress(OSError, AttributeError):  # other systems have none: it leaves after its task
+    with contextlib.suppress(OSError, AttributeError):  # not on other systems: there it exits after its task
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)

@@ -1,8 +1,9 @@
-"""Where tasks run: threads, processes, an event loop, greenlets. Each runner takes invocations and ends them.
+"""Runners: run tasks in threads, processes, an event loop or greenlets. Each takes invocations and finishes
+them.
 
 ``begin`` and ``abandon`` are called from the link's thread and never wait. A runner calls
-``invocation.finished(error)`` from wherever the function ran; where the invocation was abandoned meanwhile,
-it has been settled already, and what the function still does is nobody's.
+``invocation.finished(error)`` from wherever the function ran; an abandoned invocation has been settled
+already, and the rest of its function's work is ignored.
 """
 
 import asyncio
@@ -22,12 +23,12 @@ from gomq_py.dispatcher.processes import Child, leave_fork
 from gomq_py.dispatcher.tasks import check_has_run, set_current
 
 _LOG = logging.getLogger("gomq_py.dispatcher")
-# Until a task for which no process could be started is tried again.
+# Pause before retrying a task for which no process could be started.
 PROCESS_AGAIN_S = 1.0
 
 
 class Invocation:
-    """One run of one task. ``values`` are what the function is called with."""
+    """One run of one task. ``values``: arguments of the function."""
 
     __slots__ = (
         "config",
@@ -47,16 +48,16 @@ class Invocation:
         self.context = context
         self.values = values
         self.delivery = delivery
-        self.began = None  # monotonic time, once the function is about to be called
+        self.began = None  # monotonic time of the call, or None
         self._unclaimed = [True]
-        self.holder = None  # what the runner needs to end it
+        self.holder = None  # the runner's handle to end it
         self._finish = finish
         self._process = os.getpid()
         self.hooks = hooks
 
     def claim(self):
-        """True for the first who asks: whoever ran it, or whoever found that it takes too long, settles
-        it.
+        """True for the first caller, which settles the task: the one who ran it, or the one who found it
+        overdue.
         """
         try:
             return self._unclaimed.pop()
@@ -64,7 +65,7 @@ class Invocation:
             return False
 
     def run(self, call):
-        """Call ``call()`` and whoever is to hear of it, and finish; False if it was abandoned meanwhile.
+        """Call the hooks and ``call()``, and finish; False if it was abandoned meanwhile.
 
         Raises nothing.
         """
@@ -76,7 +77,7 @@ class Invocation:
             check_has_run(call())
         except Exception as fault:
             error = fault
-        # SystemExit and its like in a task are the task's fault, and end nothing else
+        # SystemExit and the like are faults of the task and end nothing else
         except BaseException as fault:
             error = DispatcherError(f"{name_of(fault)}: {text_of(fault)}")
             error.__cause__ = fault
@@ -85,9 +86,9 @@ class Invocation:
         return self.finished(error)
 
     def finished(self, error):
-        """The function has returned (None) or raised; False if the invocation was abandoned.
+        """Report the function's result: None, or its error. False if the invocation was abandoned.
 
-        In a process that the task has forked it does not return: the parent settles the task.
+        Does not return in a process that the task has forked: the parent settles the task.
         """
         if os.getpid() != self._process:
             leave_fork(error)
@@ -100,7 +101,7 @@ class Invocation:
 class Threads:
     """``limit`` threads.
 
-    A thread cannot be ended: one whose task was abandoned is let go, and another takes its place.
+    A thread cannot be ended: the thread of an abandoned task is replaced and ends after its task.
     """
 
     kind = "threads"
@@ -113,7 +114,9 @@ class Threads:
         self._lock = threading.Lock()
 
     def begin(self, invocation):
-        """Run it as soon as a thread is free. Raises RuntimeError where there is none, nor one to be had."""
+        """Run it as soon as a thread is free. Raises RuntimeError if there is no thread and none can be
+        started.
+        """
         if self._started < self._limit:
             self._start_one(is_needed=not self._started)
         self._queue.put(invocation)
@@ -128,7 +131,7 @@ class Threads:
                 return waiting
 
     def abandon(self, invocation):
-        """It took too long."""
+        """Replace the thread of an invocation that took too long."""
         self._start_one()
 
     def close(self):
@@ -141,9 +144,9 @@ class Threads:
             self._started += change
 
     def _start_one(self, is_needed=False):
-        """Another thread.
+        """Start another thread.
 
-        Where none is to be had those that are there do the work, unless it ``is_needed``.
+        If that fails the existing threads do the work, unless it ``is_needed``.
         """
         self._count(1)
         try:
@@ -156,29 +159,29 @@ class Threads:
     def _work(self):
         while (invocation := self._queue.get()) is not None:
             if not invocation.run(partial(invocation.config.function, *invocation.values)):
-                break  # another has taken this one's place
+                break  # this thread was replaced
         self._count(-1)
 
 
 class Processes(Threads):
     """``limit`` processes, each with a thread that waits for it.
 
-    One whose task was abandoned is killed and replaced.
+    The process of an abandoned task is killed and replaced.
     """
 
     kind = "processes"
 
     def __init__(self, limit, name):
         super().__init__(limit, name)
-        self._busy: set = set()  # the invocations that run
+        self._busy: set = set()  # running invocations
 
     def abandon(self, invocation):
-        """It took too long: its process is killed, and its thread goes on with a new one."""
+        """Kill the process of an invocation that took too long; its thread goes on with a new one."""
         if invocation.holder is not None:
             invocation.holder.kill()
 
     def close(self):
-        """End the processes; what still runs there has been given back, and is ended with them."""
+        """Kill the processes; their unfinished tasks have been given back."""
         super().close()
         for invocation in list(self._busy):
             if invocation.claim():
@@ -191,7 +194,7 @@ class Processes(Threads):
                 if child is None or child.has_ended:
                     try:
                         child = Child()
-                    except OSError as error:  # no memory, too many processes: no fault of the task's
+                    except OSError as error:  # not the task's fault: no memory, too many processes
                         child = None
                         again = Retry(f"there is no process for it: {error}", delay_s=PROCESS_AGAIN_S)
                         invocation.run(partial(_raise, again))
@@ -201,7 +204,7 @@ class Processes(Threads):
                 settled = invocation.run(partial(child.run, invocation.config.function, invocation.values))
                 self._busy.discard(invocation)
                 if not settled:
-                    # Who abandoned it kills its process now or in a moment: that must meet no other task.
+                    # abandon() kills this process now or in a moment: it must run no other task.
                     child.kill()
                     child.close()
                     child = None
@@ -214,7 +217,7 @@ class Processes(Threads):
 class EventLoop:
     """Coroutine functions on an asyncio loop in a thread of its own.
 
-    An abandoned one is cancelled, and its place is free at once: it may catch that and go on.
+    An abandoned one is cancelled, and its place is free at once, though it may catch that and go on.
     """
 
     kind = "asyncio"
@@ -240,16 +243,16 @@ class EventLoop:
             try:
                 waiting.append(self._waiting.popleft())
             except IndexError:
-                break  # the loop's thread was faster
+                break  # already begun by the loop's thread
         return waiting
 
     def abandon(self, invocation):
-        """It took too long."""
+        """Cancel an invocation that took too long."""
         with contextlib.suppress(RuntimeError):  # the loop has ended, and the task with it
             self._loop.call_soon_threadsafe(self._let_go, invocation.holder)
 
     def close(self):
-        """End the loop; what still runs is dropped. A second call does nothing."""
+        """End the loop, dropping what still runs. May be called again."""
         self._closing = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -259,7 +262,7 @@ class EventLoop:
             while not self._closing:
                 try:
                     self._loop.run_forever()
-                except BaseException:  # SystemExit of what a task has started: others run here, too
+                except BaseException:  # SystemExit too: other tasks run here
                     _LOG.exception("a coroutine that a task had started wanted to end the program")
         finally:
             self._loop.close()
@@ -310,7 +313,7 @@ def _raise(error):
 
 def make_runner(kind, limit, name):
     """A runner of one of KINDS."""
-    if kind == "greenlets":  # gevent is loaded only where it is asked for
+    if kind == "greenlets":  # loads gevent only if needed
         from gomq_py.dispatcher.greenlets import Greenlets
 
         return Greenlets(limit, name)

@@ -1,5 +1,4 @@
-"""A connection for tasks: publishes them, runs workers, comes back after the broker was away. After
-gofort/dispatcher.
+"""Server: a connection for tasks that publishes, runs workers and reconnects. After gofort/dispatcher.
 
     server = Server(ServerConfig(url="amqp://localhost", init_queues=[InitQueue("jobs", ["jobs"])],
                                  default_routing_key="jobs"))
@@ -35,14 +34,14 @@ from gomq_py.dispatcher.errors import (
 from gomq_py.dispatcher.worker import Worker
 
 _LOG = logging.getLogger("gomq_py.dispatcher")
-# A task with a delay needs a declaration before it is sent, so that it waits here for a connection.
+# A delayed task needs a declaration first, so it waits here for a connection.
 _LOOK_FOR_CONNECTION_S = 0.2
 _NOT_FOUND = 404  # an exchange was deleted
 
 
 @dataclass
 class InitQueue:
-    """A durable queue that is there before the first task is sent, bound with these keys."""
+    """A durable queue to declare before the first task is sent, bound with these keys."""
 
     name: str
     binding_keys: list = field(default_factory=list)
@@ -51,13 +50,12 @@ class InitQueue:
 
 @dataclass
 class ServerConfig:
-    """Where the broker is, and what is declared there: a durable direct exchange, durable queues, their
-    bindings.
+    """Address of the broker, and declarations: a durable direct exchange, durable queues, their bindings.
 
     Reconnecting waits ``reconnection_interval_s``, twice that, ... up to ``reconnection_most_s``, each less a
-    random part, ``reconnection_retries`` times (None: for ever). ``publish_timeout_s`` bounds a publish, with
-    the wait for a connection that is being made anew. ``unique_s``: for how long a unique task keeps its like
-    away (None: no unique tasks). ``on_connection_broken(error)`` is called once the retries are used up.
+    random part, ``reconnection_retries`` times (None: for ever). ``publish_timeout_s`` bounds a publish,
+    including the wait for a reconnect. ``unique_s``: how long a unique task blocks equal ones (None: no
+    unique tasks). ``on_connection_broken(error)`` is called once the retries are used up.
     """
 
     url: str = DEFAULT_URL
@@ -93,10 +91,10 @@ class ServerConfig:
 
 
 class Server:
-    """Connects when made. Raises what the last attempt met where the retries are used up: OSError,
-    ClientError.
+    """Connects when made. Raises the last attempt's error (OSError, ClientError) when the retries are used
+    up.
 
-    ``connection_broken`` is an Event, set when a lost connection is given up.
+    ``connection_broken``: an Event, set when a lost connection is given up.
     """
 
     def __init__(self, config=None):
@@ -107,7 +105,7 @@ class Server:
         self.delays: Any = None  # BrokerDelays or QueueDelays, once connected
         self._publisher = Publisher()
         self._workers: dict = {}
-        self._put_off: dict = {}  # Future of a task with a delay -> the task, until there is a connection
+        self._put_off: dict = {}  # Future of a delayed task -> the task, until connected
         self._closing = False
         self._control: Any = None  # the channel for declaring; for the link's thread
         backoff = Backoff(
@@ -142,9 +140,9 @@ class Server:
         return self.link.is_up
 
     def publish(self, task, timeout_s=None):
-        """Send a task and wait until the broker has it; its uuid.
+        """Send a task and wait until the broker has it; returns its uuid.
 
-        Raises BadTask, NotDelivered when the broker refuses it or no queue is bound to its key,
+        Raises BadTask, NotDelivered if the broker refuses it or no queue is bound to its key,
         ServiceDisconnected. In an event loop use ``submit``.
         """
         if self.link.is_own_thread():
@@ -191,21 +189,20 @@ class Server:
         return worker
 
     def get_worker(self, name):
-        """The worker of that name. Raises KeyError naming those that there are."""
+        """The worker of that name. Raises KeyError naming the existing ones."""
         if name not in self._workers:
             raise KeyError(f"no worker {name!r}: there are {', '.join(sorted(self._workers)) or 'none'}")
         return self._workers[name]
 
     @property
     def workers(self):
-        """All of them."""
+        """All workers."""
         return list(self._workers.values())
 
     def close(self, timeout_s=None):
-        """Stop consuming, wait for the tasks that run (up to ``timeout_s``), then close; True if none was
-        left behind.
+        """Stop consuming, wait for running tasks (up to ``timeout_s``), then close; True if all finished.
 
-        What was not finished goes back to its queue.
+        Unfinished tasks return to their queues.
         """
         self._closing = True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -220,39 +217,39 @@ class Server:
         return all(finished)
 
     def abort(self):
-        """Cut the connection: what runs goes back to its queue at once."""
+        """Cut the connection: unfinished tasks return to their queues at once."""
         self._closing = True
         self.link.abort()
         self.link.close()
 
-    # What workers use, in the link's thread.
+    # Called by workers, in the link's thread.
 
     def declare_queues(self, channel):
-        """The queues of the configuration."""
+        """Declare the queues of the configuration."""
         for each in self.config.init_queues:
             channel.queue_declare(each.name, durable=True, arguments=each.arguments)
             for key in each.binding_keys:
                 channel.queue_bind(each.name, self.config.exchange, key)
 
     def send_copy(self, exchange, routing_key, body, properties):
-        """Publish a message of a worker's: a Future of its confirm."""
+        """Publish a worker's message; returns a Future of its confirm."""
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def send_later(self, routing_key, body, properties, delay_s):
-        """Publish it to come to the exchange in ``delay_s``: a Future of its confirm."""
+        """Publish a message to reach the exchange in ``delay_s``; returns a Future of its confirm."""
         exchange, headers = self.delays.place(delay_s)
         self.delays.prepare(self._control, delay_s)
         properties.headers = {**(properties.headers or {}), **headers}
         return self._publisher.publish(exchange, routing_key, body, properties)
 
     def forget(self, worker):
-        """It was closed."""
+        """Remove a closed worker."""
         self._workers.pop(worker.name, None)
 
     # The rest is private.
 
     def _placed(self, task):
-        """(exchange, routing key, body, headers) by which it travels. Raises BadTask."""
+        """(exchange, routing key, body, headers) of a task's message. Raises BadTask."""
         body = task.encode()
         routing_key = task.routing_key or self.config.default_routing_key
         if not routing_key:
@@ -268,7 +265,7 @@ class Server:
         return exchange, routing_key, body, headers
 
     def _send(self, placed, task):
-        """A Future of the uuid."""
+        """Publish; returns a Future of the uuid."""
         answer: Future = Future()
         if task.delay_s > 0:
             try:
@@ -294,10 +291,9 @@ class Server:
         self._pass_on(self._publish(placed, task), answer, task)
 
     def _publish(self, placed, task, serve_s=0.0):
-        """The publisher's Future."""
+        """Publish; returns the publisher's Future."""
         exchange, routing_key, body, headers = placed
-        # Of what is dropped as a duplicate the broker says that no queue took it,
-        # as it does of what has none.
+        # Not mandatory: the broker would return a dropped duplicate as unroutable.
         return self._publisher.publish(
             exchange, routing_key, body, task.properties(headers), mandatory=not task.unique, serve_s=serve_s
         )
@@ -364,7 +360,7 @@ class Server:
 
     def _add_worker(self, worker):
         connection = self.link.connection
-        if connection is not None:  # or else with the next connection
+        if connection is not None:  # otherwise with the next connection
             try:
                 worker.up(connection)
             except ChannelClosed as error:
@@ -389,11 +385,11 @@ def _wait(future, timeout_s):
     try:
         future.exception(timeout_s)
     except FutureTimeout:
-        pass  # the caller sees that it is not done
+        pass  # the caller checks whether it is done
 
 
 def _fail(answer, task, why):
-    """There is no connection, and will be none."""
+    """Fail the answer: there will be no connection."""
     if answer.set_running_or_notify_cancel():
         answer.set_exception(_translated(task, Disconnected(f"disconnected: {why}")))
 

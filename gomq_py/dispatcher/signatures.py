@@ -1,11 +1,10 @@
-"""Argument types read from a function's signature: what a sender writes on the wire, what a worker lets
-through. A leaf.
+"""Argument types from a function's signature: a sender writes them, a worker checks them. A leaf.
 
     def resize(path: str, width: int, quality: Float32 = 0.9): ...     string, int, float32
 
 ``int`` is Go's int (64 bits), ``float`` float64, ``str`` string, ``bool`` bool; every other annotation
-travels as JSON, and its outer kind is checked (``list[int]``: a list). What has no annotation goes by its
-value.
+travels as JSON, and its outer kind is checked (``list[int]``: a list). Without an annotation the value
+decides.
 """
 
 import inspect
@@ -29,7 +28,7 @@ _P = inspect.Parameter
 
 
 class Signature:
-    """The arguments of a task. ``skip``: leading parameters that do not come from the sender (the uuid)."""
+    """The arguments of a task. ``skip``: leading parameters that the worker adds (the uuid)."""
 
     def __init__(self, name, function, skip=0):
         self.name = name
@@ -64,7 +63,8 @@ class Signature:
         return found
 
     def check(self, values, type_names):
-        """Whether the function may be called with these. Raises BadArgument; the caller says whose."""
+        """Raises BadArgument unless the function may be called with these values; the caller names the task.
+        """
         least, most = _counts(self._parameters)
         _check_count(len(values), least, most)
         for number, value in enumerate(values):
@@ -75,7 +75,7 @@ class Signature:
                 raise BadArgument(f"argument {number + 1} ({self._parameters[at].name!r}): {error}") from None
 
     def call(self, function, values):
-        """Call it with values in the order of the wire; parameters behind a * get theirs by name."""
+        """Call the function with values in wire order; keyword-only parameters get theirs by name."""
         names = [each.name for each in (*self._skip, *self._parameters)]
         keyword_only = sum(1 for each in self._parameters if each.kind is _P.KEYWORD_ONLY)
         if not keyword_only:
@@ -85,15 +85,15 @@ class Signature:
 
 
 def check_of(function, skip):
-    """A check of how many arguments come, for a function without a Signature.
+    """A check of the number of arguments, for a function without a Signature.
 
-    ``skip``: leading ones of our own.
+    ``skip``: number of leading arguments that the worker adds.
     """
     try:
         least, most = _counts(inspect.signature(function).parameters.values())
         least, most = max(0, least - skip), None if most is None else most - skip
     except (TypeError, ValueError):
-        least, most = 0, None  # a builtin that does not say
+        least, most = 0, None  # a builtin without a signature
 
     def check(values, _):
         _check_count(len(values), least, most)
@@ -124,7 +124,7 @@ class _Scalar:
     def argument(self, value):
         type_name = self._type
         if type_name == "int" and isinstance(value, int) and value > INTEGERS["int"][1]:
-            type_name = "uint64"  # the only one that holds it
+            type_name = "uint64"  # too large for the others
         return Argument(convert(type_name, value), type_name)
 
     def check(self, value, type_name):
@@ -144,7 +144,7 @@ class _Scalar:
 
 
 class _Json:
-    """Anything that JSON holds, of an outer kind where the annotation says one."""
+    """Anything that JSON holds, of an outer kind if the annotation has one."""
 
     def __init__(self, kinds=()):
         self._kinds = kinds

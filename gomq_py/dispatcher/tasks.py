@@ -1,10 +1,10 @@
-"""A task as it is sent and as it is run, and its message.
+"""Task: as sent, as run, and as a message.
 
     body        {"uuid": "...", "name": "...", "args": [{"type": "string", "value": "..."}, ...]}
     properties  content_type application/json, delivery_mode 2, headers as the sender gave them
 
-The format is that of gofort/dispatcher. What we need besides it stands in headers whose names begin with
-``x-task-``, which a Go worker ignores.
+The format is that of gofort/dispatcher. Our additions are headers whose names begin with ``x-task-``, which a
+Go worker ignores.
 """
 
 import contextvars
@@ -32,7 +32,7 @@ DUE_HEADER = "x-task-due"
 REASON_HEADER, ERROR_HEADER = "x-task-reason", "x-task-error"
 #: The queue and worker that gave it up.
 QUEUE_HEADER, WORKER_HEADER = "x-task-queue", "x-task-worker"
-# Attempts that are counted: the count is a header, which anybody may write and which holds 64 bits.
+# Greatest attempt count accepted: anybody may write the header, which holds 64 bits.
 _MOST_COUNTED = 2**31
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.task", default=None)
@@ -40,7 +40,7 @@ _current: contextvars.ContextVar = contextvars.ContextVar("gomq_py.dispatcher.ta
 
 @dataclass(slots=True)
 class Argument:
-    """A value and its type on the wire; without one the value's own counts."""
+    """A value and its type on the wire; without a type the value decides."""
 
     value: Any
     type: str = ""
@@ -51,10 +51,10 @@ class Argument:
 
 @dataclass(slots=True)
 class Task:
-    """What is sent. ``args`` are Arguments or plain values; ``routing_key`` "" is the server's default.
+    """A task to send. ``args``: Arguments or plain values; ``routing_key`` "": the server's default.
 
-    ``uuid`` is made up where it is empty. ``delay_s`` puts the task off, ``priority`` needs a queue with
-    priorities, and of tasks that are ``unique`` by the same text only the first is taken (see Dispatcher).
+    ``uuid``: generated if empty. ``delay_s`` delays the task, ``priority`` needs a queue with priorities, and
+    of tasks with the same text ``unique`` only the first is accepted (see Dispatcher).
     """
 
     name: str
@@ -67,7 +67,7 @@ class Task:
     unique: str = ""
 
     def encode(self):
-        """The body. Raises BadTask, BadArgument naming the argument."""
+        """The encoded body. Raises BadTask, BadArgument naming the argument."""
         if not self.name:
             raise BadTask("Task name was not passed")
         self._check_kinds()
@@ -98,7 +98,7 @@ class Task:
                     f"task {shown(self.name)}: {what} is {shown(value)}, of type {type(value).__name__}"
                 )
         for name in ("CC", "BCC"):
-            # The broker closes the channel over others, and with it fails what other threads are sending.
+            # The broker would close the channel over other values and fail the publishes of other threads.
             value = self.headers.get(name, [])
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
                 text = f"header {name} is {shown(value)}, and no list of texts"
@@ -118,7 +118,7 @@ class Task:
 
 @dataclass(slots=True)
 class Received:
-    """A task as it came: arguments are (type, value) pairs that nobody has checked yet."""
+    """A received task: arguments are (type, value) pairs, not checked yet."""
 
     uuid: str
     name: str
@@ -126,7 +126,7 @@ class Received:
 
 
 def decode(body):
-    """The Received of a body. Raises BadTask saying what it is instead of one."""
+    """The Received of a body. Raises BadTask saying what it is instead."""
     if not body:
         raise BadTask("the message is empty: a task is a JSON object")
     try:
@@ -150,7 +150,7 @@ def decode(body):
 
 
 def counted(headers, name, default):
-    """How often a header says that something has happened; ``default`` where it says nothing that can be."""
+    """The count in a header, or ``default`` if it is missing or invalid."""
     value = headers.get(name, default)
     counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return min(value, _MOST_COUNTED) if counts else default
@@ -158,13 +158,13 @@ def counted(headers, name, default):
 
 @dataclass(slots=True)
 class TaskConfig:
-    """How a worker runs the tasks of a name. ``function(*args)``, with the uuid first where
+    """How a worker runs the tasks of a name: ``function(*args)``, with the uuid first if
     ``task_uuid_as_first_arg``.
 
     ``timeout_s`` 0: none. ``run_in``: threads, greenlets, processes or asyncio. After an error or a timeout
-    it is tried again ``retries`` times, after the waits of ``backoff``; then it is acknowledged, or, with
-    ``dead_letter``, goes to the dead letters with the reason. ``check(values, types)`` may refuse arguments
-    with BadArgument.
+    it is retried ``retries`` times, after the waits of ``backoff``; then it is acknowledged or, with
+    ``dead_letter``, dead-lettered with the reason. ``check(values, types)`` may refuse arguments with
+    BadArgument.
     """
 
     function: Any
@@ -177,7 +177,7 @@ class TaskConfig:
     check: Any = None
 
     def check_limits(self, name):
-        """Raises ValueError where the timeout or the retries of task ``name`` are none."""
+        """Raises ValueError if the timeout or the retries of task ``name`` are invalid."""
         timeout_s, retries = self.timeout_s, self.retries
         if (
             isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float))
@@ -192,7 +192,7 @@ class TaskConfig:
 
 @dataclass(slots=True)
 class TaskContext:
-    """The task that runs, for its function (``current_task()``) and for hooks."""
+    """The running task, for its function (``current_task()``) and for hooks."""
 
     uuid: str
     name: str
@@ -205,7 +205,7 @@ class TaskContext:
 
 
 def check_kind(name, function, run_in):
-    """Raises ValueError for a function of which a call there would run nothing."""
+    """Raises ValueError for a function whose call runs nothing."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValueError(f"task {name!r} is a generator: a call of it runs nothing")
     if inspect.iscoroutinefunction(function) and run_in != "asyncio":
@@ -213,27 +213,27 @@ def check_kind(name, function, run_in):
 
 
 def check_has_run(result):
-    """Raises DispatcherError where what a function returned says that it has not run."""
+    """Raises DispatcherError if the result shows that the function has not run."""
     if type(result) is types.CoroutineType:
         result.close()
         raise DispatcherError("the function returned a coroutine, which runs in asyncio only (run_in)")
 
 
 def current_task():
-    """The TaskContext of the task that runs here; None outside of one.
+    """The TaskContext of the task that runs here, or None.
 
-    In a process of its own there is none.
+    Always None in a child process.
     """
     return _current.get()
 
 
 def set_current(context):
-    """For runners."""
+    """Set current_task(), for runners."""
     _current.set(context)
 
 
 def _new_uuid():
-    """A random UUID (version 4), at a third of what uuid.uuid4 takes."""
+    """A random UUID (version 4), in a third of uuid.uuid4's time."""
     octets = bytearray(os.urandom(16))
     octets[6] = octets[6] & 0x0F | 0x40
     octets[8] = octets[8] & 0x3F | 0x80

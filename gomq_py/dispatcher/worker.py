@@ -1,6 +1,6 @@
-"""A worker: one queue, its consumer, and the tasks that run. All of its state changes in the link's thread.
+"""Worker: one queue, its consumer, and its running tasks. All of its state changes in the link's thread.
 
-What becomes of a message:
+Messages end as follows:
 
     no task, no JSON, arguments of other types    dead letters, with the reason
     a task nobody here knows                      put off, for another worker may know it; then dead letters
@@ -9,8 +9,8 @@ What becomes of a message:
                                                   dead letters
     the connection is lost                        the broker delivers it again
 
-Dead letters go to the queue ``<queue>.dead``. A message that is put off or given up is published and
-confirmed before its original is acknowledged: a crash in between leaves two, never none.
+Dead letters go to the queue ``<queue>.dead``. A message that is put off or given up is published as a copy
+and confirmed before its original is acknowledged: a crash in between leaves two, never none.
 """
 
 import threading
@@ -39,7 +39,7 @@ from gomq_py.dispatcher.signatures import check_of
 from gomq_py.errors import Malformed
 
 RETURN_KEY = "dispatcher.return."
-# A text of an error in a header: long enough to say what, short enough for a frame.
+# Longest error text in a header; it must fit into a frame.
 _REASON_OCTETS = 1000
 DEFAULT_LIMIT = 3
 _MOST_PREFETCH = 65535  # of basic.qos
@@ -47,12 +47,11 @@ _MOST_PREFETCH = 65535  # of basic.qos
 
 @dataclass
 class WorkerConfig:
-    """``name`` is the consumer tag. At most ``limit`` tasks run at once; ``prefetch`` (``limit`` by default)
-    may be more, so that the next ones are there already. A task that nobody knows is put off
-    ``unknown_retries`` times.
+    """``name``: the consumer tag. At most ``limit`` tasks run at once; ``prefetch`` (``limit`` by default)
+    may be larger to have the next ones ready. An unknown task is put off ``unknown_retries`` times.
 
-    ``dead_letters`` is the queue for what is given up, "" for none: then it is refused, which drops it unless
-    the queue has a dead-letter exchange.
+    ``dead_letters``: queue for tasks that are given up; "": they are rejected instead, which drops them
+    unless the queue has a dead-letter exchange.
     """
 
     queue: str
@@ -101,11 +100,11 @@ class Worker:
         self._idle.set()
         self._copies = Copies(self.name, server, self._idle.clear, self._note_idle)
         self._runners: dict = {}
-        self._watch_at: float | None = None  # when the running tasks are looked at for their timeouts
+        self._watch_at: float | None = None  # when timeouts are checked next
 
     @property
     def running_count(self):
-        """Tasks that were delivered and are not settled."""
+        """Tasks delivered and not settled."""
         return len(self._running)
 
     @property
@@ -114,17 +113,15 @@ class Worker:
         return self._consuming
 
     def start(self):
-        """Take tasks from the queue, from now on and after each reconnection."""
+        """Consume from the queue, now and after each reconnect."""
         self._server.link.call(self._start)
 
     def stop(self):
-        """Take no more tasks; those that wait in this program go back to the queue."""
+        """Stop consuming; tasks that have not begun return to the queue."""
         self._call(self._stop)
 
     def close(self, timeout_s=None):
-        """``stop``, wait for the tasks that run (None: for ever), and be gone;
-        True if none was left behind.
-        """
+        """``stop``, wait for running tasks (None: for ever) and leave the server; True if all finished."""
         self.stop()
         finished = self._idle.wait(timeout_s)
         if not finished:
@@ -138,10 +135,10 @@ class Worker:
             runner.close()
         return finished
 
-    # What the server calls, in the link's thread.
+    # Called by the server, in the link's thread.
 
     def up(self, connection):
-        """A new connection: declare, and consume if that was under way."""
+        """On a new connection: declare, and consume if started."""
         channel = connection.channel()
         self.declare(channel)
         channel.qos(self.config.prefetch or self.config.limit)
@@ -151,7 +148,7 @@ class Worker:
             self._consume()
 
     def declare(self, channel):
-        """Its queues and their bindings."""
+        """Declare its queues and their bindings."""
         config, exchange = self.config, self._server.config.exchange
         channel.queue_declare(config.queue, durable=True, arguments=config.arguments)
         for key in (*config.binding_keys, RETURN_KEY + config.queue):
@@ -160,15 +157,13 @@ class Worker:
             channel.queue_declare(self._dead_letters, durable=True, arguments=config.dead_letter_arguments)
 
     def down(self, error):
-        """The connection is lost: what was delivered will be again, and what nobody has begun is forgotten
-        here.
-        """
+        """The connection is lost: forget tasks that have not begun; the broker delivers all of them again."""
         self._channel = None
         self._take_back()
         self._copies.cancel()
 
     def channel_closed(self, connection, error):
-        """True if it was this worker's channel: a new one takes its place."""
+        """True if it was this worker's channel, which is then replaced."""
         if self._channel is None or not error.is_same(self._channel.error):
             return False
         self._log.warning("the broker closed the channel of worker %r: %s", self.name, error)
@@ -177,22 +172,22 @@ class Worker:
         return True
 
     def end(self, error):
-        """There will be no connection: tasks that run may finish, and will run again elsewhere."""
+        """There will be no connection: running tasks may finish, and run again elsewhere."""
         self.down(error)
         self._consuming = False
         self._copies.forget()
         self._note_idle()
         for invocation in list(self._running):
-            if invocation.config.timeout_s:  # the link's thread, which looks at them, ends
+            if invocation.config.timeout_s:  # the link's thread, which checks timeouts, ends
                 left_s = self._due(invocation) - time.monotonic()
                 timer = threading.Timer(max(0.0, left_s), self._time_out, [invocation])
                 timer.daemon = True
                 timer.start()
 
-    # The rest is private, and in the link's thread.
+    # The rest is private and runs in the link's thread.
 
     def _post(self, function, *args):
-        """From any thread; False after the end of the link."""
+        """Post to the link's thread from any thread; False after the end of the link."""
         try:
             self._server.link.post(function, *args)
         except Disconnected:
@@ -200,7 +195,9 @@ class Worker:
         return True
 
     def _call(self, function):
-        """From the user's thread. A connection that is lost meanwhile has given everything back by that."""
+        """Call in the link's thread, from the user's. If the connection is lost meanwhile everything has been
+        given back.
+        """
         try:
             self._server.link.call(function)
         except (ClientError, OSError) as error:
@@ -216,7 +213,7 @@ class Worker:
         channel.consume(self.config.queue, self._delivered, consumer_tag=self.name)
 
     def _cancelled(self, channel):
-        """The broker ended the consumer: its queue was deleted, or moved to another node."""
+        """Handle a cancel by the broker: the queue was deleted, or moved to another node."""
         if channel is self._channel and self._consuming:
             self._log.warning(
                 "the broker cancelled worker %r: declares queue %r and consumes again",
@@ -240,7 +237,7 @@ class Worker:
     def _leave(self):
         channel, self._channel = self._channel, None
         if channel is not None:
-            channel.close()  # what was acknowledged before is so; the rest goes back
+            channel.close()  # unacknowledged tasks return to the queue
         self._running.clear()
 
     def _take_back(self):
@@ -254,7 +251,7 @@ class Worker:
             self._take(delivery)
         except (ClientError, OSError):
             raise
-        except Exception as error:  # a message nobody thought of costs one message
+        except Exception as error:  # an unforeseen fault costs one message only
             self._log.exception("worker %r met a message it cannot deal with", self.name)
             self._give_up(delivery, error)
 
@@ -310,7 +307,7 @@ class Worker:
             runner = self._runners[config.run_in] = make_runner(config.run_in, self.config.limit, self.name)
         values = [context.uuid, *context.args] if config.task_uuid_as_first_arg else context.args
         invocation = Invocation(config, context, values, delivery, self._returned, self.hooks)
-        self._idle.clear()  # first: whoever sees a task that runs, and closes, must wait for it
+        self._idle.clear()  # first: close() must wait for a task that it sees running
         self._running[invocation] = True
         if config.timeout_s:
             self._watch(time.monotonic() + config.timeout_s)
@@ -321,7 +318,7 @@ class Worker:
             raise
 
     def _returned(self, invocation, error):
-        """Wherever the function ran."""
+        """Report the end of an invocation, from wherever the function ran."""
         self.hooks.ended(invocation.context, error)
         if not self._post(self._settle, invocation, error):
             self._forget(invocation)
@@ -339,7 +336,7 @@ class Worker:
             except (ClientError, OSError):
                 raise
             except Exception as fault:
-                # an error nobody thought of costs one message, and no place among the running
+                # an unforeseen fault costs one message, and no place among the running tasks
                 self._log.exception("worker %r met an error that it cannot deal with", self.name)
                 self._give_up(invocation.delivery, fault)
         self._note_idle()
@@ -374,14 +371,14 @@ class Worker:
         )
 
     def _watch(self, when):
-        """Look at the timeouts then, or sooner if that is arranged already."""
+        """Check the timeouts at ``when``, or earlier if already planned."""
         if self._watch_at is None or when < self._watch_at:
             self._watch_at = when
             self._server.link.call_later(max(0.0, when - time.monotonic()), self._look_at_timeouts, when)
 
     def _look_at_timeouts(self, when):
         if when != self._watch_at:
-            return  # another look was arranged for an earlier time, and has arranged the next
+            return  # an earlier check has planned the next
         self._watch_at = None
         now = time.monotonic()
         following = []
@@ -398,12 +395,12 @@ class Worker:
 
     @staticmethod
     def _due(invocation):
-        """When it has taken too long; one that waits for a thread takes no time."""
+        """Monotonic time at which it is overdue; waiting for a thread does not count."""
         return (invocation.began or time.monotonic()) + invocation.config.timeout_s
 
     def _time_out(self, invocation):
         if not invocation.claim():
-            return  # it has just ended
+            return  # has just ended
         context = invocation.context
         error = TaskTimeout(
             f"task {context.name!r} ({on_one_line(context.uuid)}) of worker {self.name!r} took over "
@@ -444,7 +441,7 @@ class Worker:
         )
 
     def _put_off(self, delivery, wait_s, headers):
-        """Send it to come back to this queue in ``wait_s``."""
+        """Publish a copy that returns to this queue in ``wait_s``."""
         key = RETURN_KEY + self.config.queue
         self._copies.replace(
             delivery,
@@ -454,7 +451,7 @@ class Worker:
         )
 
     def _give_up(self, delivery, error):
-        """To the dead letters, with the reason."""
+        """Dead-letter the message, with the reason."""
         text = text_of(error)
         self._log.error("worker %r gives up a message of queue %r: %s", self.name, self.config.queue, text)
         if not self._dead_letters:
@@ -490,7 +487,7 @@ class Worker:
 
 
 def _checked(name, config):
-    """The TaskConfig, with a check of how many arguments there are where it has none."""
+    """The TaskConfig, with a check of the number of arguments if it has no check."""
     if config.run_in not in KINDS:
         raise ValueError(f"task {name!r}: tasks run in {', '.join(KINDS)}, not in {config.run_in!r}")
     config.check_limits(name)
